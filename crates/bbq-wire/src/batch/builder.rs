@@ -1,0 +1,169 @@
+//! Builds a batch in one buffer that is used again: header space first, records behind it, attributes last.
+
+use super::attributes::{put_peers, put_run};
+use super::crc32c;
+use super::header::CRC_FROM;
+use crate::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, BATCH_RECORDS_MAX};
+use crate::{BatchHeader, Compression, Peer, SourceKind, StreamId, varint};
+
+/// What a finished batch says of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchIdentity {
+    /// Who numbers the records.
+    pub stream: StreamId,
+    /// Number of the first record, from 1.
+    pub first_sequence: u64,
+    /// Nanoseconds since 1970-01-01 UTC.
+    pub base_time_ns: u64,
+    /// What the records were cut from.
+    pub source: SourceKind,
+    /// Whether to compress; a body that would grow stays as it is.
+    pub compression: Compression,
+}
+
+/// Collects records. Keeps its buffers over batches: pushing allocates only while they still grow.
+#[derive(Debug)]
+pub struct BatchBuilder {
+    /// 64 bytes kept for the header, then records.
+    bytes: Vec<u8>,
+    /// Value of the peers attribute; empty unless a peer was named.
+    runs: Vec<u8>,
+    /// The peer of the run that is open, and how many records it has.
+    run: Option<(Peer, u32)>,
+    records: u32,
+    compressed: Vec<u8>,
+}
+
+impl Default for BatchBuilder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl BatchBuilder {
+    /// An empty builder; allocates at the first record.
+    #[must_use]
+    pub fn new() -> BatchBuilder {
+        BatchBuilder { bytes: Vec::new(), runs: Vec::new(), run: None, records: 0, compressed: Vec::new() }
+    }
+
+    /// How many records it holds.
+    #[must_use]
+    pub fn records(&self) -> u32 {
+        self.records
+    }
+
+    /// Whether it holds none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// Bytes of the body so far.
+    #[must_use]
+    pub fn body_bytes(&self) -> usize {
+        self.bytes.len().saturating_sub(BATCH_HEADER_BYTES) + self.runs.len()
+    }
+
+    /// Whether a record of `record_bytes` still fits under the format's limits. Callers finish a batch long before,
+    /// at [`crate::limits::BATCH_BODY_BYTES_TARGET`].
+    #[must_use]
+    pub fn has_room(&self, record_bytes: usize) -> bool {
+        self.records < BATCH_RECORDS_MAX
+            && self.body_bytes().saturating_add(record_bytes).saturating_add(128)
+                <= BATCH_BODY_BYTES_MAX as usize
+    }
+
+    /// Adds a record of a client that knows of no peers.
+    ///
+    /// # Panics
+    /// If the record does not fit ([`BatchBuilder::has_room`]): a caller's mistake.
+    #[inline]
+    pub fn push(&mut self, record: &[u8]) {
+        assert!(self.has_room(record.len()), "the caller asks has_room first");
+        if self.bytes.is_empty() {
+            self.bytes.resize(BATCH_HEADER_BYTES, 0);
+        }
+        varint::put(record.len() as u32, &mut self.bytes);
+        self.bytes.extend_from_slice(record);
+        self.records += 1;
+    }
+
+    /// Adds a record and where it came from. A batch has peers for all of its records or for none.
+    ///
+    /// # Panics
+    /// As [`BatchBuilder::push`].
+    #[inline]
+    pub fn push_from(&mut self, record: &[u8], peer: Peer) {
+        self.push(record);
+        match &mut self.run {
+            Some((open, records)) if *open == peer => *records += 1,
+            run => {
+                if let Some((closed, records)) = run.replace((peer, 1)) {
+                    put_run(records, closed, &mut self.runs);
+                }
+            }
+        }
+    }
+
+    /// Closes the batch and lends its bytes until [`BatchBuilder::clear`]; `None` when it is empty.
+    pub fn finish(&mut self, identity: &BatchIdentity) -> Option<&[u8]> {
+        if self.records == 0 {
+            return None;
+        }
+        let records_bytes = self.bytes.len() - BATCH_HEADER_BYTES;
+        if let Some((peer, records)) = self.run.take() {
+            put_run(records, peer, &mut self.runs);
+            put_peers(&self.runs, &mut self.bytes);
+        }
+        let raw_bytes = self.bytes.len() - BATCH_HEADER_BYTES;
+        let compression = self.compress(identity.compression, raw_bytes);
+        let out = match compression {
+            Compression::None => &mut self.bytes,
+            Compression::Lz4 => &mut self.compressed,
+        };
+        let header = BatchHeader {
+            crc: 0,
+            body_bytes: (out.len() - BATCH_HEADER_BYTES) as u32,
+            compression,
+            source: identity.source,
+            stream: identity.stream,
+            first_sequence: identity.first_sequence,
+            base_time_ns: identity.base_time_ns,
+            records: self.records,
+            raw_bytes: raw_bytes as u32,
+            records_bytes: records_bytes as u32,
+        };
+        header.encode(out);
+        let crc = crc32c(&out[CRC_FROM..]);
+        out[4..8].copy_from_slice(&crc.to_le_bytes());
+        Some(out)
+    }
+
+    /// Empties it and keeps the buffers.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.runs.clear();
+        self.run = None;
+        self.records = 0;
+    }
+
+    /// Fills `compressed` (header space and block) and answers what is worth sending.
+    fn compress(&mut self, wanted: Compression, raw_bytes: usize) -> Compression {
+        if wanted == Compression::None {
+            return Compression::None;
+        }
+        let most = lz4_flex::block::get_maximum_output_size(raw_bytes);
+        self.compressed.resize(BATCH_HEADER_BYTES + most, 0);
+        match lz4_flex::block::compress_into(
+            &self.bytes[BATCH_HEADER_BYTES..],
+            &mut self.compressed[BATCH_HEADER_BYTES..],
+        ) {
+            Ok(bytes) if bytes < raw_bytes => {
+                self.compressed.truncate(BATCH_HEADER_BYTES + bytes);
+                Compression::Lz4
+            }
+            _ => Compression::None,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A batch that was checked to its last record, lent from the bytes it came in.
+
+use super::attributes::{self, PeerRuns};
+use super::crc32c;
+use super::header::CRC_FROM;
+use crate::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, MESSAGE_BYTES_MAX};
+use crate::{BatchError, BatchHeader, Compression, varint};
+
+/// What the receiver allows, within the format's own limits.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchLimits {
+    /// The largest body, compressed or not.
+    pub body_bytes_max: u32,
+    /// The largest record.
+    pub message_bytes_max: u32,
+}
+
+impl BatchLimits {
+    /// The format's own: what a reader of the disk allows, whatever the configuration says now.
+    pub const FORMAT: BatchLimits =
+        BatchLimits { body_bytes_max: BATCH_BODY_BYTES_MAX, message_bytes_max: MESSAGE_BYTES_MAX };
+}
+
+/// A verified batch. See [`crate::batch`] for the format.
+#[derive(Clone, Debug)]
+pub struct Batch<'a> {
+    /// The header.
+    pub header: BatchHeader,
+    records: &'a [u8],
+    peers: PeerRuns<'a>,
+}
+
+impl<'a> Batch<'a> {
+    /// Reads the header at the front of `bytes`, when all of it is there.
+    ///
+    /// # Errors
+    /// As [`BatchHeader::decode`]; the magic is judged as soon as four bytes are there.
+    pub fn peek(bytes: &[u8]) -> Result<Option<BatchHeader>, BatchError> {
+        match bytes.first_chunk::<BATCH_HEADER_BYTES>() {
+            Some(header) => BatchHeader::decode(header).map(Some),
+            None => match bytes.first_chunk::<4>() {
+                Some(magic) if *magic != super::header::MAGIC => Err(BatchError::Magic { found: *magic }),
+                _ => Ok(None),
+            },
+        }
+    }
+
+    /// Checks the batch at the front of `bytes`: header, checksum, compression, every record, every attribute. `scratch`
+    /// receives a compressed body; it grows to `limits.body_bytes_max` at most and is meant to be used again.
+    ///
+    /// # Errors
+    /// Says the first thing that is wrong.
+    pub fn verify(
+        bytes: &'a [u8],
+        limits: BatchLimits,
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<Batch<'a>, BatchError> {
+        let header = Batch::peek(bytes)?.ok_or(BatchError::Truncated {
+            found: bytes.len() as u64,
+            expected: BATCH_HEADER_BYTES as u64,
+        })?;
+        let largest = header.body_bytes.max(header.raw_bytes);
+        if largest > limits.body_bytes_max {
+            return Err(BatchError::TooLarge { bytes: largest, limit: limits.body_bytes_max });
+        }
+        let bytes = bytes.get(..header.total_bytes()).ok_or(BatchError::Truncated {
+            found: bytes.len() as u64,
+            expected: header.total_bytes() as u64,
+        })?;
+        let computed = crc32c(&bytes[CRC_FROM..]);
+        if computed != header.crc {
+            return Err(BatchError::Checksum { found: header.crc, computed });
+        }
+        let body = raw_body(&header, &bytes[BATCH_HEADER_BYTES..], scratch)?;
+        let (records, attributes) = body.split_at(header.records_bytes as usize);
+        check_records(records, header.records, limits.message_bytes_max)?;
+        Ok(Batch { header, records, peers: attributes::read(attributes)? })
+    }
+
+    /// The records, in order.
+    #[must_use]
+    pub fn records(&self) -> Records<'a> {
+        Records { rest: self.records }
+    }
+
+    /// From whom the records came, in runs; empty when the batch does not say.
+    #[must_use]
+    pub fn peers(&self) -> PeerRuns<'a> {
+        self.peers.clone()
+    }
+}
+
+fn raw_body<'a>(
+    header: &BatchHeader,
+    body: &'a [u8],
+    scratch: &'a mut Vec<u8>,
+) -> Result<&'a [u8], BatchError> {
+    if header.compression == Compression::None {
+        return Ok(body);
+    }
+    scratch.resize(header.raw_bytes as usize, 0);
+    match lz4_flex::block::decompress_into(body, scratch) {
+        Ok(bytes) if bytes == header.raw_bytes as usize => Ok(scratch),
+        _ => Err(BatchError::Compression { expected: header.raw_bytes }),
+    }
+}
+
+fn check_records(mut rest: &[u8], records: u32, message_bytes_max: u32) -> Result<(), BatchError> {
+    for index in 0..records {
+        let bytes = varint::take(&mut rest).ok_or(BatchError::Records { index, records })?;
+        rest = rest.get(bytes as usize..).ok_or(BatchError::Records { index, records })?;
+        if bytes > message_bytes_max {
+            return Err(BatchError::MessageTooLarge { bytes, limit: message_bytes_max });
+        }
+    }
+    if rest.is_empty() { Ok(()) } else { Err(BatchError::Records { index: records, records }) }
+}
+
+/// Iterates the records of a verified batch.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        // Verified: both succeed until the records end.
+        let bytes = varint::take(&mut self.rest)? as usize;
+        let (record, rest) = self.rest.split_at_checked(bytes)?;
+        self.rest = rest;
+        Some(record)
+    }
+}

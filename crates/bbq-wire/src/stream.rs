@@ -1,0 +1,67 @@
+//! A stream: one sender's numbered sequence of records, which makes resending harmless.
+
+use std::fmt;
+
+/// Names one sender's sequence. Chosen at random by the sender, and kept by it over reconnects and restarts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamId(pub [u8; 16]);
+
+impl fmt::Display for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// How a batch fits behind what is already known of its stream. Sequence numbers begin at 1; 0 is "nothing yet".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SequenceCheck {
+    /// Directly behind the last known record.
+    Next,
+    /// Further on: the sender dropped `missing` records of its own before it sent this.
+    Gap {
+        /// How many numbers were skipped.
+        missing: u64,
+    },
+    /// Known already, to its last record.
+    Duplicate,
+    /// Begins with known records and ends with new ones. Never sent by a sender that follows the welcome.
+    Overlap,
+}
+
+impl SequenceCheck {
+    /// Classifies records `first ..= first + count - 1` behind `last_known`.
+    #[must_use]
+    pub fn of(last_known: u64, first: u64, count: u32) -> SequenceCheck {
+        let last = first.saturating_add(u64::from(count)).saturating_sub(1);
+        if last <= last_known {
+            SequenceCheck::Duplicate
+        } else if first <= last_known {
+            SequenceCheck::Overlap
+        } else if first == last_known + 1 {
+            SequenceCheck::Next
+        } else {
+            SequenceCheck::Gap { missing: first - last_known - 1 }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_place_behind_the_last_known() {
+        assert_eq!(SequenceCheck::of(0, 1, 10), SequenceCheck::Next);
+        assert_eq!(SequenceCheck::of(10, 11, 1), SequenceCheck::Next);
+        assert_eq!(SequenceCheck::of(10, 1, 10), SequenceCheck::Duplicate);
+        assert_eq!(SequenceCheck::of(10, 10, 2), SequenceCheck::Overlap);
+        assert_eq!(SequenceCheck::of(10, 14, 2), SequenceCheck::Gap { missing: 3 });
+        assert_eq!(SequenceCheck::of(u64::MAX, u64::MAX, u32::MAX), SequenceCheck::Duplicate);
+    }
+}
