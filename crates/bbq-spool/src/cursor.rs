@@ -1,0 +1,217 @@
+//! How far a sink is, kept in one small file per sink and replaced in one step.
+//!
+//! ```text
+//! bbq cursor 1 <crc of everything behind this line, 8 hex digits>
+//! sink <name>
+//! lane <index> <position> <record>          one line per lane
+//! delivered <records>
+//! dropped <records> <reason>                one line per reason
+//! output <state of the sink, one line>
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bbq_wire::batch::crc32c;
+use tracing::error;
+
+use crate::{SpoolError, Storage};
+
+const SUFFIX: &str = ".cursor";
+
+/// A place in a lane, between two groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LanePlace {
+    /// Which lane.
+    pub lane: u32,
+    /// Position of the next byte to read.
+    pub position: u64,
+    /// Records of the lane before it.
+    pub record: u64,
+}
+
+/// What a sink has done, as of its last commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    /// One place per lane; a lane that is missing is read from its beginning.
+    pub places: Vec<LanePlace>,
+    /// Records handed on, ever.
+    pub delivered: u64,
+    /// Records that never will be, by reason.
+    pub dropped: BTreeMap<String, u64>,
+    /// What the sink itself wants to know again: one line.
+    pub output: String,
+}
+
+impl Cursor {
+    /// The place in a lane.
+    #[must_use]
+    pub fn place(&self, lane: u32) -> LanePlace {
+        self.places
+            .iter()
+            .find(|place| place.lane == lane)
+            .copied()
+            .unwrap_or(LanePlace { lane, ..LanePlace::default() })
+    }
+
+    fn encode(&self, sink: &str) -> String {
+        let mut body = format!("sink {}\n", one_line(sink));
+        // Writing to a String cannot fail.
+        for place in &self.places {
+            let _infallible = writeln!(body, "lane {} {} {}", place.lane, place.position, place.record);
+        }
+        let _infallible = writeln!(body, "delivered {}", self.delivered);
+        for (reason, records) in &self.dropped {
+            let _infallible = writeln!(body, "dropped {records} {}", one_line(reason));
+        }
+        let _infallible = writeln!(body, "output {}", one_line(&self.output));
+        format!("bbq cursor 1 {:08x}\n{body}", crc32c(body.as_bytes()))
+    }
+
+    fn decode(text: &str) -> Option<Cursor> {
+        let (first, body) = text.split_once('\n')?;
+        let crc = u32::from_str_radix(first.strip_prefix("bbq cursor 1 ")?, 16).ok()?;
+        if crc != crc32c(body.as_bytes()) {
+            return None;
+        }
+        let mut cursor = Cursor::default();
+        for line in body.lines() {
+            let (key, value) = line.split_once(' ')?;
+            match key {
+                "lane" => {
+                    let mut numbers = value.split(' ');
+                    cursor.places.push(LanePlace {
+                        lane: numbers.next()?.parse().ok()?,
+                        position: numbers.next()?.parse().ok()?,
+                        record: numbers.next()?.parse().ok()?,
+                    });
+                }
+                "delivered" => cursor.delivered = value.parse().ok()?,
+                "dropped" => {
+                    let (records, reason) = value.split_once(' ')?;
+                    cursor.dropped.insert(reason.to_owned(), records.parse().ok()?);
+                }
+                "output" => value.clone_into(&mut cursor.output),
+                // The name, and what a later version may add.
+                _ => {}
+            }
+        }
+        Some(cursor)
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
+}
+
+/// The file of one sink's cursor.
+pub struct CursorStore {
+    storage: Arc<dyn Storage>,
+    path: PathBuf,
+    sink: String,
+}
+
+impl CursorStore {
+    /// The cursor of `sink` in a directory, which is made if needed.
+    ///
+    /// # Errors
+    /// If the directory cannot be made.
+    pub fn new(storage: Arc<dyn Storage>, directory: &Path, sink: &str) -> Result<CursorStore, SpoolError> {
+        storage.create_dir_all(directory).map_err(SpoolError::io("create", directory))?;
+        let path = directory.join(file_name(sink));
+        Ok(CursorStore { storage, path, sink: sink.to_owned() })
+    }
+
+    /// The last commit; `None` when there was none. A damaged file is set beside and counts as none: the sink begins at
+    /// the oldest message that is kept, so it may repeat some, and loses none.
+    ///
+    /// # Errors
+    /// If the file is there and cannot be read.
+    pub fn load(&self) -> Result<Option<Cursor>, SpoolError> {
+        let bytes = match self.storage.read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(SpoolError::io("read", &self.path)(error)),
+        };
+        let cursor = std::str::from_utf8(&bytes).ok().and_then(Cursor::decode);
+        if cursor.is_none() {
+            let beside = self.path.with_extension("damaged");
+            error!(path = %self.path.display(), moved_to = %beside.display(), sink = self.sink,
+                "the cursor is damaged: the sink begins again at the oldest message kept");
+            self.storage.rename(&self.path, &beside).map_err(SpoolError::io("rename", &self.path))?;
+        }
+        Ok(cursor)
+    }
+
+    /// Makes `cursor` the last commit.
+    ///
+    /// # Errors
+    /// Then the commit before it stands.
+    pub fn commit(&self, cursor: &Cursor) -> io::Result<()> {
+        self.storage.replace(&self.path, cursor.encode(&self.sink).as_bytes())
+    }
+}
+
+/// The furthest place of any cursor in a directory, by lane: a lane never uses a position again, even if its files were
+/// taken away.
+pub(crate) fn furthest(storage: &dyn Storage, directory: &Path) -> BTreeMap<u32, LanePlace> {
+    let mut furthest: BTreeMap<u32, LanePlace> = BTreeMap::new();
+    for name in storage.list(directory).unwrap_or_default() {
+        if !name.ends_with(SUFFIX) {
+            continue;
+        }
+        let text = storage.read(&directory.join(name)).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        for place in text.and_then(|text| Cursor::decode(&text)).unwrap_or_default().places {
+            let known = furthest.entry(place.lane).or_insert(place);
+            if known.position < place.position {
+                *known = place;
+            }
+        }
+    }
+    furthest
+}
+
+/// Readable, and different for different sinks.
+fn file_name(sink: &str) -> String {
+    let readable: String =
+        sink.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).take(80).collect();
+    format!("{readable}-{:08x}{SUFFIX}", crc32c(sink.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Cursor {
+        Cursor {
+            places: vec![
+                LanePlace { lane: 0, position: 1 << 40, record: 7 },
+                LanePlace { lane: 3, position: u64::MAX, record: 0 },
+            ],
+            delivered: 12,
+            dropped: BTreeMap::from([("damaged".to_owned(), 3), ("oldest one".to_owned(), 4)]),
+            output: "inode 5 length 17".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let cursor = example();
+        assert_eq!(Cursor::decode(&cursor.encode("file:a\nb")), Some(cursor));
+        assert_eq!(Cursor::decode(&Cursor::default().encode("")), Some(Cursor::default()));
+    }
+
+    #[test]
+    fn every_changed_byte_is_noticed() {
+        let text = example().encode("file:x");
+        for index in 0..text.len() {
+            let mut bytes = text.clone().into_bytes();
+            bytes[index] ^= 1;
+            let read = String::from_utf8(bytes).ok().and_then(|text| Cursor::decode(&text));
+            assert_eq!(read, None, "byte {index}");
+        }
+    }
+}

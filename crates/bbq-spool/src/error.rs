@@ -1,0 +1,64 @@
+//! What can go wrong with the spool, and whose business it is.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why the spool could not be opened or changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpoolError {
+    /// Another process has the data directory.
+    #[error("data directory {} is in use by {holder}; stop it, or choose another with --data", directory.display())]
+    Locked {
+        /// The directory.
+        directory: PathBuf,
+        /// "pid N", or that it is not known.
+        holder: String,
+    },
+    /// The system refused something.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The limits leave no room to work.
+    #[error(
+        "the spool's limit of {bytes_max} bytes is below {needed}: {lanes} lanes with {per_lane} segments of \
+             {segment_bytes} bytes each; raise spool.bytes_max or lower spool.segment_bytes"
+    )]
+    LimitTooSmall {
+        /// The limit.
+        bytes_max: u64,
+        /// What is needed at least.
+        needed: u64,
+        /// How many lanes.
+        lanes: u64,
+        /// Segments per lane at least.
+        per_lane: u64,
+        /// The size of one.
+        segment_bytes: u64,
+    },
+}
+
+impl SpoolError {
+    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> SpoolError {
+        let path = path.into();
+        move |source| SpoolError::Io { action, path, source }
+    }
+}
+
+/// Why a lane did not take a batch.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaneError {
+    /// The buffer in memory is full, because the disk is slow or full. Retry when the lane reports progress.
+    #[error("the lane's buffer is full")]
+    Full,
+    /// A write or sync failed. The lane acknowledges nothing any more; a restart reads what the disk really has.
+    #[error("the lane failed and takes nothing until the server is started again: {0}")]
+    Failed(String),
+}

@@ -1,0 +1,78 @@
+//! The envelope around a batch: what this server knows of it, beside what its sender put in.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use bbq_wire::Peer;
+
+use super::bytes::{is_sealed, seal, u16_at, u32_at, u64_at};
+
+/// Bytes of an envelope.
+pub const ENVELOPE_BYTES: usize = 48;
+const MAGIC: [u8; 4] = *b"BBQE";
+
+/// How a batch came here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// Index into the segment's sources.
+    pub source: u16,
+    /// Nanoseconds since 1970-01-01 UTC.
+    pub received_ns: u64,
+    /// The connection it came over; unnamed when the batch itself says for each record.
+    pub peer: Peer,
+}
+
+impl Envelope {
+    /// Writes the envelope of a batch of `batch_bytes`.
+    #[must_use]
+    pub fn encode(&self, batch_bytes: u32) -> [u8; ENVELOPE_BYTES] {
+        let mut out = [0; ENVELOPE_BYTES];
+        out[0..4].copy_from_slice(&MAGIC);
+        out[8..12].copy_from_slice(&batch_bytes.to_le_bytes());
+        out[12..14].copy_from_slice(&self.source.to_le_bytes());
+        out[16..24].copy_from_slice(&self.received_ns.to_le_bytes());
+        if let Peer::Inet(address) = self.peer {
+            match address.ip() {
+                IpAddr::V4(ip) => {
+                    out[14] = 4;
+                    out[24..28].copy_from_slice(&ip.octets());
+                }
+                IpAddr::V6(ip) => {
+                    out[14] = 6;
+                    out[24..40].copy_from_slice(&ip.octets());
+                }
+            }
+            out[40..42].copy_from_slice(&address.port().to_le_bytes());
+        }
+        seal(&mut out);
+        out
+    }
+
+    /// Reads the envelope at the front of `bytes`, and how many bytes of batch follow it.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<(Envelope, u32)> {
+        let bytes = bytes.get(..ENVELOPE_BYTES)?;
+        if !is_sealed(bytes, MAGIC) {
+            return None;
+        }
+        let port = u16_at(bytes, 40);
+        let peer = match bytes[14] {
+            4 => Peer::Inet(SocketAddr::new(
+                Ipv4Addr::new(bytes[24], bytes[25], bytes[26], bytes[27]).into(),
+                port,
+            )),
+            6 => {
+                let mut octets = [0; 16];
+                octets.copy_from_slice(&bytes[24..40]);
+                Peer::Inet(SocketAddr::new(Ipv6Addr::from(octets).into(), port))
+            }
+            _ => Peer::Unnamed,
+        };
+        Some((Envelope { source: u16_at(bytes, 12), received_ns: u64_at(bytes, 16), peer }, u32_at(bytes, 8)))
+    }
+
+    /// First bytes of an envelope, by which entries are found again behind damage.
+    #[must_use]
+    pub fn magic() -> [u8; 4] {
+        MAGIC
+    }
+}

@@ -1,0 +1,66 @@
+//! The frame in front of a group.
+
+use super::bytes::{is_sealed, seal, u32_at, u64_at};
+
+/// Bytes of a frame.
+pub const GROUP_FRAME_BYTES: usize = 40;
+/// First bytes of a frame.
+pub const FRAME_MAGIC: [u8; 4] = *b"BBQG";
+
+/// What one write and one sync made durable together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupFrame {
+    /// Bytes of the entries behind the frame; > 0.
+    pub bytes: u32,
+    /// How many entries.
+    pub entries: u32,
+    /// Where the frame stands in the lane.
+    pub position: u64,
+    /// Records in the lane before this group.
+    pub first_record: u64,
+    /// Records of its entries.
+    pub records: u32,
+}
+
+impl GroupFrame {
+    /// Position behind the group.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.position + GROUP_FRAME_BYTES as u64 + u64::from(self.bytes)
+    }
+
+    /// Records in the lane with this group.
+    #[must_use]
+    pub fn end_record(&self) -> u64 {
+        self.first_record + u64::from(self.records)
+    }
+
+    /// Writes the frame into the first 40 bytes of `out`.
+    pub fn encode(&self, out: &mut [u8]) {
+        let out = &mut out[..GROUP_FRAME_BYTES];
+        out[0..4].copy_from_slice(&FRAME_MAGIC);
+        out[8..12].copy_from_slice(&self.bytes.to_le_bytes());
+        out[12..16].copy_from_slice(&self.entries.to_le_bytes());
+        out[16..24].copy_from_slice(&self.position.to_le_bytes());
+        out[24..32].copy_from_slice(&self.first_record.to_le_bytes());
+        out[32..36].copy_from_slice(&self.records.to_le_bytes());
+        out[36..40].copy_from_slice(&[0; 4]);
+        seal(out);
+    }
+
+    /// Reads the frame at the front of `bytes` if it is one and says that it stands at `position`.
+    #[must_use]
+    pub fn decode(bytes: &[u8], position: u64) -> Option<GroupFrame> {
+        let bytes = bytes.get(..GROUP_FRAME_BYTES)?;
+        if !is_sealed(bytes, FRAME_MAGIC) || u64_at(bytes, 16) != position {
+            return None;
+        }
+        Some(GroupFrame {
+            bytes: u32_at(bytes, 8),
+            entries: u32_at(bytes, 12),
+            position,
+            first_record: u64_at(bytes, 24),
+            records: u32_at(bytes, 32),
+        })
+    }
+}

@@ -1,0 +1,140 @@
+//! The header of a segment, with the tallies of the lane up to it: so that totals are exact after any number of old
+//! segments were deleted, from the segments alone.
+
+use super::bytes::{is_sealed, seal, u16_at, u32_at, u64_at};
+use crate::limits::SOURCES_MAX;
+
+const MAGIC: [u8; 4] = *b"BBQS";
+const VERSION: u32 = 1;
+const FIXED_BYTES: usize = 48;
+/// Headers are padded to a cache line.
+const ALIGN: usize = 64;
+/// The longest source name that is kept.
+const NAME_BYTES_MAX: usize = 512;
+/// Bytes of a header at most; a longer announcement is damage.
+pub const SEGMENT_HEADER_BYTES_MAX: usize = 1024 * 1024;
+
+const _: () =
+    assert!(FIXED_BYTES + SOURCES_MAX * (8 + 2 + NAME_BYTES_MAX) + ALIGN <= SEGMENT_HEADER_BYTES_MAX);
+
+/// Who put records into a lane, and how many. An index is an entry's `source`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sources(Vec<(String, u64)>);
+
+impl Sources {
+    /// Sources that have given nothing yet.
+    #[must_use]
+    pub fn new(names: impl IntoIterator<Item = String>) -> Sources {
+        Sources(names.into_iter().map(|name| (shortened(name), 0)).collect())
+    }
+
+    /// Name and records of each.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.iter().map(|(name, records)| (name.as_str(), *records))
+    }
+
+    /// The name behind an index; a damaged header has none.
+    #[must_use]
+    pub fn name(&self, index: u16) -> Option<&str> {
+        self.0.get(usize::from(index)).map(|(name, _)| name.as_str())
+    }
+
+    /// Counts records of a source.
+    pub fn add(&mut self, index: u16, records: u64) {
+        if let Some((_, total)) = self.0.get_mut(usize::from(index)) {
+            *total += records;
+        }
+    }
+
+    /// Counts records under a name, which joins at the end when it is new and there is room.
+    pub fn add_named(&mut self, name: &str, records: u64) {
+        if let Some((_, total)) = self.0.iter_mut().find(|(known, _)| known == name) {
+            *total += records;
+        } else if self.0.len() < SOURCES_MAX - 1 || name == Self::FORMER {
+            self.0.push((shortened(name.to_owned()), records));
+        } else {
+            self.add_named(Self::FORMER, records);
+        }
+    }
+
+    /// Where records are counted whose source is no longer named.
+    pub const FORMER: &'static str = "(former)";
+}
+
+fn shortened(mut name: String) -> String {
+    while name.len() > NAME_BYTES_MAX {
+        name.pop();
+    }
+    name
+}
+
+/// See the drawing in [`crate::format`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentHeader {
+    /// Which lane.
+    pub lane: u32,
+    /// Position of the segment.
+    pub position: u64,
+    /// Records in the lane before it.
+    pub first_record: u64,
+    /// Nanoseconds since 1970-01-01 UTC.
+    pub created_ns: u64,
+    /// The lane's sources, and their records before this segment.
+    pub sources: Sources,
+}
+
+impl SegmentHeader {
+    /// The header's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![0; FIXED_BYTES];
+        out[0..4].copy_from_slice(&MAGIC);
+        out[12..16].copy_from_slice(&VERSION.to_le_bytes());
+        out[16..20].copy_from_slice(&self.lane.to_le_bytes());
+        out[20..24].copy_from_slice(&(self.sources.0.len() as u32).to_le_bytes());
+        out[24..32].copy_from_slice(&self.position.to_le_bytes());
+        out[32..40].copy_from_slice(&self.first_record.to_le_bytes());
+        out[40..48].copy_from_slice(&self.created_ns.to_le_bytes());
+        for (name, records) in &self.sources.0 {
+            out.extend_from_slice(&records.to_le_bytes());
+            out.extend_from_slice(&(name.len() as u16).to_le_bytes());
+            out.extend_from_slice(name.as_bytes());
+        }
+        out.resize(out.len().next_multiple_of(ALIGN), 0);
+        let header_bytes = out.len() as u32;
+        out[8..12].copy_from_slice(&header_bytes.to_le_bytes());
+        seal(&mut out);
+        out
+    }
+
+    /// How long the header at the front of `bytes` says it is.
+    #[must_use]
+    pub fn announced_bytes(bytes: &[u8]) -> Option<usize> {
+        let announced = u32_at(bytes.get(..FIXED_BYTES)?, 8) as usize;
+        (bytes[..4] == MAGIC && (FIXED_BYTES..=SEGMENT_HEADER_BYTES_MAX).contains(&announced))
+            .then_some(announced)
+    }
+
+    /// Reads a header from its [`SegmentHeader::announced_bytes`].
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<SegmentHeader> {
+        if !is_sealed(bytes, MAGIC) || u32_at(bytes, 12) != VERSION {
+            return None;
+        }
+        let mut sources = Vec::new();
+        let mut rest = &bytes[FIXED_BYTES..];
+        for _ in 0..u32_at(bytes, 20).min(SOURCES_MAX as u32) {
+            let (counts, behind) = rest.split_at_checked(10)?;
+            let (name, behind) = behind.split_at_checked(usize::from(u16_at(counts, 8)))?;
+            sources.push((String::from_utf8_lossy(name).into_owned(), u64_at(counts, 0)));
+            rest = behind;
+        }
+        Some(SegmentHeader {
+            lane: u32_at(bytes, 16),
+            position: u64_at(bytes, 24),
+            first_record: u64_at(bytes, 32),
+            created_ns: u64_at(bytes, 40),
+            sources: Sources(sources),
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! The group that a lane collects: frame space first, entries behind it.
+
+use bbq_wire::BatchHeader;
+
+use crate::format::{Envelope, GROUP_FRAME_BYTES, GroupFrame};
+
+/// Entries that will become durable together. Its buffer is used again.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    bytes: Vec<u8>,
+    entries: u32,
+    records: u32,
+    /// Records of each source; as long as the highest index seen.
+    tallies: Vec<u64>,
+}
+
+impl Group {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// Bytes with the frame.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(crate) fn records(&self) -> u32 {
+        self.records
+    }
+
+    pub(crate) fn tallies(&self) -> impl Iterator<Item = (u16, u64)> {
+        // Sources are counted with 16 bits, see format::SOURCES_MAX.
+        (0u16..).zip(self.tallies.iter().copied())
+    }
+
+    /// Adds a batch as it came. `batch` is exactly what `header` describes.
+    pub(crate) fn push(&mut self, envelope: &Envelope, header: &BatchHeader, batch: &[u8]) {
+        debug_assert_eq!(header.total_bytes(), batch.len());
+        if self.bytes.is_empty() {
+            self.bytes.resize(GROUP_FRAME_BYTES, 0);
+        }
+        self.bytes.extend_from_slice(&envelope.encode(batch.len() as u32));
+        self.bytes.extend_from_slice(batch);
+        self.entries += 1;
+        self.records += header.records;
+        let source = usize::from(envelope.source);
+        if self.tallies.len() <= source {
+            self.tallies.resize(source + 1, 0);
+        }
+        self.tallies[source] += u64::from(header.records);
+    }
+
+    /// Writes the frame and lends what goes to disk.
+    pub(crate) fn seal(&mut self, position: u64, first_record: u64) -> (GroupFrame, &[u8]) {
+        let frame = GroupFrame {
+            bytes: (self.bytes.len() - GROUP_FRAME_BYTES) as u32,
+            entries: self.entries,
+            position,
+            first_record,
+            records: self.records,
+        };
+        frame.encode(&mut self.bytes);
+        (frame, &self.bytes)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries = 0;
+        self.records = 0;
+        self.tallies.fill(0);
+    }
+}

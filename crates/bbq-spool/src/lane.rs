@@ -1,0 +1,308 @@
+//! The worker's end of a lane: append, and hear when it is durable.
+//!
+//! Invariant: the lock is held for a copy or a swap, never across a system call; it is taken per batch, not per message.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use bbq_wire::BatchHeader;
+
+use crate::format::Envelope;
+use crate::group::Group;
+use crate::limits::{GROUP_BYTES_TARGET, LANE_BUFFER_BYTES_MAX};
+use crate::segments::Segments;
+use crate::usage::Usage;
+use crate::{LaneError, Progress, Storage};
+
+/// What a lane is doing, for people to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum LaneCondition {
+    /// Writing, or waiting for work.
+    Writing = 0,
+    /// The spool is at its limit, or the disk is full; goes on by itself when there is room.
+    WaitingForSpace = 1,
+    /// A write or sync failed.
+    Failed = 2,
+}
+
+/// What is collected until the writer takes it.
+struct Filling {
+    group: Group,
+    /// Number of the group; the first one is 1.
+    number: u64,
+    /// Somebody waits for it.
+    urgent: bool,
+    /// When its first entry came.
+    since: Option<Instant>,
+    /// An append was refused, so the worker wants to hear when there is room.
+    room_wanted: bool,
+    closed: bool,
+    failed: Option<String>,
+}
+
+/// Shared by the worker, the writer and the readers of a lane.
+pub(crate) struct LaneCore {
+    pub(crate) index: u32,
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) segments: Segments,
+    pub(crate) usage: Arc<Usage>,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) quarantine: PathBuf,
+    pub(crate) quarantined: Arc<AtomicU64>,
+    /// Below this position segments were deleted before their readers had passed (drop-oldest).
+    pub(crate) dropped_until: AtomicU64,
+    filling: Mutex<Filling>,
+    work: Condvar,
+    /// Position up to which everything is durable.
+    durable: AtomicU64,
+    /// Records up to there.
+    durable_records: AtomicU64,
+    /// Number of the last durable group.
+    durable_group: AtomicU64,
+    condition: AtomicU8,
+    on_progress: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl LaneCore {
+    #[expect(clippy::too_many_arguments, reason = "one caller, each a different type")]
+    pub(crate) fn new(
+        index: u32,
+        storage: Arc<dyn Storage>,
+        segments: Segments,
+        usage: Arc<Usage>,
+        progress: Arc<Progress>,
+        quarantine: PathBuf,
+        quarantined: Arc<AtomicU64>,
+        (position, records): (u64, u64),
+    ) -> LaneCore {
+        let filling = Filling {
+            group: Group::default(),
+            number: 1,
+            urgent: false,
+            since: None,
+            room_wanted: false,
+            closed: false,
+            failed: None,
+        };
+        LaneCore {
+            index,
+            storage,
+            segments,
+            usage,
+            progress,
+            quarantine,
+            quarantined,
+            dropped_until: AtomicU64::new(0),
+            filling: Mutex::new(filling),
+            work: Condvar::new(),
+            durable: AtomicU64::new(position),
+            durable_records: AtomicU64::new(records),
+            durable_group: AtomicU64::new(0),
+            condition: AtomicU8::new(LaneCondition::Writing as u8),
+            on_progress: OnceLock::new(),
+        }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Filling> {
+        self.filling.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn durable_records(&self) -> u64 {
+        self.durable_records.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_condition(&self, condition: LaneCondition) {
+        self.condition.store(condition as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn condition(&self) -> LaneCondition {
+        match self.condition.load(Ordering::Relaxed) {
+            0 => LaneCondition::Writing,
+            1 => LaneCondition::WaitingForSpace,
+            _ => LaneCondition::Failed,
+        }
+    }
+
+    /// Waits for a group that is worth writing and swaps it for `spare`; answers its number, or `None` when the lane is
+    /// closed and empty.
+    pub(crate) fn take_group(&self, spare: &mut Group, flush_interval: Duration) -> Option<u64> {
+        let mut filling = self.locked();
+        loop {
+            let waited = filling.since.map(|since| since.elapsed());
+            let due = filling.closed
+                || filling.urgent
+                || filling.group.len() >= GROUP_BYTES_TARGET
+                || waited.is_some_and(|waited| waited >= flush_interval);
+            if due && !filling.group.is_empty() {
+                break;
+            }
+            if filling.closed {
+                return None;
+            }
+            filling = match waited {
+                Some(waited) => {
+                    let rest = flush_interval.saturating_sub(waited);
+                    self.work.wait_timeout(filling, rest).unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.work.wait(filling).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+        std::mem::swap(&mut filling.group, spare);
+        let number = filling.number;
+        filling.number += 1;
+        filling.urgent = false;
+        filling.since = None;
+        let room_wanted = std::mem::take(&mut filling.room_wanted);
+        drop(filling);
+        if room_wanted {
+            self.tell_worker();
+        }
+        Some(number)
+    }
+
+    /// Publishes that a group is durable.
+    pub(crate) fn publish(&self, group: u64, position: u64, records: u64) {
+        self.durable_records.store(records, Ordering::Release);
+        self.durable.store(position, Ordering::Release);
+        self.durable_group.store(group, Ordering::Release);
+        self.progress.announce();
+        self.tell_worker();
+    }
+
+    pub(crate) fn fail(&self, why: String) {
+        self.set_condition(LaneCondition::Failed);
+        self.locked().failed = Some(why);
+        self.tell_worker();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.locked().closed
+    }
+
+    pub(crate) fn close(&self) {
+        self.locked().closed = true;
+        self.work.notify_all();
+        self.usage.nudge();
+    }
+
+    fn tell_worker(&self) {
+        if let Some(tell) = self.on_progress.get() {
+            tell();
+        }
+    }
+}
+
+/// The worker's end of a lane.
+#[derive(Clone)]
+pub struct Lane(pub(crate) Arc<LaneCore>);
+
+impl Lane {
+    /// Which lane.
+    #[must_use]
+    pub fn index(&self) -> u32 {
+        self.0.index
+    }
+
+    /// Sets what is called, on the writer's thread, whenever a group became durable, room came back, or the lane failed.
+    /// It must be quick. Only the first call counts.
+    pub fn on_progress(&self, tell: impl Fn() + Send + Sync + 'static) {
+        let _first_counts = self.0.on_progress.set(Box::new(tell));
+    }
+
+    /// Appends a batch as it came and answers the number of its group: the batch is durable once
+    /// [`Lane::durable_group`] has reached it. `batch` is exactly what `header` describes and was verified. `urgent`
+    /// says that somebody waits, so that the group is written as soon as the disk is free.
+    ///
+    /// # Errors
+    /// [`LaneError::Full`]: wait for progress. [`LaneError::Failed`]: for good.
+    pub fn append(
+        &self,
+        envelope: &Envelope,
+        header: &BatchHeader,
+        batch: &[u8],
+        urgent: bool,
+    ) -> Result<u64, LaneError> {
+        let mut filling = self.0.locked();
+        if let Some(why) = &filling.failed {
+            return Err(LaneError::Failed(why.clone()));
+        }
+        if filling.closed {
+            return Err(LaneError::Failed("the server is stopping".to_owned()));
+        }
+        if filling.group.len() >= LANE_BUFFER_BYTES_MAX {
+            filling.room_wanted = true;
+            return Err(LaneError::Full);
+        }
+        let first = filling.group.is_empty();
+        let was_due = filling.urgent || filling.group.len() >= GROUP_BYTES_TARGET;
+        filling.group.push(envelope, header, batch);
+        if first {
+            filling.since = Some(Instant::now());
+        }
+        filling.urgent |= urgent;
+        let due = filling.urgent || filling.group.len() >= GROUP_BYTES_TARGET;
+        let number = filling.number;
+        drop(filling);
+        // The writer sleeps until there is something, or until it is due.
+        if first || (due && !was_due) {
+            self.0.work.notify_one();
+        }
+        Ok(number)
+    }
+
+    /// Number of the last durable group.
+    #[must_use]
+    pub fn durable_group(&self) -> u64 {
+        self.0.durable_group.load(Ordering::Acquire)
+    }
+
+    /// Whether the next append would be taken. When not, progress is told once there is room.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        let mut filling = self.0.locked();
+        let room = filling.group.len() < LANE_BUFFER_BYTES_MAX;
+        filling.room_wanted |= !room;
+        room
+    }
+
+    /// Why the lane failed, if it did.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.0.locked().failed.clone()
+    }
+
+    /// What there is to see.
+    #[must_use]
+    pub fn view(&self) -> LaneView {
+        let core = &self.0;
+        LaneView {
+            index: core.index,
+            position: core.durable(),
+            records: core.durable_records(),
+            segments: core.segments.count() as u64,
+            condition: core.condition(),
+        }
+    }
+}
+
+/// A lane as status shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneView {
+    /// Which lane.
+    pub index: u32,
+    /// Up to where it is durable.
+    pub position: u64,
+    /// Records ever made durable in it.
+    pub records: u64,
+    /// Files.
+    pub segments: u64,
+    /// What it is doing.
+    pub condition: LaneCondition,
+}

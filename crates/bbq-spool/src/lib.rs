@@ -1,0 +1,46 @@
+//! The queue on disk.
+//!
+//! A spool is a set of *lanes*, one per worker. A lane is an endless sequence of bytes, kept as *segments* (files), to
+//! which batches are appended as they came. Appends collect in memory while the writer thread puts the previous *group*
+//! on disk with one write and one `fdatasync`; then everybody in the group is told that it is durable. Sinks read the
+//! lanes at their own pace through a [`LaneReader`] and remember how far they are in a [`Cursor`].
+//!
+//! ```text
+//! worker --append--> filling group --taken--> write + fdatasync --> durable --> acknowledgements
+//!                                                                          \--> readers, by cursor
+//! ```
+//!
+//! Invariant: a reader never sees what is not durable, so no cursor can be ahead of the lane after a crash.
+//! Invariant: no file but the segments says what is in the queue; there is no index to disagree with them.
+//! Invariant: after a failed write or sync the lane never acknowledges again (see [`LaneError::Failed`]).
+//! Invariant: disk is reached only through [`Storage`].
+
+mod cursor;
+mod disk;
+mod error;
+pub mod format;
+mod group;
+mod lane;
+pub mod limits;
+mod lock;
+mod progress;
+mod reader;
+mod recovery;
+mod segments;
+mod spool;
+mod storage;
+mod usage;
+mod walk;
+mod writer;
+
+pub use cursor::{Cursor, CursorStore, LanePlace};
+pub use disk::DiskStorage;
+pub use error::{LaneError, SpoolError};
+pub use format::{Envelope, Sources};
+pub use lane::{Lane, LaneCondition, LaneView};
+pub use lock::DirectoryLock;
+pub use progress::Progress;
+pub use reader::{Entry, GroupRead, LaneReader, Lost, LostReason};
+pub use spool::{Recovered, Spool, SpoolOptions};
+pub use storage::{Storage, StorageFile};
+pub use usage::Usage;

@@ -1,0 +1,48 @@
+//! Sizes of the spool, with their reasons.
+
+use std::time::Duration;
+
+use bbq_wire::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES};
+
+use crate::format::{ENVELOPE_BYTES, GROUP_FRAME_BYTES};
+
+/// Bytes of one segment unless configured: large enough that creating files is rare, small enough that space comes back
+/// soon after the sinks have passed.
+pub const SEGMENT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
+
+/// The smallest segment that may be configured. A larger group gets a segment of its own size.
+pub const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
+
+/// Bytes of all segments unless configured.
+pub const SPOOL_BYTES_DEFAULT: u64 = 10 * 1024 * 1024 * 1024;
+
+/// A spool holds this many segments per lane at least: one that is written, and one that waits for its readers.
+pub const SEGMENTS_PER_LANE_MIN: u64 = 2;
+
+/// What a lane collects in memory before appends are refused: several of the largest groups a disk syncs at once, so that
+/// intake continues through a slow sync, and a bound on what a dead disk makes a worker hold.
+pub const LANE_BUFFER_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// A group of this size is written without waiting for more: at 1 MiB the cost of a sync vanishes beside the copy.
+pub const GROUP_BYTES_TARGET: usize = 1024 * 1024;
+
+/// How long messages that nobody waits for may collect before they are written.
+pub const FLUSH_INTERVAL_DEFAULT: Duration = Duration::from_millis(10);
+
+/// How often a writer that found no space looks again; deletions wake it at once.
+pub const SPACE_RETRY_INTERVAL: Duration = Duration::from_millis(200);
+
+/// What a reader takes from disk at once, if no group is larger.
+pub const READ_BYTES_TARGET: usize = 1024 * 1024;
+
+/// Sources that a segment header names; beyond it, former ones are folded into one.
+pub const SOURCES_MAX: usize = 1024;
+
+/// Bytes of one entry at most.
+pub const ENTRY_BYTES_MAX: usize = ENVELOPE_BYTES + BATCH_HEADER_BYTES + BATCH_BODY_BYTES_MAX as usize;
+
+/// Bytes of one group at most: the buffer may be one byte short of full when the largest entry comes.
+pub const GROUP_BYTES_MAX: usize = GROUP_FRAME_BYTES + LANE_BUFFER_BYTES_MAX + ENTRY_BYTES_MAX;
+
+const _: () = assert!(GROUP_BYTES_MAX < u32::MAX as usize);
+const _: () = assert!(GROUP_BYTES_TARGET <= LANE_BUFFER_BYTES_MAX);

@@ -1,0 +1,108 @@
+//! The segments a lane has, in order.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const SUFFIX: &str = ".seg";
+const DIGITS: usize = 20;
+
+/// One file of a lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// Position of its first byte.
+    pub(crate) start: u64,
+    /// Position behind its last byte once it is sealed.
+    pub(crate) end: Option<u64>,
+    /// Records in the lane before it.
+    pub(crate) first_record: u64,
+    /// Bytes it takes on disk.
+    pub(crate) allocated: u64,
+}
+
+/// Shared by the writer, who appends and seals, the readers, and whoever deletes.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    directory: PathBuf,
+    by_start: Mutex<BTreeMap<u64, Segment>>,
+}
+
+impl Segments {
+    pub(crate) fn new(directory: PathBuf, segments: impl IntoIterator<Item = Segment>) -> Segments {
+        let by_start = segments.into_iter().map(|segment| (segment.start, segment)).collect();
+        Segments { directory, by_start: Mutex::new(by_start) }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<u64, Segment>> {
+        self.by_start.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn path(&self, start: u64) -> PathBuf {
+        path_of(&self.directory, start)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.locked().len()
+    }
+
+    pub(crate) fn push(&self, segment: Segment) {
+        self.locked().insert(segment.start, segment);
+    }
+
+    /// Marks a segment as complete and notes what it takes now; answers how much less that is.
+    pub(crate) fn seal(&self, start: u64, end: u64) -> u64 {
+        let mut segments = self.locked();
+        let Some(segment) = segments.get_mut(&start) else { return 0 };
+        segment.end = Some(end);
+        let spare = segment.allocated.saturating_sub(end - start);
+        segment.allocated -= spare;
+        spare
+    }
+
+    /// The segment that holds `position`, or the first one behind it.
+    pub(crate) fn at_or_after(&self, position: u64) -> Option<Segment> {
+        let segments = self.locked();
+        let holding = segments.range(..=position).next_back().map(|(_, segment)| segment);
+        match holding {
+            Some(segment) if segment.end.is_none_or(|end| position < end) => Some(segment.clone()),
+            _ => segments.range(position.saturating_add(1)..).next().map(|(_, segment)| segment.clone()),
+        }
+    }
+
+    /// The first segment behind `start`.
+    pub(crate) fn after(&self, start: u64) -> Option<Segment> {
+        self.locked().range(start.saturating_add(1)..).next().map(|(_, segment)| segment.clone())
+    }
+
+    /// Sealed segments that end at or before `position`, but never the newest one: it alone knows the lane's totals.
+    pub(crate) fn sealed_until(&self, position: u64) -> Vec<Segment> {
+        let segments = self.locked();
+        let newest = segments.keys().next_back().copied();
+        segments
+            .values()
+            .filter(|segment| Some(segment.start) != newest && segment.end.is_some_and(|end| end <= position))
+            .cloned()
+            .collect()
+    }
+
+    /// The oldest segment, if it is sealed and not the newest.
+    pub(crate) fn oldest_sealed(&self) -> Option<Segment> {
+        let segments = self.locked();
+        let oldest = segments.values().next()?;
+        (segments.len() > 1 && oldest.end.is_some()).then(|| oldest.clone())
+    }
+
+    pub(crate) fn forget(&self, start: u64) -> Option<Segment> {
+        self.locked().remove(&start)
+    }
+}
+
+pub(crate) fn path_of(directory: &Path, start: u64) -> PathBuf {
+    directory.join(format!("{start:0DIGITS$}{SUFFIX}"))
+}
+
+/// The position in a segment's file name.
+pub(crate) fn start_of(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(SUFFIX)?;
+    (digits.len() == DIGITS).then(|| digits.parse().ok()).flatten()
+}

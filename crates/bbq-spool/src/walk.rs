@@ -1,0 +1,62 @@
+//! Walks the entries of a group, and finds its way behind damage.
+
+use bbq_wire::Batch;
+use bbq_wire::batch::BatchLimits;
+use memchr::memmem;
+
+use crate::format::{ENVELOPE_BYTES, Envelope, FRAME_MAGIC, GROUP_FRAME_BYTES, GroupFrame};
+
+/// The next thing in a group.
+pub(crate) enum Step<'a> {
+    /// A batch whose checksum and structure are right.
+    Entry {
+        /// Offset behind it.
+        end: usize,
+        envelope: Envelope,
+        batch: Batch<'a>,
+    },
+    /// Bytes that are no entry, up to the next one or the end.
+    Damage { end: usize },
+}
+
+/// Reads what stands at `offset` of a group's entries; `None` at their end.
+pub(crate) fn step<'a>(entries: &'a [u8], offset: usize, scratch: &'a mut Vec<u8>) -> Option<Step<'a>> {
+    let rest = entries.get(offset..).filter(|rest| !rest.is_empty())?;
+    // Checked before the scratch buffer is lent for the answer's lifetime.
+    match valid_entry(rest) {
+        Some((envelope, batch_bytes)) => {
+            let batch = &rest[ENVELOPE_BYTES..ENVELOPE_BYTES + batch_bytes];
+            let end = offset + ENVELOPE_BYTES + batch_bytes;
+            match Batch::verify(batch, BatchLimits::FORMAT, scratch) {
+                Ok(batch) => Some(Step::Entry { end, envelope, batch }),
+                Err(_) => Some(Step::Damage { end }),
+            }
+        }
+        None => Some(Step::Damage { end: next_envelope(entries, offset + 1) }),
+    }
+}
+
+fn valid_entry(rest: &[u8]) -> Option<(Envelope, usize)> {
+    let (envelope, batch_bytes) = Envelope::decode(rest)?;
+    (rest.len() >= ENVELOPE_BYTES + batch_bytes as usize).then_some((envelope, batch_bytes as usize))
+}
+
+/// Offset of the next envelope that fits, or the end.
+fn next_envelope(entries: &[u8], from: usize) -> usize {
+    let magic = Envelope::magic();
+    let mut search = memmem::find_iter(entries.get(from..).unwrap_or_default(), &magic);
+    search
+        .find(|found| valid_entry(&entries[from + found..]).is_some())
+        .map_or(entries.len(), |found| from + found)
+}
+
+/// Offset of the next group frame in `bytes`, which stand at `position` of the lane.
+pub(crate) fn next_frame(bytes: &[u8], position: u64) -> Option<(usize, GroupFrame)> {
+    memmem::find_iter(bytes, &FRAME_MAGIC).find_map(|found| {
+        let frame = GroupFrame::decode(&bytes[found..], position + found as u64)?;
+        Some((found, frame))
+    })
+}
+
+/// The frame's length as an index.
+pub(crate) const FRAME: usize = GROUP_FRAME_BYTES;

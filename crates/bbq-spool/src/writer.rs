@@ -1,0 +1,228 @@
+//! The thread that puts a lane's groups on disk: one write and one sync per group, while the next one fills.
+//!
+//! Invariant: a group is written only after the one before it is durable; recovery relies on it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tracing::{error, info, warn};
+
+use crate::StorageFile;
+use crate::format::{SegmentHeader, Sources};
+use crate::group::Group;
+use crate::lane::{LaneCondition, LaneCore};
+use crate::limits::SPACE_RETRY_INTERVAL;
+use crate::segments::Segment;
+
+/// The segment that is being written.
+struct Open {
+    file: Box<dyn StorageFile>,
+    start: u64,
+    /// Bytes written; <= capacity.
+    used: u64,
+    capacity: u64,
+}
+
+/// Why the writer stops before its lane is empty.
+enum Stop {
+    /// The server is stopping and there is no room for what is left.
+    NoSpace(String),
+    /// A write or a sync failed: what the file holds behind the last durable group is not known.
+    Failed(String),
+}
+
+pub(crate) struct Writer {
+    core: Arc<LaneCore>,
+    open: Option<Open>,
+    /// Where the next byte goes.
+    position: u64,
+    records: u64,
+    sources: Sources,
+    segment_bytes: u64,
+    flush_interval: Duration,
+}
+
+impl Writer {
+    pub(crate) fn new(
+        core: Arc<LaneCore>,
+        sources: Sources,
+        segment_bytes: u64,
+        flush_interval: Duration,
+    ) -> Writer {
+        let (position, records) = (core.durable(), core.durable_records());
+        Writer { core, open: None, position, records, sources, segment_bytes, flush_interval }
+    }
+
+    /// Works until the lane is closed and empty. Answers the records that found no place.
+    pub(crate) fn run(mut self) -> u64 {
+        let mut group = Group::default();
+        while let Some(number) = self.core.take_group(&mut group, self.flush_interval) {
+            if let Err(stop) = self.put(&mut group) {
+                return self.stopped(&stop, group);
+            }
+            for (source, records) in group.tallies() {
+                self.sources.add(source, records);
+            }
+            group.clear();
+            self.core.publish(number, self.position, self.records);
+        }
+        if let Err(why) = self.seal() {
+            // Recovery finds the end by reading; nothing is lost.
+            warn!(lane = self.core.index, why, "the last segment could not be cut to its length");
+        }
+        0
+    }
+
+    fn stopped(&self, stop: &Stop, group: Group) -> u64 {
+        let mut lost = u64::from(group.records());
+        match stop {
+            Stop::Failed(why) => {
+                error!(
+                    lane = self.core.index,
+                    why, "lane failed: it acknowledges nothing until the server is restarted"
+                );
+                self.core.fail(why.clone());
+            }
+            Stop::NoSpace(why) => {
+                let mut rest = Group::default();
+                while self.core.take_group(&mut rest, Duration::ZERO).is_some() {
+                    lost += u64::from(rest.records());
+                    rest.clear();
+                }
+                error!(
+                    lane = self.core.index,
+                    why,
+                    records = lost,
+                    "stopped with unacknowledged messages unwritten"
+                );
+                self.core.fail(why.clone());
+            }
+        }
+        drop(group);
+        lost
+    }
+
+    fn put(&mut self, group: &mut Group) -> Result<(), Stop> {
+        let needed = group.len() as u64;
+        if self.open.as_ref().is_some_and(|open| open.capacity - open.used < needed) {
+            self.seal().map_err(Stop::Failed)?;
+        }
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None => self.next_segment(needed)?,
+        };
+        let (frame, bytes) = group.seal(self.position, self.records);
+        self.write(&open, bytes)?;
+        open.file.sync_data().map_err(|error| {
+            Stop::Failed(format!("cannot sync {}: {error}", self.core.segments.path(open.start).display()))
+        })?;
+        open.used += bytes.len() as u64;
+        self.position = frame.end();
+        self.records = frame.end_record();
+        self.open = Some(open);
+        Ok(())
+    }
+
+    /// Writes at the end of the segment. Only a full disk is waited for: the same bytes go to the same place again.
+    fn write(&self, open: &Open, bytes: &[u8]) -> Result<(), Stop> {
+        loop {
+            match open.file.write_all_at(open.used, bytes) {
+                Ok(()) => {
+                    self.core.set_condition(LaneCondition::Writing);
+                    return Ok(());
+                }
+                Err(error) if is_full(&error) => self.wait_for_space(&error.to_string())?,
+                Err(error) => {
+                    let path = self.core.segments.path(open.start);
+                    return Err(Stop::Failed(format!("cannot write {}: {error}", path.display())));
+                }
+            }
+        }
+    }
+
+    /// Cuts the segment to what was written, so that its length says where the next one begins.
+    fn seal(&mut self) -> Result<(), String> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let path = self.core.segments.path(open.start);
+        open.file.set_len(open.used).map_err(|error| format!("cannot cut {}: {error}", path.display()))?;
+        let spare = self.core.segments.seal(open.start, open.start + open.used);
+        self.core.usage.give_back(spare);
+        Ok(())
+    }
+
+    fn next_segment(&mut self, group_bytes: u64) -> Result<Open, Stop> {
+        let header = SegmentHeader {
+            lane: self.core.index,
+            position: self.position,
+            first_record: self.records,
+            created_ns: unix_ns(),
+            sources: self.sources.clone(),
+        };
+        let header = header.encode();
+        let capacity = self.segment_bytes.max(header.len() as u64 + group_bytes);
+        let file = self.create(capacity)?;
+        let open = Open { file, start: self.position, used: 0, capacity };
+        self.write(&open, &header)?;
+        let segment =
+            Segment { start: self.position, end: None, first_record: self.records, allocated: capacity };
+        self.core.segments.push(segment);
+        let open = Open { used: header.len() as u64, ..open };
+        self.position += open.used;
+        Ok(open)
+    }
+
+    fn create(&self, capacity: u64) -> Result<Box<dyn StorageFile>, Stop> {
+        let path = self.core.segments.path(self.position);
+        loop {
+            if !self.core.usage.try_take(capacity) {
+                let (used, most) = (self.core.usage.bytes(), self.core.usage.bytes_max());
+                self.wait_for_space(&format!("the spool holds {used} of {most} bytes (spool.bytes_max)"))?;
+                continue;
+            }
+            match self.core.storage.create(&path, capacity) {
+                Ok(file) => {
+                    if self.core.condition() == LaneCondition::WaitingForSpace {
+                        info!(lane = self.core.index, "there is room again");
+                    }
+                    self.core.set_condition(LaneCondition::Writing);
+                    return Ok(file);
+                }
+                Err(error) => {
+                    self.core.usage.give_back(capacity);
+                    if !is_full(&error) && !is_scarce(&error) {
+                        return Err(Stop::Failed(format!("cannot create {}: {error}", path.display())));
+                    }
+                    self.wait_for_space(&format!("cannot create {}: {error}", path.display()))?;
+                }
+            }
+        }
+    }
+
+    fn wait_for_space(&self, why: &str) -> Result<(), Stop> {
+        if self.core.condition() != LaneCondition::WaitingForSpace {
+            warn!(lane = self.core.index, why, "no room to write; senders are held back until there is");
+            self.core.set_condition(LaneCondition::WaitingForSpace);
+        }
+        if self.core.is_closed() {
+            return Err(Stop::NoSpace(why.to_owned()));
+        }
+        self.core.usage.wait_freed(SPACE_RETRY_INTERVAL);
+        Ok(())
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Out of file descriptors or memory: as passing as a full disk.
+fn is_scarce(error: &io::Error) -> bool {
+    let scarce = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE, rustix::io::Errno::NOMEM];
+    error.raw_os_error().is_some_and(|code| scarce.iter().any(|errno| errno.raw_os_error() == code))
+}
+
+fn unix_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
