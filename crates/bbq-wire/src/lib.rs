@@ -8,8 +8,10 @@
 
 pub mod batch;
 pub mod limits;
+pub mod session;
 mod stream;
 mod varint;
 
 pub use batch::{Batch, BatchBuilder, BatchError, BatchHeader, Compression, Peer, SourceKind};
+pub use session::{AckLevel, Hello, Refusal, RefusalCode, SessionError, Welcome};
 pub use stream::{SequenceCheck, StreamId};
