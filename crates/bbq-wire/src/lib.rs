@@ -7,6 +7,7 @@
 //! Invariant: no input makes it panic, and none makes it allocate more than the limit the caller gave.
 
 pub mod batch;
+pub mod framing;
 pub mod limits;
 pub mod session;
 mod stream;

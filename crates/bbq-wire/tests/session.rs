@@ -292,7 +292,8 @@ fn a_client_follows_the_order_of_a_session() {
     assert!(unexpected(&[&welcome_bytes, &welcome_bytes]));
     assert!(unexpected(&[&welcome_bytes, &hello_bytes()]));
     assert!(unexpected(&[b"BBQB"]));
-    assert!(unexpected(&[&refusal_bytes, &encode_ack(1)]), "an ack after the last words");
+    assert!(unexpected(&[&welcome_bytes, &refusal_bytes, &encode_ack(1)]), "an ack after the last words");
+    assert!(unexpected(&[&refusal_bytes, &welcome_bytes]));
     assert!(!unexpected(&[&refusal_bytes]), "a refusal instead of the welcome");
     assert!(!unexpected(&[&welcome_bytes, &encode_ack(9), &encode_ack(9), &refusal_bytes]));
     assert_eq!(
