@@ -7,9 +7,12 @@
 //! Invariant: no input makes it panic, and none makes it allocate more than the limit the caller gave.
 
 pub mod batch;
+pub mod framing;
 pub mod limits;
+pub mod session;
 mod stream;
 mod varint;
 
 pub use batch::{Batch, BatchBuilder, BatchError, BatchHeader, Compression, Peer, SourceKind};
+pub use session::{AckLevel, Hello, Refusal, RefusalCode, SessionError, Welcome};
 pub use stream::{SequenceCheck, StreamId};

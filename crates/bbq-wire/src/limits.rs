@@ -25,8 +25,24 @@ pub const BATCH_BODY_BYTES_TARGET: usize = 256 * 1024;
 /// Bytes of one encoded peer at most: kind, IPv6 address, port.
 pub const PEER_BYTES_MAX: usize = 1 + 16 + 2;
 
+/// Bytes of the fixed header of a control frame (hello, welcome, ack, refusal).
+pub const CONTROL_HEADER_BYTES: usize = 16;
+
+/// The largest payload of a control frame. The largest of today is a refusal with 1 KiB of text; the rest is room for
+/// fields of later versions. Bounds what a peer that has not said hello can make the server hold.
+pub const CONTROL_PAYLOAD_BYTES_MAX: u32 = 4096;
+
+/// Bytes of a client's or server's name: its length is one byte on the wire.
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// Bytes of a refusal's text: a long sentence with a name and two numbers, twice over.
+pub const REFUSAL_TEXT_BYTES_MAX: usize = 1024;
+
 // A message of the largest size, its length prefix and its peer fit in a batch.
 const _: () = assert!((MESSAGE_BYTES_MAX as usize) + 64 + PEER_BYTES_MAX < BATCH_BODY_BYTES_MAX as usize);
 const _: () = assert!(MESSAGE_BYTES_DEFAULT <= MESSAGE_BYTES_MAX);
 // One more message of the largest size may be added to a batch that is one byte short of its target.
 const _: () = assert!(BATCH_BODY_BYTES_TARGET + (MESSAGE_BYTES_MAX as usize) < BATCH_BODY_BYTES_MAX as usize);
+// Every frame that is encoded here fits the largest payload that is read here; 64 is more than any fixed part.
+const _: () = assert!(64 + REFUSAL_TEXT_BYTES_MAX < CONTROL_PAYLOAD_BYTES_MAX as usize);
+const _: () = assert!(64 + NAME_BYTES_MAX < CONTROL_PAYLOAD_BYTES_MAX as usize);

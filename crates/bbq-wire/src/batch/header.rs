@@ -84,7 +84,7 @@ impl BatchHeader {
     /// Reads a header and checks each field by itself; the checksum needs the body and is [`crate::Batch::verify`]'s.
     ///
     /// # Errors
-    /// [`BatchError::Magic`], [`BatchError::Version`] or [`BatchError::Field`].
+    /// [`BatchError::Magic`], [`BatchError::Version`], [`BatchError::TooLarge`] or [`BatchError::Field`].
     pub fn decode(bytes: &[u8; BATCH_HEADER_BYTES]) -> Result<BatchHeader, BatchError> {
         let magic = array(bytes, 0);
         if magic != MAGIC {
@@ -122,10 +122,10 @@ impl BatchHeader {
 
     fn check(&self) -> Result<(), BatchError> {
         if self.body_bytes > BATCH_BODY_BYTES_MAX {
-            return Err(field("body_bytes", u64::from(self.body_bytes), "at most 16,777,216"));
+            return Err(BatchError::TooLarge { bytes: self.body_bytes, limit: BATCH_BODY_BYTES_MAX });
         }
         if self.raw_bytes > BATCH_BODY_BYTES_MAX {
-            return Err(field("raw_bytes", u64::from(self.raw_bytes), "at most 16,777,216"));
+            return Err(BatchError::TooLarge { bytes: self.raw_bytes, limit: BATCH_BODY_BYTES_MAX });
         }
         if self.compression == Compression::None && self.raw_bytes != self.body_bytes {
             return Err(field(

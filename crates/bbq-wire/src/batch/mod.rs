@@ -35,6 +35,7 @@ mod view;
 
 pub use attributes::{Peer, PeerRuns};
 pub use builder::{BatchBuilder, BatchIdentity};
+pub(crate) use header::MAGIC;
 pub use header::{BatchHeader, Compression, SourceKind};
 pub use view::{Batch, BatchLimits, Records};
 

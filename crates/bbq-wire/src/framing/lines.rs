@@ -1,0 +1,62 @@
+//! Lines: LF ends a message, one CR before it is dropped.
+//!
+//! Empty lines are messages, and any other byte is content, NUL and broken UTF-8 included. A line over the limit costs
+//! only itself: it is read to its LF, and the connection goes on.
+//!
+//! Invariant: what is emitted does not depend on how the input was split.
+
+use memchr::{memchr, memchr_iter};
+
+use super::partial::Partial;
+use super::{Frame, FramingRules};
+
+/// Cuts one connection into lines.
+#[derive(Debug, Default)]
+pub struct Lines {
+    /// The front of a line whose LF has not come.
+    partial: Partial,
+}
+
+impl Lines {
+    /// A framer at the start of a connection; holds no buffer.
+    #[must_use]
+    pub fn new() -> Lines {
+        Lines::default()
+    }
+
+    /// Takes the next bytes of the connection and emits the lines that end in them.
+    #[inline]
+    pub fn push(&mut self, rules: &FramingRules, input: &[u8], emit: &mut impl FnMut(Frame<'_>)) {
+        let mut rest = input;
+        if self.partial.is_open() {
+            let Some(at) = memchr(b'\n', rest) else { return self.partial.add(rules, rest) };
+            self.partial.add(rules, &rest[..at]);
+            self.partial.end(rules, true, emit);
+            rest = &rest[at + 1..];
+        }
+        let mut from = 0;
+        for at in memchr_iter(b'\n', rest) {
+            rules.emit_whole(without_cr(&rest[from..at]), emit);
+            from = at + 1;
+        }
+        self.partial.add(rules, &rest[from..]);
+    }
+
+    /// The connection has ended: emits what is left behind the last LF, as [`super::OnIncomplete`] says. A CR at its end
+    /// stays, as no LF made it a delimiter.
+    pub fn finish(&mut self, rules: &FramingRules, emit: &mut impl FnMut(Frame<'_>)) {
+        self.partial.end_incomplete(rules, emit);
+    }
+
+    /// Bytes of memory held beside the struct itself; 0 between lines.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.partial.held_bytes()
+    }
+}
+
+/// `line` without one CR at its end.
+#[inline]
+pub(super) fn without_cr(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}

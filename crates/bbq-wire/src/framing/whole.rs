@@ -1,0 +1,55 @@
+//! Whole: a connection is one message, and its end is the message's.
+//!
+//! A connection without bytes is no message. One that was reset is not whole: [`Whole::abort`].
+
+use super::partial::Partial;
+use super::{Frame, FramingRules};
+
+/// Collects one connection.
+#[derive(Debug, Default)]
+pub struct Whole {
+    partial: Partial,
+}
+
+impl Whole {
+    /// A framer at the start of a connection; holds no buffer.
+    #[must_use]
+    pub fn new() -> Whole {
+        Whole::default()
+    }
+
+    /// Takes the next bytes of the connection. Emits nothing, as the end has not come; `emit` keeps the framers' shape.
+    pub fn push(&mut self, rules: &FramingRules, input: &[u8], _emit: &mut impl FnMut(Frame<'_>)) {
+        self.partial.add(rules, input);
+    }
+
+    /// The connection has ended: emits the message. [`super::OnIncomplete`] has no say, as nothing is missing.
+    pub fn finish(&mut self, rules: &FramingRules, emit: &mut impl FnMut(Frame<'_>)) {
+        self.finish_with(rules, &[], emit);
+    }
+
+    /// The connection has ended with `tail`, which is lent on as it is when nothing came before it: a small message that
+    /// is read at once is never copied here.
+    pub fn finish_with(&mut self, rules: &FramingRules, tail: &[u8], emit: &mut impl FnMut(Frame<'_>)) {
+        if self.partial.is_open() {
+            self.partial.add(rules, tail);
+            self.partial.end(rules, false, emit);
+        } else if !tail.is_empty() {
+            rules.emit_whole(tail, emit);
+        }
+    }
+
+    /// The connection was reset, or given up: what came is not all of the message, and is not passed on under any rule.
+    pub fn abort(&mut self, emit: &mut impl FnMut(Frame<'_>)) {
+        let bytes = self.partial.forget();
+        if bytes > 0 {
+            emit(Frame::Incomplete { bytes });
+        }
+    }
+
+    /// Bytes of memory held beside the struct itself; 0 until the first [`Whole::push`].
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.partial.held_bytes()
+    }
+}

@@ -1,0 +1,54 @@
+//! The welcome: a server's first frame, which says where to go on and how much it takes.
+
+use super::frame::{self, Fields, Kind};
+use super::{AckLevel, SessionError};
+
+/// What a server answers to a hello. Sent once everything that came earlier on this stream is durable.
+///
+/// ```text
+///   0   8  last_sequence     the last one known durable; 0 = none
+///   8   1  ack_level         as granted: 0 none, 1 received, 2 durable
+///   9   3  reserved          0; not judged by a client
+///  12   4  body_bytes_max    the largest batch body, compressed or not
+///  16   4  message_bytes_max the largest message
+///  20   1  name_bytes
+///  21      name              UTF-8, for display only
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// The last sequence known durable, 0 for none. The client goes on with the next one.
+    pub last_sequence: u64,
+    /// What acknowledgements will mean.
+    pub ack: AckLevel,
+    /// The largest batch body the server takes, compressed or not.
+    pub body_bytes_max: u32,
+    /// The largest message the server takes.
+    pub message_bytes_max: u32,
+    /// Who it is, for people; escape it before it reaches a terminal.
+    pub server: String,
+}
+
+impl Welcome {
+    /// Appends the frame. A name over 255 bytes is cut.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        frame::encode(Kind::Welcome, out, |out| {
+            out.extend_from_slice(&self.last_sequence.to_le_bytes());
+            out.extend_from_slice(&[self.ack as u8, 0, 0, 0]);
+            out.extend_from_slice(&self.body_bytes_max.to_le_bytes());
+            out.extend_from_slice(&self.message_bytes_max.to_le_bytes());
+            frame::put_name(&self.server, out);
+        });
+    }
+
+    pub(super) fn decode(payload: &[u8]) -> Result<Welcome, SessionError> {
+        let mut fields = Fields::of(Kind::Welcome, payload);
+        let last_sequence = fields.u64("last_sequence")?;
+        let ack = AckLevel::read(&mut fields, Kind::Welcome)?;
+        fields.array::<3>("reserved")?;
+        let body_bytes_max = fields.u32("body_bytes_max")?;
+        let message_bytes_max = fields.u32("message_bytes_max")?;
+        let name_bytes = fields.u8("name_bytes")?;
+        let server = fields.text("name", usize::from(name_bytes))?;
+        Ok(Welcome { last_sequence, ack, body_bytes_max, message_bytes_max, server })
+    }
+}
