@@ -160,7 +160,7 @@ def lines(settings):
         ]
         began = time.monotonic()
         child = children.run("loggen", argv, limit)
-        seconds = time.monotonic() - began  # its own clock moves in half seconds
+        seconds = time.monotonic() - began  # it ends on half seconds of its own: the rate is a lower bound
         said = re.search(r"count=(\d+), time=", child.stdout() + child.stderr())
         if said is None:
             raise Failed(f"loggen did not say what it sent: {child.complaint()}")
