@@ -1,0 +1,222 @@
+//! A listen SPEC: `PROTOCOL+TRANSPORT://ADDRESS[?key=value&...]`.
+
+use std::fmt;
+
+use bbq_listen::{Address, BACKLOG_DEFAULT, Distribution};
+use bbq_wire::SourceKind;
+use bbq_wire::framing::{FramingRules, OnIncomplete, OnOversize};
+use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
+
+use super::query::{Query, nearest};
+use super::ConfigError;
+
+/// How messages are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Batches, with acknowledgements (docs/PROTOCOL.md).
+    Bbq,
+    /// One message per line.
+    Lines,
+    /// Syslog: RFC 6587 over streams, one message per datagram.
+    Syslog,
+    /// One message per connection or datagram.
+    Whole,
+}
+
+impl Protocol {
+    const WORDS: [(&'static str, Protocol); 4] = [
+        ("bbq", Protocol::Bbq),
+        ("lines", Protocol::Lines),
+        ("syslog", Protocol::Syslog),
+        ("whole", Protocol::Whole),
+    ];
+
+    /// What batches built from it say of their origin.
+    #[must_use]
+    pub fn source_kind(self) -> SourceKind {
+        match self {
+            Protocol::Bbq => SourceKind::Bbq,
+            Protocol::Lines => SourceKind::Lines,
+            Protocol::Syslog => SourceKind::Syslog,
+            Protocol::Whole => SourceKind::Whole,
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Self::WORDS.iter().find(|(_, known)| known == self).map_or("", |(word, _)| word))
+    }
+}
+
+/// What to do when the spool takes nothing more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFull {
+    /// Stop reading: TCP and unix senders wait, UDP drops in the kernel, which is counted.
+    #[default]
+    Block,
+    /// Read on, and drop and count what comes.
+    DropNewest,
+    /// Delete the oldest segment, read or not, and count what it held.
+    DropOldest,
+}
+
+/// A checked listen SPEC.
+#[derive(Clone, Debug)]
+pub struct ListenSpec {
+    /// As it was written.
+    pub text: String,
+    /// Protocol, transport and address without options: the listener's name in ledger and spool.
+    pub source: String,
+    /// How messages are told apart.
+    pub protocol: Protocol,
+    /// Where.
+    pub address: Address,
+    /// How connections are spread, when this listener says so itself.
+    pub distribution: Option<Distribution>,
+    /// What to do when the spool is full.
+    pub on_full: OnFull,
+    /// The text framings' rules.
+    pub rules: FramingRules,
+    /// Connections the kernel queues.
+    pub backlog: u32,
+    /// Receive buffer to ask for, for datagrams.
+    pub receive_buffer_bytes: Option<u32>,
+}
+
+impl ListenSpec {
+    /// Reads a SPEC.
+    ///
+    /// # Errors
+    /// Says which part is wrong and what is allowed.
+    pub fn parse(text: &str) -> Result<ListenSpec, ConfigError> {
+        let (head, mut query) = Query::split(text)?;
+        let shape = || {
+            ConfigError::new(format!(
+                "{text:?} is no listener; write PROTOCOL+TRANSPORT://ADDRESS, for example lines+tcp://127.0.0.1:7701"
+            ))
+        };
+        let (scheme, address) = head.split_once("://").ok_or_else(shape)?;
+        let (protocol, transport) = scheme.split_once('+').ok_or_else(shape)?;
+        let protocol = parse_protocol(text, protocol)?;
+        let address = Address::parse(transport, address)
+            .map_err(|error| ConfigError::new(format!("{text:?}: {}", with_source(&error))))?;
+        let spec = ListenSpec {
+            text: text.to_owned(),
+            source: head.to_owned(),
+            protocol,
+            distribution: query
+                .take("distribution", |word| word.parse().map_err(|error: bbq_listen::ListenError| error.to_string()))?,
+            on_full: query
+                .take_word("on_full", &[
+                    ("block", OnFull::Block),
+                    ("drop-newest", OnFull::DropNewest),
+                    ("drop-oldest", OnFull::DropOldest),
+                ])?
+                .unwrap_or_default(),
+            rules: rules(&mut query)?,
+            backlog: query.take_bytes("backlog", 1..=65_535)?.map_or(BACKLOG_DEFAULT, narrow),
+            receive_buffer_bytes: query.take_bytes("receive_buffer_bytes", 4096..=1 << 30)?.map(narrow),
+            address,
+        };
+        query.finish()?;
+        spec.check_contradictions()?;
+        Ok(spec)
+    }
+
+    /// Whether it has datagrams rather than connections.
+    #[must_use]
+    pub fn is_datagram(&self) -> bool {
+        matches!(self.address, Address::Udp(_) | Address::UnixDatagram(_))
+    }
+
+    /// Whether both want the same address; port 0 is a different port each time.
+    pub(super) fn clashes_with(&self, other: &ListenSpec) -> bool {
+        let any_port = match &self.address {
+            Address::Tcp(address) | Address::Udp(address) => address.port() == 0,
+            _ => false,
+        };
+        !any_port && self.address == other.address
+    }
+
+    fn check_contradictions(&self) -> Result<(), ConfigError> {
+        if self.protocol == Protocol::Bbq && !self.is_datagram() && self.on_full == OnFull::DropNewest {
+            return Err(ConfigError::new(format!(
+                "{:?}: on_full=drop-newest contradicts bbq, whose batches are acknowledged; use block or drop-oldest, and \
+                 let the sender choose what to drop",
+                self.text
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn parse_protocol(text: &str, word: &str) -> Result<Protocol, ConfigError> {
+    if let Some((_, protocol)) = Protocol::WORDS.iter().find(|(known, _)| *known == word) {
+        return Ok(*protocol);
+    }
+    let known = Protocol::WORDS.map(|(word, _)| word);
+    let hint = nearest(word, &known).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
+    Err(ConfigError::new(format!("{text:?}: unknown protocol {word:?}{hint} known are {}", known.join(", "))))
+}
+
+fn rules(query: &mut Query<'_>) -> Result<FramingRules, ConfigError> {
+    let message_bytes_max = query.take_bytes("message_bytes_max", 1..=u64::from(MESSAGE_BYTES_MAX))?;
+    let oversize = query.take_word("on_oversize", &[("refuse", OnOversize::Refuse), ("cut", OnOversize::Cut)])?;
+    let incomplete = query.take_word("on_incomplete", &[("drop", OnIncomplete::Drop), ("keep", OnIncomplete::Keep)])?;
+    Ok(FramingRules {
+        message_bytes_max: message_bytes_max.map_or(MESSAGE_BYTES_DEFAULT, narrow),
+        on_oversize: oversize.unwrap_or_default(),
+        on_incomplete: incomplete.unwrap_or_default(),
+    })
+}
+
+/// The range was checked.
+fn narrow(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+fn with_source(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_forms_of_the_interface() {
+        let spec = ListenSpec::parse("lines+tcp://127.0.0.1:7701?distribution=shared&on_full=drop-newest").unwrap();
+        assert_eq!(spec.protocol, Protocol::Lines);
+        assert_eq!(spec.source, "lines+tcp://127.0.0.1:7701");
+        assert_eq!(spec.distribution, Some(Distribution::Shared));
+        assert_eq!(spec.on_full, OnFull::DropNewest);
+        let spec = ListenSpec::parse("syslog+unixgram:///run/bbq/log?message_bytes_max=64KiB&on_oversize=cut").unwrap();
+        assert!(spec.is_datagram());
+        assert_eq!(spec.rules.message_bytes_max, 65_536);
+        assert_eq!(spec.rules.on_oversize, OnOversize::Cut);
+        for default in super::super::LISTEN_DEFAULT {
+            assert!(ListenSpec::parse(default).is_ok(), "{default}");
+        }
+    }
+
+    #[test]
+    fn each_mistake_names_the_part_and_the_remedy() {
+        for (spec, says) in [
+            ("7701", "PROTOCOL+TRANSPORT://ADDRESS"),
+            ("line+tcp://127.0.0.1:1", "did you mean \"lines\""),
+            ("lines+tpc://127.0.0.1:1", "tpc"),
+            ("lines+tcp://nowhere", "nowhere"),
+            ("lines+tcp://127.0.0.1:1?distibution=shared", "did you mean \"distribution\""),
+            ("lines+tcp://127.0.0.1:1?distribution=fast", "fast"),
+            ("lines+tcp://127.0.0.1:1?on_full=explode", "block, drop-newest, drop-oldest"),
+            ("lines+tcp://127.0.0.1:1?message_bytes_max=1GiB", "allowed is 1 to 8388608"),
+            ("lines+tcp://127.0.0.1:1?backlog", "has no value"),
+            ("lines+tcp://127.0.0.1:1?backlog=1&backlog=2", "given twice"),
+            ("bbq+tcp://127.0.0.1:1?on_full=drop-newest", "contradicts bbq"),
+        ] {
+            let error = ListenSpec::parse(spec).unwrap_err().to_string();
+            assert!(error.contains(says), "{spec}: {error}");
+        }
+    }
+}

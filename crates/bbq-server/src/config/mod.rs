@@ -1,0 +1,242 @@
+//! What to serve: the options of the command line over a TOML file over the defaults, checked as a whole before anything
+//! is opened.
+//!
+//! Keys of the file are the words of the command line. Nothing is ignored: an unknown key, a value out of range or a
+//! contradiction is an error that says where it stands, what is allowed and what to write.
+
+mod file;
+mod listen;
+mod quantity;
+mod query;
+mod sink;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bbq_listen::Distribution;
+use bbq_spool::limits::{
+    FLUSH_INTERVAL_DEFAULT, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MIN, SPOOL_BYTES_DEFAULT,
+};
+
+pub use file::ConfigFile;
+pub use listen::{ListenSpec, OnFull, Protocol};
+pub use quantity::parse_bytes;
+pub use sink::{Format, Rotation, SinkSpec, SinkTarget};
+
+/// Where the admin listens unless configured.
+pub const ADMIN_DEFAULT: &str = "127.0.0.1:7790";
+/// The data directory unless configured.
+pub const DATA_DEFAULT: &str = "bbq-data";
+/// The listeners unless configured: loopback only.
+pub const LISTEN_DEFAULT: [&str; 4] = [
+    "bbq+tcp://127.0.0.1:7700",
+    "lines+tcp://127.0.0.1:7701",
+    "syslog+udp://127.0.0.1:5514",
+    "syslog+tcp://127.0.0.1:5514",
+];
+/// How long a stop waits for the sinks to empty the spool; what is left is delivered by the next start.
+pub const DRAIN_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+/// Listeners at most: each has a socket per worker, and an envelope names its source in 16 bits.
+pub const LISTENERS_MAX: usize = 256;
+/// Sinks at most: each is a thread.
+pub const SINKS_MAX: usize = 64;
+/// Workers at most, as in bbq-listen.
+pub const WORKERS_MAX: usize = 256;
+
+/// What is wrong with a configuration. Always the operator's to mend; nothing was opened.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}{message}")]
+pub struct ConfigError {
+    /// File, line and column with a colon behind it; empty for the command line.
+    place: String,
+    message: String,
+}
+
+impl ConfigError {
+    pub(crate) fn new(message: impl Into<String>) -> ConfigError {
+        ConfigError { place: String::new(), message: message.into() }
+    }
+
+    pub(crate) fn at(self, place: impl Into<String>) -> ConfigError {
+        if self.place.is_empty() { ConfigError { place: place.into(), ..self } } else { self }
+    }
+}
+
+/// A checked configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The data directory.
+    pub data: PathBuf,
+    /// Worker threads, and lanes.
+    pub workers: usize,
+    /// Distribution of the listeners that name none.
+    pub distribution: Distribution,
+    /// Where status is asked for; `None` is off.
+    pub admin: Option<SocketAddr>,
+    /// What to listen on.
+    pub listen: Vec<ListenSpec>,
+    /// Where to hand messages on.
+    pub sinks: Vec<SinkSpec>,
+    /// Bytes of all segments.
+    pub spool_bytes_max: u64,
+    /// Bytes of one segment.
+    pub segment_bytes: u64,
+    /// How long messages that nobody waits for may collect before they are written.
+    pub flush_interval: Duration,
+    /// How long a stop waits for the sinks.
+    pub drain_timeout: Duration,
+}
+
+/// What the command line says; it goes over the file.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// `--listen`, instead of all of the file's.
+    pub listen: Vec<String>,
+    /// `--sink`, instead of all of the file's.
+    pub sink: Vec<String>,
+    /// `--data`.
+    pub data: Option<PathBuf>,
+    /// `--workers`.
+    pub workers: Option<usize>,
+    /// `--distribution`.
+    pub distribution: Option<String>,
+    /// `--admin`.
+    pub admin: Option<String>,
+}
+
+impl Config {
+    /// Reads the file, if there is one, puts the overrides over it, fills in the defaults and checks the whole.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigError> {
+        let file = match path {
+            Some(path) => ConfigFile::read(path)?,
+            None => ConfigFile::default(),
+        };
+        Config::resolve(&file, overrides)
+    }
+
+    fn resolve(file: &ConfigFile, overrides: &Overrides) -> Result<Config, ConfigError> {
+        let data = overrides.data.clone().or_else(|| file.data.clone()).unwrap_or_else(|| DATA_DEFAULT.into());
+        let distribution = match (&overrides.distribution, &file.distribution) {
+            (Some(word), _) => distribution(word)?,
+            (None, Some(word)) => distribution(word.get_ref()).map_err(|error| error.at(file.place(word)))?,
+            (None, None) => Distribution::Auto,
+        };
+        let workers =
+            overrides.workers.or(file.workers).map_or_else(|| Ok(bbq_listen::worker_count()), checked_workers)?;
+        let admin = match (&overrides.admin, &file.admin) {
+            (Some(text), _) => admin(text)?,
+            (None, Some(text)) => admin(text.get_ref()).map_err(|error| error.at(file.place(text)))?,
+            (None, None) => admin(ADMIN_DEFAULT)?,
+        };
+        let config = Config {
+            listen: listeners(file, overrides)?,
+            sinks: sinks(file, overrides, &data)?,
+            data,
+            workers,
+            distribution,
+            admin,
+            spool_bytes_max: file.spool_bytes("bytes_max", &file.spool.bytes_max, SPOOL_BYTES_DEFAULT)?,
+            segment_bytes: file.spool_bytes("segment_bytes", &file.spool.segment_bytes, SEGMENT_BYTES_DEFAULT)?,
+            flush_interval: file.spool.flush_interval_ms.map_or(FLUSH_INTERVAL_DEFAULT, Duration::from_millis),
+            drain_timeout: file.drain_timeout_seconds.map_or(DRAIN_TIMEOUT_DEFAULT, Duration::from_secs),
+        };
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        if self.segment_bytes < SEGMENT_BYTES_MIN {
+            return Err(ConfigError::new(format!(
+                "spool.segment_bytes is {}, the least is {SEGMENT_BYTES_MIN}",
+                self.segment_bytes
+            )));
+        }
+        if self.flush_interval > Duration::from_secs(10) {
+            return Err(ConfigError::new("spool.flush_interval_ms is over 10000: messages nobody waits for would be at risk that long"));
+        }
+        self.spool_options(Vec::new()).check().map_err(|error| ConfigError::new(error.to_string()))?;
+        for (index, spec) in self.listen.iter().enumerate() {
+            if self.listen[..index].iter().any(|other| other.clashes_with(spec)) {
+                return Err(ConfigError::new(format!("{} is listened on twice", spec.source)));
+            }
+        }
+        for (index, sink) in self.sinks.iter().enumerate() {
+            if self.sinks[..index].iter().any(|other| other.target == sink.target) {
+                return Err(ConfigError::new(format!("two sinks write to {}", sink.name)));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn spool_options(&self, sources: Vec<String>) -> bbq_spool::SpoolOptions {
+        let lanes = u32::try_from(self.workers).unwrap_or(u32::MAX);
+        bbq_spool::SpoolOptions {
+            segment_bytes: self.segment_bytes,
+            bytes_max: self.spool_bytes_max,
+            flush_interval: self.flush_interval,
+            ..bbq_spool::SpoolOptions::new(self.data.clone(), lanes, sources)
+        }
+    }
+}
+
+fn distribution(word: &str) -> Result<Distribution, ConfigError> {
+    word.parse().map_err(|error: bbq_listen::ListenError| ConfigError::new(format!("distribution: {error}")))
+}
+
+fn checked_workers(workers: usize) -> Result<usize, ConfigError> {
+    if (1..=WORKERS_MAX).contains(&workers) {
+        return Ok(workers);
+    }
+    Err(ConfigError::new(format!("workers is {workers}; allowed is 1 to {WORKERS_MAX}, or leave it out for one per processor")))
+}
+
+fn admin(text: &str) -> Result<Option<SocketAddr>, ConfigError> {
+    if text == "off" {
+        return Ok(None);
+    }
+    text.parse()
+        .map(Some)
+        .map_err(|_| ConfigError::new(format!("admin is {text:?}; write an address and port such as {ADMIN_DEFAULT}, or off")))
+}
+
+fn listeners(file: &ConfigFile, overrides: &Overrides) -> Result<Vec<ListenSpec>, ConfigError> {
+    let specs: Vec<ListenSpec> = match (&overrides.listen[..], &file.listen) {
+        ([], None) => LISTEN_DEFAULT.iter().map(|text| ListenSpec::parse(text)).collect::<Result<_, _>>()?,
+        ([], Some(texts)) => {
+            let parse = |text: &toml::Spanned<String>| {
+                ListenSpec::parse(text.get_ref()).map_err(|error| error.at(file.place(text)))
+            };
+            texts.iter().map(parse).collect::<Result<_, _>>()?
+        }
+        (texts, _) => texts.iter().map(|text| ListenSpec::parse(text)).collect::<Result<_, _>>()?,
+    };
+    match specs.len() {
+        0 => Err(ConfigError::new("listen is empty: nothing could ever come in")),
+        1..=LISTENERS_MAX => Ok(specs),
+        many => Err(ConfigError::new(format!("{many} listeners; at most {LISTENERS_MAX} are allowed"))),
+    }
+}
+
+fn sinks(file: &ConfigFile, overrides: &Overrides, data: &Path) -> Result<Vec<SinkSpec>, ConfigError> {
+    let specs: Vec<SinkSpec> = match (&overrides.sink[..], &file.sink) {
+        ([], None) => {
+            let path = data.join("out").join("messages.log");
+            vec![SinkSpec::parse(&format!("file:{}", path.display()))?]
+        }
+        ([], Some(texts)) => {
+            let parse = |text: &toml::Spanned<String>| {
+                SinkSpec::parse(text.get_ref()).map_err(|error| error.at(file.place(text)))
+            };
+            texts.iter().map(parse).collect::<Result<_, _>>()?
+        }
+        (texts, _) => texts.iter().map(|text| SinkSpec::parse(text)).collect::<Result<_, _>>()?,
+    };
+    if specs.len() > SINKS_MAX {
+        return Err(ConfigError::new(format!("{} sinks; at most {SINKS_MAX} are allowed", specs.len())));
+    }
+    Ok(specs)
+}

@@ -1,0 +1,261 @@
+//! What came in and what became of it, counted so that it must balance: received = delivered + queued + dropped.
+//!
+//! What was spooled is counted by the spool itself, in the headers of its segments; what was dropped before is kept in a
+//! small file that is replaced every second and at the end. So the sums agree after any stop: a crash may forget a drop of
+//! the last second, and then forgets that it was received, too.
+//!
+//! ```text
+//! bbq ledger 1 <crc of everything behind this line, 8 hex digits>
+//! dropped <records> <reason> <listener>
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bbq_spool::Storage;
+use bbq_wire::batch::crc32c;
+use tracing::error;
+
+/// Why a message was not spooled. The words stand in status and in the ledger's file: never rename one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DropReason {
+    /// Over the listener's limit.
+    Oversize,
+    /// Its end never came.
+    Incomplete,
+    /// The spool was full and the listener drops the newest.
+    Full,
+    /// The receive buffer of the socket was full: counted by the kernel.
+    Kernel,
+    /// Not what the protocol says.
+    Malformed,
+    /// Too many unfinished messages at once.
+    Memory,
+    /// The lane failed, or there was no room on disk at the end.
+    Unwritten,
+}
+
+impl DropReason {
+    const ALL: [(DropReason, &'static str); 7] = [
+        (DropReason::Oversize, "oversize"),
+        (DropReason::Incomplete, "incomplete"),
+        (DropReason::Full, "full"),
+        (DropReason::Kernel, "kernel"),
+        (DropReason::Malformed, "malformed"),
+        (DropReason::Memory, "memory"),
+        (DropReason::Unwritten, "unwritten"),
+    ];
+
+    fn index(self) -> usize {
+        Self::ALL.iter().position(|(reason, _)| *reason == self).unwrap_or(0)
+    }
+}
+
+/// What one listener has met. The workers add to it, relaxed: it orders nothing.
+#[derive(Debug, Default)]
+pub(crate) struct ListenerLedger {
+    /// Spooled since the start.
+    spooled: AtomicU64,
+    /// Spooled before the start, as the segments say.
+    spooled_before: u64,
+    dropped: [AtomicU64; DropReason::ALL.len()],
+    /// Messages passed on without their end (on_oversize=cut); part of those spooled.
+    cut: AtomicU64,
+    /// Resent batches that were known already; not part of anything.
+    duplicates: AtomicU64,
+    /// Sequence numbers that clients skipped: what they say they dropped themselves.
+    skipped: AtomicU64,
+    /// What the sockets had dropped when the kernel was last asked.
+    kernel_seen: AtomicU64,
+}
+
+impl ListenerLedger {
+    pub(crate) fn add_spooled(&self, records: u64) {
+        self.spooled.fetch_add(records, Ordering::Relaxed);
+    }
+
+    /// Takes back what was counted as spooled and found no room after all.
+    pub(crate) fn unspool(&self, records: u64) {
+        self.spooled.fetch_sub(records, Ordering::Relaxed);
+        self.add_dropped(DropReason::Unwritten, records);
+    }
+
+    pub(crate) fn add_dropped(&self, reason: DropReason, records: u64) {
+        self.dropped[reason.index()].fetch_add(records, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_cut(&self, records: u64) {
+        self.cut.fetch_add(records, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_duplicates(&self, records: u64) {
+        self.duplicates.fetch_add(records, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_skipped(&self, records: u64) {
+        self.skipped.fetch_add(records, Ordering::Relaxed);
+    }
+
+    /// Counts what the kernel dropped since it was last asked. Its counters have 32 bits and wrap.
+    pub(crate) fn note_kernel_drops(&self, total: u64) {
+        let seen = self.kernel_seen.swap(total, Ordering::Relaxed);
+        self.add_dropped(DropReason::Kernel, total.saturating_sub(seen));
+    }
+
+    pub(crate) fn spooled(&self) -> u64 {
+        self.spooled_before + self.spooled.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn cut(&self) -> u64 {
+        self.cut.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn duplicates(&self) -> u64 {
+        self.duplicates.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped.load(Ordering::Relaxed)
+    }
+
+    /// Records by reason, the reasons that happened.
+    pub(crate) fn dropped(&self) -> BTreeMap<String, u64> {
+        let count = |(reason, word): &(DropReason, &str)| {
+            let records = self.dropped[reason.index()].load(Ordering::Relaxed);
+            (records > 0).then(|| ((*word).to_owned(), records))
+        };
+        DropReason::ALL.iter().filter_map(count).collect()
+    }
+}
+
+/// All listeners, and those of former configurations.
+pub(crate) struct Ledger {
+    listeners: Vec<(String, Arc<ListenerLedger>)>,
+    /// Spooled by sources that are no longer configured.
+    former_spooled: u64,
+    /// Dropped by them, by listener and reason.
+    former_dropped: Vec<(String, String, u64)>,
+    storage: Arc<dyn Storage>,
+    path: PathBuf,
+}
+
+impl Ledger {
+    /// Takes up where the last run left: `spooled` from the segments, drops from the file.
+    pub(crate) fn recover(
+        storage: Arc<dyn Storage>,
+        data: &Path,
+        sources: &[String],
+        spooled: &[(String, u64)],
+        records: u64,
+    ) -> Ledger {
+        let path = data.join("ledger");
+        let text = storage.read(&path).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let rows = text.as_deref().map(decode);
+        if matches!(rows, Some(None)) {
+            error!(path = %path.display(), "the ledger of drops is damaged; counting drops from zero");
+        }
+        let mut rows = rows.flatten().unwrap_or_default();
+        let mut listeners = Vec::new();
+        for source in sources {
+            let before = spooled.iter().find(|(name, _)| name == source).map_or(0, |(_, records)| *records);
+            let ledger = ListenerLedger { spooled_before: before, ..ListenerLedger::default() };
+            rows.retain(|(name, word, records)| {
+                let known = DropReason::ALL.iter().find(|(_, known)| known == word).filter(|_| name == source);
+                known.inspect(|(reason, _)| ledger.add_dropped(*reason, *records)).is_none()
+            });
+            listeners.push((source.clone(), Arc::new(ledger)));
+        }
+        let configured: u64 = listeners.iter().map(|(_, ledger)| ledger.spooled()).sum();
+        Ledger {
+            listeners,
+            former_spooled: records.saturating_sub(configured),
+            former_dropped: rows,
+            storage,
+            path,
+        }
+    }
+
+    pub(crate) fn listener(&self, index: usize) -> &Arc<ListenerLedger> {
+        &self.listeners[index].1
+    }
+
+    /// Spooled by all listeners, ever.
+    pub(crate) fn spooled(&self) -> u64 {
+        self.former_spooled + self.listeners.iter().map(|(_, ledger)| ledger.spooled()).sum::<u64>()
+    }
+
+    /// Dropped before the spool by all listeners, ever, by reason.
+    pub(crate) fn dropped(&self) -> BTreeMap<String, u64> {
+        let mut sum: BTreeMap<String, u64> = BTreeMap::new();
+        for (_, reason, records) in &self.former_dropped {
+            *sum.entry(reason.clone()).or_default() += records;
+        }
+        for (_, ledger) in &self.listeners {
+            for (reason, records) in ledger.dropped() {
+                *sum.entry(reason).or_default() += records;
+            }
+        }
+        sum
+    }
+
+    /// Keeps the drops for the next start.
+    pub(crate) fn save(&self) -> std::io::Result<()> {
+        let mut body = String::new();
+        let current = self.listeners.iter().flat_map(|(name, ledger)| {
+            ledger.dropped().into_iter().map(|(reason, records)| (name.clone(), reason, records))
+        });
+        for (name, reason, records) in self.former_dropped.iter().cloned().chain(current) {
+            // Writing to a String cannot fail.
+            let _infallible = writeln!(body, "dropped {records} {reason} {name}");
+        }
+        let text = format!("bbq ledger 1 {:08x}\n{body}", crc32c(body.as_bytes()));
+        self.storage.replace(&self.path, text.as_bytes())
+    }
+}
+
+fn decode(text: &str) -> Option<Vec<(String, String, u64)>> {
+    let (first, body) = text.split_once('\n')?;
+    let crc = u32::from_str_radix(first.strip_prefix("bbq ledger 1 ")?, 16).ok()?;
+    if crc != crc32c(body.as_bytes()) {
+        return None;
+    }
+    let row = |line: &str| {
+        let mut words = line.strip_prefix("dropped ")?.splitn(3, ' ');
+        let records = words.next()?.parse().ok()?;
+        let reason = words.next()?.to_owned();
+        Some((words.next()?.to_owned(), reason, records))
+    };
+    body.lines().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use bbq_spool::DiskStorage;
+
+    use super::*;
+
+    #[test]
+    fn drops_are_taken_up_by_the_next_start_and_former_listeners_stay_in_the_sums() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = |sources: &[String]| {
+            let spooled = [("a".to_owned(), 10), ("b".to_owned(), 5)];
+            Ledger::recover(Arc::new(DiskStorage), directory.path(), sources, &spooled, 15)
+        };
+        let first = open(&["a".to_owned(), "b".to_owned()]);
+        first.listener(0).add_dropped(DropReason::Full, 3);
+        first.listener(1).add_dropped(DropReason::Oversize, 4);
+        first.listener(1).note_kernel_drops(2);
+        first.listener(1).note_kernel_drops(2);
+        first.save().unwrap();
+        let second = open(&["b".to_owned()]);
+        assert_eq!(second.spooled(), 15);
+        assert_eq!(second.listener(0).spooled(), 5);
+        let sum = BTreeMap::from([("full".to_owned(), 3), ("kernel".to_owned(), 2), ("oversize".to_owned(), 4)]);
+        assert_eq!(second.dropped(), sum);
+        second.save().unwrap();
+        assert_eq!(open(&["a".to_owned()]).dropped(), sum);
+    }
+}

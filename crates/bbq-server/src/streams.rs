@@ -1,0 +1,237 @@
+//! What is known of every sender's stream: the last sequence appended and the last one durable, and which connection
+//! speaks for it. This is what makes resending harmless.
+//!
+//! The segments are the truth. The checkpoint only saves reading those that it covers, and remembers streams whose
+//! segments are gone; so it is written before a segment is deleted.
+//!
+//! ```text
+//! bbq streams 1 <crc of everything behind this line, 8 hex digits>
+//! lane <index> <position>                     the segments before it are covered
+//! stream <id> <last sequence> <unix seconds of its last batch>
+//! ```
+//!
+//! Invariant: the table's lock is taken when a session begins and for checkpoints, never for a batch; a stream's own lock
+//! is taken per batch and by one connection at a time.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bbq_spool::{Cursor, GroupRead, LanePlace, Spool, Storage};
+use bbq_wire::batch::crc32c;
+use bbq_wire::{SourceKind, StreamId};
+use tokio::sync::Notify;
+use tracing::error;
+
+/// Streams that are remembered. The ones silent for longest are forgotten first, which matters only if one of them then
+/// resends what was already acknowledged. At about 200 bytes each this is 50 MiB.
+pub(crate) const STREAMS_MAX: usize = 262_144;
+
+/// What a stream's connections agree on.
+#[derive(Debug, Default)]
+pub(crate) struct Head {
+    /// Last sequence appended to a lane, durable or not.
+    pub(crate) appended: u64,
+    /// Which connection speaks for the stream: the newest.
+    pub(crate) owner: u64,
+}
+
+/// One sender's stream.
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    head: Mutex<Head>,
+    durable: AtomicU64,
+    /// Unix seconds of the last batch.
+    last_seen: AtomicU64,
+    /// A lane failed with batches of this stream in it.
+    failed: AtomicBool,
+    moved: Notify,
+}
+
+impl Stream {
+    pub(crate) fn head(&self) -> MutexGuard<'_, Head> {
+        self.head.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Everything up to `sequence` is on disk.
+    pub(crate) fn set_durable(&self, sequence: u64, now_seconds: u64) {
+        self.last_seen.store(now_seconds, Ordering::Relaxed);
+        self.durable.fetch_max(sequence, Ordering::AcqRel);
+        self.moved.notify_waiters();
+    }
+
+    pub(crate) fn set_failed(&self) {
+        self.failed.store(true, Ordering::Release);
+        self.moved.notify_waiters();
+    }
+
+    /// Waits until all that was appended is durable; answers up to where that is, or `None` when a lane failed and nobody
+    /// will ever know.
+    pub(crate) async fn settled(&self) -> Option<u64> {
+        loop {
+            let moved = self.moved.notified();
+            tokio::pin!(moved);
+            moved.as_mut().enable();
+            let appended = self.head().appended;
+            if self.durable() >= appended {
+                return Some(self.durable());
+            }
+            if self.failed.load(Ordering::Acquire) {
+                return None;
+            }
+            moved.await;
+        }
+    }
+}
+
+/// All streams.
+pub(crate) struct Streams {
+    by_id: Mutex<HashMap<StreamId, Arc<Stream>>>,
+    owners: AtomicU64,
+    storage: Arc<dyn Storage>,
+    path: PathBuf,
+    /// Up to where the last checkpoint covers each lane.
+    covered: Mutex<Vec<LanePlace>>,
+}
+
+impl Streams {
+    /// Reads the checkpoint, and behind it the segments.
+    pub(crate) fn recover(storage: Arc<dyn Storage>, data: &Path, spool: &Spool, now_seconds: u64) -> Streams {
+        let path = data.join("streams");
+        let text = storage.read(&path).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let checkpoint = text.as_deref().map(decode);
+        if matches!(checkpoint, Some(None)) {
+            error!(path = %path.display(), "the checkpoint of streams is damaged; reading every segment instead");
+        }
+        let (known, places) = checkpoint.flatten().unwrap_or_default();
+        let mut by_id: HashMap<StreamId, Arc<Stream>> = HashMap::new();
+        for (id, last, seen) in known {
+            learn(&mut by_id, id, last, seen);
+        }
+        for mut reader in spool.readers(&Cursor { places: places.clone(), ..Cursor::default() }) {
+            let mut note = |entry: &bbq_spool::Entry<'_>| {
+                let header = &entry.batch.header;
+                if header.source == SourceKind::Bbq {
+                    learn(&mut by_id, header.stream, header.last_sequence(), now_seconds);
+                }
+            };
+            // A shortage of the system at start ends this lane's look; the sinks meet it again, and say so.
+            while !matches!(reader.read(&mut note), Ok(GroupRead::CaughtUp) | Err(_)) {}
+        }
+        Streams {
+            by_id: Mutex::new(by_id),
+            owners: AtomicU64::new(0),
+            storage,
+            path,
+            covered: Mutex::new(places),
+        }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, HashMap<StreamId, Arc<Stream>>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a new connection the one that speaks for a stream; answers the stream and the connection's number.
+    pub(crate) fn take_over(&self, id: StreamId) -> (Arc<Stream>, u64) {
+        let stream = Arc::clone(self.locked().entry(id).or_default());
+        let owner = self.owners.fetch_add(1, Ordering::Relaxed) + 1;
+        stream.head().owner = owner;
+        (stream, owner)
+    }
+
+    /// Bytes of the lanes that the checkpoint does not cover yet.
+    pub(crate) fn uncovered_bytes(&self, ends: &[LanePlace]) -> u64 {
+        let covered = self.covered.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = |lane| covered.iter().find(|place| place.lane == lane).map_or(0, |place| place.position);
+        ends.iter().map(|end| end.position.saturating_sub(before(end.lane))).sum()
+    }
+
+    /// Writes the checkpoint. `ends` was read before the call, so every batch before it is in the table.
+    pub(crate) fn checkpoint(&self, ends: &[LanePlace]) -> std::io::Result<()> {
+        let mut rows: Vec<(u64, StreamId, u64)> = Vec::new();
+        let mut streams = self.locked();
+        rows.extend(streams.iter().map(|(id, stream)| {
+            (stream.last_seen.load(Ordering::Relaxed), *id, stream.durable())
+        }));
+        if rows.len() > STREAMS_MAX {
+            rows.sort_unstable_by(|a, b| b.cmp(a));
+            for (_, id, _) in rows.drain(STREAMS_MAX..) {
+                // One that a connection holds would be found again only by its old number: keep it.
+                if streams.get(&id).is_some_and(|stream| Arc::strong_count(stream) == 1) {
+                    streams.remove(&id);
+                }
+            }
+        }
+        drop(streams);
+        self.storage.replace(&self.path, encode(ends, &rows).as_bytes())?;
+        ends.clone_into(&mut self.covered.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(())
+    }
+}
+
+fn learn(by_id: &mut HashMap<StreamId, Arc<Stream>>, id: StreamId, last: u64, seen: u64) {
+    let stream = by_id.entry(id).or_default();
+    stream.set_durable(last, seen);
+    let mut head = stream.head();
+    head.appended = head.appended.max(last);
+}
+
+fn encode(ends: &[LanePlace], rows: &[(u64, StreamId, u64)]) -> String {
+    let mut body = String::new();
+    // Writing to a String cannot fail.
+    for end in ends {
+        let _infallible = writeln!(body, "lane {} {}", end.lane, end.position);
+    }
+    for (seen, id, last) in rows.iter().filter(|(_, _, last)| *last > 0) {
+        let _infallible = writeln!(body, "stream {id} {last} {seen}");
+    }
+    format!("bbq streams 1 {:08x}\n{body}", crc32c(body.as_bytes()))
+}
+
+type Checkpoint = (Vec<(StreamId, u64, u64)>, Vec<LanePlace>);
+
+fn decode(text: &str) -> Option<Checkpoint> {
+    let (first, body) = text.split_once('\n')?;
+    let crc = u32::from_str_radix(first.strip_prefix("bbq streams 1 ")?, 16).ok()?;
+    if crc != crc32c(body.as_bytes()) {
+        return None;
+    }
+    let (mut streams, mut places) = Checkpoint::default();
+    for line in body.lines() {
+        let mut words = line.split(' ');
+        match words.next()? {
+            "lane" => places.push(LanePlace {
+                lane: words.next()?.parse().ok()?,
+                position: words.next()?.parse().ok()?,
+                record: 0,
+            }),
+            "stream" => {
+                let id = u128::from_str_radix(words.next()?, 16).ok()?;
+                let last = words.next()?.parse().ok()?;
+                streams.push((StreamId(id.to_be_bytes()), last, words.next()?.parse().ok()?));
+            }
+            _ => {}
+        }
+    }
+    Some((streams, places))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checkpoint_comes_back_and_damage_is_noticed() {
+        let ends = [LanePlace { lane: 1, position: 77, record: 0 }];
+        let id = StreamId([0x0f, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0xff]);
+        let text = encode(&ends, &[(5, id, 9), (6, StreamId([0; 16]), 0)]);
+        assert_eq!(decode(&text), Some((vec![(id, 9, 5)], ends.to_vec())));
+        assert_eq!(decode(&text.replace("77", "78")), None);
+    }
+}
