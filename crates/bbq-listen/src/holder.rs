@@ -95,37 +95,29 @@ fn overlaps(held: SocketAddr, wanted: SocketAddr) -> bool {
     held.port() == wanted.port() && (a == b || a.is_unspecified() || b.is_unspecified())
 }
 
-/// `Num RefCount Protocol Flags Type St Inode Path`. Accepted connections bear the listener's path too, so what listens
-/// comes first.
+/// The sockets bound to `path`. Accepted connections bear the listener's path too, so what listens comes first.
 fn unix_inodes(path: &Path) -> Vec<u64> {
     let Some(wanted) = path.to_str() else { return Vec::new() };
     let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let mut found: Vec<(bool, u64)> = table
         .lines()
-        .skip(1)
-        .filter_map(|line| {
-            let mut fields = line.splitn(8, ' ').filter(|field| !field.is_empty());
-            let flags = fields.nth(3)?;
-            // The inode is padded with spaces, and a path may have some.
-            let rest = line.get(line.find(flags)?..)?;
-            let (inode, name) = unix_tail(rest)?;
-            (name == wanted).then_some((flags != FLAG_LISTENS, inode))
-        })
+        .filter_map(unix_line)
+        .filter(|(_, _, name)| *name == wanted)
+        .map(|(flags, inode, _)| (flags != FLAG_LISTENS, inode))
         .collect();
     found.sort_unstable();
     found.into_iter().map(|(_, inode)| inode).collect()
 }
 
-/// From `Flags Type St Inode Path` the last two.
-fn unix_tail(text: &str) -> Option<(u64, &str)> {
-    let mut rest = text;
-    let mut inode = None;
-    for _ in 0..4 {
-        let (field, after) = rest.split_once(' ')?;
-        inode = field.parse().ok();
-        rest = after.trim_start();
+/// `Num RefCount Protocol Flags Type St Inode Path`: flags, inode and path. The columns are padded, and a path may have
+/// spaces in it.
+fn unix_line(line: &str) -> Option<(&str, u64, &str)> {
+    let mut rest = line;
+    let mut fields = [""; 7];
+    for field in &mut fields {
+        (*field, rest) = rest.trim_start().split_once(' ')?;
     }
-    Some((inode?, rest))
+    Some((fields[3], fields[6].parse().ok()?, rest))
 }
 
 fn owner_of(inode: u64) -> Option<Holder> {
@@ -172,8 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn unix_lines_keep_spaces_of_the_path() {
-        assert_eq!(unix_tail("00010000 0001 01   123 /run/a b"), Some((123, "/run/a b")));
-        assert_eq!(unix_tail("00010000 0001 01 123"), None);
+    fn unix_lines_are_read() {
+        // Without privilege the first column is all zeros.
+        let line = "0000000000000000: 00000002 00000000 00010000 0001 01   123 /run/a b";
+        assert_eq!(unix_line(line), Some(("00010000", 123, "/run/a b")));
+        let line = "0000000000000000: 00000002 00000000 00000000 0002 01 98765 /run/log";
+        assert_eq!(unix_line(line), Some(("00000000", 98765, "/run/log")));
+        for broken in ["", "Num       RefCount Protocol Flags    Type St Inode Path", "0: 2 0 0 1 1 123"] {
+            assert_eq!(unix_line(broken), None, "{broken}");
+        }
     }
 }
