@@ -1,1 +1,103 @@
-//! Listener groups.
+//! Listener groups: who gets the next connection or datagram.
+//!
+//! A server with one thread per core has to spread what arrives over its threads. How is a choice with consequences: one
+//! socket per worker (`SO_REUSEPORT`) is cheapest and even over many clients, but what waits behind a busy worker waits;
+//! one shared socket gives the next connection to whoever is free. A [`Group`] is all the sockets that listen on one
+//! address. It is opened once, by the server's main thread; each worker takes its [`Seat`] in it and serves that, with
+//! the same code whatever the [`Distribution`] is.
+//!
+//! ```no_run
+//! # #[cfg(feature = "tokio")]
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use bbq_listen::{ACCEPTS_PER_TURN_MAX, AsyncListener, Group, GroupOptions, worker_count};
+//! use std::{io::Write, net::TcpStream, thread};
+//!
+//! bbq_listen::raise_descriptor_limit();
+//! let group = Group::open(&GroupOptions::new("tcp://127.0.0.1:7701".parse()?, worker_count()))?;
+//! println!("{} by {}", group.local_address(), group.distribution());
+//! if let Some(reason) = group.fallback() {
+//!     println!("because {reason}");
+//! }
+//! thread::scope(|threads| {
+//!     for seat in group.seats() {
+//!         threads.spawn(move || -> std::io::Result<()> {
+//!             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//!             runtime.block_on(async {
+//!                 let mut listener = AsyncListener::new(seat)?;
+//!                 loop {
+//!                     listener
+//!                         .turn(ACCEPTS_PER_TURN_MAX, |accepted| {
+//!                             // Non-blocking: first do what can be done at once, then register what would block.
+//!                             let mut stream = TcpStream::from(accepted.stream);
+//!                             let _ = stream.write(b"hello\n");
+//!                         })
+//!                         .await?;
+//!                 }
+//!             })
+//!         });
+//!     }
+//! });
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "tokio"))]
+//! # fn main() {}
+//! ```
+//!
+//! Without the feature `tokio` there are [`Acceptor`] and [`Receiver`]: the same bounded batches, for the event loop of
+//! your choice. A [`Socket`] lends its descriptor for it.
+//!
+//! # What it does for you
+//! - **Guard.** An address that somebody listens on is refused, and the holder named. Plain `SO_REUSEPORT` lets a second
+//!   copy of a server join and silently take half of the traffic.
+//! - **Bounds.** A turn accepts at most [`ACCEPTS_PER_TURN_MAX`]; running out of descriptors is an outcome, not an error,
+//!   and the rest goes on waiting in the queue.
+//! - **To be seen.** Per socket: [`Counters`], [`Socket::queue`] (how much waits, and how much may), [`Socket::drops`].
+//!
+//! It knows nothing of messages, reads no connection, starts no thread, logs nothing.
+//!
+//! Invariant: raw system calls and `unsafe` are in `sys`, nowhere else.
+
+#![deny(unsafe_code)]
+
+mod acceptor;
+mod address;
+#[cfg(feature = "tokio")]
+mod async_datagrams;
+#[cfg(feature = "tokio")]
+mod async_listener;
+mod counters;
+mod distribution;
+mod error;
+mod group;
+mod holder;
+mod limits;
+mod open;
+#[cfg(feature = "tokio")]
+mod pace;
+mod receiver;
+mod socket;
+mod sys;
+mod unix_diag;
+mod unix_path;
+
+pub use acceptor::{ACCEPTS_PER_TURN_MAX, AcceptOutcome, AcceptState, Accepted, Acceptor};
+pub use address::{Address, Transport, UNIX_PATH_BYTES_MAX};
+#[cfg(feature = "tokio")]
+pub use async_datagrams::{AsyncDatagrams, RECEIVES_PER_TURN_MAX};
+#[cfg(feature = "tokio")]
+pub use async_listener::AsyncListener;
+pub use counters::Counters;
+pub use distribution::Distribution;
+pub use error::ListenError;
+pub use group::{BACKLOG_DEFAULT, Group, GroupOptions, Seat};
+pub use holder::Holder;
+pub use limits::{DescriptorLimit, WORKERS_MAX, raise_descriptor_limit, worker_count};
+pub use open::RECEIVE_BUFFER_BYTES_DEFAULT;
+#[cfg(feature = "tokio")]
+pub use pace::STARVED_PAUSE;
+pub use receiver::{DATAGRAM_BYTES_MAX, Datagram, ReceiveOutcome, ReceiveState, Receiver};
+pub use socket::{PeerAddress, QueueState, Socket};
+pub use sys::DATAGRAMS_PER_CALL;
+
+// Of the public API: the reason in `AcceptState::Starved` and `ReceiveState::Starved`.
+pub use rustix::io::Errno;

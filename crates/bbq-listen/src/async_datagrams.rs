@@ -1,0 +1,80 @@
+//! A seat's datagrams on a tokio runtime.
+//!
+//! It receives and hands over; it keeps nothing, answers nothing, and logs nothing.
+//!
+//! Invariant: readiness is cleared only when nothing waits any more, so no wake-up is lost.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use tokio::io::unix::AsyncFd;
+
+use crate::pace::Pace;
+use crate::sys::register_readable;
+use crate::{DATAGRAM_BYTES_MAX, Datagram, ReceiveOutcome, ReceiveState, Receiver, Seat};
+
+/// Calls of `recvmmsg` before the worker looks at anything else: 128 datagrams, which take about as long as a batch of
+/// accepts.
+pub const RECEIVES_PER_TURN_MAX: usize = 4;
+
+/// Receives the datagrams of one seat on the tokio runtime that it is made in, best a `current_thread` one per worker.
+///
+/// The runtime needs its I/O and time drivers (`enable_all`).
+#[derive(Debug)]
+pub struct AsyncDatagrams {
+    registration: AsyncFd<Arc<OwnedFd>>,
+    receiver: Receiver,
+    pace: Pace,
+}
+
+impl AsyncDatagrams {
+    /// Registers the socket of `seat` with the current runtime, with room for datagrams of [`DATAGRAM_BYTES_MAX`]: 2 MiB
+    /// in all.
+    pub fn new(seat: Seat) -> io::Result<Self> {
+        Self::with_datagram_bytes_max(seat, DATAGRAM_BYTES_MAX)
+    }
+
+    /// The same, with room for datagrams of `datagram_bytes_max`, at most [`DATAGRAM_BYTES_MAX`]; longer ones are cut.
+    pub fn with_datagram_bytes_max(seat: Seat, datagram_bytes_max: usize) -> io::Result<Self> {
+        let descriptor = seat.socket().descriptor();
+        let receiver = Receiver::new(seat, datagram_bytes_max)?;
+        let registration = register_readable(descriptor)?;
+        Ok(Self { registration, receiver, pace: Pace::Ready })
+    }
+
+    /// The seat it receives for.
+    pub fn seat(&self) -> &Seat {
+        self.receiver.seat()
+    }
+
+    /// Waits until a datagram waits, receives what is there, at most [`RECEIVES_PER_TURN_MAX`] full batches, and hands
+    /// each datagram to `f`. Call it in a loop. Between two turns the other tasks of the runtime run. After
+    /// [`ReceiveState::Starved`] the next turn first waits [`STARVED_PAUSE`](crate::STARVED_PAUSE).
+    ///
+    /// With a shared socket a turn may find that another worker was quicker and receive none. Dropping the future before
+    /// it is ready loses nothing.
+    ///
+    /// # Errors
+    /// Only what another turn will not mend. What was received before has been handed over.
+    pub async fn turn(&mut self, mut f: impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
+        self.pace.keep().await;
+        let mut ready = self.registration.readable().await?;
+        let mut total = ReceiveOutcome { received: 0, truncated: 0, state: ReceiveState::More };
+        for _ in 0..RECEIVES_PER_TURN_MAX {
+            let batch = self.receiver.receive_batch(&mut f)?;
+            total.received += batch.received;
+            total.truncated += batch.truncated;
+            total.state = batch.state;
+            if batch.state != ReceiveState::More {
+                break;
+            }
+        }
+        match total.state {
+            ReceiveState::Drained => ready.clear_ready(),
+            ReceiveState::More => self.pace = Pace::Yield,
+            ReceiveState::Starved(_) => self.pace = Pace::paused(),
+        }
+        Ok(total)
+    }
+}

@@ -1,0 +1,63 @@
+//! What happened on one socket since it was opened.
+//!
+//! The counters only grow and are relaxed: they order nothing, and a reader may see one ahead of another.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Totals of one socket since it was opened. Aligned so that two sockets' counters share no cache line.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Counters {
+    accepted: AtomicU64,
+    aborted: AtomicU64,
+    starved: AtomicU64,
+    received: AtomicU64,
+    truncated: AtomicU64,
+}
+
+impl Counters {
+    /// Connections accepted.
+    pub fn accepted(&self) -> u64 {
+        self.accepted.load(Relaxed)
+    }
+
+    /// Connections that were gone or broken before they could be accepted.
+    pub fn aborted(&self) -> u64 {
+        self.aborted.load(Relaxed)
+    }
+
+    /// Times that accepting or receiving stopped for want of descriptors or memory.
+    pub fn starved(&self) -> u64 {
+        self.starved.load(Relaxed)
+    }
+
+    /// Datagrams received.
+    pub fn received(&self) -> u64 {
+        self.received.load(Relaxed)
+    }
+
+    /// Datagrams that were longer than their buffer and lost their end; part of [`received`](Self::received).
+    pub fn truncated(&self) -> u64 {
+        self.truncated.load(Relaxed)
+    }
+
+    pub(crate) fn add_batch(&self, accepted: usize, aborted: usize) {
+        add(&self.accepted, accepted);
+        add(&self.aborted, aborted);
+    }
+
+    pub(crate) fn add_starved(&self) {
+        add(&self.starved, 1);
+    }
+
+    pub(crate) fn add_datagrams(&self, received: usize, truncated: usize) {
+        add(&self.received, received);
+        add(&self.truncated, truncated);
+    }
+}
+
+fn add(counter: &AtomicU64, count: usize) {
+    if count > 0 {
+        counter.fetch_add(count as u64, Relaxed);
+    }
+}

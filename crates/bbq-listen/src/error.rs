@@ -1,0 +1,178 @@
+//! Everything that can keep a group from opening.
+//!
+//! Not here: what goes wrong while it is open. That is counted (`Counters`) or an `io::Error` of the one call.
+//!
+//! Invariant: a message names the address or the word, what is wrong with it, and what to do; it never repeats its source.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::{Address, Distribution, Holder, Transport};
+
+/// Why a group did not open. All of it is for the operator to mend, and none of it mends itself.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListenError {
+    /// Not a transport.
+    #[error("unknown transport {word:?}; known are {}", words(&Transport::ALL))]
+    UnknownTransport {
+        /// What was written.
+        word: String,
+    },
+
+    /// An address without a transport in front.
+    #[error("address {text:?} names no transport; write tcp://{text}, or udp, unix, unixgram")]
+    MissingTransport {
+        /// What was written.
+        text: String,
+    },
+
+    /// Not an address of its transport.
+    #[error("{text:?} is not an address for {transport}: {problem}")]
+    InvalidAddress {
+        /// The transport it was read for.
+        transport: Transport,
+        /// What was written.
+        text: String,
+        /// What is wrong, and what to write.
+        problem: &'static str,
+    },
+
+    /// The resolver does not know the host.
+    #[error("host {host:?} cannot be resolved; check the name, or write the address in numbers")]
+    Resolve {
+        /// The name asked for.
+        host: String,
+        /// The resolver's answer.
+        source: io::Error,
+    },
+
+    /// Not a distribution.
+    #[error("unknown distribution {word:?}; known are {}", words(&Distribution::ALL))]
+    UnknownDistribution {
+        /// What was written.
+        word: String,
+    },
+
+    /// The transport cannot be spread that way.
+    #[error("{address} cannot be spread by {distribution}: {reason}; use auto or shared")]
+    UnsupportedDistribution {
+        /// The address.
+        address: Address,
+        /// What was asked for.
+        distribution: Distribution,
+        /// Why it cannot be.
+        reason: &'static str,
+    },
+
+    /// No workers, or more than [`WORKERS_MAX`](crate::WORKERS_MAX).
+    #[error("a group for {workers} workers; it takes 1 to {}", crate::WORKERS_MAX)]
+    WorkerCount {
+        /// What was asked for.
+        workers: usize,
+    },
+
+    /// A seat that the group does not have.
+    #[error("{address} has no seat {worker}; its {workers} seats are numbered from 0")]
+    NoSuchSeat {
+        /// The group's address.
+        address: Address,
+        /// The seat asked for.
+        worker: usize,
+        /// How many there are.
+        workers: usize,
+    },
+
+    /// Somebody listens there already. With `SO_REUSEPORT` the two would silently share the traffic.
+    #[error(
+        "{address} is in use by {}; stop it, or listen on another address",
+        holder.as_ref().map_or_else(|| "another socket (`ss -lntup` as root names its process)".to_owned(), ToString::to_string)
+    )]
+    AddressInUse {
+        /// The address.
+        address: Address,
+        /// Whose it is, where the system tells.
+        holder: Option<Holder>,
+    },
+
+    /// The address belongs to no interface of this machine.
+    #[error(
+        "{address} is not an address of this machine; `ip address` lists those that are, 0.0.0.0 and [::] mean all"
+    )]
+    AddressNotAvailable {
+        /// The address.
+        address: Address,
+    },
+
+    /// A port that needs a privilege.
+    #[error(
+        "{address} is a privileged port; grant CAP_NET_BIND_SERVICE (systemd: AmbientCapabilities=), lower the sysctl \
+         net.ipv4.ip_unprivileged_port_start, or use a port above it"
+    )]
+    PrivilegedPort {
+        /// The address.
+        address: Address,
+    },
+
+    /// The directory of a unix socket may not be written, or not be searched.
+    #[error(
+        "{address} cannot be created for lack of permission; the directory must be writable for this user"
+    )]
+    PathPermission {
+        /// The address.
+        address: Address,
+    },
+
+    /// The directory of a unix socket is not there.
+    #[error("{address} cannot be created: its directory does not exist; create it")]
+    NoDirectory {
+        /// The address.
+        address: Address,
+    },
+
+    /// Something that is not a socket has the path of a unix socket. It is left alone.
+    #[error("{} exists and is not a socket; move it away, or listen on another path", path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+
+    /// No descriptor left for a socket.
+    #[error(
+        "{address} needs a descriptor and the limit is reached; raise it (ulimit -n, systemd: LimitNOFILE=)"
+    )]
+    DescriptorLimit {
+        /// The address.
+        address: Address,
+    },
+
+    /// The system refused a step.
+    #[error("{address} cannot be opened: {step} failed")]
+    System {
+        /// The address.
+        address: Address,
+        /// What was being done, as the name of a system call.
+        step: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl ListenError {
+    /// Whether what was written is wrong, whatever the state of the system; the others are the system's answers.
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::UnknownTransport { .. }
+                | Self::MissingTransport { .. }
+                | Self::InvalidAddress { .. }
+                | Self::UnknownDistribution { .. }
+                | Self::UnsupportedDistribution { .. }
+                | Self::WorkerCount { .. }
+        )
+    }
+}
+
+fn words<T: ToString>(all: &[T]) -> String {
+    all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}

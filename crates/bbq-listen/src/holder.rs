@@ -1,0 +1,177 @@
+//! Which process holds an address, as far as /proc tells: the socket's inode from /proc/net, its owner from
+//! /proc/PID/fd. Only for the message of a refusal.
+//!
+//! It sees this network namespace, and of other users' processes nothing unless it runs as root.
+//!
+//! Invariant: nothing here fails; what cannot be read is not known.
+
+use std::fmt;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+use crate::Address;
+
+/// `TCP_LISTEN`, as /proc/net/tcp writes it.
+const STATE_LISTEN: &str = "0A";
+/// `__SO_ACCEPTCON`, as /proc/net/unix writes it: the socket listens.
+const FLAG_LISTENS: &str = "00010000";
+
+/// A process that holds a socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// Its process id.
+    pub pid: u32,
+    /// The name of its command, at most 15 bytes of it (/proc/PID/comm).
+    pub command: String,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pid {} ({})", self.pid, self.command)
+    }
+}
+
+/// The process that holds `address`, or an address that overlaps it (0.0.0.0 holds every one).
+pub(crate) fn holder_of(address: &Address) -> Option<Holder> {
+    let inodes = match address {
+        Address::Tcp(wanted) => internet_inodes(&["/proc/net/tcp", "/proc/net/tcp6"], *wanted, true),
+        Address::Udp(wanted) => internet_inodes(&["/proc/net/udp", "/proc/net/udp6"], *wanted, false),
+        Address::Unix(path) | Address::UnixDatagram(path) => unix_inodes(path),
+    };
+    inodes.into_iter().find_map(owner_of)
+}
+
+fn internet_inodes(files: &[&str], wanted: SocketAddr, listening_only: bool) -> Vec<u64> {
+    let tables = files.iter().filter_map(|file| fs::read_to_string(file).ok());
+    tables
+        .flat_map(|table| {
+            let lines = table.lines().skip(1).filter_map(|line| internet_line(line, listening_only));
+            lines.filter(|(local, _)| overlaps(*local, wanted)).map(|(_, inode)| inode).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// `sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode ...`
+fn internet_line(line: &str, listening_only: bool) -> Option<(SocketAddr, u64)> {
+    let mut fields = line.split_ascii_whitespace();
+    let local = fields.nth(1)?;
+    let state = fields.nth(1)?;
+    let inode = fields.nth(5)?.parse().ok()?;
+    if listening_only && state != STATE_LISTEN {
+        return None;
+    }
+    Some((hexadecimal_address(local)?, inode))
+}
+
+/// `0100007F:1E61`: the address as 32-bit words in the machine's byte order, the port as a number.
+fn hexadecimal_address(text: &str) -> Option<SocketAddr> {
+    let (address, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let mut bytes = [0_u8; 16];
+    let length = address.len() / 2;
+    for (index, word) in bytes.get_mut(..length)?.chunks_exact_mut(4).enumerate() {
+        let digits = address.get(index * 8..index * 8 + 8)?;
+        // In the machine's order the word's bytes are the address as it is on the network.
+        let value = u32::from_str_radix(digits, 16).ok()?;
+        word.copy_from_slice(&if cfg!(target_endian = "little") {
+            value.to_le_bytes()
+        } else {
+            value.to_be_bytes()
+        });
+    }
+    let address = match length {
+        4 => IpAddr::V4(Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3])),
+        16 => IpAddr::V6(Ipv6Addr::from(bytes)),
+        _ => return None,
+    };
+    Some(SocketAddr::new(address, port))
+}
+
+/// Whether two sockets could not both have these addresses.
+fn overlaps(held: SocketAddr, wanted: SocketAddr) -> bool {
+    let (a, b) = (held.ip().to_canonical(), wanted.ip().to_canonical());
+    held.port() == wanted.port() && (a == b || a.is_unspecified() || b.is_unspecified())
+}
+
+/// The sockets bound to `path`. Accepted connections bear the listener's path too, so what listens comes first.
+fn unix_inodes(path: &Path) -> Vec<u64> {
+    let Some(wanted) = path.to_str() else { return Vec::new() };
+    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let mut found: Vec<(bool, u64)> = table
+        .lines()
+        .filter_map(unix_line)
+        .filter(|(_, _, name)| *name == wanted)
+        .map(|(flags, inode, _)| (flags != FLAG_LISTENS, inode))
+        .collect();
+    found.sort_unstable();
+    found.into_iter().map(|(_, inode)| inode).collect()
+}
+
+/// `Num RefCount Protocol Flags Type St Inode Path`: flags, inode and path. The columns are padded, and a path may have
+/// spaces in it.
+fn unix_line(line: &str) -> Option<(&str, u64, &str)> {
+    let mut rest = line;
+    let mut fields = [""; 7];
+    for field in &mut fields {
+        (*field, rest) = rest.trim_start().split_once(' ')?;
+    }
+    Some((fields[3], fields[6].parse().ok()?, rest))
+}
+
+fn owner_of(inode: u64) -> Option<Holder> {
+    let wanted = format!("socket:[{inode}]");
+    let pids = fs::read_dir("/proc").ok()?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let mut pids: Vec<u32> = pids.collect();
+    // Children inherit sockets, and parents mostly have the lower number.
+    pids.sort_unstable();
+    let pid = pids.into_iter().find(|pid| holds(*pid, &wanted))?;
+    let command = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    Some(Holder { pid, command: command.trim_end().to_owned() })
+}
+
+fn holds(pid: u32, link: &str) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    descriptors
+        .flatten()
+        .any(|descriptor| fs::read_link(descriptor.path()).is_ok_and(|target| target.as_os_str() == link))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn addresses_of_proc_are_read() {
+        let v4 = hexadecimal_address("0100007F:1E61").unwrap();
+        assert_eq!(v4.to_string(), "127.0.0.1:7777");
+        let v6 = hexadecimal_address("00000000000000000000000001000000:1E61").unwrap();
+        assert_eq!(v6.to_string(), "[::1]:7777");
+        for broken in ["", "0100007F", "01:02", "zz00007F:1E61", &format!("{}:0001", "0".repeat(64))] {
+            assert_eq!(hexadecimal_address(broken), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn only_overlapping_addresses_count() {
+        let overlap = |a: &str, b: &str| overlaps(a.parse().unwrap(), b.parse().unwrap());
+        assert!(overlap("0.0.0.0:80", "127.0.0.1:80"));
+        assert!(overlap("[::]:80", "127.0.0.1:80"));
+        assert!(!overlap("127.0.0.2:80", "127.0.0.1:80"));
+        assert!(!overlap("127.0.0.1:81", "127.0.0.1:80"));
+    }
+
+    #[test]
+    fn unix_lines_are_read() {
+        // Without privilege the first column is all zeros.
+        let line = "0000000000000000: 00000002 00000000 00010000 0001 01   123 /run/a b";
+        assert_eq!(unix_line(line), Some(("00010000", 123, "/run/a b")));
+        let line = "0000000000000000: 00000002 00000000 00000000 0002 01 98765 /run/log";
+        assert_eq!(unix_line(line), Some(("00000000", 98765, "/run/log")));
+        for broken in ["", "Num       RefCount Protocol Flags    Type St Inode Path", "0: 2 0 0 1 1 123"] {
+            assert_eq!(unix_line(broken), None, "{broken}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Opens the sockets of a group, and decides what a distribution means on this system.
+//!
+//! The guard: with `SO_REUSEPORT` a second server started by mistake joins the group and silently takes half the
+//! traffic. So the first socket is bound and listens *without* that option, which fails if anybody has the address, and
+//! only then is the option set and the others join it. There is no moment at which two groups could both pass. (The
+//! kernel compares the options of the sockets as they are at the time of each bind: net/ipv4/inet_connection_sock.c,
+//! net/ipv4/udp.c. Tried on 6.18; where a system does it differently the second bind fails, and the group falls back to
+//! `shared`.) A program of the same user that does not ask first can still join: no socket option prevents that.
+//!
+//! Invariant: a group that fails to open leaves no socket and no file.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use socket2::{Domain, Protocol, SockAddr, Type};
+
+use crate::holder::holder_of;
+use crate::unix_path::{OwnedPath, make_way};
+use crate::{Address, Distribution, GroupOptions, ListenError};
+
+/// Receive buffer asked for when nobody says how large: a burst of 3,000 datagrams of 1 KiB while the worker is busy
+/// elsewhere. The system grants at most `net.core.rmem_max`.
+pub const RECEIVE_BUFFER_BYTES_DEFAULT: u32 = 4 * 1024 * 1024;
+
+const UNIX_REASON: &str = "unix sockets have no SO_REUSEPORT";
+const ONE_WORKER_REASON: &str = "there is only one worker";
+
+/// The sockets of a group as they were opened.
+pub(crate) struct Opened {
+    pub(crate) sockets: Vec<OwnedFd>,
+    pub(crate) address: Address,
+    pub(crate) distribution: Distribution,
+    pub(crate) fallback: Option<String>,
+    pub(crate) receive_buffer_bytes: Option<u32>,
+    pub(crate) path: Option<OwnedPath>,
+}
+
+pub(crate) fn open(options: &GroupOptions) -> Result<Opened, ListenError> {
+    let shared_because = match options.distribution {
+        Distribution::Shared => None,
+        Distribution::Reuseport if options.address.transport().is_unix() => {
+            return Err(ListenError::UnsupportedDistribution {
+                address: options.address.clone(),
+                distribution: Distribution::Reuseport,
+                reason: UNIX_REASON,
+            });
+        }
+        Distribution::Auto if options.address.transport().is_unix() => Some(UNIX_REASON),
+        Distribution::Auto if options.workers == 1 => Some(ONE_WORKER_REASON),
+        Distribution::Auto | Distribution::Reuseport => {
+            return open_reuseport(options, |socket| socket.set_reuse_port(true));
+        }
+    };
+    let first = open_first(options)?;
+    Ok(first.into_shared(shared_because.map(str::to_owned)))
+}
+
+/// The first socket: it alone has the address, and listens.
+struct First {
+    socket: socket2::Socket,
+    address: Address,
+    receive_buffer_bytes: Option<u32>,
+    path: Option<OwnedPath>,
+}
+
+impl First {
+    fn into_shared(self, fallback: Option<String>) -> Opened {
+        self.into_opened(Vec::new(), Distribution::Shared, fallback)
+    }
+
+    fn into_opened(
+        self,
+        others: Vec<socket2::Socket>,
+        distribution: Distribution,
+        fallback: Option<String>,
+    ) -> Opened {
+        let sockets = std::iter::once(self.socket).chain(others).map(OwnedFd::from).collect();
+        Opened {
+            sockets,
+            address: self.address,
+            distribution,
+            fallback,
+            receive_buffer_bytes: self.receive_buffer_bytes,
+            path: self.path,
+        }
+    }
+}
+
+fn open_first(options: &GroupOptions) -> Result<First, ListenError> {
+    let step = Steps { address: &options.address };
+    if let Address::Unix(path) | Address::UnixDatagram(path) = &options.address {
+        make_way(&options.address, path)?;
+    }
+    let socket = step.create(options)?;
+    step.bind(&socket, &options.address)?;
+    let path = match &options.address {
+        Address::Unix(path) | Address::UnixDatagram(path) => {
+            Some(OwnedPath::created(path).map_err(|error| step.failed("lstat", error))?)
+        }
+        Address::Tcp(_) | Address::Udp(_) => None,
+    };
+    step.listen(&socket, options.backlog)?;
+    let address = step.bound_address(&socket)?;
+    let receive_buffer_bytes = step.granted_receive_buffer(&socket)?;
+    Ok(First { socket, address, receive_buffer_bytes, path })
+}
+
+/// `allow_sharing` sets `SO_REUSEPORT`.
+fn open_reuseport(
+    options: &GroupOptions,
+    mut allow_sharing: impl FnMut(&socket2::Socket) -> io::Result<()>,
+) -> Result<Opened, ListenError> {
+    let first = open_first(options)?;
+    if let Err(error) = allow_sharing(&first.socket) {
+        return Ok(first.into_shared(Some(format!("this system has no SO_REUSEPORT ({error})"))));
+    }
+    let step = Steps { address: &first.address };
+    let mut others = Vec::with_capacity(options.workers - 1);
+    for _ in 1..options.workers {
+        let socket = step.create(options)?;
+        let joined = allow_sharing(&socket).and_then(|()| socket.bind(&step.name(&first.address)?));
+        if let Err(error) = joined {
+            // The others are not listening yet, so closing them loses nothing. Alone, the first takes no companions.
+            first
+                .socket
+                .set_reuse_port(false)
+                .map_err(|error| step.failed("setsockopt SO_REUSEPORT", error))?;
+            let reason = format!("this system refused a second socket on the address ({error})");
+            return Ok(first.into_shared(Some(reason)));
+        }
+        others.push(socket);
+    }
+    for socket in &others {
+        step.listen(socket, options.backlog)?;
+    }
+    Ok(first.into_opened(others, Distribution::Reuseport, None))
+}
+
+/// The system calls of opening, with their errors said for one address.
+struct Steps<'a> {
+    address: &'a Address,
+}
+
+impl Steps<'_> {
+    fn create(&self, options: &GroupOptions) -> Result<socket2::Socket, ListenError> {
+        let (domain, kind, protocol) = match self.address {
+            Address::Tcp(to) => (Domain::for_address(*to), Type::STREAM, Some(Protocol::TCP)),
+            Address::Udp(to) => (Domain::for_address(*to), Type::DGRAM, Some(Protocol::UDP)),
+            Address::Unix(_) => (Domain::UNIX, Type::STREAM, None),
+            Address::UnixDatagram(_) => (Domain::UNIX, Type::DGRAM, None),
+        };
+        // socket2 sets FD_CLOEXEC as it creates.
+        let socket =
+            socket2::Socket::new(domain, kind, protocol).map_err(|error| self.failed("socket", error))?;
+        socket.set_nonblocking(true).map_err(|error| self.failed("fcntl O_NONBLOCK", error))?;
+        match self.address {
+            // A restart must not wait for the old connections' TIME_WAIT. UDP has none, and there the option would let
+            // a second server in.
+            Address::Tcp(_) => socket
+                .set_reuse_address(true)
+                .map_err(|error| self.failed("setsockopt SO_REUSEADDR", error))?,
+            Address::Udp(_) | Address::UnixDatagram(_) => {
+                let bytes = options.receive_buffer_bytes.unwrap_or(RECEIVE_BUFFER_BYTES_DEFAULT);
+                socket
+                    .set_recv_buffer_size(bytes as usize)
+                    .map_err(|error| self.failed("setsockopt SO_RCVBUF", error))?;
+            }
+            Address::Unix(_) => {}
+        }
+        Ok(socket)
+    }
+
+    fn name(&self, address: &Address) -> io::Result<SockAddr> {
+        match address {
+            Address::Tcp(address) | Address::Udp(address) => Ok((*address).into()),
+            Address::Unix(path) | Address::UnixDatagram(path) => SockAddr::unix(path),
+        }
+    }
+
+    fn bind(&self, socket: &socket2::Socket, address: &Address) -> Result<(), ListenError> {
+        self.name(address).and_then(|name| socket.bind(&name)).map_err(|error| self.failed("bind", error))
+    }
+
+    fn listen(&self, socket: &socket2::Socket, backlog: u32) -> Result<(), ListenError> {
+        if !self.address.transport().is_stream() {
+            return Ok(());
+        }
+        let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+        socket.listen(backlog).map_err(|error| self.failed("listen", error))
+    }
+
+    fn bound_address(&self, socket: &socket2::Socket) -> Result<Address, ListenError> {
+        let name = || -> Result<_, ListenError> {
+            let name = socket.local_addr().map_err(|error| self.failed("getsockname", error))?;
+            name.as_socket().ok_or_else(|| self.failed("getsockname", io::ErrorKind::InvalidData.into()))
+        };
+        match self.address {
+            Address::Tcp(_) => name().map(Address::Tcp),
+            Address::Udp(_) => name().map(Address::Udp),
+            Address::Unix(_) | Address::UnixDatagram(_) => Ok(self.address.clone()),
+        }
+    }
+
+    fn granted_receive_buffer(&self, socket: &socket2::Socket) -> Result<Option<u32>, ListenError> {
+        if self.address.transport().is_stream() {
+            return Ok(None);
+        }
+        // The kernel doubles what it grants, for its bookkeeping, and answers with that: socket(7).
+        let doubled =
+            socket.recv_buffer_size().map_err(|error| self.failed("getsockopt SO_RCVBUF", error))?;
+        Ok(Some(u32::try_from(doubled / 2).unwrap_or(u32::MAX)))
+    }
+
+    fn failed(&self, step: &'static str, source: io::Error) -> ListenError {
+        let address = self.address.clone();
+        let is_unix = address.transport().is_unix();
+        match Errno::from_io_error(&source) {
+            Some(Errno::ADDRINUSE) => {
+                let holder = holder_of(&address);
+                ListenError::AddressInUse { address, holder }
+            }
+            Some(Errno::ADDRNOTAVAIL) => ListenError::AddressNotAvailable { address },
+            Some(Errno::ACCESS | Errno::PERM) if step == "bind" && is_unix => {
+                ListenError::PathPermission { address }
+            }
+            Some(Errno::ACCESS) if step == "bind" => ListenError::PrivilegedPort { address },
+            Some(Errno::NOENT) if is_unix => ListenError::NoDirectory { address },
+            Some(Errno::MFILE | Errno::NFILE) => ListenError::DescriptorLimit { address },
+            _ => ListenError::System { address, step, source },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> GroupOptions {
+        GroupOptions::new("tcp://127.0.0.1:0".parse().unwrap(), 3)
+    }
+
+    #[test]
+    fn a_system_without_reuseport_gets_one_socket_and_the_reason() {
+        for refused_at in 0..3 {
+            let mut calls = 0;
+            let opened = open_reuseport(&options(), |socket| {
+                calls += 1;
+                if calls > refused_at {
+                    return Err(io::Error::from_raw_os_error(libc::ENOPROTOOPT));
+                }
+                socket.set_reuse_port(true)
+            });
+            let opened = opened.unwrap();
+            assert_eq!((opened.distribution, opened.sockets.len()), (Distribution::Shared, 1));
+            let reason = opened.fallback.unwrap();
+            assert!(reason.contains("Protocol not available"), "{reason}");
+            let joining = Steps { address: &opened.address }.create(&options()).unwrap();
+            joining.set_reuse_port(true).unwrap();
+            let name = opened.address.socket_address().unwrap().into();
+            assert!(joining.bind(&name).is_err(), "somebody else could join it");
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_remedy() {
+        let tcp: Address = "tcp://127.0.0.1:80".parse().unwrap();
+        let unix: Address = "unix:///run/socket".parse().unwrap();
+        for (address, step, code, wanted) in [
+            (&tcp, "bind", libc::EACCES, "CAP_NET_BIND_SERVICE"),
+            (&tcp, "bind", libc::EADDRNOTAVAIL, "ip address"),
+            (&tcp, "bind", libc::EADDRINUSE, "in use by"),
+            (&tcp, "socket", libc::EMFILE, "LimitNOFILE"),
+            (&tcp, "listen", libc::EIO, "listen failed"),
+            (&unix, "bind", libc::EACCES, "writable"),
+            (&unix, "bind", libc::ENOENT, "directory does not exist"),
+        ] {
+            let error = Steps { address }.failed(step, io::Error::from_raw_os_error(code));
+            let message = error.to_string();
+            assert!(message.contains(wanted) && message.contains(&address.to_string()), "{message}");
+            assert!(!error.is_usage());
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What no library wraps safely: `TCP_INFO` of a listening socket, `SO_MEMINFO`, `recvmmsg`, and registering a descriptor
+//! with tokio.
+//!
+//! It decides nothing: it moves numbers and bytes between the kernel and safe types.
+//!
+//! Invariant: the only module of this crate with `unsafe` in it.
+//! Invariant: no pointer outlives the call it was made for.
+
+#![expect(unsafe_code, reason = "the raw system calls of this crate live here, and only here")]
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd};
+#[cfg(feature = "tokio")]
+use std::{os::fd::OwnedFd, sync::Arc};
+
+#[cfg(feature = "tokio")]
+use tokio::io::{Interest, unix::AsyncFd};
+
+/// Datagrams taken by one `recvmmsg`. Beyond 32 the cost of the call itself is already lost in the cost of copying the
+/// datagrams, while the buffers (64 KiB each) grow with every one.
+pub const DATAGRAMS_PER_CALL: usize = 32;
+
+/// Bytes of a peer's name that we look at: `struct sockaddr_in6`, the longest that carries an IP address.
+const NAME_BYTES: usize = 28;
+
+/// `SO_MEMINFO` where `asm-generic/socket.h` counts; mips, parisc and sparc number their options differently.
+const SO_MEMINFO: libc::c_int = 55;
+
+/// 32-bit words of `struct tcp_info` up to and including `tcpi_sacked`.
+const TCP_INFO_WORDS: usize = 8;
+const TCP_INFO_UNACKED: usize = 6;
+const TCP_INFO_SACKED: usize = 7;
+
+/// Words of `SO_MEMINFO`, `SK_MEMINFO_VARS` in linux/sock_diag.h.
+const MEMINFO_WORDS: usize = 9;
+
+/// What the kernel keeps for a socket (`SO_MEMINFO`, Linux 4.12).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MemoryInfo {
+    /// Memory held by what waits to be received, bookkeeping included.
+    pub(crate) receive_bytes: u32,
+    /// `SO_RCVBUF` as the kernel counts it: twice what was granted.
+    pub(crate) receive_bytes_max: u32,
+    /// Datagrams or connections dropped, modulo 2^32.
+    pub(crate) drops: u32,
+}
+
+/// One place of a `recvmmsg`: who sent it, how long it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slot {
+    /// The start of the peer's `sockaddr`; `AF_UNSPEC` (zero) when it has none.
+    pub(crate) name: [u8; NAME_BYTES],
+    /// 0 <= length <= the bytes given for each datagram.
+    pub(crate) length: usize,
+    /// The datagram was longer than the bytes given for it; the rest is gone.
+    pub(crate) truncated: bool,
+}
+
+impl Slot {
+    pub(crate) const EMPTY: Self = Self { name: [0; NAME_BYTES], length: 0, truncated: false };
+}
+
+/// Queue length and backlog of a TCP socket that listens: the kernel reports them as `tcpi_unacked` and `tcpi_sacked`
+/// (net/ipv4/tcp.c, `tcp_get_info`).
+pub(crate) fn tcp_listen_queue(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+    let words: [u32; TCP_INFO_WORDS] = read_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    Ok((words[TCP_INFO_UNACKED], words[TCP_INFO_SACKED]))
+}
+
+/// Memory and drops of any socket.
+pub(crate) fn memory_info(socket: BorrowedFd<'_>) -> io::Result<MemoryInfo> {
+    let words: [u32; MEMINFO_WORDS] = read_option(socket, libc::SOL_SOCKET, SO_MEMINFO)?;
+    Ok(MemoryInfo { receive_bytes: words[0], receive_bytes_max: words[1], drops: words[8] })
+}
+
+/// An option that is a row of 32-bit words. Fewer words from the kernel than asked for is an error: an older kernel.
+fn read_option<const WORDS: usize>(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+) -> io::Result<[u32; WORDS]> {
+    let mut words = [0_u32; WORDS];
+    let wanted = mem::size_of_val(&words) as libc::socklen_t;
+    let mut length = wanted;
+    // SAFETY: `words` is writable for `length` bytes and any bit pattern is a valid u32; `length` is a valid place for
+    // the answer; the descriptor is open for as long as it is borrowed.
+    let result = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, name, words.as_mut_ptr().cast(), &raw mut length)
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if length < wanted {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    Ok(words)
+}
+
+/// Takes up to [`DATAGRAMS_PER_CALL`] waiting datagrams, the i-th into the i-th `datagram_bytes` of `storage`. Returns
+/// how many; never waits.
+///
+/// Fewer datagrams are taken when `storage` or `slots` has room for fewer.
+pub(crate) fn receive_many(
+    socket: BorrowedFd<'_>,
+    storage: &mut [u8],
+    datagram_bytes: usize,
+    slots: &mut [Slot],
+) -> io::Result<usize> {
+    // SAFETY: `mmsghdr` and `iovec` are plain C structs of integers and pointers, for which zero is a valid value.
+    let mut headers: [libc::mmsghdr; DATAGRAMS_PER_CALL] = unsafe { mem::zeroed() };
+    // SAFETY: as above.
+    let mut vectors: [libc::iovec; DATAGRAMS_PER_CALL] = unsafe { mem::zeroed() };
+    let mut count = 0;
+    let places = storage.chunks_exact_mut(datagram_bytes).zip(slots.iter_mut());
+    for ((place, slot), (header, vector)) in places.zip(headers.iter_mut().zip(vectors.iter_mut())) {
+        slot.name[..2].fill(0);
+        vector.iov_base = place.as_mut_ptr().cast();
+        vector.iov_len = place.len();
+        header.msg_hdr.msg_name = slot.name.as_mut_ptr().cast();
+        header.msg_hdr.msg_namelen = NAME_BYTES as libc::socklen_t;
+        header.msg_hdr.msg_iov = vector;
+        header.msg_hdr.msg_iovlen = 1;
+        count += 1;
+    }
+    // SAFETY: the first `count` headers each point to one iovec over a distinct chunk of `storage` and to the name of a
+    // distinct slot, with their exact lengths; all of them outlive the call, and nothing else touches them meanwhile.
+    let received = unsafe {
+        libc::recvmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr(),
+            count,
+            libc::MSG_DONTWAIT as _,
+            std::ptr::null_mut(),
+        )
+    };
+    let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+    for (slot, header) in slots.iter_mut().zip(&headers).take(received) {
+        slot.length = (header.msg_len as usize).min(datagram_bytes);
+        slot.truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
+    }
+    Ok(received)
+}
+
+/// Registers a descriptor for reading with the current tokio runtime. Several runtimes may have the same one: each has an
+/// epoll of its own, and their edges are kept apart.
+#[cfg(feature = "tokio")]
+pub(crate) fn register_readable(descriptor: Arc<OwnedFd>) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
+    // SAFETY: an OwnedFd is open and stays the same number for as long as it lives; the registration owns a share of it,
+    // and nobody can replace or take what is inside an Arc while it is shared with the registration.
+    let registration = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
+    registration.map_err(|error| error.into_parts().1)
+}

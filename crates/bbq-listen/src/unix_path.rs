@@ -1,0 +1,77 @@
+//! The file of a unix socket: removed when a dead process left it, refused when it is in use or is no socket, and
+//! removed when its group closes.
+//!
+//! Between the look at a stale file and its removal another process may put its own there; the window is a few
+//! microseconds and only concurrent starts on one path can meet it. Hold a lock of your own if yours do.
+//!
+//! Invariant: only sockets are removed, and at the end only the one that this group created.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::holder::holder_of;
+use crate::{Address, ListenError};
+
+/// Frees `path` for a bind: removes a stale socket file, refuses everything else that is there.
+pub(crate) fn make_way(address: &Address, path: &Path) -> Result<(), ListenError> {
+    let system = |step, source| ListenError::System { address: address.clone(), step, source };
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(system("lstat", error)),
+    };
+    if !metadata.file_type().is_socket() {
+        return Err(ListenError::NotASocket { path: path.to_owned() });
+    }
+    match probe(path) {
+        Err(Errno::CONNREFUSED) => match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(system("unlink", error)),
+            _ => Ok(()),
+        },
+        Err(Errno::NOENT) => Ok(()),
+        // EPROTOTYPE: a stream socket is alive there. EPERM, EACCES and all others: alive as far as we can tell.
+        _ => Err(ListenError::AddressInUse { address: address.clone(), holder: holder_of(address) }),
+    }
+}
+
+/// Connects a datagram socket: that finds a live stream socket too (EPROTOTYPE) without giving it a connection.
+fn probe(path: &Path) -> rustix::io::Result<()> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
+}
+
+/// A socket file of ours. Dropping it removes the file, unless another has taken its place; drop it while the socket is
+/// open, or the other may by chance have got the same inode number.
+#[derive(Debug)]
+pub(crate) struct OwnedPath {
+    path: PathBuf,
+    /// Device and inode of the file that our bind created.
+    identity: (u64, u64),
+}
+
+impl OwnedPath {
+    /// For the file that a bind has just created.
+    pub(crate) fn created(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), identity: identity(path)? })
+    }
+}
+
+impl Drop for OwnedPath {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|now| now == self.identity) {
+            // Nobody is left to tell; the next start removes what stays.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = fs::symlink_metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
+}

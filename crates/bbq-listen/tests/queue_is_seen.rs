@@ -1,0 +1,79 @@
+//! If this fails, status shows a queue that is not there, or hides the one that makes clients wait.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod common;
+
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
+
+use bbq_listen::{Acceptor, Address, Distribution, Group, GroupOptions, QueueState};
+
+#[test]
+fn the_queue_of_tcp_is_what_nobody_accepted() {
+    let address: Address = "tcp://127.0.0.1:0".parse().unwrap();
+    let options =
+        GroupOptions { backlog: 10, distribution: Distribution::Reuseport, ..GroupOptions::new(address, 2) };
+    let group = Group::open(&options).unwrap();
+    let clients = connect(common::port_of(&group), 7);
+    let queues: Vec<QueueState> = group.sockets().iter().map(|socket| socket.queue().unwrap()).collect();
+    assert_eq!(queues.iter().map(|state| state.queue).sum::<u64>(), 7);
+    assert!(queues.iter().all(|state| state.backlog == 10), "{queues:?}");
+
+    for seat in group.seats() {
+        Acceptor::new(seat).unwrap().accept_batch(64, &mut drop).unwrap();
+    }
+    assert!(group.sockets().iter().all(|socket| socket.queue().unwrap().queue == 0));
+    drop(clients);
+}
+
+#[test]
+fn the_queue_of_unix_is_what_nobody_accepted() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let options = GroupOptions { backlog: 10, ..GroupOptions::new(Address::Unix(path.clone()), 1) };
+    let group = Group::open(&options).unwrap();
+    let clients: Vec<_> = (0..3).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    assert_eq!(group.sockets()[0].queue(), Some(QueueState { queue: 3, backlog: 10 }));
+    let mut peers = Vec::new();
+    let acceptor = Acceptor::new(group.seat(0).unwrap()).unwrap();
+    acceptor.accept_batch(2, &mut |accepted| peers.push(accepted.peer.0)).unwrap();
+    assert_eq!(peers, [None, None]);
+    assert_eq!(group.sockets()[0].queue().unwrap().queue, 1);
+    drop(clients);
+}
+
+#[test]
+fn connections_dropped_for_a_full_queue_are_seen() {
+    let address: Address = "tcp://127.0.0.1:0".parse().unwrap();
+    let group = Group::open(&GroupOptions { backlog: 1, ..GroupOptions::new(address, 1) }).unwrap();
+    let socket = &group.sockets()[0];
+    // The kernel takes one more than the backlog; the third waits for an answer that does not come.
+    let clients = connect(common::port_of(&group), 2);
+    assert_eq!((socket.queue().unwrap().queue, socket.drops()), (2, Some(0)));
+    let client = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    client.set_nonblocking(true).unwrap();
+    client.connect(&common::port_of(&group).into()).unwrap_err();
+    assert_eq!(socket.drops(), Some(1));
+    drop(clients);
+}
+
+#[test]
+fn what_waits_on_udp_is_seen_in_bytes() {
+    let group = common::group("udp", Distribution::Shared, 1);
+    let socket = &group.sockets()[0];
+    assert_eq!(socket.queue().unwrap().queue, 0);
+    client_of(common::port_of(&group)).send(&[1; 500]).unwrap();
+    let state = socket.queue().unwrap();
+    assert!(state.queue >= 500 && state.backlog >= state.queue, "{state:?}");
+}
+
+/// Connections that are established and wait to be accepted.
+fn connect(to: SocketAddr, count: usize) -> Vec<TcpStream> {
+    (0..count).map(|_| TcpStream::connect(to).unwrap()).collect()
+}
+
+/// A UDP client connected to `to`.
+fn client_of(to: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(to).unwrap();
+    socket
+}

@@ -1,0 +1,76 @@
+//! If this fails, a distribution opens other sockets than it promises: workers would share a queue they believe to be
+//! their own, or status would lie about the distribution in use.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod common;
+
+use bbq_listen::{Address, Distribution, Group, GroupOptions, ListenError};
+
+/// Sockets that the kernel has at `port` of 127.0.0.1.
+fn kernel_sockets(table: &str, port: u16) -> usize {
+    let local = format!(" 0100007F:{port:04X} ");
+    std::fs::read_to_string(table).unwrap().lines().filter(|line| line.contains(&local)).count()
+}
+
+#[test]
+fn reuseport_has_one_socket_per_worker_all_at_one_port() {
+    for (word, table) in [("tcp", "/proc/net/tcp"), ("udp", "/proc/net/udp")] {
+        let group = common::group(word, Distribution::Reuseport, 3);
+        assert_eq!(group.distribution(), Distribution::Reuseport);
+        assert_eq!(group.fallback(), None);
+        assert_eq!(kernel_sockets(table, common::port_of(&group).port()), 3);
+        for (index, socket) in group.sockets().iter().enumerate() {
+            assert_eq!((socket.index(), socket.worker()), (index, Some(index)));
+        }
+        let seats: Vec<_> = group.seats().map(|seat| (seat.worker(), seat.socket().index())).collect();
+        assert_eq!(seats, [(0, 0), (1, 1), (2, 2)]);
+    }
+}
+
+#[test]
+fn shared_has_one_socket_for_all() {
+    for (word, table) in [("tcp", "/proc/net/tcp"), ("udp", "/proc/net/udp")] {
+        let group = common::group(word, Distribution::Shared, 3);
+        assert_eq!(group.distribution(), Distribution::Shared);
+        assert_eq!(group.fallback(), None);
+        assert_eq!(kernel_sockets(table, common::port_of(&group).port()), 1);
+        assert_eq!(group.sockets()[0].worker(), None);
+        let seats: Vec<_> = group.seats().map(|seat| (seat.worker(), seat.socket().index())).collect();
+        assert_eq!(seats, [(0, 0), (1, 0), (2, 0)]);
+    }
+}
+
+#[test]
+fn auto_is_reuseport_for_several_workers_and_shared_for_one() {
+    let several = common::group("tcp", Distribution::Auto, 2);
+    assert_eq!((several.distribution(), several.fallback()), (Distribution::Reuseport, None));
+    assert_eq!(several.configured(), Distribution::Auto);
+    let one = common::group("tcp", Distribution::Auto, 1);
+    assert_eq!(one.distribution(), Distribution::Shared);
+    assert!(one.fallback().unwrap().contains("one worker"));
+}
+
+#[test]
+fn unix_is_shared_under_auto_and_refuses_reuseport() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    for address in [Address::Unix(path.clone()), Address::UnixDatagram(path)] {
+        let mut options = GroupOptions::new(address, 2);
+        let group = Group::open(&options).unwrap();
+        assert_eq!((group.distribution(), group.sockets().len()), (Distribution::Shared, 1));
+        assert!(group.fallback().unwrap().contains("unix"));
+        drop(group);
+        options.distribution = Distribution::Reuseport;
+        let error = Group::open(&options).unwrap_err();
+        assert!(matches!(error, ListenError::UnsupportedDistribution { .. }), "{error}");
+    }
+}
+
+#[test]
+fn seats_are_numbered_from_nought_to_the_last() {
+    let group = common::group("tcp", Distribution::Shared, 2);
+    assert_eq!(group.seat(1).unwrap().worker(), 1);
+    assert!(matches!(group.seat(2), Err(ListenError::NoSuchSeat { worker: 2, workers: 2, .. })));
+    let address: Address = "tcp://127.0.0.1:0".parse().unwrap();
+    let none = Group::open(&GroupOptions::new(address, 0));
+    assert!(matches!(none, Err(ListenError::WorkerCount { workers: 0 })));
+}
