@@ -98,6 +98,8 @@ pub(crate) struct Streams {
     path: PathBuf,
     /// Up to where the last checkpoint covers each lane.
     covered: Mutex<Vec<LanePlace>>,
+    /// Up to where each lane's batches are in the table as durable.
+    settled: Vec<(u32, AtomicU64)>,
 }
 
 impl Streams {
@@ -130,7 +132,25 @@ impl Streams {
             storage,
             path,
             covered: Mutex::new(places),
+            settled: spool.ends().iter().map(|end| (end.lane, AtomicU64::new(end.position))).collect(),
         }
+    }
+
+    /// The worker of a lane has told the table of everything before `position`.
+    pub(crate) fn set_settled(&self, lane: u32, position: u64) {
+        if let Some((_, settled)) = self.settled.iter().find(|(index, _)| *index == lane) {
+            settled.fetch_max(position, Ordering::AcqRel);
+        }
+    }
+
+    /// Up to where the table knows each lane: what a checkpoint may cover.
+    pub(crate) fn settled(&self) -> Vec<LanePlace> {
+        let place = |(lane, settled): &(u32, AtomicU64)| LanePlace {
+            lane: *lane,
+            position: settled.load(Ordering::Acquire),
+            record: 0,
+        };
+        self.settled.iter().map(place).collect()
     }
 
     fn locked(&self) -> MutexGuard<'_, HashMap<StreamId, Arc<Stream>>> {
@@ -146,13 +166,13 @@ impl Streams {
     }
 
     /// Bytes of the lanes that the checkpoint does not cover yet.
-    pub(crate) fn uncovered_bytes(&self, ends: &[LanePlace]) -> u64 {
+    pub(crate) fn uncovered_bytes(&self) -> u64 {
         let covered = self.covered.lock().unwrap_or_else(PoisonError::into_inner);
         let before = |lane| covered.iter().find(|place| place.lane == lane).map_or(0, |place| place.position);
-        ends.iter().map(|end| end.position.saturating_sub(before(end.lane))).sum()
+        self.settled().iter().map(|end| end.position.saturating_sub(before(end.lane))).sum()
     }
 
-    /// Writes the checkpoint. `ends` was read before the call, so every batch before it is in the table.
+    /// Writes the checkpoint. `ends` are places that were settled before the call.
     pub(crate) fn checkpoint(&self, ends: &[LanePlace]) -> std::io::Result<()> {
         let mut rows: Vec<(u64, StreamId, u64)> = Vec::new();
         let mut streams = self.locked();

@@ -169,9 +169,10 @@ impl LaneCore {
 
     /// Publishes that a group is durable.
     pub(crate) fn publish(&self, group: u64, position: u64, records: u64) {
+        // In this order: who sees the position sees the group, too (Lane::durable_group).
+        self.durable_group.store(group, Ordering::Release);
         self.durable_records.store(records, Ordering::Release);
         self.durable.store(position, Ordering::Release);
-        self.durable_group.store(group, Ordering::Release);
         self.progress.announce();
         self.tell_worker();
     }
@@ -257,7 +258,7 @@ impl Lane {
         Ok(number)
     }
 
-    /// Number of the last durable group.
+    /// Number of the last durable group. Read after [`Lane::view`], it is not behind the view's position.
     #[must_use]
     pub fn durable_group(&self) -> u64 {
         self.0.durable_group.load(Ordering::Acquire)
@@ -270,6 +271,12 @@ impl Lane {
         let room = filling.group.len() < LANE_BUFFER_BYTES_MAX;
         filling.room_wanted |= !room;
         room
+    }
+
+    /// Whether it stands still for want of room on disk.
+    #[must_use]
+    pub fn is_waiting_for_space(&self) -> bool {
+        self.0.condition() == LaneCondition::WaitingForSpace
     }
 
     /// Why the lane failed, if it did.

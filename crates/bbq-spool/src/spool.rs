@@ -177,6 +177,12 @@ impl Spool {
         Ok(())
     }
 
+    /// The disk it lives on.
+    #[must_use]
+    pub fn storage(&self) -> Arc<dyn Storage> {
+        Arc::clone(&self.storage)
+    }
+
     /// Where cursors are kept.
     #[must_use]
     pub fn cursors(&self) -> PathBuf {

@@ -1,0 +1,328 @@
+//! A file: exactly once. The cursor remembers which file (by inode) had which length; what is beyond that length after a
+//! crash was not covered by the cursor, is cut off, and is written again.
+//!
+//! ```text
+//! remembered: inode <n> length <n> [rotating <name>]
+//! ```
+//!
+//! Rotation is remembered before the file is renamed, so a crash at any point finds the old file under its old or its new
+//! name. Rotation by others is welcome: a file that was renamed away (logrotate `create`) is followed by a new one at the
+//! next commit, one that was emptied in place (`copytruncate`) is appended to.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use chrono::{NaiveDate, Utc};
+use rustix::fs::{FlockOperation, flock};
+use tracing::{info, warn};
+
+use super::Output;
+use crate::config::Rotation;
+
+/// Names tried for a file that is set aside within one second.
+const NAMES_PER_SECOND_MAX: u32 = 10_000;
+
+pub(super) struct FileOutput {
+    path: PathBuf,
+    rotation: Rotation,
+    file: File,
+    inode: u64,
+    /// What we know to be in the file.
+    length: u64,
+    /// The day of its first message (UTC).
+    day: NaiveDate,
+    /// The name the file gets when it is set aside, once that was decided.
+    aside: Option<PathBuf>,
+}
+
+/// What the cursor remembers.
+struct Remembered {
+    inode: u64,
+    length: u64,
+    rotating: Option<OsString>,
+}
+
+impl Remembered {
+    fn parse(state: &str) -> Option<Remembered> {
+        let rest = state.strip_prefix("inode ")?;
+        let (inode, rest) = rest.split_once(" length ")?;
+        let (length, rotating) = match rest.split_once(" rotating ") {
+            Some((length, name)) => (length, Some(OsString::from(name))),
+            None => (rest, None),
+        };
+        Some(Remembered { inode: inode.parse().ok()?, length: length.parse().ok()?, rotating })
+    }
+}
+
+impl FileOutput {
+    /// Opens the file, made with its directories if needed, and cuts it back to what is remembered.
+    pub(super) fn open(path: &Path, rotation: Rotation, state: Option<&str>) -> io::Result<FileOutput> {
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            fs::create_dir_all(parent).map_err(|error| named(parent, &error))?;
+        }
+        let remembered = state.and_then(Remembered::parse);
+        if let Some(remembered) = &remembered {
+            finish_rotation(path, remembered)?;
+        }
+        let mut output = FileOutput::append_to(path, rotation)?;
+        match remembered {
+            Some(remembered) if remembered.inode == output.inode => output.cut_back(remembered.length)?,
+            Some(_) => info!(path = %path.display(), "the file is another one than at the last stop; appending to it"),
+            None => {}
+        }
+        Ok(output)
+    }
+
+    fn append_to(path: &Path, rotation: Rotation) -> io::Result<FileOutput> {
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .map_err(|error| named(path, &error))?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+            io::Error::other(format!("{} is written by another process; choose another file", path.display()))
+        })?;
+        sync_directory(path)?;
+        let metadata = file.metadata()?;
+        let day = metadata.modified().map_or_else(|_| Utc::now().date_naive(), |time| {
+            chrono::DateTime::<Utc>::from(time).date_naive()
+        });
+        let day = if metadata.len() == 0 { Utc::now().date_naive() } else { day };
+        Ok(FileOutput {
+            path: path.to_owned(),
+            rotation,
+            inode: metadata.ino(),
+            length: metadata.len(),
+            file,
+            day,
+            aside: None,
+        })
+    }
+
+    fn cut_back(&mut self, length: u64) -> io::Result<()> {
+        if self.length > length {
+            info!(path = %self.path.display(), bytes = self.length - length, "taking back what the cursor does not cover");
+            self.file.set_len(length)?;
+            self.file.sync_all()?;
+            self.length = length;
+        } else if self.length < length {
+            warn!(path = %self.path.display(), missing = length - self.length, "the file is shorter than what was written to it");
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> String {
+        let aside = self.aside.as_ref().and_then(|path| path.file_name());
+        let rotating = aside.map(|name| format!(" rotating {}", name.to_string_lossy())).unwrap_or_default();
+        format!("inode {} length {}{rotating}", self.inode, self.length)
+    }
+
+    /// Notices what others did to the file.
+    fn follow(&mut self) -> io::Result<()> {
+        let length = self.file.metadata()?.len();
+        if length < self.length {
+            warn!(path = %self.path.display(), "the file was cut by somebody else; going on at its end");
+            self.length = length;
+        }
+        let still_ours = fs::metadata(&self.path).is_ok_and(|metadata| metadata.ino() == self.inode);
+        if !still_ours {
+            info!(path = %self.path.display(), "the file was moved away; beginning a new one");
+            *self = FileOutput::append_to(&self.path, self.rotation)?;
+        }
+        Ok(())
+    }
+
+    /// A name that nothing has: the path and the second.
+    fn free_name(&self) -> Option<PathBuf> {
+        let stamp = Utc::now().format("%Y%m%d-%H%M%S");
+        (0..NAMES_PER_SECOND_MAX).find_map(|count| {
+            let mut name = self.path.as_os_str().to_owned();
+            name.push(format!(".{stamp}-{count:04}"));
+            let path = PathBuf::from(name);
+            (!path.exists()).then_some(path)
+        })
+    }
+
+    /// Deletes the oldest of those set aside, beyond what is to be kept. Their names sort by time.
+    fn delete_old(&self) -> io::Result<()> {
+        let Some(keep) = self.rotation.keep else { return Ok(()) };
+        let (Some(parent), Some(name)) = (self.path.parent(), self.path.file_name()) else { return Ok(()) };
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        let prefix = format!("{}.", name.to_string_lossy());
+        let mut aside: Vec<PathBuf> = fs::read_dir(parent)?
+            .filter_map(Result::ok)
+            .filter(|entry| {
+                entry.file_name().to_string_lossy().strip_prefix(&prefix).is_some_and(is_stamp)
+            })
+            .map(|entry| entry.path())
+            .collect();
+        aside.sort();
+        let surplus = aside.len().saturating_sub(keep as usize);
+        for path in aside.iter().take(surplus) {
+            fs::remove_file(path)?;
+        }
+        Ok(())
+    }
+}
+
+impl Output for FileOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self.file.write_all(bytes) {
+            Ok(()) => {
+                self.length += bytes.len() as u64;
+                Ok(())
+            }
+            Err(error) => {
+                // Whatever part of it was written must not stay: the next try writes all of it.
+                if let Err(worse) = self.file.set_len(self.length) {
+                    warn!(path = %self.path.display(), error = %worse, "cannot take back a part of a failed write");
+                }
+                Err(named(&self.path, &error))
+            }
+        }
+    }
+
+    fn commit(&mut self) -> io::Result<String> {
+        self.file.sync_data().map_err(|error| named(&self.path, &error))?;
+        self.follow()?;
+        Ok(self.state())
+    }
+
+    fn rotation_due(&mut self) -> Option<String> {
+        let large = self.rotation.bytes.is_some_and(|bytes| self.length >= bytes);
+        let old = self.rotation.daily && self.day != Utc::now().date_naive();
+        if self.length == 0 || !(large || old) {
+            return None;
+        }
+        self.aside = self.free_name();
+        self.aside.is_some().then(|| self.state())
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        let Some(aside) = self.aside.take() else { return Ok(()) };
+        fs::rename(&self.path, &aside).map_err(|error| named(&aside, &error))?;
+        *self = FileOutput::append_to(&self.path, self.rotation)?;
+        if let Err(error) = self.delete_old() {
+            warn!(path = %self.path.display(), %error, "cannot delete old files that were set aside");
+        }
+        Ok(())
+    }
+}
+
+/// A crash may have come between the rename and the next commit: then the remembered file has its new name, and has
+/// exactly the remembered length, for nothing is written between the two.
+fn finish_rotation(path: &Path, remembered: &Remembered) -> io::Result<()> {
+    let Some(name) = &remembered.rotating else { return Ok(()) };
+    let aside = path.with_file_name(name);
+    let renamed = fs::metadata(&aside).is_ok_and(|metadata| metadata.ino() == remembered.inode);
+    if renamed {
+        sync_directory(path)?;
+    }
+    Ok(())
+}
+
+/// `20261120-101500-0000`
+fn is_stamp(text: &str) -> bool {
+    text.len() == 20
+        && text.bytes().enumerate().all(|(index, byte)| match index {
+            8 | 15 => byte == b'-',
+            _ => byte.is_ascii_digit(),
+        })
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent)?.sync_all()
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(path: &Path, rotation: Rotation, state: Option<&str>) -> FileOutput {
+        FileOutput::open(path, rotation, state).unwrap()
+    }
+
+    #[test]
+    fn what_the_cursor_does_not_cover_is_cut_off() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("deep/er/out.log");
+        let mut output = open(&path, Rotation::default(), None);
+        output.write(b"one\n").unwrap();
+        let state = output.commit().unwrap();
+        output.write(b"two\n").unwrap();
+        drop(output);
+        let mut output = open(&path, Rotation::default(), Some(&state));
+        output.write(b"2\n").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"one\n2\n");
+    }
+
+    #[test]
+    fn a_file_that_others_had_before_is_appended_to() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out.log");
+        fs::write(&path, "before\n").unwrap();
+        let mut output = open(&path, Rotation::default(), None);
+        output.write(b"ours\n").unwrap();
+        drop(output);
+        assert_eq!(fs::read(&path).unwrap(), b"before\nours\n");
+    }
+
+    #[test]
+    fn rotation_by_others_is_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out.log");
+        let mut output = open(&path, Rotation::default(), None);
+        output.write(b"a\n").unwrap();
+        fs::rename(&path, directory.path().join("moved")).unwrap();
+        output.commit().unwrap();
+        output.write(b"b\n").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"b\n");
+        // copytruncate
+        File::create(&path).unwrap();
+        output.write(b"c\n").unwrap();
+        output.commit().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"c\n");
+    }
+
+    #[test]
+    fn rotation_survives_a_crash_between_its_steps_and_keeps_only_what_it_should() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out.log");
+        let rotation = Rotation { bytes: Some(2), daily: false, keep: Some(2) };
+        let mut state = None;
+        for round in 0..5 {
+            let mut output = open(&path, rotation, state.as_deref());
+            output.write(format!("{round}\n").as_bytes()).unwrap();
+            output.commit().unwrap();
+            state = output.rotation_due();
+            assert!(state.is_some());
+            // Even rounds crash before the rename, odd ones behind it.
+            if round % 2 == 1 {
+                output.rotate().unwrap();
+            }
+        }
+        let mut texts: Vec<String> = fs::read_dir(directory.path())
+            .unwrap()
+            .map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap())
+            .collect();
+        texts.sort();
+        assert_eq!(texts, ["0\n1\n", "2\n3\n", "4\n"]);
+    }
+
+    #[test]
+    fn a_second_writer_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out.log");
+        let _first = open(&path, Rotation::default(), None);
+        let error = FileOutput::open(&path, Rotation::default(), None).err().unwrap().to_string();
+        assert!(error.contains("written by another process"), "{error}");
+    }
+}

@@ -1,0 +1,142 @@
+//! Messages as text: raw, one line each, or JSON with what is known of them.
+
+use std::io::Write as _;
+
+use bbq_spool::Entry;
+use bbq_wire::{Peer, SourceKind};
+use chrono::{DateTime, SecondsFormat, Utc};
+use data_encoding::BASE64;
+use serde::Serialize;
+use syslog_loose::{ProcId, Variant};
+
+use crate::config::Format;
+
+/// Appends messages to a buffer. Keeps what it computed for the batch before.
+pub(super) struct Formatter {
+    format: Format,
+}
+
+/// One message in JSON. Fields that are not known are left out.
+#[derive(Serialize)]
+struct Record<'a> {
+    /// When it was received, RFC 3339 with nanoseconds, UTC.
+    time: &'a str,
+    listener: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer: Option<String>,
+    worker: u32,
+    stream: &'a str,
+    sequence: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+    /// Instead of `message` when that is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message_base64: Option<String>,
+    #[serde(flatten)]
+    syslog: Option<SyslogFields>,
+}
+
+/// The header of a syslog message, named as RFC 5424 section 6 does, in small letters.
+#[derive(Serialize)]
+struct SyslogFields {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    facility: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    severity: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timestamp: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hostname: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    appname: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    procid: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    msgid: Option<String>,
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    structured_data: serde_json::Map<String, serde_json::Value>,
+    /// The message without its header.
+    msg: String,
+}
+
+impl Formatter {
+    pub(super) fn new(format: Format) -> Formatter {
+        Formatter { format }
+    }
+
+    /// Appends every message of a batch.
+    pub(super) fn append(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) {
+        match self.format {
+            Format::Raw => append_raw(entry, out),
+            Format::Json => append_json(entry, out),
+        }
+    }
+}
+
+fn append_raw(entry: &Entry<'_>, out: &mut Vec<u8>) {
+    for record in entry.batch.records() {
+        out.extend_from_slice(record);
+        if record.last() != Some(&b'\n') {
+            out.push(b'\n');
+        }
+    }
+}
+
+fn append_json(entry: &Entry<'_>, out: &mut Vec<u8>) {
+    let header = &entry.batch.header;
+    let time = i64::try_from(entry.envelope.received_ns).unwrap_or(i64::MAX);
+    let time = DateTime::from_timestamp_nanos(time).to_rfc3339_opts(SecondsFormat::Nanos, true);
+    let stream = header.stream.to_string();
+    // A batch names peers for all of its records or for none.
+    let mut peers = entry.batch.peers().flat_map(|(records, peer)| std::iter::repeat_n(peer, records as usize));
+    for (sequence, record) in (header.first_sequence..).zip(entry.batch.records()) {
+        let peer = match peers.next().unwrap_or(entry.envelope.peer) {
+            Peer::Unnamed => None,
+            Peer::Inet(address) => Some(address.to_string()),
+        };
+        let text = std::str::from_utf8(record).ok();
+        let record = Record {
+            time: &time,
+            listener: entry.source,
+            peer,
+            worker: entry.lane,
+            stream: &stream,
+            sequence,
+            message: text,
+            message_base64: text.is_none().then(|| BASE64.encode(record)),
+            syslog: text.filter(|_| header.source == SourceKind::Syslog).map(syslog_fields),
+        };
+        // A struct of texts and numbers always serializes, and a Vec takes every byte.
+        let _infallible = serde_json::to_writer(&mut *out, &record);
+        let _infallible = out.write_all(b"\n");
+    }
+}
+
+fn syslog_fields(text: &str) -> SyslogFields {
+    let parsed = syslog_loose::parse_message_with_year(text, |(month, ..)| year_of(month), Variant::Either);
+    let structured_data = parsed.structured_data.iter().map(|element| {
+        let params = element.params().map(|(name, value)| (name.to_string(), value.into())).collect();
+        (element.id.to_string(), serde_json::Value::Object(params))
+    });
+    SyslogFields {
+        facility: parsed.facility.map(|facility| facility.as_str()),
+        severity: parsed.severity.map(|severity| severity.as_str()),
+        timestamp: parsed.timestamp.map(|time| time.to_rfc3339()),
+        hostname: parsed.hostname.map(str::to_owned),
+        appname: parsed.appname.map(str::to_owned),
+        procid: parsed.procid.map(|id| match id {
+            ProcId::PID(pid) => pid.to_string(),
+            ProcId::Name(name) => name.to_owned(),
+        }),
+        msgid: parsed.msgid.map(str::to_owned),
+        structured_data: structured_data.collect(),
+        msg: parsed.msg.to_owned(),
+    }
+}
+
+/// RFC 3164 has no year: it is this one, or the last when the message is from December and this is January.
+fn year_of(month: u32) -> i32 {
+    use chrono::Datelike as _;
+    let now = Utc::now();
+    if month == 12 && now.month() == 1 { now.year() - 1 } else { now.year() }
+}

@@ -1,0 +1,333 @@
+//! Sinks: each reads all lanes on its own thread, at its own pace, and remembers how far it is.
+//!
+//! The thread formats group after group into a buffer, writes the buffer, and from time to time makes the output durable
+//! and then the cursor, in this order: the cursor never says more than the output holds. A failing output is retried for as
+//! long as the server runs; nothing else waits for it, until the spool is full.
+
+mod file;
+mod format;
+mod stdout;
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bbq_spool::{Cursor, CursorStore, GroupRead, LaneReader, LostReason, Progress, Spool};
+use tracing::{info, warn};
+
+use crate::config::{SinkSpec, SinkTarget};
+use crate::retention::Retention;
+use crate::stop::Stop;
+use file::FileOutput;
+use format::Formatter;
+use stdout::StdoutOutput;
+
+/// The buffer is written when it has this size: past it a larger write costs no less per byte.
+const OUTPUT_BYTES_TARGET: usize = 256 * 1024;
+/// At the latest so long after a write the output is made durable and the cursor with it: what a crash makes a sink write
+/// again (and a file sink take back first).
+const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
+/// Nothing more to read for so long: commit now, so that a quiet server has nothing to repeat.
+const IDLE_COMMIT: Duration = Duration::from_millis(50);
+/// Commit after so many bytes, so that segments go before the spool fills.
+const COMMIT_BYTES: u64 = 64 * 1024 * 1024;
+/// First and longest pause before a failed output is tried again.
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Where formatted messages go.
+pub(crate) trait Output: Send {
+    /// Takes all of `bytes`, or none of them.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Makes everything taken durable, and answers what to remember of it.
+    fn commit(&mut self) -> io::Result<String>;
+    /// What to remember before the output is set aside for a new one, when it is time for that.
+    fn rotation_due(&mut self) -> Option<String>;
+    /// Sets it aside; what was remembered by [`Output::rotation_due`] is durable by now.
+    fn rotate(&mut self) -> io::Result<()>;
+}
+
+/// What a sink has done, for people to see.
+#[derive(Debug, Default)]
+pub(crate) struct SinkLedger {
+    delivered: AtomicU64,
+    /// Records of all lanes in front of its places.
+    passed: AtomicU64,
+    /// When the last delivered message was received, Unix nanoseconds.
+    last_received_ns: AtomicU64,
+    dropped: Mutex<std::collections::BTreeMap<String, u64>>,
+    /// What keeps it from delivering, if anything.
+    trouble: Mutex<Option<String>>,
+}
+
+impl SinkLedger {
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered.load(Ordering::Relaxed)
+    }
+
+    /// Delivered or dropped: everything before the sink's places.
+    pub(crate) fn passed(&self) -> u64 {
+        self.passed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn last_received_ns(&self) -> u64 {
+        self.last_received_ns.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn dropped(&self) -> std::collections::BTreeMap<String, u64> {
+        self.dropped.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_trouble(&self, trouble: Option<String>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+
+    fn add_dropped(&self, reason: LostReason, records: u64) {
+        let word = match reason {
+            LostReason::Damaged => "damaged",
+            LostReason::Oldest => "oldest",
+        };
+        if records > 0 {
+            *self.dropped.lock().unwrap_or_else(PoisonError::into_inner).entry(word.to_owned()).or_default() += records;
+        }
+    }
+}
+
+/// Why a sink could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SinkError {
+    #[error(transparent)]
+    Cursor(#[from] bbq_spool::SpoolError),
+    #[error("cannot open its output: {0}")]
+    Output(#[from] io::Error),
+}
+
+/// A sink's thread, until it has drained.
+pub(crate) struct SinkDriver {
+    index: usize,
+    name: String,
+    ledger: Arc<SinkLedger>,
+    formatter: Formatter,
+    output: Box<dyn Output>,
+    readers: Vec<LaneReader>,
+    store: CursorStore,
+    retention: Arc<Retention>,
+    progress: Arc<Progress>,
+    stop: Arc<Stop>,
+    buffer: Vec<u8>,
+    /// Records in the buffer.
+    buffered: u64,
+    /// Written since the last commit.
+    uncommitted_bytes: u64,
+    last_commit: Instant,
+    dirty: bool,
+}
+
+impl SinkDriver {
+    /// Opens output and cursor, and makes them agree: what the output holds beyond the cursor is taken back.
+    pub(crate) fn open(
+        index: usize,
+        spec: &SinkSpec,
+        spool: &Arc<Spool>,
+        retention: Arc<Retention>,
+        stop: Arc<Stop>,
+    ) -> Result<SinkDriver, SinkError> {
+        let store = CursorStore::new(spool.storage(), &spool.cursors(), &spec.name)?;
+        let cursor = store.load()?;
+        let state = cursor.as_ref().map(|cursor| cursor.output.as_str());
+        let output: Box<dyn Output> = match &spec.target {
+            SinkTarget::File(path) => Box::new(FileOutput::open(path, spec.rotation, state)?),
+            SinkTarget::Stdout => Box::new(StdoutOutput),
+        };
+        let cursor = cursor.unwrap_or_default();
+        let ledger = Arc::new(SinkLedger::default());
+        ledger.delivered.store(cursor.delivered, Ordering::Relaxed);
+        cursor.dropped.clone_into(&mut ledger.dropped.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut driver = SinkDriver {
+            index,
+            name: spec.name.clone(),
+            ledger,
+            formatter: Formatter::new(spec.format),
+            output,
+            readers: spool.readers(&cursor),
+            store,
+            retention,
+            progress: spool.progress(),
+            stop,
+            buffer: Vec::with_capacity(OUTPUT_BYTES_TARGET),
+            buffered: 0,
+            uncommitted_bytes: 0,
+            last_commit: Instant::now(),
+            dirty: true,
+        };
+        // The output's length must be known before the first byte is written to it.
+        driver.commit()?;
+        Ok(driver)
+    }
+
+    pub(crate) fn ledger(&self) -> Arc<SinkLedger> {
+        Arc::clone(&self.ledger)
+    }
+
+    /// Works until it is told to drain and has, or to give up.
+    pub(crate) fn run(mut self) {
+        loop {
+            let seen = self.progress.generation();
+            let moved = match self.turn() {
+                Ok(moved) => moved,
+                Err(Interrupted) => return,
+            };
+            if self.is_commit_due(moved) && self.commit_or_retry().is_err() {
+                return;
+            }
+            if !moved {
+                if self.stop.is_draining() {
+                    if self.commit_or_retry().is_ok() {
+                        info!(sink = self.name, delivered = self.ledger.delivered(), "sink drained");
+                    }
+                    return;
+                }
+                let patience = if self.dirty { IDLE_COMMIT } else { COMMIT_INTERVAL };
+                self.progress.wait(seen, patience);
+            }
+            if self.stop.is_over() {
+                // The cursor of the last commit stands; the next start goes on from there.
+                return;
+            }
+        }
+    }
+
+    fn is_commit_due(&self, moved: bool) -> bool {
+        self.dirty
+            && (self.uncommitted_bytes >= COMMIT_BYTES
+                || self.last_commit.elapsed() >= if moved { COMMIT_INTERVAL } else { IDLE_COMMIT })
+    }
+
+    /// One group of each lane; answers whether there was any.
+    fn turn(&mut self) -> Result<bool, Interrupted> {
+        let mut moved = false;
+        for index in 0..self.readers.len() {
+            moved |= self.turn_of(index)?;
+        }
+        self.write_out()?;
+        self.ledger.passed.store(self.readers.iter().map(|reader| reader.place().record).sum(), Ordering::Relaxed);
+        Ok(moved)
+    }
+
+    fn turn_of(&mut self, index: usize) -> Result<bool, Interrupted> {
+        let (formatter, buffer) = (&mut self.formatter, &mut self.buffer);
+        let mut received_ns = 0;
+        let read = self.readers[index].read(&mut |entry| {
+            received_ns = entry.envelope.received_ns;
+            formatter.append(entry, buffer);
+        });
+        match read {
+            Ok(GroupRead::CaughtUp) => return Ok(false),
+            Ok(GroupRead::Group { records, lost }) => {
+                self.buffered += records;
+                if self.buffer.len() >= OUTPUT_BYTES_TARGET {
+                    self.write_out()?;
+                }
+                self.ledger.last_received_ns.store(received_ns, Ordering::Relaxed);
+                self.ledger.add_dropped(LostReason::Damaged, lost);
+            }
+            Ok(GroupRead::Lost(lost)) => {
+                if lost.records > 0 {
+                    warn!(sink = self.name, records = lost.records, reason = ?lost.reason, "messages will not be delivered");
+                }
+                self.ledger.add_dropped(lost.reason, lost.records);
+            }
+            Err(error) => {
+                self.ledger.set_trouble(Some(format!("cannot read the spool: {error}")));
+                return self.pause(RETRY_PAUSE_MIN).map(|()| true);
+            }
+        }
+        self.dirty = true;
+        Ok(true)
+    }
+
+    fn write_out(&mut self) -> Result<(), Interrupted> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let mut pause = RETRY_PAUSE_MIN;
+        while let Err(error) = self.output.write(&self.buffer) {
+            self.report(&error, pause == RETRY_PAUSE_MIN);
+            self.pause(pause)?;
+            pause = (pause * 2).min(RETRY_PAUSE_MAX);
+        }
+        self.recovered();
+        self.uncommitted_bytes += self.buffer.len() as u64;
+        self.buffer.clear();
+        // Counted behind the write: delivered never runs ahead of the output.
+        self.ledger.delivered.fetch_add(std::mem::take(&mut self.buffered), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn commit_or_retry(&mut self) -> Result<(), Interrupted> {
+        let mut pause = RETRY_PAUSE_MIN;
+        while let Err(error) = self.commit() {
+            self.report(&error, pause == RETRY_PAUSE_MIN);
+            self.pause(pause)?;
+            pause = (pause * 2).min(RETRY_PAUSE_MAX);
+        }
+        self.recovered();
+        Ok(())
+    }
+
+    /// Output first, then the cursor. The buffer is empty here.
+    fn commit(&mut self) -> io::Result<()> {
+        let state = self.output.commit()?;
+        self.remember(state)?;
+        if let Some(state) = self.output.rotation_due() {
+            self.remember(state)?;
+            self.output.rotate()?;
+            let state = self.output.commit()?;
+            self.remember(state)?;
+        }
+        self.dirty = false;
+        self.uncommitted_bytes = 0;
+        self.last_commit = Instant::now();
+        Ok(())
+    }
+
+    fn remember(&self, output: String) -> io::Result<()> {
+        let places: Vec<_> = self.readers.iter().map(LaneReader::place).collect();
+        let cursor = Cursor {
+            places: places.clone(),
+            delivered: self.ledger.delivered(),
+            dropped: self.ledger.dropped(),
+            output,
+        };
+        self.store.commit(&cursor)?;
+        self.retention.commit(self.index, places);
+        Ok(())
+    }
+
+    fn report(&self, error: &io::Error, first: bool) {
+        if first {
+            warn!(sink = self.name, %error, "sink failed; retrying until it works, the spool keeps what it owes");
+        }
+        self.ledger.set_trouble(Some(error.to_string()));
+    }
+
+    fn recovered(&self) {
+        if self.ledger.trouble().is_some() {
+            info!(sink = self.name, "sink works again");
+            self.ledger.set_trouble(None);
+        }
+    }
+
+    fn pause(&self, pause: Duration) -> Result<(), Interrupted> {
+        self.stop.wait_over(pause);
+        if self.stop.is_over() { Err(Interrupted) } else { Ok(()) }
+    }
+}
+
+/// The server's patience is over; the last commit stands.
+struct Interrupted;

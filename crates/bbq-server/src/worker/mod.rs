@@ -1,0 +1,144 @@
+//! A worker: one thread with its own event loop, its own sockets and its own lane. It shares nothing with the others on
+//! the way of a message.
+//!
+//! ```text
+//! accept ------> connection --frames--> batcher --+--> lane --durable--> acks --> session
+//! datagrams ------------------frames--> batcher --+
+//! session -------------------------------batches--+
+//! ```
+//!
+//! A message costs no allocation, no lock and no look at the clock: those are paid per read and per batch. A connection
+//! that waits holds no buffer; all reads go through the worker's own.
+//!
+//! Invariant: nothing here blocks, but for the deletion of a segment by drop-oldest.
+
+mod acks;
+mod batcher;
+mod budget;
+mod connection;
+mod datagrams;
+mod intake;
+mod listener;
+mod session;
+mod stopping;
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bbq_listen::Seat;
+use bbq_spool::Lane;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::watch;
+use tokio::task::spawn_local;
+
+use crate::config::ListenSpec;
+use crate::ledger::ListenerLedger;
+use crate::retention::Retention;
+use crate::streams::Streams;
+use intake::Intake;
+
+pub(crate) use budget::ConnectionBudget;
+
+/// How often a worker says that it is alive.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a stop waits for clients that were in the middle of something.
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
+
+/// What a worker shows of itself.
+#[derive(Debug)]
+pub(crate) struct WorkerView {
+    pub(crate) connections: AtomicU64,
+    /// Milliseconds from `epoch` to the last heartbeat.
+    beat_ms: AtomicU64,
+    epoch: Instant,
+}
+
+impl WorkerView {
+    pub(crate) fn new() -> WorkerView {
+        WorkerView { connections: AtomicU64::new(0), beat_ms: AtomicU64::new(0), epoch: Instant::now() }
+    }
+
+    fn beat(&self) {
+        self.beat_ms.store(milliseconds(self.epoch.elapsed()), Ordering::Relaxed);
+    }
+
+    /// How long ago the last heartbeat was.
+    pub(crate) fn heartbeat_age_ms(&self) -> u64 {
+        milliseconds(self.epoch.elapsed()).saturating_sub(self.beat_ms.load(Ordering::Relaxed))
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A worker's place at one listener.
+pub(crate) struct ListenerSeat {
+    pub(crate) spec: Arc<ListenSpec>,
+    pub(crate) ledger: Arc<ListenerLedger>,
+    pub(crate) seat: Seat,
+}
+
+/// Everything a worker is given.
+pub(crate) struct Worker {
+    pub(crate) index: usize,
+    pub(crate) lane: Lane,
+    pub(crate) listeners: Vec<ListenerSeat>,
+    pub(crate) streams: Arc<Streams>,
+    pub(crate) retention: Arc<Retention>,
+    pub(crate) budget: Arc<ConnectionBudget>,
+    pub(crate) view: Arc<WorkerView>,
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+impl Worker {
+    /// Works until it is told to stop, finishes what is there, and returns with everything handed to the lane.
+    ///
+    /// # Errors
+    /// What keeps the event loop or a socket from being set up.
+    pub(crate) fn run(self) -> io::Result<()> {
+        let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
+        runtime.block_on(self.serve())
+    }
+
+    async fn serve(mut self) -> io::Result<()> {
+        let intake = Rc::new(Intake::new(&self)?);
+        let view = Arc::clone(&self.view);
+        let heartbeat = spawn_local(async move {
+            let mut interval = tokio::time::interval(HEARTBEAT_INTERVAL);
+            loop {
+                interval.tick().await;
+                view.beat();
+            }
+        });
+        let lane = spawn_local(acks::serve(Rc::clone(&intake)));
+        let flusher = spawn_local(Rc::clone(&intake).flush_when_wanted());
+        let mut doors = Vec::new();
+        for (index, listener) in std::mem::take(&mut self.listeners).into_iter().enumerate() {
+            doors.push(if listener.spec.is_datagram() {
+                spawn_local(datagrams::serve(Rc::clone(&intake), index, datagrams::register(listener.seat)?))
+            } else {
+                spawn_local(listener::serve(Rc::clone(&intake), index, listener::register(listener.seat)?))
+            });
+        }
+        // An error means that the server is gone, which is a stop, too.
+        let _stop = self.stop.wait_for(|stop| *stop).await;
+        intake.stopping.begin();
+        let finish = async {
+            for door in doors {
+                // A door that panicked is reported by the runtime's hook; the others still finish.
+                let _finished = door.await;
+            }
+            intake.connections_closed().await;
+        };
+        let _in_time = tokio::time::timeout(STOP_PATIENCE, finish).await;
+        intake.flush_all();
+        flusher.abort();
+        lane.abort();
+        heartbeat.abort();
+        Ok(())
+    }
+}

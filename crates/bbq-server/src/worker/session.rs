@@ -1,0 +1,481 @@
+//! A bbq session: batches in, acknowledgements out. What is said is bbq-wire's business; who may speak for a stream and
+//! what is new is the stream table's.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bbq_spool::{Envelope, LaneError};
+use bbq_wire::batch::BatchLimits;
+use bbq_wire::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES};
+use bbq_wire::session::{AckLevel, Hello, Refusal, RefusalCode, ServerSession, ServerStep, Welcome, encode_ack};
+use bbq_wire::{Batch, BatchHeader, Peer, SequenceCheck};
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+use tracing::{debug, warn};
+
+use super::intake::{Intake, OpenConnection, READ_BYTES};
+use crate::ledger::DropReason;
+use crate::streams::Stream;
+use crate::time::unix_ns;
+
+/// Unsent bytes for a client that does not read: a welcome and a refusal fit; acknowledgements are cumulative, so only the
+/// newest is kept beside them.
+const OUTBOX_BYTES_MAX: usize = 16 * 1024;
+/// How long a refused client may take to read why, and how much it may send meanwhile.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_READS_MAX: usize = 256;
+/// Reads of one session before the others have their turn.
+const READS_PER_TURN_MAX: usize = 4;
+/// Reads after the stop has begun.
+const READS_AT_STOP_MAX: usize = 64;
+
+/// A batch that waits to become durable.
+struct Pending {
+    group: u64,
+    sequence: u64,
+    stream: Arc<Stream>,
+    session: Rc<Session>,
+}
+
+/// The batches of all sessions of a worker, in the order of their groups.
+#[derive(Default)]
+pub(super) struct Acks {
+    pending: RefCell<VecDeque<Pending>>,
+}
+
+impl Acks {
+    fn push(&self, pending: Pending) {
+        pending.session.outstanding.set(pending.session.outstanding.get() + 1);
+        self.pending.borrow_mut().push_back(pending);
+    }
+
+    /// Everything up to `group` is durable.
+    pub(super) fn settle(&self, group: u64, now_seconds: u64) {
+        let mut pending = self.pending.borrow_mut();
+        let mut told: Vec<Rc<Session>> = Vec::new();
+        while pending.front().is_some_and(|first| first.group <= group) {
+            let Some(first) = pending.pop_front() else { break };
+            first.stream.set_durable(first.sequence, now_seconds);
+            let session = first.session;
+            session.outstanding.set(session.outstanding.get() - 1);
+            if session.level == AckLevel::Durable {
+                session.acknowledge(first.sequence);
+                if !session.in_line.replace(true) {
+                    told.push(session);
+                }
+            } else if session.outstanding.get() == 0 {
+                session.wake.notify_one();
+            }
+        }
+        for session in told {
+            session.in_line.set(false);
+            session.push_out();
+        }
+    }
+
+    /// The lane failed: nothing that waits will ever be acknowledged.
+    pub(super) fn fail(&self) {
+        for lost in self.pending.borrow_mut().drain(..) {
+            lost.stream.set_failed();
+            lost.session.outstanding.set(0);
+            lost.session.wake.notify_one();
+        }
+    }
+}
+
+/// What the session's own task and the acknowledging one share.
+struct Session {
+    stream: AsyncFd<OwnedFd>,
+    level: AckLevel,
+    /// Batches in the lane that are not durable yet.
+    outstanding: Cell<usize>,
+    /// The newest acknowledgement, and the newest that was put in the outbox.
+    acknowledged: Cell<u64>,
+    said: Cell<u64>,
+    /// Bytes that the socket did not take.
+    outbox: RefCell<Vec<u8>>,
+    /// The own task has something to look at.
+    wake: Notify,
+    in_line: Cell<bool>,
+}
+
+impl Session {
+    fn acknowledge(&self, sequence: u64) {
+        self.acknowledged.set(self.acknowledged.get().max(sequence));
+    }
+
+    /// Sends what is to be said, as far as the socket takes it now.
+    fn push_out(&self) {
+        let mut outbox = self.outbox.borrow_mut();
+        if self.acknowledged.get() > self.said.get() && outbox.len() < OUTBOX_BYTES_MAX {
+            outbox.extend_from_slice(&encode_ack(self.acknowledged.get()));
+            self.said.set(self.acknowledged.get());
+        }
+        while !outbox.is_empty() {
+            match send(self.stream.get_ref(), &outbox, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(sent) => drop(outbox.drain(..sent)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                // The reader of this connection meets the same, and ends it.
+                Err(_) => outbox.clear(),
+            }
+        }
+        if outbox.capacity() > 0 && outbox.is_empty() {
+            *outbox = Vec::new();
+        }
+        if !outbox.is_empty() || self.outstanding.get() == 0 {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Waits until the outbox is empty, or the client is gone.
+    async fn flushed(&self) -> io::Result<()> {
+        loop {
+            self.push_out();
+            if self.outbox.borrow().is_empty() {
+                return Ok(());
+            }
+            let mut writable = self.stream.writable().await?;
+            writable.clear_ready();
+        }
+    }
+}
+
+/// Serves a bbq connection until its end or the server's.
+pub(super) async fn serve(intake: Rc<Intake>, door: usize, stream: OwnedFd, peer: Peer) {
+    let open = intake.connection_opened();
+    match AsyncFd::with_interest(stream, Interest::READABLE | Interest::WRITABLE) {
+        Ok(stream) => Conversation::new(intake, door, peer).run(stream, open).await,
+        Err(error) => warn!(%error, "connection closed"),
+    }
+}
+
+/// Who speaks, once the hello has said so.
+struct Speaker {
+    stream: Arc<Stream>,
+    owner: u64,
+    session: Rc<Session>,
+}
+
+/// What handling the bytes at hand came to.
+enum Handled {
+    /// So many bytes in all are needed to go on.
+    NeedMore(usize),
+    /// A hello: the rest waits for the welcome.
+    Hello(Hello),
+    /// The lane takes nothing now.
+    NoRoom,
+}
+
+struct Conversation {
+    intake: Rc<Intake>,
+    door: usize,
+    peer: Peer,
+    protocol: ServerSession,
+    limits: BatchLimits,
+    /// Received and not handled: the front of something that is not whole.
+    held: Vec<u8>,
+    /// For compressed bodies.
+    scratch: Vec<u8>,
+}
+
+impl Conversation {
+    fn new(intake: Rc<Intake>, door: usize, peer: Peer) -> Conversation {
+        let message_bytes_max = intake.doors[door].spec.rules.message_bytes_max;
+        let limits = BatchLimits { body_bytes_max: BATCH_BODY_BYTES_MAX, message_bytes_max };
+        let protocol = ServerSession::new(limits);
+        Conversation { intake, door, peer, protocol, limits, held: Vec::new(), scratch: Vec::new() }
+    }
+
+    async fn run(mut self, stream: AsyncFd<OwnedFd>, open: OpenConnection) {
+        let ended = match self.meet(stream).await {
+            Ok(Some(speaker)) => {
+                let ended = self.listen(&speaker).await;
+                self.part(&speaker, ended).await
+            }
+            Ok(None) => Ok(()),
+            Err((stream, refusal)) => {
+                self.count_refusal(&refusal);
+                refuse(&stream, &refusal).await
+            }
+        };
+        if let Err(error) = ended {
+            debug!(peer = ?self.peer, %error, "session ended");
+        }
+        let held = self.held.len();
+        self.intake.hold(held, 0);
+        drop(open);
+    }
+
+    /// Waits for the hello and answers it; `None` when the client went away.
+    async fn meet(
+        &mut self,
+        stream: AsyncFd<OwnedFd>,
+    ) -> Result<Option<Speaker>, (AsyncFd<OwnedFd>, Refusal)> {
+        let hello = loop {
+            match self.handle(None) {
+                Ok(Handled::Hello(hello)) => break hello,
+                Ok(Handled::NeedMore(bytes)) => match self.receive(&stream, bytes).await {
+                    Received::Some => {}
+                    Received::End | Received::Stopping => return Ok(None),
+                    Received::TooMuch => return Err((stream, busy())),
+                },
+                Ok(Handled::NoRoom) => {}
+                Err(refusal) => return Err((stream, refusal)),
+            }
+        };
+        let (known, owner) = self.intake.streams.take_over(hello.stream);
+        // What came over an earlier connection of this stream must be on disk, or the answer would invite it again.
+        let Some(last_sequence) = known.settled().await else {
+            return Err((stream, Refusal::new(RefusalCode::SpoolFailed, "a lane failed; the server must be restarted")));
+        };
+        let session = Rc::new(Session {
+            stream,
+            level: hello.ack,
+            outstanding: Cell::new(0),
+            acknowledged: Cell::new(last_sequence),
+            said: Cell::new(last_sequence),
+            outbox: RefCell::default(),
+            wake: Notify::new(),
+            in_line: Cell::new(false),
+        });
+        let welcome = Welcome {
+            last_sequence,
+            ack: hello.ack,
+            body_bytes_max: self.limits.body_bytes_max,
+            message_bytes_max: self.limits.message_bytes_max,
+            server: concat!("bbq ", env!("CARGO_PKG_VERSION")).to_owned(),
+        };
+        welcome.encode(&mut session.outbox.borrow_mut());
+        debug!(peer = ?self.peer, stream = %hello.stream, client = hello.client, last_sequence, "session");
+        Ok(Some(Speaker { stream: known, owner, session }))
+    }
+
+    /// Takes batches until the client has no more, must be refused, or the server stops.
+    async fn listen(&mut self, speaker: &Speaker) -> Result<(), Refusal> {
+        let session = &speaker.session;
+        loop {
+            session.push_out();
+            let needed = match self.handle(Some(speaker))? {
+                Handled::NeedMore(bytes) => bytes,
+                Handled::Hello(_) => return Err(Refusal::new(RefusalCode::Malformed, "a second hello")),
+                Handled::NoRoom => {
+                    self.wait_room().await;
+                    continue;
+                }
+            };
+            let received = tokio::select! {
+                biased;
+                received = self.receive(&session.stream, needed) => received,
+                () = unsent(session) => continue,
+            };
+            match received {
+                Received::Some => {}
+                Received::TooMuch => return Err(busy()),
+                Received::End => return Ok(()),
+                Received::Stopping => {
+                    self.finish_reading(speaker)?;
+                    return Err(Refusal::new(RefusalCode::ShuttingDown, "the server is stopping"));
+                }
+            }
+        }
+    }
+
+    /// Takes what is in the socket when the server stops.
+    fn finish_reading(&mut self, speaker: &Speaker) -> Result<(), Refusal> {
+        for _ in 0..READS_AT_STOP_MAX {
+            let Handled::NeedMore(needed) = self.handle(Some(speaker))? else { break };
+            match self.receive_now(&speaker.session.stream, needed) {
+                Ok(bytes) if bytes > 0 => {}
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the acknowledgements that are due, says why it ends, and closes.
+    async fn part(&mut self, speaker: &Speaker, ended: Result<(), Refusal>) -> io::Result<()> {
+        let session = &speaker.session;
+        let taken_over = speaker.stream.head().owner != speaker.owner;
+        while session.outstanding.get() > 0 && !taken_over {
+            session.wake.notified().await;
+        }
+        session.flushed().await?;
+        match ended {
+            Ok(()) => Ok(()),
+            Err(refusal) => {
+                self.count_refusal(&refusal);
+                refuse(&session.stream, &refusal).await
+            }
+        }
+    }
+
+    fn count_refusal(&self, refusal: &Refusal) {
+        if refusal.code == RefusalCode::ShuttingDown {
+            return;
+        }
+        let door = &self.intake.doors[self.door];
+        door.ledger.add_refused(1);
+        if let Some(repeats) = door.trouble.report() {
+            warn!(listener = door.spec.source, peer = ?self.peer, reason = %refusal, repeats, "session refused");
+        }
+    }
+
+    /// Handles what is held, as far as it goes.
+    fn handle(&mut self, speaker: Option<&Speaker>) -> Result<Handled, Refusal> {
+        let held = std::mem::take(&mut self.held);
+        let mut consumed = 0;
+        let handled = loop {
+            match self.protocol.next(&held[consumed..]) {
+                Ok(ServerStep::NeedMore { at_least }) => break Ok(Handled::NeedMore(at_least)),
+                Ok(ServerStep::Hello { hello, consumed: bytes }) => {
+                    consumed += bytes;
+                    break Ok(Handled::Hello(hello));
+                }
+                Ok(ServerStep::Batch { bytes, header, consumed: length }) => {
+                    let Some(speaker) = speaker else {
+                        break Err(Refusal::new(RefusalCode::HelloExpected, "a batch before the welcome"));
+                    };
+                    match self.batch(speaker, &header, bytes) {
+                        Ok(true) => consumed += length,
+                        Ok(false) => break Ok(Handled::NoRoom),
+                        Err(refusal) => break Err(refusal),
+                    }
+                }
+                Err(refusal) => break Err(refusal),
+            }
+        };
+        self.keep(held, consumed);
+        handled
+    }
+
+    /// Keeps what was not consumed, in a buffer only if there is something.
+    fn keep(&mut self, mut held: Vec<u8>, consumed: usize) {
+        let before = held.len();
+        if consumed < before {
+            held.drain(..consumed);
+            self.held = held;
+        }
+        self.intake.hold(before, self.held.len());
+    }
+
+    /// Appends a batch if it is new and right; `false` when the lane is full.
+    fn batch(&mut self, speaker: &Speaker, header: &BatchHeader, bytes: &[u8]) -> Result<bool, Refusal> {
+        let door = &self.intake.doors[self.door];
+        if !self.intake.lane.has_room() && self.intake.lane.failure().is_none() {
+            return Ok(false);
+        }
+        Batch::verify(bytes, self.limits, &mut self.scratch)?;
+        if self.scratch.capacity() > READ_BYTES {
+            self.scratch = Vec::new();
+        }
+        let mut head = speaker.stream.head();
+        if head.owner != speaker.owner {
+            return Err(Refusal::new(RefusalCode::TakenOver, "a newer connection speaks for this stream"));
+        }
+        match SequenceCheck::of(head.appended, header.first_sequence, header.records) {
+            SequenceCheck::Next => {}
+            SequenceCheck::Gap { missing } => door.ledger.add_skipped(missing),
+            SequenceCheck::Duplicate => {
+                door.ledger.add_duplicates(u64::from(header.records));
+                drop(head);
+                speaker.session.said.set(0);
+                speaker.session.acknowledge(speaker.stream.durable());
+                return Ok(true);
+            }
+            SequenceCheck::Overlap => {
+                let (first, known) = (header.first_sequence, head.appended);
+                return Err(Refusal::new(
+                    RefusalCode::Sequence,
+                    format!("batch begins at {first}, and its records up to {known} are known; begin at {}", known + 1),
+                ));
+            }
+        }
+        let envelope = Envelope { source: door.source, received_ns: unix_ns(), peer: self.peer };
+        let urgent = speaker.session.level == AckLevel::Durable;
+        let group = match self.intake.lane.append(&envelope, header, bytes, urgent) {
+            Ok(group) => group,
+            Err(LaneError::Full) => return Ok(false),
+            Err(error) => return Err(Refusal::new(RefusalCode::SpoolFailed, error.to_string())),
+        };
+        let sequence = header.last_sequence();
+        head.appended = sequence;
+        drop(head);
+        door.ledger.add_spooled(u64::from(header.records));
+        if speaker.session.level == AckLevel::Received {
+            speaker.session.acknowledge(sequence);
+        }
+        self.intake.acks.push(Pending {
+            group,
+            sequence,
+            stream: Arc::clone(&speaker.stream),
+            session: Rc::clone(&speaker.session),
+        });
+        Ok(true)
+    }
+
+    async fn wait_room(&self) {
+        while !self.intake.lane.has_room() && self.intake.lane.failure().is_none() {
+            self.intake.wait_lane_room(self.door).await;
+        }
+    }
+
+    /// Waits for bytes and puts them behind those held.
+    async fn receive(&mut self, stream: &AsyncFd<OwnedFd>, needed: usize) -> Received {
+        let intake = Rc::clone(&self.intake);
+        for _ in 0..READS_PER_TURN_MAX {
+            let mut ready = tokio::select! {
+                biased;
+                () = intake.stopping.wait() => return Received::Stopping,
+                ready = stream.readable() => match ready {
+                    Ok(ready) => ready,
+                    Err(_) => return Received::End,
+                },
+            };
+            let held = self.held.len();
+            match self.receive_now(stream, needed) {
+                Ok(0) | Err(_) => return Received::End,
+                Ok(bytes) if bytes == WOULD_BLOCK => ready.clear_ready(),
+                Ok(_) => {
+                    if !self.intake.hold(held, self.held.len()) {
+                        return Received::TooMuch;
+                    }
+                    if self.held.len() >= needed {
+                        return Received::Some;
+                    }
+                }
+            }
+        }
+        Received::Some
+    }
+
+    /// Reads once, without waiting.
+    fn receive_now(&mut self, stream: &AsyncFd<OwnedFd>, needed: usize) -> io::Result<usize> {
+        // Room for what is needed, and for as much again as one read should bring.
+        let wanted = needed.max(self.held.len()) + READ_BYTES;
+        self.held.reserve(wanted.saturating_sub(self.held.len()));
+        loop {
+            match recv(stream.get_ref(), spare_capacity(&mut self.held), RecvFlags::DONTWAIT) {
+                Ok((_, bytes)) => return Ok(bytes),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    if self.held.is_empty() {
+                        self.held = Vec::new();
+                    }
+                    return Ok(WOULD_BLOCK);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
