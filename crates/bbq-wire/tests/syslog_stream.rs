@@ -1,11 +1,10 @@
 //! Syslog over a connection (RFC 6587). If these fail, rsyslog, syslog-ng or Python's handler lose or merge messages, or
 //! one sender's broken count makes garbage of what follows.
 
-#[expect(dead_code, reason = "shared with the other framing tests")]
 mod common;
 
-use bbq_wire::framing::{FramingError, FramingRules, OnIncomplete, OnOversize, Syslog};
-use common::{Told, any_rules, any_text, ended, message, pieces, rules, unended};
+use bbq_wire::framing::{Frame, FramingError, FramingRules, OnIncomplete, OnOversize, Syslog};
+use common::{Told, any_rules, any_text, ended, is_lent, message, pieces, rules, unended};
 use proptest::prelude::*;
 
 type Outcome = (Vec<Told>, Option<FramingError>);
@@ -15,7 +14,15 @@ fn told(rules: &FramingRules, pieces: &[&[u8]]) -> Outcome {
     let mut syslog = Syslog::new();
     let mut told = Vec::new();
     for piece in pieces {
-        if let Err(error) = syslog.push(rules, piece, &mut |frame| told.push(Told::from(frame))) {
+        let before = told.len();
+        let outcome = syslog.push(rules, piece, &mut |frame| {
+            if let Frame::Message(message) = frame {
+                let copied = !is_lent(message, piece);
+                assert!(!copied || told.len() == before, "only the first one may have begun earlier");
+            }
+            told.push(Told::from(frame));
+        });
+        if let Err(error) = outcome {
             let again = syslog.push(rules, b"5 hello", &mut |frame| panic!("{frame:?} behind an error"));
             assert_eq!(again, Err(error));
             syslog.finish(rules, &mut |frame| panic!("{frame:?} behind an error"));

@@ -79,8 +79,11 @@ impl Iterator for PeerRuns<'_> {
     type Item = (u32, Peer);
 
     fn next(&mut self) -> Option<(u32, Peer)> {
-        let records = varint::take(&mut self.rest)?;
-        Some((records, Peer::decode(&mut self.rest)?))
+        let mut rest = self.rest;
+        let run = (varint::take(&mut rest)?, Peer::decode(&mut rest)?);
+        // Moves on by whole runs only: what is left of a cut one is seen by `read`.
+        self.rest = rest;
+        Some(run)
     }
 }
 
@@ -97,11 +100,11 @@ pub(super) fn put_run(records: u32, peer: Peer, runs: &mut Vec<u8>) {
     peer.encode(runs);
 }
 
-/// Walks all attributes once and finds the peers.
+/// Walks all attributes once and finds the peers, which name every one of the `records` or none.
 ///
 /// # Errors
 /// [`BatchError::Attributes`] when a length, or a known value, does not fit.
-pub(super) fn read(mut attributes: &[u8]) -> Result<PeerRuns<'_>, BatchError> {
+pub(super) fn read(mut attributes: &[u8], records: u32) -> Result<PeerRuns<'_>, BatchError> {
     let mut peers: &[u8] = &[];
     while !attributes.is_empty() {
         let key = varint::take(&mut attributes).ok_or(BatchError::Attributes)?;
@@ -113,6 +116,10 @@ pub(super) fn read(mut attributes: &[u8]) -> Result<PeerRuns<'_>, BatchError> {
         }
     }
     let mut walk = PeerRuns { rest: peers };
-    while walk.next().is_some() {}
-    if walk.rest.is_empty() { Ok(PeerRuns { rest: peers }) } else { Err(BatchError::Attributes) }
+    let named: u64 = walk.by_ref().map(|(records, _)| u64::from(records)).sum();
+    if walk.rest.is_empty() && (peers.is_empty() || named == u64::from(records)) {
+        Ok(PeerRuns { rest: peers })
+    } else {
+        Err(BatchError::Attributes)
+    }
 }

@@ -30,6 +30,8 @@ pub struct BatchBuilder {
     runs: Vec<u8>,
     /// The peer of the run that is open, and how many records it has.
     run: Option<(Peer, u32)>,
+    /// Where the records end in `bytes` and the runs in `runs`, while attributes stand behind them.
+    finished: Option<(usize, usize)>,
     records: u32,
     compressed: Vec<u8>,
 }
@@ -44,7 +46,14 @@ impl BatchBuilder {
     /// An empty builder; allocates at the first record.
     #[must_use]
     pub fn new() -> BatchBuilder {
-        BatchBuilder { bytes: Vec::new(), runs: Vec::new(), run: None, records: 0, compressed: Vec::new() }
+        BatchBuilder {
+            bytes: Vec::new(),
+            runs: Vec::new(),
+            run: None,
+            finished: None,
+            records: 0,
+            compressed: Vec::new(),
+        }
     }
 
     /// How many records it holds.
@@ -74,28 +83,29 @@ impl BatchBuilder {
                 <= BATCH_BODY_BYTES_MAX as usize
     }
 
-    /// Adds a record of a client that knows of no peers.
+    /// Adds a record without a peer: what clients do. Between records with one, it counts as from [`Peer::Unnamed`].
     ///
     /// # Panics
     /// If the record does not fit ([`BatchBuilder::has_room`]): a caller's mistake.
     #[inline]
     pub fn push(&mut self, record: &[u8]) {
-        assert!(self.has_room(record.len()), "the caller asks has_room first");
-        if self.bytes.is_empty() {
-            self.bytes.resize(BATCH_HEADER_BYTES, 0);
+        if self.run.is_some() {
+            return self.push_from(record, Peer::Unnamed);
         }
-        varint::put(record.len() as u32, &mut self.bytes);
-        self.bytes.extend_from_slice(record);
-        self.records += 1;
+        self.put(record);
     }
 
-    /// Adds a record and where it came from. A batch has peers for all of its records or for none.
+    /// Adds a record and where it came from. A batch has peers for all of its records or for none: those before it that
+    /// had none become [`Peer::Unnamed`].
     ///
     /// # Panics
     /// As [`BatchBuilder::push`].
     #[inline]
     pub fn push_from(&mut self, record: &[u8], peer: Peer) {
-        self.push(record);
+        if self.run.is_none() && self.records > 0 {
+            self.run = Some((Peer::Unnamed, self.records));
+        }
+        self.put(record);
         match &mut self.run {
             Some((open, records)) if *open == peer => *records += 1,
             run => {
@@ -106,13 +116,16 @@ impl BatchBuilder {
         }
     }
 
-    /// Closes the batch and lends its bytes until [`BatchBuilder::clear`]; `None` when it is empty.
+    /// Writes header and attributes, and lends the batch's bytes; `None` when it is empty. The records stay until
+    /// [`BatchBuilder::clear`]: it may be finished again under another identity, or go on.
     pub fn finish(&mut self, identity: &BatchIdentity) -> Option<&[u8]> {
         if self.records == 0 {
             return None;
         }
+        self.reopen();
         let records_bytes = self.bytes.len() - BATCH_HEADER_BYTES;
-        if let Some((peer, records)) = self.run.take() {
+        if let Some((peer, records)) = self.run {
+            self.finished = Some((self.bytes.len(), self.runs.len()));
             put_run(records, peer, &mut self.runs);
             put_peers(&self.runs, &mut self.bytes);
         }
@@ -145,7 +158,29 @@ impl BatchBuilder {
         self.bytes.clear();
         self.runs.clear();
         self.run = None;
+        self.finished = None;
         self.records = 0;
+    }
+
+    #[inline]
+    fn put(&mut self, record: &[u8]) {
+        assert!(self.has_room(record.len()), "the caller asks has_room first");
+        self.reopen();
+        if self.bytes.is_empty() {
+            self.bytes.resize(BATCH_HEADER_BYTES, 0);
+        }
+        varint::put(record.len() as u32, &mut self.bytes);
+        self.bytes.extend_from_slice(record);
+        self.records += 1;
+    }
+
+    /// Takes the attributes of an earlier [`BatchBuilder::finish`] away again.
+    #[inline]
+    fn reopen(&mut self) {
+        if let Some((records_end, runs_end)) = self.finished.take() {
+            self.bytes.truncate(records_end);
+            self.runs.truncate(runs_end);
+        }
     }
 
     /// Fills `compressed` (header space and block) and answers what is worth sending.

@@ -74,7 +74,7 @@ impl<'a> Batch<'a> {
         let body = raw_body(&header, &bytes[BATCH_HEADER_BYTES..], scratch)?;
         let (records, attributes) = body.split_at(header.records_bytes as usize);
         check_records(records, header.records, limits.message_bytes_max)?;
-        Ok(Batch { header, records, peers: attributes::read(attributes)? })
+        Ok(Batch { header, records, peers: attributes::read(attributes, header.records)? })
     }
 
     /// The records, in order.
@@ -98,9 +98,15 @@ fn raw_body<'a>(
     if header.compression == Compression::None {
         return Ok(body);
     }
-    scratch.resize(header.raw_bytes as usize, 0);
-    match lz4_flex::block::decompress_into(body, scratch) {
-        Ok(bytes) if bytes == header.raw_bytes as usize => Ok(scratch),
+    let raw_bytes = header.raw_bytes as usize;
+    // Exactly, as a vector that doubles would pass the limit; and never shorter, so that it is zeroed once.
+    if scratch.len() < raw_bytes {
+        scratch.reserve_exact(raw_bytes - scratch.len());
+        scratch.resize(raw_bytes, 0);
+    }
+    let raw = &mut scratch[..raw_bytes];
+    match lz4_flex::block::decompress_into(body, raw) {
+        Ok(bytes) if bytes == raw_bytes => Ok(raw),
         _ => Err(BatchError::Compression { expected: header.raw_bytes }),
     }
 }

@@ -1,0 +1,298 @@
+//! The batch. If these fail, damage passes for messages, or a stranger's batch can crash a reader or hold more of its
+//! memory than the limits say.
+
+use std::net::SocketAddr;
+
+use bbq_wire::batch::{BatchIdentity, BatchLimits, crc32c};
+use bbq_wire::limits::BATCH_HEADER_BYTES;
+use bbq_wire::{Batch, BatchBuilder, BatchError, BatchHeader, Compression, Peer, SourceKind, StreamId};
+use proptest::prelude::*;
+
+const LIMITS: BatchLimits = BatchLimits { body_bytes_max: 1 << 20, message_bytes_max: 1 << 16 };
+
+fn identity(compression: Compression) -> BatchIdentity {
+    BatchIdentity {
+        stream: StreamId(*b"0123456789abcdef"),
+        first_sequence: 5,
+        base_time_ns: 1_700_000_000_000_000_000,
+        source: SourceKind::Lines,
+        compression,
+    }
+}
+
+fn peer(port: u16) -> Peer {
+    Peer::Inet(SocketAddr::from(([10, 0, 0, 1], port)))
+}
+
+fn build(records: &[Vec<u8>], peers: Option<&[Peer]>, compression: Compression) -> Vec<u8> {
+    let mut builder = BatchBuilder::new();
+    for (index, record) in records.iter().enumerate() {
+        match peers {
+            Some(peers) => builder.push_from(record, peers[index % peers.len()]),
+            None => builder.push(record),
+        }
+    }
+    builder.finish(&identity(compression)).map(<[u8]>::to_vec).unwrap_or_default()
+}
+
+fn records_of(bytes: &[u8]) -> Result<Vec<Vec<u8>>, BatchError> {
+    let mut scratch = Vec::new();
+    let batch = Batch::verify(bytes, LIMITS, &mut scratch)?;
+    Ok(batch.records().map(<[u8]>::to_vec).collect())
+}
+
+/// One peer per record, out of the runs.
+fn peers_of(bytes: &[u8]) -> Result<Vec<Peer>, BatchError> {
+    let mut scratch = Vec::new();
+    let batch = Batch::verify(bytes, LIMITS, &mut scratch)?;
+    Ok(batch.peers().flat_map(|(records, peer)| std::iter::repeat_n(peer, records as usize)).collect())
+}
+
+/// Writes the checksum that fits.
+fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
+    let crc = crc32c(&bytes[8..]);
+    bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// A batch that says what it is told to, with a right checksum; nothing else need be right.
+fn forge(compression: u8, records: u32, raw_bytes: u32, records_bytes: u32, body: &[u8]) -> Vec<u8> {
+    let mut bytes = b"BBQB\0\0\0\0".to_vec();
+    bytes.extend((body.len() as u32).to_le_bytes());
+    bytes.extend([1, compression, 0, 0]);
+    bytes.extend([7; 16]);
+    bytes.extend(1u64.to_le_bytes());
+    bytes.extend(0u64.to_le_bytes());
+    bytes.extend(records.to_le_bytes());
+    bytes.extend(raw_bytes.to_le_bytes());
+    bytes.extend(records_bytes.to_le_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend(body);
+    seal(bytes)
+}
+
+/// An uncompressed one of `records` records, whose attributes are what stands behind them.
+fn forge_raw(records: u32, record_bytes: &[u8], attributes: &[u8]) -> Vec<u8> {
+    let body = [record_bytes, attributes].concat();
+    forge(0, records, body.len() as u32, record_bytes.len() as u32, &body)
+}
+
+#[test]
+fn the_checksum_is_crc_32c() {
+    assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+    assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa, "RFC 3720, appendix B.4");
+}
+
+#[test]
+fn what_is_forged_here_is_a_batch() {
+    assert_eq!(records_of(&forge_raw(2, b"\x01a\x00", b"")), Ok(vec![b"a".to_vec(), vec![]]));
+}
+
+#[test]
+fn every_flipped_bit_is_noticed() {
+    let records = vec![b"first".repeat(9), b"second".to_vec(), vec![]];
+    for compression in [Compression::None, Compression::Lz4] {
+        let bytes = build(&records, Some(&[peer(1), peer(2)]), compression);
+        assert_eq!(bytes[13], compression as u8, "compressed as wanted");
+        assert_eq!(records_of(&bytes), Ok(records.clone()));
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(records_of(&flipped).is_err(), "bit {bit} of {}", bytes.len());
+        }
+    }
+}
+
+#[test]
+fn every_truncation_is_noticed() {
+    let bytes = build(&[b"one".to_vec(), b"two".to_vec()], Some(&[peer(1)]), Compression::None);
+    for end in 0..bytes.len() {
+        assert!(matches!(records_of(&bytes[..end]), Err(BatchError::Truncated { .. })), "{end}");
+    }
+    // What follows a batch is not its own.
+    assert!(records_of(&[&bytes[..], b"more"].concat()).is_ok());
+}
+
+#[test]
+fn a_record_count_that_does_not_fit_is_refused() {
+    let records = b"\x01a\x01b\x01c";
+    assert!(records_of(&forge_raw(3, records, b"")).is_ok());
+    for count in [1, 2, 4, 6] {
+        let error = records_of(&forge_raw(count, records, b"")).expect_err("another count");
+        assert!(matches!(error, BatchError::Records { .. }), "{count}: {error}");
+    }
+    for count in [0, 7, u32::MAX] {
+        let error = records_of(&forge_raw(count, records, b"")).expect_err("an impossible count");
+        assert!(matches!(error, BatchError::Field { field: "records", .. }), "{count}: {error}");
+    }
+    // A record that ends behind the records, in the attributes or behind the body.
+    assert!(matches!(records_of(&forge_raw(1, b"\x05a", b"\x63\x01x")), Err(BatchError::Records { .. })));
+}
+
+#[test]
+fn messages_and_bodies_over_the_limit() {
+    let bytes = build(&[vec![0; 1 << 16]], None, Compression::None);
+    assert!(records_of(&bytes).is_ok());
+    let bytes = build(&[vec![0; (1 << 16) + 1]], None, Compression::Lz4);
+    assert_eq!(records_of(&bytes), Err(BatchError::MessageTooLarge { bytes: 65_537, limit: 65_536 }));
+    let bytes = build(&[vec![0; 1 << 20]], None, Compression::Lz4);
+    assert!(bytes.len() < 1 << 16, "small until it is decompressed");
+    assert!(matches!(records_of(&bytes), Err(BatchError::TooLarge { .. })));
+    assert!(matches!(records_of(&forge(0, 1, u32::MAX, 1, b"\0")), Err(BatchError::TooLarge { .. })));
+}
+
+#[test]
+fn hostile_compression_is_refused_within_its_limits() {
+    let good = lz4_block(&[b"\x20".as_slice(), &[b'x'; 32]].concat());
+    assert!(records_of(&forge(1, 1, 33, 33, &good)).is_ok());
+    let expect_refused = |raw_bytes: u32, body: &[u8]| {
+        let bytes = forge(1, 1, raw_bytes, raw_bytes, body);
+        let mut scratch = Vec::new();
+        let error = Batch::verify(&bytes, LIMITS, &mut scratch).map(|_| ()).expect_err("hostile");
+        assert_eq!(error, BatchError::Compression { expected: raw_bytes });
+        assert!(scratch.capacity() <= raw_bytes as usize, "allocates what the header names at most");
+    };
+    expect_refused(32, &good); // longer than it says
+    expect_refused(34, &good); // shorter than it says
+    expect_refused(33, &good[..good.len() - 1]);
+    expect_refused(33, b"");
+    expect_refused(1 << 20, &[0xff; 64]); // a literal that never ends
+    expect_refused(40, &[0x1f, b'x', 0, 0, 0xff, 0]); // a match at offset 0
+    expect_refused(40, &[0x1f, b'x', 9, 0, 0xff, 0]); // a match before the beginning
+}
+
+fn lz4_block(raw: &[u8]) -> Vec<u8> {
+    lz4_flex::block::compress(raw)
+}
+
+#[test]
+fn the_scratch_never_passes_the_limit() {
+    let mut scratch = Vec::new();
+    for bytes in [60_000, 2000, 600_000, 1_000_000] {
+        let records: Vec<Vec<u8>> = std::iter::repeat_n(vec![b'x'; 999], bytes / 1001).collect();
+        let batch = build(&records, None, Compression::Lz4);
+        let verified = Batch::verify(&batch, LIMITS, &mut scratch).expect("a batch");
+        assert_eq!(verified.records().count(), records.len());
+        assert!(scratch.capacity() <= LIMITS.body_bytes_max as usize);
+    }
+}
+
+#[test]
+fn attributes_that_are_not_known_are_passed_over() {
+    let runs = b"\x02\x00";
+    let attributes = [b"\x63\x03abc\x01\x02".as_slice(), runs, b"\x80\x01\x00"].concat();
+    assert_eq!(peers_of(&forge_raw(2, b"\0\0", &attributes)), Ok(vec![Peer::Unnamed; 2]));
+}
+
+#[test]
+fn attributes_that_do_not_fit_are_refused() {
+    let refused = |attributes: &[u8]| {
+        assert_eq!(
+            records_of(&forge_raw(2, b"\0\0", attributes)),
+            Err(BatchError::Attributes),
+            "{attributes:?}"
+        );
+    };
+    refused(b"\x63"); // no length
+    refused(b"\x63\x05abc"); // longer than there is
+    refused(b"\x01\x02\x02\x05"); // a kind of peer that is not known
+    refused(b"\x01\x03\x02\x04\x0a"); // an address cut short
+    refused(b"\x01\x03\x02\x00\x01"); // a run cut short behind a whole one
+    refused(b"\x01\x02\x01\x00"); // a peer for one of two records
+    refused(b"\x01\x02\x03\x00"); // for three of two
+}
+
+#[test]
+fn a_batch_may_be_finished_again_or_go_on() {
+    let mut builder = BatchBuilder::new();
+    builder.push_from(b"one", peer(1));
+    builder.push_from(b"two", peer(2));
+    let first = builder.finish(&identity(Compression::None)).expect("records").to_vec();
+    let again = builder.finish(&identity(Compression::None)).expect("records").to_vec();
+    assert_eq!(first, again);
+    builder.push_from(b"three", peer(2));
+    let longer = builder.finish(&identity(Compression::Lz4)).expect("records").to_vec();
+    assert_eq!(records_of(&longer), Ok(vec![b"one".to_vec(), b"two".to_vec(), b"three".to_vec()]));
+    assert_eq!(peers_of(&longer), Ok(vec![peer(1), peer(2), peer(2)]));
+    builder.clear();
+    assert_eq!(builder.finish(&identity(Compression::None)), None);
+    builder.push(b"four");
+    let other = builder.finish(&identity(Compression::None)).expect("a record").to_vec();
+    assert_eq!(other, build(&[b"four".to_vec()], None, Compression::None), "nothing of the last one is left");
+}
+
+#[test]
+fn records_without_peers_among_those_with() {
+    let mut builder = BatchBuilder::new();
+    builder.push(b"one");
+    builder.push_from(b"two", peer(2));
+    builder.push(b"three");
+    let bytes = builder.finish(&identity(Compression::None)).expect("records");
+    assert_eq!(peers_of(bytes), Ok(vec![Peer::Unnamed, peer(2), Peer::Unnamed]));
+}
+
+fn any_records() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let record = prop_oneof![
+        3 => proptest::collection::vec(any::<u8>(), 0..300),
+        3 => "[ab]{0,300}".prop_map(String::into_bytes),
+    ];
+    proptest::collection::vec(record, 1..20)
+}
+
+fn any_peer() -> impl Strategy<Value = Peer> {
+    prop_oneof![
+        Just(Peer::Unnamed),
+        any::<([u8; 4], u16)>().prop_map(|address| Peer::Inet(SocketAddr::from(address))),
+        any::<([u8; 16], u16)>().prop_map(|address| Peer::Inet(SocketAddr::from(address))),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_built_comes_back(
+        records in any_records(),
+        peers in proptest::option::of(proptest::collection::vec(any_peer(), 1..4)),
+        lz4 in any::<bool>(),
+    ) {
+        let compression = if lz4 { Compression::Lz4 } else { Compression::None };
+        let bytes = build(&records, peers.as_deref(), compression);
+        prop_assert_eq!(records_of(&bytes), Ok(records.clone()));
+        let wanted: Vec<Peer> =
+            peers.map_or(vec![], |peers| peers.into_iter().cycle().take(records.len()).collect());
+        prop_assert_eq!(peers_of(&bytes), Ok(wanted));
+
+        let header = Batch::peek(&bytes)?.map(|header| (header, header.total_bytes(), header.last_sequence()));
+        let Some((header, total_bytes, last_sequence)) = header else { panic!("a whole header") };
+        prop_assert_eq!(total_bytes, bytes.len());
+        prop_assert_eq!(last_sequence, 4 + records.len() as u64);
+        prop_assert_eq!(header.source, SourceKind::Lines);
+        prop_assert_eq!(header.stream, identity(compression).stream);
+        prop_assert_eq!(header.base_time_ns, 1_700_000_000_000_000_000);
+        prop_assert!(header.body_bytes <= header.raw_bytes, "never larger for being compressed");
+    }
+
+    #[test]
+    fn any_bytes_are_a_batch_or_an_error(mut bytes in proptest::collection::vec(any::<u8>(), 0..300), magic in any::<bool>()) {
+        if magic && bytes.len() >= 4 {
+            bytes[..4].copy_from_slice(b"BBQB");
+        }
+        let _ = records_of(&bytes);
+        if let Some(header) = bytes.first_chunk::<BATCH_HEADER_BYTES>() {
+            let _ = BatchHeader::decode(header);
+        }
+    }
+
+    #[test]
+    fn any_body_under_a_right_checksum_is_a_batch_or_an_error(
+        body in proptest::collection::vec(prop_oneof![0u8..4, any::<u8>()], 1..100),
+        lz4 in any::<bool>(), records in 1u32..40, raw_bytes in 1u32..400, records_bytes in 1u32..400,
+    ) {
+        let raw_bytes = if lz4 { raw_bytes } else { body.len() as u32 };
+        let bytes = forge(lz4.into(), records, raw_bytes, records_bytes.min(raw_bytes), &body);
+        if let Ok(found) = records_of(&bytes) {
+            prop_assert_eq!(found.len(), records as usize);
+            let peers = peers_of(&bytes)?.len();
+            prop_assert!(peers == 0 || peers == found.len());
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Any bytes are cut into the same messages in any pieces, and no more is held than the limit and one. The first three
+//! bytes are the limit, the rules and the size of the pieces.
+#![no_main]
+
+use bbq_wire::framing::{Frame, FramingRules, OnIncomplete, OnOversize, Syslog};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let [limit, choices, piece, input @ ..] = data else { return };
+    let rules = FramingRules {
+        message_bytes_max: u32::from(*limit),
+        on_oversize: if choices & 1 == 0 { OnOversize::Refuse } else { OnOversize::Cut },
+        on_incomplete: if choices & 2 == 0 { OnIncomplete::Drop } else { OnIncomplete::Keep },
+    };
+    assert_eq!(told(&rules, input, usize::from(*piece).max(1)), told(&rules, input, usize::MAX));
+});
+
+fn told(rules: &FramingRules, input: &[u8], piece: usize) -> Vec<String> {
+    let (mut framer, mut told) = (Syslog::new(), Vec::new());
+    let mut emit = |frame: Frame<'_>| told.push(format!("{frame:?}"));
+    for input in input.chunks(piece) {
+        if let Err(error) = framer.push(rules, input, &mut emit) {
+            told.push(error.to_string());
+            return told;
+        }
+        assert!(framer.held_bytes() <= rules.message_bytes_max as usize + 1);
+    }
+    framer.finish(rules, &mut emit);
+    assert_eq!(framer.held_bytes(), 0);
+    told
+}
