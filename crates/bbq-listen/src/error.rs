@@ -158,6 +158,21 @@ pub enum ListenError {
     },
 }
 
+impl ListenError {
+    /// Whether what was written is wrong, whatever the state of the system; the others are the system's answers.
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::UnknownTransport { .. }
+                | Self::MissingTransport { .. }
+                | Self::InvalidAddress { .. }
+                | Self::UnknownDistribution { .. }
+                | Self::UnsupportedDistribution { .. }
+                | Self::WorkerCount { .. }
+        )
+    }
+}
+
 fn words<T: ToString>(all: &[T]) -> String {
     all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -51,14 +51,14 @@ impl GroupOptions {
 /// socket. Connections that wait on a socket when it is closed are reset by the kernel.
 #[derive(Debug)]
 pub struct Group {
+    // Held for its drop, which comes first: while a socket is open the kernel gives its file's inode number to no other.
+    _path: Option<OwnedPath>,
     sockets: Vec<Arc<Socket>>,
     workers: usize,
     local_address: Address,
     configured: Distribution,
     distribution: Distribution,
     fallback: Option<String>,
-    // Held for its drop.
-    _path: Option<OwnedPath>,
 }
 
 impl Group {
@@ -83,13 +83,13 @@ impl Group {
             ))
         });
         Ok(Self {
+            _path: opened.path,
             sockets: sockets.collect(),
             workers: options.workers,
             local_address: opened.address.clone(),
             configured: options.distribution,
             distribution: opened.distribution,
             fallback: opened.fallback,
-            _path: opened.path,
         })
     }
 

@@ -48,7 +48,9 @@ pub(crate) fn open(options: &GroupOptions) -> Result<Opened, ListenError> {
         }
         Distribution::Auto if options.address.transport().is_unix() => Some(UNIX_REASON),
         Distribution::Auto if options.workers == 1 => Some(ONE_WORKER_REASON),
-        Distribution::Auto | Distribution::Reuseport => return open_reuseport(options),
+        Distribution::Auto | Distribution::Reuseport => {
+            return open_reuseport(options, |socket| socket.set_reuse_port(true));
+        }
     };
     let first = open_first(options)?;
     Ok(first.into_shared(shared_because.map(str::to_owned)))
@@ -104,18 +106,22 @@ fn open_first(options: &GroupOptions) -> Result<First, ListenError> {
     Ok(First { socket, address, receive_buffer_bytes, path })
 }
 
-fn open_reuseport(options: &GroupOptions) -> Result<Opened, ListenError> {
+/// `allow_sharing` sets `SO_REUSEPORT`.
+fn open_reuseport(
+    options: &GroupOptions,
+    mut allow_sharing: impl FnMut(&socket2::Socket) -> io::Result<()>,
+) -> Result<Opened, ListenError> {
     let first = open_first(options)?;
-    if let Err(error) = first.socket.set_reuse_port(true) {
+    if let Err(error) = allow_sharing(&first.socket) {
         return Ok(first.into_shared(Some(format!("this system has no SO_REUSEPORT ({error})"))));
     }
     let step = Steps { address: &first.address };
     let mut others = Vec::with_capacity(options.workers - 1);
     for _ in 1..options.workers {
         let socket = step.create(options)?;
-        let joined = socket.set_reuse_port(true).and_then(|()| socket.bind(&step.name(&first.address)?));
+        let joined = allow_sharing(&socket).and_then(|()| socket.bind(&step.name(&first.address)?));
         if let Err(error) = joined {
-            // The others are not listening yet, so closing them loses nothing. Alone, the first takes no companions.
+            // The others are not listening yet, so closing them loses nothing.
             first
                 .socket
                 .set_reuse_port(false)
@@ -222,6 +228,62 @@ impl Steps<'_> {
             Some(Errno::NOENT) if is_unix => ListenError::NoDirectory { address },
             Some(Errno::MFILE | Errno::NFILE) => ListenError::DescriptorLimit { address },
             _ => ListenError::System { address, step, source },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> GroupOptions {
+        GroupOptions::new("tcp://127.0.0.1:0".parse().unwrap(), 3)
+    }
+
+    #[test]
+    fn a_system_without_reuseport_gets_one_socket_and_the_reason() {
+        for refused_at in 0..3 {
+            let mut calls = 0;
+            let opened = open_reuseport(&options(), |socket| {
+                calls += 1;
+                if calls > refused_at {
+                    return Err(io::Error::from_raw_os_error(libc::ENOPROTOOPT));
+                }
+                socket.set_reuse_port(true)
+            });
+            let opened = opened.unwrap();
+            assert_eq!((opened.distribution, opened.sockets.len()), (Distribution::Shared, 1));
+            let reason = opened.fallback.unwrap();
+            assert!(reason.contains("Protocol not available"), "{reason}");
+            let joining = Steps { address: &opened.address }.create(&options()).unwrap();
+            joining.set_reuse_port(true).unwrap();
+            let name = opened.address.socket_address().unwrap().into();
+            // Once a second socket was bound the kernel remembers the port as shareable, even after it is closed.
+            if refused_at < 2 {
+                assert!(joining.bind(&name).is_err(), "somebody else could join it");
+            }
+            let other = GroupOptions { address: opened.address.clone(), ..options() };
+            assert!(matches!(open(&other), Err(ListenError::AddressInUse { .. })));
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_remedy() {
+        let tcp: Address = "tcp://127.0.0.1:80".parse().unwrap();
+        let unix: Address = "unix:///run/socket".parse().unwrap();
+        for (address, step, code, wanted) in [
+            (&tcp, "bind", libc::EACCES, "CAP_NET_BIND_SERVICE"),
+            (&tcp, "bind", libc::EADDRNOTAVAIL, "ip address"),
+            (&tcp, "bind", libc::EADDRINUSE, "in use by"),
+            (&tcp, "socket", libc::EMFILE, "LimitNOFILE"),
+            (&tcp, "listen", libc::EIO, "listen failed"),
+            (&unix, "bind", libc::EACCES, "writable"),
+            (&unix, "bind", libc::ENOENT, "directory does not exist"),
+        ] {
+            let error = Steps { address }.failed(step, io::Error::from_raw_os_error(code));
+            let message = error.to_string();
+            assert!(message.contains(wanted) && message.contains(&address.to_string()), "{message}");
+            assert!(!error.is_usage());
         }
     }
 }

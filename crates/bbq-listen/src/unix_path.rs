@@ -46,7 +46,8 @@ fn probe(path: &Path) -> rustix::io::Result<()> {
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
 }
 
-/// A socket file of ours. Dropping it removes the file, unless another has taken its place.
+/// A socket file of ours. Dropping it removes the file, unless another has taken its place; drop it while the socket is
+/// open, or the other may by chance have got the same inode number.
 #[derive(Debug)]
 pub(crate) struct OwnedPath {
     path: PathBuf,
