@@ -62,6 +62,8 @@
 mod acceptor;
 mod address;
 #[cfg(feature = "tokio")]
+mod async_connection;
+#[cfg(feature = "tokio")]
 mod async_datagrams;
 #[cfg(feature = "tokio")]
 mod async_listener;
@@ -82,6 +84,8 @@ mod unix_path;
 
 pub use acceptor::{ACCEPTS_PER_TURN_MAX, AcceptOutcome, AcceptState, Accepted, Acceptor};
 pub use address::{Address, Transport, UNIX_PATH_BYTES_MAX};
+#[cfg(feature = "tokio")]
+pub use async_connection::AsyncConnection;
 #[cfg(feature = "tokio")]
 pub use async_datagrams::{AsyncDatagrams, RECEIVES_PER_TURN_MAX};
 #[cfg(feature = "tokio")]

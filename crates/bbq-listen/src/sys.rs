@@ -151,3 +151,24 @@ pub(crate) fn register_readable(descriptor: Arc<OwnedFd>) -> io::Result<AsyncFd<
     let registration = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
     registration.map_err(|error| error.into_parts().1)
 }
+
+/// What a connection is registered for.
+#[cfg(feature = "tokio")]
+#[derive(Clone, Copy)]
+pub(crate) enum Directions {
+    Read,
+    Both,
+}
+
+/// Registers a connection with the current tokio runtime.
+#[cfg(feature = "tokio")]
+pub(crate) fn register_connection(stream: OwnedFd, directions: Directions) -> io::Result<AsyncFd<OwnedFd>> {
+    let interest = match directions {
+        Directions::Read => Interest::READABLE,
+        Directions::Both => Interest::READABLE | Interest::WRITABLE,
+    };
+    // SAFETY: the registration owns the descriptor and lends it only by shared reference, so it stays open and the same
+    // number until the registration is dropped.
+    let registration = unsafe { AsyncFd::register_with_interest(stream, interest) };
+    registration.map_err(|error| error.into_parts().1)
+}

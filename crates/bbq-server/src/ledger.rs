@@ -68,6 +68,8 @@ pub(crate) struct ListenerLedger {
     duplicates: AtomicU64,
     /// Sequence numbers that clients skipped: what they say they dropped themselves.
     skipped: AtomicU64,
+    /// Sessions refused; what they held was not acknowledged, and is not counted as received.
+    refused: AtomicU64,
     /// What the sockets had dropped when the kernel was last asked.
     kernel_seen: AtomicU64,
 }
@@ -78,9 +80,8 @@ impl ListenerLedger {
     }
 
     /// Takes back what was counted as spooled and found no room after all.
-    pub(crate) fn unspool(&self, records: u64) {
+    pub(crate) fn take_back(&self, records: u64) {
         self.spooled.fetch_sub(records, Ordering::Relaxed);
-        self.add_dropped(DropReason::Unwritten, records);
     }
 
     pub(crate) fn add_dropped(&self, reason: DropReason, records: u64) {
@@ -97,6 +98,14 @@ impl ListenerLedger {
 
     pub(crate) fn add_skipped(&self, records: u64) {
         self.skipped.fetch_add(records, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_refused(&self, sessions: u64) {
+        self.refused.fetch_add(sessions, Ordering::Relaxed);
+    }
+
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Counts what the kernel dropped since it was last asked. Its counters have 32 bits and wrap.
@@ -163,7 +172,8 @@ impl Ledger {
             let before = spooled.iter().find(|(name, _)| name == source).map_or(0, |(_, records)| *records);
             let ledger = ListenerLedger { spooled_before: before, ..ListenerLedger::default() };
             rows.retain(|(name, word, records)| {
-                let known = DropReason::ALL.iter().find(|(_, known)| known == word).filter(|_| name == source);
+                let known =
+                    DropReason::ALL.iter().find(|(_, known)| known == word).filter(|_| name == source);
                 known.inspect(|(reason, _)| ledger.add_dropped(*reason, *records)).is_none()
             });
             listeners.push((source.clone(), Arc::new(ledger)));
@@ -253,7 +263,8 @@ mod tests {
         let second = open(&["b".to_owned()]);
         assert_eq!(second.spooled(), 15);
         assert_eq!(second.listener(0).spooled(), 5);
-        let sum = BTreeMap::from([("full".to_owned(), 3), ("kernel".to_owned(), 2), ("oversize".to_owned(), 4)]);
+        let sum =
+            BTreeMap::from([("full".to_owned(), 3), ("kernel".to_owned(), 2), ("oversize".to_owned(), 4)]);
         assert_eq!(second.dropped(), sum);
         second.save().unwrap();
         assert_eq!(open(&["a".to_owned()]).dropped(), sum);

@@ -32,7 +32,9 @@ impl Retention {
         }
         match self.checkpoint() {
             Ok(covered) => self.spool.retire(&passed_by_all(&[passed, covered])),
-            Err(error) => warn!(%error, "cannot write the checkpoint of streams; segments that were read are kept"),
+            Err(error) => {
+                warn!(%error, "cannot write the checkpoint of streams; segments that were read are kept")
+            }
         }
     }
 

@@ -104,7 +104,12 @@ pub(crate) struct Streams {
 
 impl Streams {
     /// Reads the checkpoint, and behind it the segments.
-    pub(crate) fn recover(storage: Arc<dyn Storage>, data: &Path, spool: &Spool, now_seconds: u64) -> Streams {
+    pub(crate) fn recover(
+        storage: Arc<dyn Storage>,
+        data: &Path,
+        spool: &Spool,
+        now_seconds: u64,
+    ) -> Streams {
         let path = data.join("streams");
         let text = storage.read(&path).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         let checkpoint = text.as_deref().map(decode);
@@ -176,9 +181,11 @@ impl Streams {
     pub(crate) fn checkpoint(&self, ends: &[LanePlace]) -> std::io::Result<()> {
         let mut rows: Vec<(u64, StreamId, u64)> = Vec::new();
         let mut streams = self.locked();
-        rows.extend(streams.iter().map(|(id, stream)| {
-            (stream.last_seen.load(Ordering::Relaxed), *id, stream.durable())
-        }));
+        rows.extend(
+            streams
+                .iter()
+                .map(|(id, stream)| (stream.last_seen.load(Ordering::Relaxed), *id, stream.durable())),
+        );
         if rows.len() > STREAMS_MAX {
             rows.sort_unstable_by(|a, b| b.cmp(a));
             for (_, id, _) in rows.drain(STREAMS_MAX..) {

@@ -24,10 +24,6 @@ impl Group {
         self.bytes.len()
     }
 
-    pub(crate) fn records(&self) -> u32 {
-        self.records
-    }
-
     pub(crate) fn tallies(&self) -> impl Iterator<Item = (u16, u64)> {
         // Sources are counted with 16 bits, see format::SOURCES_MAX.
         (0u16..).zip(self.tallies.iter().copied())

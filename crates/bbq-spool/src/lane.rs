@@ -177,10 +177,15 @@ impl LaneCore {
         self.tell_worker();
     }
 
-    pub(crate) fn fail(&self, why: String) {
+    /// Ends the lane for good; answers what was collected and will not be written.
+    pub(crate) fn fail(&self, why: String) -> Group {
         self.set_condition(LaneCondition::Failed);
-        self.locked().failed = Some(why);
+        let mut filling = self.locked();
+        filling.failed = Some(why);
+        let unwritten = std::mem::take(&mut filling.group);
+        drop(filling);
         self.tell_worker();
+        unwritten
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -313,7 +313,7 @@ fn set_aside_bytes(core: &LaneCore, position: u64, bytes: &[u8]) {
         // Another reader was here before.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => {
-            error!(path = %path.display(), %error, "damaged bytes of the spool could not be set aside")
+            error!(path = %path.display(), %error, "damaged bytes of the spool could not be set aside");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! All lanes of a data directory: opening, what there is to see, and deleting what every reader has passed.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +19,7 @@ use crate::limits::{
 use crate::recovery::{RecoveredLane, recover};
 use crate::segments::Segments;
 use crate::usage::Usage;
-use crate::writer::Writer;
+use crate::writer::{Tallies, Writer};
 use crate::{Cursor, Lane, LaneReader, Progress, SpoolError, Storage};
 
 /// How to open a spool.
@@ -86,7 +87,7 @@ pub struct Spool {
     storage: Arc<dyn Storage>,
     directory: PathBuf,
     lanes: Vec<Arc<LaneCore>>,
-    writers: Mutex<Vec<JoinHandle<u64>>>,
+    writers: Mutex<Vec<JoinHandle<Tallies>>>,
     written: u32,
     usage: Arc<Usage>,
     progress: Arc<Progress>,
@@ -285,14 +286,21 @@ impl Spool {
         }
     }
 
-    /// Lets the writers finish what was appended, seal, and end. Answers how many records found no room on disk.
-    pub fn close(&self) -> u64 {
+    /// Lets the writers finish what was appended, seal, and end. Answers the records that found no room on disk, by source;
+    /// none of them was ever reported durable.
+    pub fn close(&self) -> BTreeMap<u16, u64> {
         for core in &self.lanes {
             core.close();
         }
         let writers = std::mem::take(&mut *self.writers.lock().unwrap_or_else(PoisonError::into_inner));
-        // A writer that panicked has its message printed by the runtime; what it held was never acknowledged.
-        writers.into_iter().map(|writer| writer.join().unwrap_or(0)).sum()
+        let mut unwritten = Tallies::new();
+        for writer in writers {
+            // A writer that panicked has its message printed by the runtime; what it held was never acknowledged.
+            for (source, records) in writer.join().unwrap_or_default() {
+                *unwritten.entry(source).or_default() += records;
+            }
+        }
+        unwritten
     }
 }
 

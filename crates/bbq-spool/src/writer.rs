@@ -2,6 +2,7 @@
 //!
 //! Invariant: a group is written only after the one before it is durable; recovery relies on it.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -32,6 +33,9 @@ enum Stop {
     Failed(String),
 }
 
+/// Records by source.
+pub(crate) type Tallies = BTreeMap<u16, u64>;
+
 pub(crate) struct Writer {
     core: Arc<LaneCore>,
     open: Option<Open>,
@@ -54,12 +58,12 @@ impl Writer {
         Writer { core, open: None, position, records, sources, segment_bytes, flush_interval }
     }
 
-    /// Works until the lane is closed and empty. Answers the records that found no place.
-    pub(crate) fn run(mut self) -> u64 {
+    /// Works until the lane is closed and empty. Answers the records that found no place, by source.
+    pub(crate) fn run(mut self) -> Tallies {
         let mut group = Group::default();
         while let Some(number) = self.core.take_group(&mut group, self.flush_interval) {
             if let Err(stop) = self.put(&mut group) {
-                return self.stopped(&stop, group);
+                return self.stopped(stop, &group);
             }
             for (source, records) in group.tallies() {
                 self.sources.add(source, records);
@@ -71,35 +75,21 @@ impl Writer {
             // Recovery finds the end by reading; nothing is lost.
             warn!(lane = self.core.index, why, "the last segment could not be cut to its length");
         }
-        0
+        Tallies::new()
     }
 
-    fn stopped(&self, stop: &Stop, group: Group) -> u64 {
-        let mut lost = u64::from(group.records());
-        match stop {
-            Stop::Failed(why) => {
-                error!(
-                    lane = self.core.index,
-                    why, "lane failed: it acknowledges nothing until the server is restarted"
-                );
-                self.core.fail(why.clone());
-            }
-            Stop::NoSpace(why) => {
-                let mut rest = Group::default();
-                while self.core.take_group(&mut rest, Duration::ZERO).is_some() {
-                    lost += u64::from(rest.records());
-                    rest.clear();
-                }
-                error!(
-                    lane = self.core.index,
-                    why,
-                    records = lost,
-                    "stopped with unacknowledged messages unwritten"
-                );
-                self.core.fail(why.clone());
-            }
+    /// Nothing is written any more: what is in memory was never acknowledged, and is counted.
+    fn stopped(&self, stop: Stop, group: &Group) -> Tallies {
+        let (Stop::Failed(why) | Stop::NoSpace(why)) = stop;
+        let mut lost: Tallies = group.tallies().collect();
+        for (source, records) in self.core.fail(why.clone()).tallies() {
+            *lost.entry(source).or_default() += records;
         }
-        drop(group);
+        let records: u64 = lost.values().sum();
+        error!(
+            lane = self.core.index,
+            why, records, "lane failed: it takes and acknowledges nothing until a restart"
+        );
         lost
     }
 

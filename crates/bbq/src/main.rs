@@ -1,1 +1,58 @@
-fn main() {}
+//! bbq, a burst queue: the command line.
+//!
+//! Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. A broken pipe on standard output is no error.
+
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod check;
+mod logging;
+mod send;
+mod serve;
+mod status;
+mod status_table;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Command};
+
+/// How a command ended.
+pub(crate) enum Outcome {
+    /// As asked.
+    Done,
+    /// Not, and it was said why.
+    Failed,
+    /// What was asked for is wrong.
+    Misused(anyhow::Error),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    logging::start();
+    let outcome = match arguments.command {
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Send(arguments) => send::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+    };
+    match outcome {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Failed) => ExitCode::FAILURE,
+        Ok(Outcome::Misused(error)) => {
+            eprintln!("bbq: {error:#}");
+            ExitCode::from(2)
+        }
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bbq: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}

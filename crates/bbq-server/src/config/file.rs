@@ -129,9 +129,15 @@ mod tests {
     #[test]
     fn an_unknown_key_is_named_with_its_place_and_the_nearest() {
         let error = error_of("workers = 2\n\nlisten_on = []\n");
-        assert!(error.starts_with("/bbq.toml:3:1: unknown key \"listen_on\"; did you mean \"listen\"?"), "{error}");
+        assert!(
+            error.starts_with("/bbq.toml:3:1: unknown key \"listen_on\"; did you mean \"listen\"?"),
+            "{error}"
+        );
         let error = error_of("[spool]\nbyte_max = 1\n");
-        assert!(error.starts_with("/bbq.toml:2:1: unknown key \"byte_max\"; did you mean \"bytes_max\"?"), "{error}");
+        assert!(
+            error.starts_with("/bbq.toml:2:1: unknown key \"byte_max\"; did you mean \"bytes_max\"?"),
+            "{error}"
+        );
     }
 
     #[test]

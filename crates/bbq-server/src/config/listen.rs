@@ -7,8 +7,8 @@ use bbq_wire::SourceKind;
 use bbq_wire::framing::{FramingRules, OnIncomplete, OnOversize};
 use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 
-use super::query::{Query, nearest};
 use super::ConfigError;
+use super::query::{Query, nearest};
 
 /// How messages are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,14 +105,18 @@ impl ListenSpec {
             text: text.to_owned(),
             source: head.to_owned(),
             protocol,
-            distribution: query
-                .take("distribution", |word| word.parse().map_err(|error: bbq_listen::ListenError| error.to_string()))?,
+            distribution: query.take("distribution", |word| {
+                word.parse().map_err(|error: bbq_listen::ListenError| error.to_string())
+            })?,
             on_full: query
-                .take_word("on_full", &[
-                    ("block", OnFull::Block),
-                    ("drop-newest", OnFull::DropNewest),
-                    ("drop-oldest", OnFull::DropOldest),
-                ])?
+                .take_word(
+                    "on_full",
+                    &[
+                        ("block", OnFull::Block),
+                        ("drop-newest", OnFull::DropNewest),
+                        ("drop-oldest", OnFull::DropOldest),
+                    ],
+                )?
                 .unwrap_or_default(),
             rules: rules(&mut query)?,
             backlog: query.take_bytes("backlog", 1..=65_535)?.map_or(BACKLOG_DEFAULT, narrow),
@@ -162,8 +166,10 @@ fn parse_protocol(text: &str, word: &str) -> Result<Protocol, ConfigError> {
 
 fn rules(query: &mut Query<'_>) -> Result<FramingRules, ConfigError> {
     let message_bytes_max = query.take_bytes("message_bytes_max", 1..=u64::from(MESSAGE_BYTES_MAX))?;
-    let oversize = query.take_word("on_oversize", &[("refuse", OnOversize::Refuse), ("cut", OnOversize::Cut)])?;
-    let incomplete = query.take_word("on_incomplete", &[("drop", OnIncomplete::Drop), ("keep", OnIncomplete::Keep)])?;
+    let oversize =
+        query.take_word("on_oversize", &[("refuse", OnOversize::Refuse), ("cut", OnOversize::Cut)])?;
+    let incomplete =
+        query.take_word("on_incomplete", &[("drop", OnIncomplete::Drop), ("keep", OnIncomplete::Keep)])?;
     Ok(FramingRules {
         message_bytes_max: message_bytes_max.map_or(MESSAGE_BYTES_DEFAULT, narrow),
         on_oversize: oversize.unwrap_or_default(),
@@ -186,12 +192,15 @@ mod tests {
 
     #[test]
     fn the_forms_of_the_interface() {
-        let spec = ListenSpec::parse("lines+tcp://127.0.0.1:7701?distribution=shared&on_full=drop-newest").unwrap();
+        let spec =
+            ListenSpec::parse("lines+tcp://127.0.0.1:7701?distribution=shared&on_full=drop-newest").unwrap();
         assert_eq!(spec.protocol, Protocol::Lines);
         assert_eq!(spec.source, "lines+tcp://127.0.0.1:7701");
         assert_eq!(spec.distribution, Some(Distribution::Shared));
         assert_eq!(spec.on_full, OnFull::DropNewest);
-        let spec = ListenSpec::parse("syslog+unixgram:///run/bbq/log?message_bytes_max=64KiB&on_oversize=cut").unwrap();
+        let spec =
+            ListenSpec::parse("syslog+unixgram:///run/bbq/log?message_bytes_max=64KiB&on_oversize=cut")
+                .unwrap();
         assert!(spec.is_datagram());
         assert_eq!(spec.rules.message_bytes_max, 65_536);
         assert_eq!(spec.rules.on_oversize, OnOversize::Cut);

@@ -119,14 +119,17 @@ impl Config {
     }
 
     fn resolve(file: &ConfigFile, overrides: &Overrides) -> Result<Config, ConfigError> {
-        let data = overrides.data.clone().or_else(|| file.data.clone()).unwrap_or_else(|| DATA_DEFAULT.into());
+        let data =
+            overrides.data.clone().or_else(|| file.data.clone()).unwrap_or_else(|| DATA_DEFAULT.into());
         let distribution = match (&overrides.distribution, &file.distribution) {
             (Some(word), _) => distribution(word)?,
             (None, Some(word)) => distribution(word.get_ref()).map_err(|error| error.at(file.place(word)))?,
             (None, None) => Distribution::Auto,
         };
-        let workers =
-            overrides.workers.or(file.workers).map_or_else(|| Ok(bbq_listen::worker_count()), checked_workers)?;
+        let workers = overrides
+            .workers
+            .or(file.workers)
+            .map_or_else(|| Ok(bbq_listen::worker_count()), checked_workers)?;
         let admin = match (&overrides.admin, &file.admin) {
             (Some(text), _) => admin(text)?,
             (None, Some(text)) => admin(text.get_ref()).map_err(|error| error.at(file.place(text)))?,
@@ -140,8 +143,15 @@ impl Config {
             distribution,
             admin,
             spool_bytes_max: file.spool_bytes("bytes_max", &file.spool.bytes_max, SPOOL_BYTES_DEFAULT)?,
-            segment_bytes: file.spool_bytes("segment_bytes", &file.spool.segment_bytes, SEGMENT_BYTES_DEFAULT)?,
-            flush_interval: file.spool.flush_interval_ms.map_or(FLUSH_INTERVAL_DEFAULT, Duration::from_millis),
+            segment_bytes: file.spool_bytes(
+                "segment_bytes",
+                &file.spool.segment_bytes,
+                SEGMENT_BYTES_DEFAULT,
+            )?,
+            flush_interval: file
+                .spool
+                .flush_interval_ms
+                .map_or(FLUSH_INTERVAL_DEFAULT, Duration::from_millis),
             drain_timeout: file.drain_timeout_seconds.map_or(DRAIN_TIMEOUT_DEFAULT, Duration::from_secs),
         };
         config.check()?;
@@ -156,7 +166,9 @@ impl Config {
             )));
         }
         if self.flush_interval > Duration::from_secs(10) {
-            return Err(ConfigError::new("spool.flush_interval_ms is over 10000: messages nobody waits for would be at risk that long"));
+            return Err(ConfigError::new(
+                "spool.flush_interval_ms is over 10000: messages nobody waits for would be at risk that long",
+            ));
         }
         self.spool_options(Vec::new()).check().map_err(|error| ConfigError::new(error.to_string()))?;
         for (index, spec) in self.listen.iter().enumerate() {
@@ -191,16 +203,20 @@ fn checked_workers(workers: usize) -> Result<usize, ConfigError> {
     if (1..=WORKERS_MAX).contains(&workers) {
         return Ok(workers);
     }
-    Err(ConfigError::new(format!("workers is {workers}; allowed is 1 to {WORKERS_MAX}, or leave it out for one per processor")))
+    Err(ConfigError::new(format!(
+        "workers is {workers}; allowed is 1 to {WORKERS_MAX}, or leave it out for one per processor"
+    )))
 }
 
 fn admin(text: &str) -> Result<Option<SocketAddr>, ConfigError> {
     if text == "off" {
         return Ok(None);
     }
-    text.parse()
-        .map(Some)
-        .map_err(|_| ConfigError::new(format!("admin is {text:?}; write an address and port such as {ADMIN_DEFAULT}, or off")))
+    text.parse().map(Some).map_err(|_| {
+        ConfigError::new(format!(
+            "admin is {text:?}; write an address and port such as {ADMIN_DEFAULT}, or off"
+        ))
+    })
 }
 
 fn listeners(file: &ConfigFile, overrides: &Overrides) -> Result<Vec<ListenSpec>, ConfigError> {

@@ -19,9 +19,14 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "m" | "mib" => 1 << 20,
         "g" | "gib" => 1 << 30,
         "t" | "tib" => 1 << 40,
-        _ => return Err(format!("{text:?} is no size; write a number of bytes, or one with KiB, MiB, GiB, KB, MB or GB")),
+        _ => {
+            return Err(format!(
+                "{text:?} is no size; write a number of bytes, or one with KiB, MiB, GiB, KB, MB or GB"
+            ));
+        }
     };
-    let number: u64 = number.parse().map_err(|_| format!("{text:?} is no size; write a number such as 64MiB"))?;
+    let number: u64 =
+        number.parse().map_err(|_| format!("{text:?} is no size; write a number such as 64MiB"))?;
     number.checked_mul(factor).ok_or_else(|| format!("{text:?} is over 64 bits"))
 }
 

@@ -35,7 +35,9 @@ impl<'a> Query<'a> {
         self.known.push(key);
         let Some(index) = self.pairs.iter().position(|(known, _)| *known == key) else { return Ok(None) };
         let (_, value) = self.pairs.swap_remove(index);
-        read(value).map(Some).map_err(|problem| ConfigError::new(format!("{:?}: {key}: {problem}", self.spec)))
+        read(value)
+            .map(Some)
+            .map_err(|problem| ConfigError::new(format!("{:?}: {key}: {problem}", self.spec)))
     }
 
     /// Takes an option that is one of a few words.
@@ -71,7 +73,8 @@ impl<'a> Query<'a> {
     /// Refuses what nobody took.
     pub(super) fn finish(self) -> Result<(), ConfigError> {
         let Some((key, _)) = self.pairs.first() else { return Ok(()) };
-        let hint = nearest(key, &self.known).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
+        let hint =
+            nearest(key, &self.known).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
         let known = self.known.join(", ");
         Err(ConfigError::new(format!("{:?}: unknown option {key:?}{hint} known options: {known}", self.spec)))
     }

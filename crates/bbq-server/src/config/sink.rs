@@ -69,7 +69,8 @@ impl SinkSpec {
                 )));
             }
         };
-        let format = query.take_word("format", &[("raw", Format::Raw), ("json", Format::Json)])?.unwrap_or_default();
+        let format =
+            query.take_word("format", &[("raw", Format::Raw), ("json", Format::Json)])?.unwrap_or_default();
         let mut rotation = Rotation::default();
         if matches!(target, SinkTarget::File(_)) {
             rotation = Rotation {
@@ -83,7 +84,9 @@ impl SinkSpec {
         }
         query.finish()?;
         if rotation.keep.is_some() && rotation.bytes.is_none() && !rotation.daily {
-            return Err(ConfigError::new(format!("{text:?}: keep has no meaning without rotate or rotate_bytes")));
+            return Err(ConfigError::new(format!(
+                "{text:?}: keep has no meaning without rotate or rotate_bytes"
+            )));
         }
         Ok(SinkSpec { text: text.to_owned(), name: head.to_owned(), target, format, rotation })
     }
@@ -95,7 +98,9 @@ mod tests {
 
     #[test]
     fn the_forms_of_the_interface() {
-        let spec = SinkSpec::parse("file:/var/log/all.log?format=json&rotate_bytes=100MiB&rotate=daily&keep=7").unwrap();
+        let spec =
+            SinkSpec::parse("file:/var/log/all.log?format=json&rotate_bytes=100MiB&rotate=daily&keep=7")
+                .unwrap();
         assert_eq!(spec.target, SinkTarget::File("/var/log/all.log".into()));
         assert_eq!(spec.rotation, Rotation { bytes: Some(100 << 20), daily: true, keep: Some(7) });
         assert_eq!(SinkSpec::parse("stdout:").unwrap().format, Format::Raw);

@@ -70,26 +70,26 @@ impl FileOutput {
         let mut output = FileOutput::append_to(path, rotation)?;
         match remembered {
             Some(remembered) if remembered.inode == output.inode => output.cut_back(remembered.length)?,
-            Some(_) => info!(path = %path.display(), "the file is another one than at the last stop; appending to it"),
+            Some(_) => {
+                info!(path = %path.display(), "the file is another one than at the last stop; appending to it")
+            }
             None => {}
         }
         Ok(output)
     }
 
     fn append_to(path: &Path, rotation: Rotation) -> io::Result<FileOutput> {
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path)
-            .map_err(|error| named(path, &error))?;
+        let file =
+            OpenOptions::new().create(true).append(true).open(path).map_err(|error| named(path, &error))?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
             io::Error::other(format!("{} is written by another process; choose another file", path.display()))
         })?;
         sync_directory(path)?;
         let metadata = file.metadata()?;
-        let day = metadata.modified().map_or_else(|_| Utc::now().date_naive(), |time| {
-            chrono::DateTime::<Utc>::from(time).date_naive()
-        });
+        let day = metadata.modified().map_or_else(
+            |_| Utc::now().date_naive(),
+            |time| chrono::DateTime::<Utc>::from(time).date_naive(),
+        );
         let day = if metadata.len() == 0 { Utc::now().date_naive() } else { day };
         Ok(FileOutput {
             path: path.to_owned(),
@@ -154,9 +154,7 @@ impl FileOutput {
         let prefix = format!("{}.", name.to_string_lossy());
         let mut aside: Vec<PathBuf> = fs::read_dir(parent)?
             .filter_map(Result::ok)
-            .filter(|entry| {
-                entry.file_name().to_string_lossy().strip_prefix(&prefix).is_some_and(is_stamp)
-            })
+            .filter(|entry| entry.file_name().to_string_lossy().strip_prefix(&prefix).is_some_and(is_stamp))
             .map(|entry| entry.path())
             .collect();
         aside.sort();

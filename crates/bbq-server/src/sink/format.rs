@@ -88,7 +88,8 @@ fn append_json(entry: &Entry<'_>, out: &mut Vec<u8>) {
     let time = DateTime::from_timestamp_nanos(time).to_rfc3339_opts(SecondsFormat::Nanos, true);
     let stream = header.stream.to_string();
     // A batch names peers for all of its records or for none.
-    let mut peers = entry.batch.peers().flat_map(|(records, peer)| std::iter::repeat_n(peer, records as usize));
+    let mut peers =
+        entry.batch.peers().flat_map(|(records, peer)| std::iter::repeat_n(peer, records as usize));
     for (sequence, record) in (header.first_sequence..).zip(entry.batch.records()) {
         let peer = match peers.next().unwrap_or(entry.envelope.peer) {
             Peer::Unnamed => None,

@@ -93,7 +93,12 @@ impl SinkLedger {
             LostReason::Oldest => "oldest",
         };
         if records > 0 {
-            *self.dropped.lock().unwrap_or_else(PoisonError::into_inner).entry(word.to_owned()).or_default() += records;
+            *self
+                .dropped
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .entry(word.to_owned())
+                .or_default() += records;
         }
     }
 }
@@ -215,7 +220,9 @@ impl SinkDriver {
             moved |= self.turn_of(index)?;
         }
         self.write_out()?;
-        self.ledger.passed.store(self.readers.iter().map(|reader| reader.place().record).sum(), Ordering::Relaxed);
+        self.ledger
+            .passed
+            .store(self.readers.iter().map(|reader| reader.place().record).sum(), Ordering::Relaxed);
         Ok(moved)
     }
 

@@ -29,7 +29,12 @@ pub(super) struct Batcher {
 }
 
 impl Batcher {
-    pub(super) fn new(source: u16, kind: SourceKind, on_full: OnFull, ledger: Arc<ListenerLedger>) -> Batcher {
+    pub(super) fn new(
+        source: u16,
+        kind: SourceKind,
+        on_full: OnFull,
+        ledger: Arc<ListenerLedger>,
+    ) -> Batcher {
         Batcher { builder: BatchBuilder::new(), base_time_ns: 0, source, kind, on_full, ledger }
     }
 

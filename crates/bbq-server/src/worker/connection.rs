@@ -4,10 +4,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
+use bbq_listen::AsyncConnection;
 use bbq_wire::Peer;
 use bbq_wire::framing::{Frame, FramingError, FramingRules, Lines, Syslog, Whole};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use super::intake::{Intake, ReadOutcome};
 use crate::config::Protocol;
@@ -88,8 +87,14 @@ pub(super) async fn serve(intake: Rc<Intake>, door: usize, stream: OwnedFd, mut 
     drop(open);
 }
 
-async fn read_on(intake: &Intake, door: usize, stream: OwnedFd, framer: &mut Framer, peer: Peer) -> io::Result<()> {
-    let stream = AsyncFd::with_interest(stream, Interest::READABLE)?;
+async fn read_on(
+    intake: &Intake,
+    door: usize,
+    stream: OwnedFd,
+    framer: &mut Framer,
+    peer: Peer,
+) -> io::Result<()> {
+    let stream = AsyncConnection::for_reading(stream)?;
     loop {
         if !intake.has_room(door) {
             intake.wait_room(door).await;
@@ -103,7 +108,7 @@ async fn read_on(intake: &Intake, door: usize, stream: OwnedFd, framer: &mut Fra
             if turn > 0 && !intake.has_room(door) {
                 break;
             }
-            match intake.read(door, stream.get_ref(), framer, peer) {
+            match intake.read(door, &stream, framer, peer) {
                 ReadOutcome::Finished => return Ok(()),
                 ReadOutcome::Drained | ReadOutcome::Blocked => {
                     // A sender's end stays visible behind this: tokio keeps it, and epoll tells it anew.
@@ -118,7 +123,7 @@ async fn read_on(intake: &Intake, door: usize, stream: OwnedFd, framer: &mut Fra
     }
     for _ in 0..READS_AT_STOP_MAX {
         intake.wait_room(door).await;
-        match intake.read(door, stream.get_ref(), framer, peer) {
+        match intake.read(door, &stream, framer, peer) {
             ReadOutcome::Finished => return Ok(()),
             ReadOutcome::Drained | ReadOutcome::Blocked => break,
             ReadOutcome::More => {}

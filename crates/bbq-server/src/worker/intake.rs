@@ -32,6 +32,11 @@ pub(super) const READ_BYTES: usize = 256 * 1024;
 /// messages must not take the machine's memory. Beyond it the connection that asks for more is closed and counted.
 const HELD_BYTES_MAX: usize = 256 * 1024 * 1024;
 
+/// Buffers for unfinished batches that are kept for the next session that needs one, and how large they are. More
+/// sessions than this in the middle of a batch at the same moment allocate.
+const SPARE_BUFFERS_MAX: usize = 16;
+const SPARE_BUFFER_BYTES: usize = 2 * READ_BYTES;
+
 /// How long a listener that drops the oldest waits before it looks whether there is room now.
 const ROOM_RETRY: Duration = Duration::from_millis(20);
 
@@ -60,6 +65,7 @@ pub(super) struct Intake {
     view: Arc<WorkerView>,
     own: RefCell<OwnStream>,
     buffer: RefCell<Box<[u8]>>,
+    spare: RefCell<Vec<Vec<u8>>>,
     flush_wanted: Notify,
     open: Cell<usize>,
     all_closed: Notify,
@@ -88,7 +94,8 @@ impl Intake {
         worker.lane.on_progress(move || tell.notify_one());
         let doors = (0u16..).zip(&worker.listeners).map(|(source, listener)| {
             let spec = &listener.spec;
-            let batcher = Batcher::new(source, spec.protocol.source_kind(), spec.on_full, Arc::clone(&listener.ledger));
+            let batcher =
+                Batcher::new(source, spec.protocol.source_kind(), spec.on_full, Arc::clone(&listener.ledger));
             Door {
                 spec: Arc::clone(spec),
                 ledger: Arc::clone(&listener.ledger),
@@ -111,6 +118,7 @@ impl Intake {
             view: Arc::clone(&worker.view),
             own: RefCell::new(OwnStream { id: StreamId(id), next: 1 }),
             buffer: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
+            spare: RefCell::default(),
             flush_wanted: Notify::new(),
             open: Cell::new(0),
             all_closed: Notify::new(),
@@ -119,7 +127,13 @@ impl Intake {
     }
 
     /// Reads a connection once through the worker's buffer and takes every message that is whole.
-    pub(super) fn read(&self, door: usize, stream: impl AsFd, framer: &mut Framer, peer: Peer) -> ReadOutcome {
+    pub(super) fn read(
+        &self,
+        door: usize,
+        stream: impl AsFd,
+        framer: &mut Framer,
+        peer: Peer,
+    ) -> ReadOutcome {
         let held = framer.held_bytes();
         let outcome = self.read_and_take(door, stream, framer, peer);
         if outcome == ReadOutcome::Finished {
@@ -208,16 +222,21 @@ impl Intake {
         self.doors[door].spec.on_full == OnFull::DropNewest || self.doors[door].batcher.borrow().has_room()
     }
 
-    /// Waits until the door may read on, and makes room where that is its way.
+    /// Waits until the door may read on.
     pub(super) async fn wait_room(&self, door: usize) {
         while !self.has_room(door) && self.lane.failure().is_none() {
-            let room = self.room.notified();
-            if self.doors[door].spec.on_full == OnFull::DropOldest && self.lane.is_waiting_for_space() {
-                self.retention.drop_oldest();
-                let _looks_again = tokio::time::timeout(ROOM_RETRY, room).await;
-            } else {
-                room.await;
-            }
+            self.wait_lane_moved(door).await;
+        }
+    }
+
+    /// Waits until the lane may have room, and makes some where that is the door's way.
+    pub(super) async fn wait_lane_moved(&self, door: usize) {
+        let room = self.room.notified();
+        if self.doors[door].spec.on_full == OnFull::DropOldest && self.lane.is_waiting_for_space() {
+            self.retention.drop_oldest();
+            let _looks_again = tokio::time::timeout(ROOM_RETRY, room).await;
+        } else {
+            room.await;
         }
     }
 
@@ -229,6 +248,20 @@ impl Intake {
         }
         self.held.set(held);
         true
+    }
+
+    /// An empty buffer for unfinished batches.
+    pub(super) fn spare_buffer(&self) -> Vec<u8> {
+        self.spare.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(SPARE_BUFFER_BYTES))
+    }
+
+    /// Keeps a buffer for the next one, if it has the usual size and there are not enough.
+    pub(super) fn give_back(&self, mut buffer: Vec<u8>) {
+        let mut spare = self.spare.borrow_mut();
+        if buffer.capacity() == SPARE_BUFFER_BYTES && spare.len() < SPARE_BUFFERS_MAX {
+            buffer.clear();
+            spare.push(buffer);
+        }
     }
 
     pub(super) fn connection_opened(self: &Rc<Self>) -> OpenConnection {

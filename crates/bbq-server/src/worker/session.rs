@@ -3,28 +3,27 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bbq_listen::AsyncConnection;
 use bbq_spool::{Envelope, LaneError};
 use bbq_wire::batch::BatchLimits;
-use bbq_wire::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES};
-use bbq_wire::session::{AckLevel, Hello, Refusal, RefusalCode, ServerSession, ServerStep, Welcome, encode_ack};
+use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
+use bbq_wire::session::{
+    AckLevel, Hello, Refusal, RefusalCode, ServerSession, ServerStep, Welcome, encode_ack,
+};
 use bbq_wire::{Batch, BatchHeader, Peer, SequenceCheck};
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tracing::{debug, warn};
 
 use super::intake::{Intake, OpenConnection, READ_BYTES};
-use crate::ledger::DropReason;
 use crate::streams::Stream;
 use crate::time::unix_ns;
 
@@ -34,6 +33,8 @@ const OUTBOX_BYTES_MAX: usize = 16 * 1024;
 /// How long a refused client may take to read why, and how much it may send meanwhile.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_READS_MAX: usize = 256;
+/// Less room than this is not worth a system call.
+const READ_BYTES_MIN: usize = 64 * 1024;
 /// Reads of one session before the others have their turn.
 const READS_PER_TURN_MAX: usize = 4;
 /// Reads after the stop has begun.
@@ -95,7 +96,7 @@ impl Acks {
 
 /// What the session's own task and the acknowledging one share.
 struct Session {
-    stream: AsyncFd<OwnedFd>,
+    stream: AsyncConnection,
     level: AckLevel,
     /// Batches in the lane that are not durable yet.
     outstanding: Cell<usize>,
@@ -122,7 +123,7 @@ impl Session {
             self.said.set(self.acknowledged.get());
         }
         while !outbox.is_empty() {
-            match send(self.stream.get_ref(), &outbox, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            match send(&self.stream, &outbox, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
                 Ok(sent) => drop(outbox.drain(..sent)),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
@@ -154,7 +155,7 @@ impl Session {
 /// Serves a bbq connection until its end or the server's.
 pub(super) async fn serve(intake: Rc<Intake>, door: usize, stream: OwnedFd, peer: Peer) {
     let open = intake.connection_opened();
-    match AsyncFd::with_interest(stream, Interest::READABLE | Interest::WRITABLE) {
+    match AsyncConnection::for_both(stream) {
         Ok(stream) => Conversation::new(intake, door, peer).run(stream, open).await,
         Err(error) => warn!(%error, "connection closed"),
     }
@@ -183,8 +184,9 @@ struct Conversation {
     peer: Peer,
     protocol: ServerSession,
     limits: BatchLimits,
-    /// Received and not handled: the front of something that is not whole.
+    /// Received; what stands before `handled` is done with. 0 <= handled <= held.len().
     held: Vec<u8>,
+    handled: usize,
     /// For compressed bodies.
     scratch: Vec<u8>,
 }
@@ -194,10 +196,19 @@ impl Conversation {
         let message_bytes_max = intake.doors[door].spec.rules.message_bytes_max;
         let limits = BatchLimits { body_bytes_max: BATCH_BODY_BYTES_MAX, message_bytes_max };
         let protocol = ServerSession::new(limits);
-        Conversation { intake, door, peer, protocol, limits, held: Vec::new(), scratch: Vec::new() }
+        Conversation {
+            intake,
+            door,
+            peer,
+            protocol,
+            limits,
+            held: Vec::new(),
+            handled: 0,
+            scratch: Vec::new(),
+        }
     }
 
-    async fn run(mut self, stream: AsyncFd<OwnedFd>, open: OpenConnection) {
+    async fn run(mut self, stream: AsyncConnection, open: OpenConnection) {
         let ended = match self.meet(stream).await {
             Ok(Some(speaker)) => {
                 let ended = self.listen(&speaker).await;
@@ -212,16 +223,12 @@ impl Conversation {
         if let Err(error) = ended {
             debug!(peer = ?self.peer, %error, "session ended");
         }
-        let held = self.held.len();
-        self.intake.hold(held, 0);
+        self.release();
         drop(open);
     }
 
     /// Waits for the hello and answers it; `None` when the client went away.
-    async fn meet(
-        &mut self,
-        stream: AsyncFd<OwnedFd>,
-    ) -> Result<Option<Speaker>, (AsyncFd<OwnedFd>, Refusal)> {
+    async fn meet(&mut self, stream: AsyncConnection) -> Result<Option<Speaker>, (AsyncConnection, Refusal)> {
         let hello = loop {
             match self.handle(None) {
                 Ok(Handled::Hello(hello)) => break hello,
@@ -237,7 +244,10 @@ impl Conversation {
         let (known, owner) = self.intake.streams.take_over(hello.stream);
         // What came over an earlier connection of this stream must be on disk, or the answer would invite it again.
         let Some(last_sequence) = known.settled().await else {
-            return Err((stream, Refusal::new(RefusalCode::SpoolFailed, "a lane failed; the server must be restarted")));
+            return Err((
+                stream,
+                Refusal::new(RefusalCode::SpoolFailed, "a lane failed; the server must be restarted"),
+            ));
         };
         let session = Rc::new(Session {
             stream,
@@ -296,7 +306,7 @@ impl Conversation {
         for _ in 0..READS_AT_STOP_MAX {
             let Handled::NeedMore(needed) = self.handle(Some(speaker))? else { break };
             match self.receive_now(&speaker.session.stream, needed) {
-                Ok(bytes) if bytes > 0 => {}
+                Ok(Some(1..)) => {}
                 _ => break,
             }
         }
@@ -333,40 +343,42 @@ impl Conversation {
 
     /// Handles what is held, as far as it goes.
     fn handle(&mut self, speaker: Option<&Speaker>) -> Result<Handled, Refusal> {
+        // Taken out and put back, so that a batch can be lent from it.
         let held = std::mem::take(&mut self.held);
-        let mut consumed = 0;
-        let handled = loop {
-            match self.protocol.next(&held[consumed..]) {
-                Ok(ServerStep::NeedMore { at_least }) => break Ok(Handled::NeedMore(at_least)),
-                Ok(ServerStep::Hello { hello, consumed: bytes }) => {
-                    consumed += bytes;
-                    break Ok(Handled::Hello(hello));
-                }
-                Ok(ServerStep::Batch { bytes, header, consumed: length }) => {
-                    let Some(speaker) = speaker else {
-                        break Err(Refusal::new(RefusalCode::HelloExpected, "a batch before the welcome"));
-                    };
-                    match self.batch(speaker, &header, bytes) {
-                        Ok(true) => consumed += length,
-                        Ok(false) => break Ok(Handled::NoRoom),
-                        Err(refusal) => break Err(refusal),
-                    }
-                }
-                Err(refusal) => break Err(refusal),
-            }
-        };
-        self.keep(held, consumed);
+        let handled = self.handle_all(&held, speaker);
+        self.held = held;
+        if self.handled == self.held.len() {
+            self.release();
+        }
         handled
     }
 
-    /// Keeps what was not consumed, in a buffer only if there is something.
-    fn keep(&mut self, mut held: Vec<u8>, consumed: usize) {
-        let before = held.len();
-        if consumed < before {
-            held.drain(..consumed);
-            self.held = held;
+    fn handle_all(&mut self, held: &[u8], speaker: Option<&Speaker>) -> Result<Handled, Refusal> {
+        loop {
+            match self.protocol.next(&held[self.handled..])? {
+                ServerStep::NeedMore { at_least } => return Ok(Handled::NeedMore(at_least)),
+                ServerStep::Hello { hello, consumed } => {
+                    self.handled += consumed;
+                    return Ok(Handled::Hello(hello));
+                }
+                ServerStep::Batch { bytes, header, consumed } => {
+                    let Some(speaker) = speaker else {
+                        return Err(Refusal::new(RefusalCode::HelloExpected, "a batch before the welcome"));
+                    };
+                    if !self.batch(speaker, &header, bytes)? {
+                        return Ok(Handled::NoRoom);
+                    }
+                    self.handled += consumed;
+                }
+            }
         }
-        self.intake.hold(before, self.held.len());
+    }
+
+    /// Gives the buffer back: a session that waits for its client holds none.
+    fn release(&mut self) {
+        self.intake.hold(self.held.len(), 0);
+        self.intake.give_back(std::mem::take(&mut self.held));
+        self.handled = 0;
     }
 
     /// Appends a batch if it is new and right; `false` when the lane is full.
@@ -397,7 +409,10 @@ impl Conversation {
                 let (first, known) = (header.first_sequence, head.appended);
                 return Err(Refusal::new(
                     RefusalCode::Sequence,
-                    format!("batch begins at {first}, and its records up to {known} are known; begin at {}", known + 1),
+                    format!(
+                        "batch begins at {first}, and its records up to {known} are known; begin at {}",
+                        known + 1
+                    ),
                 ));
             }
         }
@@ -426,14 +441,14 @@ impl Conversation {
 
     async fn wait_room(&self) {
         while !self.intake.lane.has_room() && self.intake.lane.failure().is_none() {
-            self.intake.wait_lane_room(self.door).await;
+            self.intake.wait_lane_moved(self.door).await;
         }
     }
 
     /// Waits for bytes and puts them behind those held.
-    async fn receive(&mut self, stream: &AsyncFd<OwnedFd>, needed: usize) -> Received {
+    async fn receive(&mut self, stream: &AsyncConnection, needed: usize) -> Received {
         let intake = Rc::clone(&self.intake);
-        for _ in 0..READS_PER_TURN_MAX {
+        loop {
             let mut ready = tokio::select! {
                 biased;
                 () = intake.stopping.wait() => return Received::Stopping,
@@ -442,40 +457,112 @@ impl Conversation {
                     Err(_) => return Received::End,
                 },
             };
-            let held = self.held.len();
-            match self.receive_now(stream, needed) {
-                Ok(0) | Err(_) => return Received::End,
-                Ok(bytes) if bytes == WOULD_BLOCK => ready.clear_ready(),
-                Ok(_) => {
-                    if !self.intake.hold(held, self.held.len()) {
-                        return Received::TooMuch;
-                    }
-                    if self.held.len() >= needed {
-                        return Received::Some;
+            for _ in 0..READS_PER_TURN_MAX {
+                let held = self.held.len();
+                match self.receive_now(stream, needed) {
+                    Ok(Some(0)) | Err(_) => return Received::End,
+                    Ok(Some(_)) if !self.intake.hold(held, self.held.len()) => return Received::TooMuch,
+                    Ok(Some(_)) if self.held.len() - self.handled >= needed => return Received::Some,
+                    Ok(Some(_)) => {}
+                    Ok(None) => {
+                        ready.clear_ready();
+                        break;
                     }
                 }
             }
+            drop(ready);
+            tokio::task::consume_budget().await;
         }
-        Received::Some
     }
 
-    /// Reads once, without waiting.
-    fn receive_now(&mut self, stream: &AsyncFd<OwnedFd>, needed: usize) -> io::Result<usize> {
-        // Room for what is needed, and for as much again as one read should bring.
-        let wanted = needed.max(self.held.len()) + READ_BYTES;
-        self.held.reserve(wanted.saturating_sub(self.held.len()));
+    /// Makes room for the rest of what is needed, and for a good read in any case. What is handled goes only when its
+    /// place is wanted: a batch is moved once at most.
+    fn make_room(&mut self, needed: usize) {
+        if self.held.capacity() == 0 {
+            self.held = self.intake.spare_buffer();
+        }
+        let missing = needed.saturating_sub(self.held.len() - self.handled).max(READ_BYTES_MIN);
+        if self.held.capacity() - self.held.len() >= missing {
+            return;
+        }
+        let before = self.held.len();
+        self.held.drain(..self.handled);
+        self.handled = 0;
+        self.held.reserve_exact(missing);
+        // Only shorter: nothing to refuse.
+        self.intake.hold(before, self.held.len());
+    }
+
+    /// Reads once, without waiting; `None` when nothing is there, 0 at the end.
+    fn receive_now(&mut self, stream: &AsyncConnection, needed: usize) -> io::Result<Option<usize>> {
+        self.make_room(needed);
         loop {
-            match recv(stream.get_ref(), spare_capacity(&mut self.held), RecvFlags::DONTWAIT) {
-                Ok((_, bytes)) => return Ok(bytes),
+            match recv(stream, spare_capacity(&mut self.held), RecvFlags::DONTWAIT) {
+                Ok((_, bytes)) => return Ok(Some(bytes)),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
                     if self.held.is_empty() {
-                        self.held = Vec::new();
+                        self.release();
                     }
-                    return Ok(WOULD_BLOCK);
+                    return Ok(None);
                 }
                 Err(error) => return Err(error.into()),
             }
         }
     }
+}
+
+/// How waiting for bytes ended.
+enum Received {
+    Some,
+    /// The client has no more, or is gone.
+    End,
+    Stopping,
+    /// Too much is held in unfinished batches already.
+    TooMuch,
+}
+
+fn busy() -> Refusal {
+    Refusal::new(RefusalCode::Busy, "too much is held in unfinished batches; try again later")
+}
+
+/// Ready when there is something in the outbox and the socket takes it.
+async fn unsent(session: &Session) {
+    loop {
+        if session.outbox.borrow().is_empty() {
+            session.wake.notified().await;
+        } else {
+            // An error here means that the runtime ends; the reader learns it, too.
+            if let Ok(mut writable) = session.stream.writable().await {
+                writable.clear_ready();
+            }
+            return;
+        }
+    }
+}
+
+/// Says why, and lets the client read it: closing with unread bytes would reset the connection and take the refusal with
+/// it.
+async fn refuse(stream: &AsyncConnection, refusal: &Refusal) -> io::Result<()> {
+    let mut frame = Vec::new();
+    refusal.encode(&mut frame);
+    // A refusal fits into an empty socket buffer; a client that let its buffer fill does not read it anyway.
+    send(stream, &frame, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
+    shutdown(stream, Shutdown::Write)?;
+    let _in_time = tokio::time::timeout(LINGER, read_away(stream)).await;
+    Ok(())
+}
+
+async fn read_away(stream: &AsyncConnection) -> io::Result<()> {
+    let mut sink = vec![0; 16 * 1024];
+    for _ in 0..LINGER_READS_MAX {
+        let mut ready = stream.readable().await?;
+        match recv(stream, &mut *sink, RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => break,
+            Ok(_) => {}
+            Err(Errno::AGAIN) => ready.clear_ready(),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }

@@ -1,0 +1,51 @@
+//! A connection on a tokio runtime, whatever its transport: only readiness, the system calls are the caller's.
+//!
+//! Register only connections that would block. One that was read to its end right after it was accepted never needs this.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
+
+use crate::sys::{Directions, register_connection};
+
+/// A registered connection. Reading and writing go through its descriptor, without waiting, until they would block; then
+/// [`clear_ready`](AsyncFdReadyGuard::clear_ready) and wait again.
+#[derive(Debug)]
+pub struct AsyncConnection {
+    registration: AsyncFd<OwnedFd>,
+}
+
+impl AsyncConnection {
+    /// Registers a connection that is only read.
+    pub fn for_reading(stream: OwnedFd) -> io::Result<AsyncConnection> {
+        Ok(AsyncConnection { registration: register_connection(stream, Directions::Read)? })
+    }
+
+    /// Registers a connection that is read and written.
+    pub fn for_both(stream: OwnedFd) -> io::Result<AsyncConnection> {
+        Ok(AsyncConnection { registration: register_connection(stream, Directions::Both)? })
+    }
+
+    /// Waits until there is something to read, the end included.
+    ///
+    /// # Errors
+    /// Only when the runtime is shutting down.
+    pub async fn readable(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
+        self.registration.readable().await
+    }
+
+    /// Waits until something can be written; only for a connection registered [`for_both`](Self::for_both).
+    ///
+    /// # Errors
+    /// Only when the runtime is shutting down.
+    pub async fn writable(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
+        self.registration.writable().await
+    }
+}
+
+impl AsFd for AsyncConnection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.registration.get_ref().as_fd()
+    }
+}

@@ -1,0 +1,155 @@
+//! The control thread: signals, admin, checkpoints, and the order in which everything ends.
+//!
+//! The end: workers finish what they have and hand it to their lanes; the lanes write it; the sinks read to the end, for
+//! as long as there is patience; then the checkpoints are written. What no sink has taken stays in the spool.
+
+use std::net::TcpListener as AdminListener;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bbq_spool::DirectoryLock;
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+
+use crate::admin;
+use crate::server::{Parts, Threads};
+use crate::stop::Stop;
+
+/// How often drops are saved, and whether a thread is still there is looked at.
+const TICK: Duration = Duration::from_secs(1);
+/// The streams' checkpoint is written when so much would have to be read again at the next start: about a second's worth.
+const CHECKPOINT_BYTES: u64 = 1024 * 1024 * 1024;
+
+pub(crate) struct Control {
+    pub(crate) parts: Arc<Parts>,
+    pub(crate) threads: Threads,
+    pub(crate) tell_workers: watch::Sender<bool>,
+    pub(crate) stop: Arc<Stop>,
+    pub(crate) admin: Option<AdminListener>,
+    pub(crate) drain_timeout: Duration,
+    /// Held to the last.
+    pub(crate) lock: DirectoryLock,
+}
+
+impl Control {
+    /// Works until a signal, and ends everything in order. `true` when nothing went wrong.
+    pub(crate) fn run(mut self) -> bool {
+        let runtime = match Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                error!(%error, "the control thread cannot start its event loop; stopping");
+                return self.end();
+            }
+        };
+        let served = runtime.block_on(self.serve());
+        // The admin answers no more: its listener must be free for the next start.
+        drop(runtime);
+        self.parts.ready.store(false, Ordering::Release);
+        let ended = self.end();
+        served && ended
+    }
+
+    async fn serve(&mut self) -> bool {
+        if let Some(listener) = self.admin.take() {
+            match TcpListener::from_std(listener) {
+                Ok(listener) => {
+                    let parts = Arc::clone(&self.parts);
+                    tokio::spawn(async move {
+                        if let Err(error) = admin::serve(listener, parts).await {
+                            error!(%error, "the admin failed");
+                        }
+                    });
+                }
+                Err(error) => error!(%error, "the admin cannot be served"),
+            }
+        }
+        let (mut terminate, mut interrupt) =
+            match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
+                (Ok(terminate), Ok(interrupt)) => (terminate, interrupt),
+                (Err(error), _) | (_, Err(error)) => {
+                    error!(%error, "signals cannot be received; stopping");
+                    return false;
+                }
+            };
+        info!(pid = std::process::id(), "ready");
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                name = next_of(&mut terminate, &mut interrupt) => {
+                    info!(signal = name, "stopping: what was received is kept");
+                    return true;
+                }
+                _ = tick.tick() => if !self.look_after() { return false },
+            }
+        }
+    }
+
+    /// `false` when a thread is gone that should not be.
+    fn look_after(&self) -> bool {
+        self.parts.note_kernel_drops();
+        if let Err(error) = self.parts.ledger.save() {
+            warn!(%error, "cannot save the ledger of drops");
+        }
+        if self.parts.streams.uncovered_bytes() >= CHECKPOINT_BYTES
+            && let Err(error) = self.parts.retention.checkpoint()
+        {
+            warn!(%error, "cannot write the checkpoint of streams");
+        }
+        let gone = self.threads.workers.iter().chain(&self.threads.sinks).find(|thread| thread.is_finished());
+        match gone.and_then(|thread| thread.thread().name()) {
+            Some(name) => {
+                error!(thread = name, "a thread ended that should not; stopping the rest");
+                false
+            }
+            None => true,
+        }
+    }
+
+    fn end(self) -> bool {
+        let mut in_order = true;
+        // A send fails only if every worker is gone already.
+        let _gone = self.tell_workers.send(true);
+        for worker in self.threads.workers {
+            in_order &= worker.join().is_ok();
+        }
+        let unwritten = self.parts.spool.close();
+        for (source, records) in &unwritten {
+            self.parts.note_unwritten(*source, *records);
+        }
+        self.stop.drain();
+        self.parts.spool.progress().announce();
+        let deadline = Instant::now() + self.drain_timeout;
+        while !self.threads.sinks.iter().all(std::thread::JoinHandle::is_finished)
+            && Instant::now() < deadline
+        {
+            self.stop.wait_over(Duration::from_millis(5));
+        }
+        self.stop.give_up();
+        for sink in self.threads.sinks {
+            in_order &= sink.join().is_ok();
+        }
+        self.parts.note_kernel_drops();
+        if let Err(error) =
+            self.parts.retention.checkpoint().map(|_| ()).and_then(|()| self.parts.ledger.save())
+        {
+            // The next start reads the segments instead, and forgets drops of the last second.
+            warn!(%error, "cannot write the last checkpoints");
+        }
+        let ledger = self.parts.status().ledger;
+        info!(ledger.received, ledger.delivered, ledger.queued, dropped = ?ledger.dropped, "stopped");
+        drop(self.lock);
+        in_order && unwritten.values().all(|records| *records == 0)
+    }
+}
+
+async fn next_of(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
+    tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    }
+}

@@ -1,0 +1,86 @@
+//! Datagrams: each is a message, or lines, or a batch.
+
+use std::io;
+use std::rc::Rc;
+
+use bbq_listen::{AsyncDatagrams, Datagram, ReceiveState, Seat};
+use bbq_wire::batch::BatchLimits;
+use bbq_wire::framing::{OnOversize, datagram};
+use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
+use bbq_wire::{Batch, Peer};
+
+use super::intake::Intake;
+use crate::config::Protocol;
+use crate::ledger::DropReason;
+
+/// Turns after the stop has begun: what was queued is taken, what keeps coming is not.
+const TURNS_AT_STOP_MAX: usize = 256;
+
+pub(super) fn register(seat: Seat) -> io::Result<AsyncDatagrams> {
+    AsyncDatagrams::new(seat)
+}
+
+/// Receives until the server stops, then what is queued.
+pub(super) async fn serve(intake: Rc<Intake>, door: usize, mut datagrams: AsyncDatagrams) {
+    let mut scratch = Vec::new();
+    loop {
+        // A datagram socket cannot push back: what comes meanwhile waits in its buffer, and then the kernel drops and counts.
+        intake.wait_room(door).await;
+        tokio::select! {
+            biased;
+            () = intake.stopping.wait() => break,
+            turn = datagrams.turn(|datagram| take(&intake, door, &datagram, &mut scratch)) => {
+                if let Err(error) = turn {
+                    let source = &intake.doors[door].spec.source;
+                    tracing::error!(listener = source, worker = intake.worker, %error, "listener failed");
+                    return;
+                }
+            }
+        }
+    }
+    for _ in 0..TURNS_AT_STOP_MAX {
+        let turn = datagrams.turn(|datagram| take(&intake, door, &datagram, &mut scratch));
+        match tokio::time::timeout(std::time::Duration::ZERO, turn).await {
+            Ok(Ok(outcome)) if outcome.state == ReceiveState::More => {}
+            _ => return,
+        }
+    }
+}
+
+fn take(intake: &Intake, door: usize, received: &Datagram<'_>, scratch: &mut Vec<u8>) {
+    let peer = received.peer.0.map_or(Peer::Unnamed, Peer::Inet);
+    let spec = &intake.doors[door].spec;
+    if spec.protocol == Protocol::Bbq {
+        return take_batch(intake, door, received.bytes, peer, scratch);
+    }
+    // Longer than any buffer here: the kernel has cut it.
+    if received.truncated && spec.rules.on_oversize == OnOversize::Refuse {
+        return intake.doors[door].ledger.add_dropped(DropReason::Oversize, 1);
+    }
+    if received.truncated {
+        intake.doors[door].ledger.add_cut(1);
+    }
+    intake.frames(door, peer, |rules, mut emit| {
+        datagram(spec.protocol.source_kind(), rules, received.bytes, &mut emit);
+    });
+}
+
+/// A batch by datagram has no session and is never resent: its records join the worker's own stream.
+fn take_batch(intake: &Intake, door: usize, bytes: &[u8], peer: Peer, scratch: &mut Vec<u8>) {
+    let message_bytes_max = intake.doors[door].spec.rules.message_bytes_max;
+    let limits = BatchLimits { body_bytes_max: BATCH_BODY_BYTES_MAX, message_bytes_max };
+    match Batch::verify(bytes, limits, scratch) {
+        Ok(batch) => {
+            for record in batch.records() {
+                intake.message(door, record, peer);
+            }
+        }
+        Err(error) => {
+            intake.doors[door].ledger.add_dropped(DropReason::Malformed, 1);
+            if let Some(repeats) = intake.doors[door].trouble.report() {
+                let source = &intake.doors[door].spec.source;
+                tracing::warn!(listener = source, ?peer, %error, repeats, "datagram refused");
+            }
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! `bbq check`: the configuration as it would be used.
+
+use std::io::Write as _;
+
+use bbq_server::{Config, Overrides};
+
+use crate::Outcome;
+use crate::arguments::CheckArguments;
+
+pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
+    let config = match Config::load(Some(&arguments.file), &Overrides::default()) {
+        Ok(config) => config,
+        Err(error) => return Ok(Outcome::Misused(error.into())),
+    };
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{} is right. It would open:", arguments.file.display())?;
+    writeln!(
+        out,
+        "  data     {} (spool up to {} bytes, segments of {})",
+        config.data.display(),
+        config.spool_bytes_max,
+        config.segment_bytes
+    )?;
+    writeln!(out, "  workers  {}", config.workers)?;
+    for listener in &config.listen {
+        let distribution = listener.distribution.unwrap_or(config.distribution);
+        writeln!(out, "  listen   {} (distribution {distribution})", listener.text)?;
+    }
+    for sink in &config.sinks {
+        writeln!(out, "  sink     {}", sink.text)?;
+    }
+    match config.admin {
+        Some(address) => writeln!(out, "  admin    {address}")?,
+        None => writeln!(out, "  admin    off")?,
+    }
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,165 @@
+//! `bbq send`: the lines of files, or of standard input, acknowledged.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, IsTerminal as _, Read};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bbq_client::{Compression, SendError, Sender, SenderOptions};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use memchr::memrchr;
+
+use crate::Outcome;
+use crate::arguments::SendArguments;
+
+/// One read of a file.
+const READ_BYTES: usize = 256 * 1024;
+
+pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
+    let mut options = SenderOptions::new(arguments.servers.clone());
+    options.ack = arguments.ack.into();
+    options.compression = if arguments.compress { Compression::Lz4 } else { Compression::None };
+    options.name = concat!("bbq send ", env!("CARGO_PKG_VERSION")).to_owned();
+    let inputs = match open_all(arguments) {
+        Ok(inputs) => inputs,
+        Err(error) => return Ok(Outcome::Misused(error)),
+    };
+    let sender = Sender::start(options)?;
+    let bar = progress_bar(arguments, &inputs);
+    for input in inputs {
+        let name = input.name.clone();
+        if let Err(error) = send_lines(input, &sender, &bar) {
+            bar.finish_and_clear();
+            // What was taken before is still sent and acknowledged: the message says from where on it was not.
+            let summary = sender.close().context("what came before was not all acknowledged")?;
+            return Err(
+                error.context(format!("{name}, with {} messages acknowledged before", summary.acknowledged))
+            );
+        }
+    }
+    bar.set_message("waiting for acknowledgements");
+    let summary = sender.close().context("not all messages were acknowledged")?;
+    bar.finish_and_clear();
+    if !arguments.quiet {
+        eprintln!("{} messages acknowledged, {} reconnects", summary.acknowledged, summary.reconnects);
+    }
+    Ok(Outcome::Done)
+}
+
+/// A file, or standard input.
+struct Input {
+    name: String,
+    reader: Box<dyn Read>,
+    bytes: Option<u64>,
+}
+
+/// Opens everything before anything is sent: a typing error in the last name must not show after an hour.
+fn open_all(arguments: &SendArguments) -> anyhow::Result<Vec<Input>> {
+    if arguments.files.is_empty() {
+        return Ok(vec![Input::standard()]);
+    }
+    arguments
+        .files
+        .iter()
+        .map(|path| if path == Path::new("-") { Ok(Input::standard()) } else { Input::open(path) })
+        .collect()
+}
+
+impl Input {
+    fn standard() -> Input {
+        Input { name: "standard input".to_owned(), reader: Box::new(io::stdin().lock()), bytes: None }
+    }
+
+    fn open(path: &Path) -> anyhow::Result<Input> {
+        let name = path.display().to_string();
+        let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+        let metadata = file.metadata().with_context(|| format!("cannot read {name}"))?;
+        anyhow::ensure!(!metadata.is_dir(), "{name} is a directory; name the files in it");
+        let bytes = metadata.is_file().then_some(metadata.len());
+        Ok(Input { name, reader: Box::new(file), bytes })
+    }
+}
+
+/// Sends every line; the last one needs no line feed.
+fn send_lines(mut input: Input, sender: &Sender, bar: &ProgressBar) -> anyhow::Result<()> {
+    let mut buffer = vec![0; READ_BYTES];
+    // buffer[..filled] begins with a line; none of it was sent.
+    let mut filled = 0;
+    let mut line = 0;
+    loop {
+        if filled == buffer.len() {
+            buffer.resize(2 * filled, 0);
+        }
+        let bytes = match input.reader.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error).context("cannot read"),
+        };
+        bar.inc(bytes as u64);
+        let end = memrchr(b'\n', &buffer[filled..filled + bytes]).map(|at| filled + at + 1);
+        filled += bytes;
+        let Some(end) = end else { continue };
+        line += send_chunk(sender, &buffer[..end - 1], line)?;
+        buffer.copy_within(end..filled, 0);
+        filled -= end;
+        bar.set_message(format!("{} acknowledged", sender.progress().acknowledged));
+    }
+    if filled > 0 {
+        send_chunk(sender, &buffer[..filled], line)?;
+    }
+    Ok(())
+}
+
+/// Sends the lines of a chunk that ends without its last line feed; `before` lines stood before it.
+fn send_chunk(sender: &Sender, chunk: &[u8], before: u64) -> anyhow::Result<u64> {
+    let (taken, outcome) = sender.send_all(Lines { rest: Some(chunk) });
+    match outcome {
+        Ok(()) => Ok(taken),
+        Err(error @ SendError::MessageTooLarge { .. }) => {
+            Err(error).context(format!("line {}", before + taken + 1))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The lines of a chunk, without their line feeds.
+struct Lines<'a> {
+    rest: Option<&'a [u8]>,
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.rest?;
+        match memchr::memchr(b'\n', rest) {
+            Some(at) => {
+                self.rest = Some(&rest[at + 1..]);
+                Some(&rest[..at])
+            }
+            None => {
+                self.rest = None;
+                Some(rest)
+            }
+        }
+    }
+}
+
+fn progress_bar(arguments: &SendArguments, inputs: &[Input]) -> ProgressBar {
+    if arguments.quiet || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bytes: Option<u64> = inputs.iter().map(|input| input.bytes).sum();
+    let (bar, template) = match bytes {
+        Some(bytes) => {
+            (ProgressBar::new(bytes), "{wide_bar} {bytes}/{total_bytes} {binary_bytes_per_sec} {eta} {msg}")
+        }
+        None => (ProgressBar::new_spinner(), "{spinner} {bytes} {binary_bytes_per_sec} {msg}"),
+    };
+    bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+    bar.enable_steady_tick(Duration::from_millis(200));
+    // The template is fixed, and a test of the command line draws it.
+    bar.with_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

@@ -1,0 +1,104 @@
+//! Status for people.
+
+use std::io::{self, Write};
+
+use bbq_server::status::{Dropped, ListenerStatus, SinkStatus, Status};
+
+pub(crate) fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
+    let state = if status.ready { "ready" } else { "not ready" };
+    writeln!(out, "bbq {} pid {} {state}, up {} s", status.version, status.pid, status.uptime_seconds)?;
+    for trouble in &status.troubles {
+        writeln!(out, "  trouble: {trouble}")?;
+    }
+    let ledger = &status.ledger;
+    writeln!(out)?;
+    writeln!(
+        out,
+        "received {} = delivered {} + queued {} + dropped {}",
+        ledger.received,
+        ledger.delivered,
+        ledger.queued,
+        dropped(&ledger.dropped)
+    )?;
+    writeln!(out)?;
+    for listener in &status.listeners {
+        write_listener(listener, out)?;
+    }
+    for sink in &status.sinks {
+        write_sink(sink, out)?;
+    }
+    for worker in &status.workers {
+        writeln!(
+            out,
+            "worker {:<3} connections {:<8} heartbeat {} ms ago",
+            worker.index, worker.connections, worker.heartbeat_ms
+        )?;
+    }
+    let spool = &status.spool;
+    writeln!(
+        out,
+        "spool      {} of {} bytes in {} segments, {} pieces set aside",
+        spool.bytes, spool.bytes_max, spool.segments, spool.quarantined
+    )
+}
+
+fn write_listener(listener: &ListenerStatus, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "listen     {} ({})", listener.spec, listener.distribution)?;
+    if let Some(reason) = &listener.fallback {
+        writeln!(out, "           not {}: {reason}", listener.configured)?;
+    }
+    let ledger = &listener.ledger;
+    write!(out, "           received {}, dropped {}", ledger.received, dropped(&ledger.dropped))?;
+    for (count, word) in [
+        (ledger.cut, "cut"),
+        (ledger.duplicates, "duplicates"),
+        (ledger.skipped, "skipped by clients"),
+        (ledger.refused, "sessions refused"),
+    ] {
+        if count > 0 {
+            write!(out, ", {word} {count}")?;
+        }
+    }
+    writeln!(out)?;
+    for socket in &listener.sockets {
+        let number = |value: Option<u64>| value.map_or("?".to_owned(), |value| value.to_string());
+        let worker = socket.worker.map_or("all".to_owned(), |worker| worker.to_string());
+        writeln!(
+            out,
+            "           socket {} worker {worker}: accepted {}, queue {} of {}, drops {}",
+            socket.index,
+            socket.accepted,
+            number(socket.queue),
+            number(socket.backlog),
+            number(socket.drops)
+        )?;
+    }
+    Ok(())
+}
+
+fn write_sink(sink: &SinkStatus, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "sink       {}", sink.spec)?;
+    writeln!(
+        out,
+        "           delivered {}, queued {}, lag {:.1} s, dropped {}",
+        sink.delivered,
+        sink.queued,
+        sink.lag_seconds,
+        dropped(&sink.dropped)
+    )?;
+    if let Some(trouble) = &sink.trouble {
+        writeln!(out, "           trouble: {trouble}")?;
+    }
+    Ok(())
+}
+
+/// `7 (full 5, oversize 2)`
+fn dropped(dropped: &Dropped) -> String {
+    let sum: u64 = dropped.values().sum();
+    if sum == 0 {
+        return "0".to_owned();
+    }
+    let reasons: Vec<String> =
+        dropped.iter().map(|(reason, records)| format!("{reason} {records}")).collect();
+    format!("{sum} ({})", reasons.join(", "))
+}
