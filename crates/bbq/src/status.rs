@@ -28,7 +28,8 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
         None => runtime.block_on(ask(arguments.admin))?,
         Some(seconds) if seconds.is_finite() && (0.0..=1e9).contains(&seconds) => {
             let patience = Duration::from_secs_f64(seconds);
-            match runtime.block_on(timeout(patience, ask_until_ready(arguments.admin))) {
+            let asked = runtime.block_on(async { timeout(patience, ask_until_ready(arguments.admin)).await });
+            match asked {
                 Ok(answer) => answer,
                 Err(_) => bail!("no server is ready at {} after {seconds} s", arguments.admin),
             }

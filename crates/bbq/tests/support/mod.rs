@@ -1,0 +1,257 @@
+//! A real server process for the tests, on free ports and in a directory of its own, ready when `start` returns.
+
+#![expect(dead_code, unreachable_pub, reason = "each test file is a crate that uses a part of it")]
+
+use std::fs;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The program under test.
+pub const BBQ: &str = env!("CARGO_BIN_EXE_bbq");
+/// Nothing here takes longer unless it hangs.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a server is started with. Ports are chosen anew for each.
+pub struct Setup {
+    pub directory: TempDir,
+    pub ports: Vec<u16>,
+    listen: Vec<String>,
+    arguments: Vec<String>,
+    sink_query: String,
+    prefix: Vec<String>,
+}
+
+impl Setup {
+    /// Listeners as SPECs in which `{0}`, `{1}` stand for free ports and `{dir}` for the directory.
+    pub fn new(listen: &[&str]) -> Setup {
+        let directory = tempfile::tempdir().expect("a directory");
+        let ports = free_ports(listen.len() + 1);
+        let mut setup = Setup {
+            directory,
+            ports,
+            listen: Vec::new(),
+            arguments: Vec::new(),
+            sink_query: String::new(),
+            prefix: Vec::new(),
+        };
+        setup.listen = listen.iter().map(|spec| setup.fill(spec)).collect();
+        setup
+    }
+
+    fn fill(&self, spec: &str) -> String {
+        let mut spec = spec.replace("{dir}", &self.path().display().to_string());
+        for (index, port) in self.ports.iter().enumerate() {
+            spec = spec.replace(&format!("{{{index}}}"), &port.to_string());
+        }
+        spec
+    }
+
+    /// More options for `bbq serve`, with the same placeholders.
+    pub fn with(mut self, arguments: &[&str]) -> Setup {
+        let filled: Vec<String> = arguments.iter().map(|argument| self.fill(argument)).collect();
+        self.arguments.extend(filled);
+        self
+    }
+
+    /// Options of the file sink, such as `?format=json`.
+    pub fn sink_query(mut self, query: &str) -> Setup {
+        self.sink_query = query.to_owned();
+        self
+    }
+
+    /// A command in front of the program, such as `prlimit --nofile=256`.
+    pub fn prefix(mut self, words: &[&str]) -> Setup {
+        self.prefix = words.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The file that the sink writes.
+    pub fn output(&self) -> PathBuf {
+        self.path().join("out.log")
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.path().join("data")
+    }
+
+    pub fn admin(&self) -> String {
+        format!("127.0.0.1:{}", self.ports.last().expect("there is one more than listeners"))
+    }
+
+    /// The address of a listener, by its place.
+    pub fn address(&self, index: usize) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.ports[index]))
+    }
+
+    /// The command that starts the server; its log goes to `log` in the directory.
+    pub fn command(&self) -> Command {
+        let mut words = self.prefix.clone();
+        words.push(BBQ.to_owned());
+        let mut command = Command::new(&words[0]);
+        command
+            .args(&words[1..])
+            .arg("serve")
+            .arg("--data")
+            .arg(self.data())
+            .args(["--admin", &self.admin()]);
+        command.arg("--sink").arg(format!("file:{}{}", self.output().display(), self.sink_query));
+        for spec in &self.listen {
+            command.args(["--listen", spec]);
+        }
+        command.args(&self.arguments).current_dir(self.path()).stdin(Stdio::null()).env("NO_COLOR", "1");
+        command
+    }
+
+    /// Starts the server and waits until it is ready.
+    pub fn start(&self) -> Server<'_> {
+        let log =
+            fs::OpenOptions::new().create(true).append(true).open(self.path().join("log")).expect("a log");
+        let mut command = self.command();
+        command.stdout(log.try_clone().expect("a log")).stderr(log);
+        let child = command.spawn().expect("the server starts");
+        let server = Server { setup: self, child };
+        let waited = Command::new(BBQ).args(["status", "--wait", "30", "--admin", &self.admin()]).output();
+        let waited = waited.expect("status runs");
+        assert!(waited.status.success(), "the server is not ready: {waited:?}\n{}", self.log());
+        server
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.path().join("log")).unwrap_or_default()
+    }
+
+    /// What the sink has written.
+    pub fn written(&self) -> Vec<u8> {
+        fs::read(self.output()).unwrap_or_default()
+    }
+}
+
+/// A running server. Killed when dropped.
+pub struct Server<'a> {
+    pub setup: &'a Setup,
+    pub child: Child,
+}
+
+impl Server<'_> {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// `bbq status --json`.
+    pub fn status(&self) -> Value {
+        let output = Command::new(BBQ).args(["status", "--json", "--admin", &self.setup.admin()]).output();
+        let output = output.expect("status runs");
+        assert!(output.status.success(), "{output:?}\n{}", self.setup.log());
+        serde_json::from_slice(&output.stdout).expect("status is JSON")
+    }
+
+    /// Waits until the status is as wanted.
+    pub fn wait_status(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let start = Instant::now();
+        loop {
+            let status = self.status();
+            if wanted(&status) {
+                return status;
+            }
+            let log = self.setup.log();
+            assert!(start.elapsed() < PATIENCE, "{what} did not come\n{status:#}\n{log}");
+        }
+    }
+
+    /// Waits until so many messages were received and all of them delivered, and checks that the ledger balances.
+    pub fn wait_delivered(&self, messages: u64) -> Value {
+        let status = self.wait_status(&format!("delivery of {messages}"), |status| {
+            status["ledger"]["delivered"].as_u64() >= Some(messages) && status["ledger"]["queued"] == 0
+        });
+        assert_eq!(status["ledger"]["delivered"], messages, "{status:#}");
+        assert_balanced(&status);
+        status
+    }
+
+    /// SIGKILL.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it was ours");
+    }
+
+    /// SIGTERM; answers the exit code.
+    pub fn stop(mut self) -> Option<i32> {
+        self.signal(libc::SIGTERM);
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it was ours") {
+                return status.code();
+            }
+            assert!(start.elapsed() < PATIENCE, "the server does not stop\n{}", self.setup.log());
+            std::thread::yield_now();
+        }
+    }
+
+    pub fn signal(&self, signal: i32) {
+        let number = rustix::process::Signal::from_named_raw(signal).expect("a signal");
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, number).expect("it runs");
+    }
+
+    /// Connects to a listener, sends, and ends the connection in order.
+    pub fn send(&self, listener: usize, bytes: &[u8]) {
+        let mut stream = TcpStream::connect(self.setup.address(listener)).expect("it listens");
+        stream.write_all(bytes).expect("it reads");
+    }
+}
+
+impl Drop for Server<'_> {
+    fn drop(&mut self) {
+        // Ended already, or ended now.
+        let _ended = self.child.kill();
+        let _ended = self.child.wait();
+    }
+}
+
+/// received = delivered + queued + dropped.
+pub fn assert_balanced(status: &Value) {
+    let ledger = &status["ledger"];
+    let dropped: u64 =
+        ledger["dropped"].as_object().expect("dropped").values().filter_map(Value::as_u64).sum();
+    let sum = ledger["delivered"].as_u64().unwrap() + ledger["queued"].as_u64().unwrap() + dropped;
+    assert_eq!(ledger["received"].as_u64(), Some(sum), "the ledger does not balance\n{status:#}");
+}
+
+/// Ports that were free a moment ago, for tcp and udp.
+pub fn free_ports(count: usize) -> Vec<u16> {
+    let mut held = Vec::new();
+    while held.len() < count {
+        let tcp = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let port = tcp.local_addr().expect("bound").port();
+        if let Ok(udp) = std::net::UdpSocket::bind(("127.0.0.1", port)) {
+            held.push((port, tcp, udp));
+        }
+    }
+    held.iter().map(|(port, ..)| *port).collect()
+}
+
+/// Runs a command to its end, with standard input, and expects it to succeed.
+pub fn run(command: &mut Command, input: &[u8]) -> Output {
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap_or_else(
+            |error| panic!("{command:?} cannot be started ({error}); `cargo xtask test` installs it"),
+        );
+    let mut stdin = child.stdin.take().expect("piped");
+    let input = input.to_vec();
+    // A program that ends before it has read all is judged by its exit code.
+    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().expect("it was ours");
+    writer.join().expect("it only writes");
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    output
+}
