@@ -1,6 +1,12 @@
 //! A real server process for the tests, on free ports and in a directory of its own, ready when `start` returns.
 
-#![expect(dead_code, unreachable_pub, reason = "each test file is a crate that uses a part of it")]
+#![expect(
+    dead_code,
+    unreachable_pub,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "test support; each test file is a crate that uses a part of it"
+)]
 
 use std::fs;
 use std::io::Write;
