@@ -1,6 +1,8 @@
 //! If this fails, a flood of clients takes the server's last file descriptor: it spins, loses lines, stops writing to
 //! disk, or fills its log.
 
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
 mod support;
 
 use std::io::Write;

@@ -1,5 +1,7 @@
 //! If this fails, a message that was acknowledged is lost or delivered twice when the server dies or stops.
 
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
 mod support;
 
 use std::fs::File;

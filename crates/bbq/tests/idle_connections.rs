@@ -1,5 +1,7 @@
 //! If this fails, many clients that are connected and say nothing cost the server its memory, or keep it from taking others.
 
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
 mod support;
 
 use std::io::Write;

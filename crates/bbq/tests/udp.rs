@@ -1,6 +1,8 @@
 //! If this fails, datagrams are lost that nobody counts: below the receive buffer's limit none may be, and above it the
 //! kernel's drops are part of the ledger.
 
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
 mod support;
 
 use std::collections::HashSet;
