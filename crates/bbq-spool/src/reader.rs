@@ -16,7 +16,7 @@ use crate::lane::LaneCore;
 use crate::limits::{GROUP_BYTES_MAX, READ_BYTES_TARGET};
 use crate::recovery::read_header;
 use crate::segments::Segment;
-use crate::walk::{self, Step, step};
+use crate::walk::{self, Step, is_shortage, step};
 use crate::{LaneView, StorageFile};
 
 /// One batch of a lane.
@@ -162,7 +162,7 @@ impl LaneReader {
         self.open = None;
         self.buffer.clear();
         let file = self.core.storage.open(&self.core.segments.path(segment.start))?;
-        let header = read_header(&*file)?;
+        let header = read_header(&*file, segment.start)?;
         let (sources, header_bytes) = match header {
             Some((header, bytes)) => (header.sources, bytes as u64),
             None => (Sources::default(), 0),
@@ -313,13 +313,7 @@ fn set_aside_bytes(core: &LaneCore, position: u64, bytes: &[u8]) {
         // Another reader was here before.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => {
-            error!(path = %path.display(), %error, "damaged bytes of the spool could not be set aside")
+            error!(path = %path.display(), %error, "damaged bytes of the spool could not be set aside");
         }
     }
-}
-
-fn is_shortage(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let passing = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::AGAIN];
-    error.raw_os_error().is_some_and(|code| passing.iter().any(|errno| errno.raw_os_error() == code))
 }

@@ -13,7 +13,8 @@ use crate::cursor::{self, LanePlace};
 use crate::format::Sources;
 use crate::lane::LaneCore;
 use crate::limits::{
-    FLUSH_INTERVAL_DEFAULT, SEGMENT_BYTES_DEFAULT, SEGMENTS_PER_LANE_MIN, SPOOL_BYTES_DEFAULT,
+    FLUSH_INTERVAL_DEFAULT, LANES_MAX, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
+    SEGMENTS_PER_LANE_MIN, SOURCES_MAX, SPOOL_BYTES_DEFAULT,
 };
 use crate::recovery::{RecoveredLane, recover};
 use crate::segments::Segments;
@@ -52,11 +53,27 @@ impl SpoolOptions {
         }
     }
 
-    /// Checks the sizes against each other.
+    /// Checks each value, and the sizes against each other.
     ///
     /// # Errors
-    /// [`SpoolError::LimitTooSmall`].
+    /// [`SpoolError::OutOfRange`] or [`SpoolError::LimitTooSmall`].
     pub fn check(&self) -> Result<(), SpoolError> {
+        let ranges = [
+            ("spool.segment_bytes", self.segment_bytes, SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX),
+            ("the number of lanes", u64::from(self.lanes), 0..=u64::from(LANES_MAX)),
+            // Two names are kept free, for former and for damaged ones.
+            ("the number of sources", self.sources.len() as u64, 0..=SOURCES_MAX as u64 - 2),
+        ];
+        for (name, found, allowed) in ranges {
+            if !allowed.contains(&found) {
+                return Err(SpoolError::OutOfRange {
+                    name,
+                    found,
+                    least: *allowed.start(),
+                    most: *allowed.end(),
+                });
+            }
+        }
         let needed =
             self.segment_bytes.saturating_mul(SEGMENTS_PER_LANE_MIN).saturating_mul(u64::from(self.lanes));
         if self.bytes_max >= needed {
@@ -121,6 +138,7 @@ impl Spool {
         let furthest = cursor::furthest(&*spool.storage, &spool.cursors());
         let found = spool.storage.list(&root).map_err(SpoolError::io("list", &root))?;
         let found = found.iter().filter_map(|name| name.strip_prefix("lane-")?.parse::<u32>().ok());
+        let found = found.filter(|index| *index < LANES_MAX);
         let lanes = found.map(|index| index + 1).max().unwrap_or(0).max(options.lanes);
         let mut totals = Sources::default();
         for index in 0..lanes {
@@ -131,6 +149,7 @@ impl Spool {
                 lane.end = lane.end.max(place.position);
                 lane.records = lane.records.max(place.record);
             }
+            lane.name_the_unknown();
             spool.usage.adopt(lane.segments.iter().map(|segment| segment.allocated).sum());
             spool.recovered.records += lane.records;
             for (name, records) in lane.sources.iter() {

@@ -19,7 +19,7 @@ use crate::segments::Segment;
 struct Open {
     file: Box<dyn StorageFile>,
     start: u64,
-    /// Bytes written; <= capacity.
+    /// Bytes written; < capacity.
     used: u64,
     capacity: u64,
 }
@@ -105,7 +105,7 @@ impl Writer {
 
     fn put(&mut self, group: &mut Group) -> Result<(), Stop> {
         let needed = group.len() as u64;
-        if self.open.as_ref().is_some_and(|open| open.capacity - open.used < needed) {
+        if self.open.as_ref().is_some_and(|open| open.capacity - open.used <= needed) {
             self.seal().map_err(Stop::Failed)?;
         }
         let mut open = match self.open.take() {
@@ -152,15 +152,18 @@ impl Writer {
     }
 
     fn next_segment(&mut self, group_bytes: u64) -> Result<Open, Stop> {
-        let header = SegmentHeader {
+        let mut header = SegmentHeader {
             lane: self.core.index,
             position: self.position,
             first_record: self.records,
             created_ns: unix_ns(),
+            allocated: 0,
             sources: self.sources.clone(),
         };
+        // One byte more than the group needs, see SegmentHeader::allocated.
+        let capacity = self.segment_bytes.max(header.encode().len() as u64 + group_bytes + 1);
+        header.allocated = capacity;
         let header = header.encode();
-        let capacity = self.segment_bytes.max(header.len() as u64 + group_bytes);
         let file = self.create(capacity)?;
         let open = Open { file, start: self.position, used: 0, capacity };
         self.write(&open, &header)?;
