@@ -11,13 +11,13 @@ use tracing::warn;
 
 use crate::cursor::{self, LanePlace};
 use crate::format::Sources;
-use crate::lane::LaneCore;
+use crate::lane::{Durable, LaneCore};
 use crate::limits::{
     FLUSH_INTERVAL_DEFAULT, LANES_MAX, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
     SEGMENTS_PER_LANE_MIN, SOURCES_MAX, SPOOL_BYTES_DEFAULT,
 };
 use crate::recovery::{RecoveredLane, recover};
-use crate::segments::Segments;
+use crate::segments::{Segment, Segments};
 use crate::usage::Usage;
 use crate::writer::Writer;
 use crate::{Cursor, Lane, LaneReader, Progress, SpoolError, Storage};
@@ -123,7 +123,9 @@ impl Spool {
         for directory in [&root, &quarantine] {
             storage.create_dir_all(directory).map_err(SpoolError::io("create", directory))?;
         }
-        let set_aside = storage.list(&quarantine).map_err(SpoolError::io("list", &quarantine))?.len() as u64;
+        let set_aside = storage.list(&quarantine).map_err(SpoolError::io("list", &quarantine))?;
+        let set_aside =
+            set_aside.iter().filter(|name| name.ends_with(".bad") || name.ends_with(".seg")).count();
         let mut spool = Spool {
             storage,
             directory: options.directory.clone(),
@@ -132,7 +134,7 @@ impl Spool {
             written: options.lanes,
             usage: Arc::new(Usage::new(options.bytes_max)),
             progress: Arc::new(Progress::default()),
-            quarantined: Arc::new(AtomicU64::new(set_aside)),
+            quarantined: Arc::new(AtomicU64::new(set_aside as u64)),
             recovered: Recovered::default(),
         };
         let furthest = cursor::furthest(&*spool.storage, &spool.cursors());
@@ -150,7 +152,8 @@ impl Spool {
                 lane.records = lane.records.max(place.record);
             }
             lane.name_the_unknown();
-            spool.usage.adopt(lane.segments.iter().map(|segment| segment.allocated).sum());
+            lane.segments.iter().for_each(|segment| spool.usage.adopt(segment.allocated));
+            spool.usage.set_newest(index, lane.segments.last().map_or(0, |segment| segment.allocated));
             spool.recovered.records += lane.records;
             for (name, records) in lane.sources.iter() {
                 totals.add_named(name, records);
@@ -176,7 +179,7 @@ impl Spool {
             Arc::clone(&self.progress),
             options.directory.join("quarantine"),
             Arc::clone(&self.quarantined),
-            (lane.end, lane.records),
+            Durable { position: lane.end, records: lane.records },
         ));
         self.lanes.push(Arc::clone(&core));
         if index >= options.lanes {
@@ -224,9 +227,8 @@ impl Spool {
     #[must_use]
     pub fn ends(&self) -> Vec<LanePlace> {
         let place = |core: &Arc<LaneCore>| {
-            // The records first: a place whose record lags behind its position only counts too little as read.
-            let record = core.durable_records();
-            LanePlace { lane: core.index, position: core.durable(), record }
+            let durable = core.durable();
+            LanePlace { lane: core.index, position: durable.position, record: durable.records }
         };
         self.lanes.iter().map(place).collect()
     }
@@ -265,7 +267,7 @@ impl Spool {
     pub fn retire(&self, passed: &[LanePlace]) {
         for core in &self.lanes {
             for segment in core.segments.sealed_until(position_in(passed, core.index)) {
-                self.delete(core, segment.start);
+                self.delete(core, &segment);
             }
         }
     }
@@ -278,24 +280,25 @@ impl Spool {
         else {
             return false;
         };
-        core.dropped_until.fetch_max(oldest.end.unwrap_or(oldest.start), Ordering::AcqRel);
-        self.delete(core, oldest.start);
-        true
+        self.delete(core, &oldest)
     }
 
-    fn delete(&self, core: &LaneCore, start: u64) {
-        let path = core.segments.path(start);
+    fn delete(&self, core: &LaneCore, segment: &Segment) -> bool {
+        // First, so that a reader that finds the file gone knows why.
+        core.dropped_until.fetch_max(segment.end.unwrap_or(segment.start), Ordering::AcqRel);
+        let path = core.segments.path(segment.start);
         match self.storage.remove(&path) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                warn!(path = %path.display(), %error, "cannot delete a segment that was read; trying again later");
-                return;
+                warn!(path = %path.display(), %error, "cannot delete a segment; trying again later");
+                return false;
             }
         }
-        if let Some(segment) = core.segments.forget(start) {
+        if let Some(segment) = core.segments.forget(segment.start) {
             self.usage.give_back(segment.allocated);
         }
+        true
     }
 
     /// Lets the writers finish what was appended, seal, and end. Answers how many records found no room on disk.
@@ -306,6 +309,13 @@ impl Spool {
         let writers = std::mem::take(&mut *self.writers.lock().unwrap_or_else(PoisonError::into_inner));
         // A writer that panicked has its message printed by the runtime; what it held was never acknowledged.
         writers.into_iter().map(|writer| writer.join().unwrap_or(0)).sum()
+    }
+}
+
+impl Drop for Spool {
+    /// Ends the writers of a spool that was opened in part, or that nobody closed.
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

@@ -11,7 +11,7 @@ use tracing::{error, info, warn};
 use crate::StorageFile;
 use crate::format::{SegmentHeader, Sources};
 use crate::group::Group;
-use crate::lane::{LaneCondition, LaneCore};
+use crate::lane::{Durable, LaneCondition, LaneCore};
 use crate::limits::SPACE_RETRY_INTERVAL;
 use crate::segments::Segment;
 
@@ -50,7 +50,7 @@ impl Writer {
         segment_bytes: u64,
         flush_interval: Duration,
     ) -> Writer {
-        let (position, records) = (core.durable(), core.durable_records());
+        let Durable { position, records } = core.durable();
         Writer { core, open: None, position, records, sources, segment_bytes, flush_interval }
     }
 
@@ -59,13 +59,13 @@ impl Writer {
         let mut group = Group::default();
         while let Some(number) = self.core.take_group(&mut group, self.flush_interval) {
             if let Err(stop) = self.put(&mut group) {
-                return self.stopped(&stop, group);
+                return self.stopped(&stop, &group);
             }
             for (source, records) in group.tallies() {
                 self.sources.add(source, records);
             }
             group.clear();
-            self.core.publish(number, self.position, self.records);
+            self.core.publish(number, Durable { position: self.position, records: self.records });
         }
         if let Err(why) = self.seal() {
             // Recovery finds the end by reading; nothing is lost.
@@ -74,32 +74,18 @@ impl Writer {
         0
     }
 
-    fn stopped(&self, stop: &Stop, group: Group) -> u64 {
-        let mut lost = u64::from(group.records());
+    fn stopped(&self, stop: &Stop, group: &Group) -> u64 {
+        let (Stop::NoSpace(why) | Stop::Failed(why)) = stop;
+        let lost = u64::from(group.records()) + self.core.fail(why.clone());
+        let lane = self.core.index;
         match stop {
-            Stop::Failed(why) => {
-                error!(
-                    lane = self.core.index,
-                    why, "lane failed: it acknowledges nothing until the server is restarted"
-                );
-                self.core.fail(why.clone());
+            Stop::Failed(_) => {
+                error!(lane, why, "lane failed: it acknowledges nothing until the server is restarted");
             }
-            Stop::NoSpace(why) => {
-                let mut rest = Group::default();
-                while self.core.take_group(&mut rest, Duration::ZERO).is_some() {
-                    lost += u64::from(rest.records());
-                    rest.clear();
-                }
-                error!(
-                    lane = self.core.index,
-                    why,
-                    records = lost,
-                    "stopped with unacknowledged messages unwritten"
-                );
-                self.core.fail(why.clone());
+            Stop::NoSpace(_) => {
+                error!(lane, why, records = lost, "stopped with unacknowledged messages unwritten");
             }
         }
-        drop(group);
         lost
     }
 
@@ -148,6 +134,7 @@ impl Writer {
         open.file.set_len(open.used).map_err(|error| format!("cannot cut {}: {error}", path.display()))?;
         let spare = self.core.segments.seal(open.start, open.start + open.used);
         self.core.usage.give_back(spare);
+        self.core.usage.set_newest(self.core.index, open.used);
         Ok(())
     }
 
@@ -189,6 +176,7 @@ impl Writer {
                         info!(lane = self.core.index, "there is room again");
                     }
                     self.core.set_condition(LaneCondition::Writing);
+                    self.core.usage.set_newest(self.core.index, capacity);
                     return Ok(file);
                 }
                 Err(error) => {
@@ -205,7 +193,7 @@ impl Writer {
     fn wait_for_space(&self, why: &str) -> Result<(), Stop> {
         if self.core.condition() != LaneCondition::WaitingForSpace {
             warn!(lane = self.core.index, why, "no room to write; senders are held back until there is");
-            self.core.set_condition(LaneCondition::WaitingForSpace);
+            self.core.wait_for_space();
         }
         if self.core.is_closed() {
             return Err(Stop::NoSpace(why.to_owned()));
