@@ -19,6 +19,9 @@ pub const SEGMENT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Positions and record numbers stay below, so that no sum of two overflows: at 100 GB/s, a lane lasts a year.
 pub const POSITION_MAX: u64 = 1 << 62;
 
+/// What is recovered is held to half of it, so that whatever a file claims, what comes next can be read.
+pub const RECOVERED_MAX: u64 = POSITION_MAX / 2;
+
 /// How far the next segment keeps from one whose length cannot be told. Positions are plenty.
 pub const UNKNOWN_SEGMENT_BYTES: u64 = 1 << 40;
 

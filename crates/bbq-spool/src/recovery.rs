@@ -171,7 +171,8 @@ fn read_contents(file: &dyn StorageFile, start: u64, has_successor: bool) -> io:
     bytes.truncate(read);
     let header = read_header(file, start)?;
     let has_header = header.is_some();
-    let mut sealed = has_successor;
+    // A group never reaches the end of what was allocated: only of a sealed segment is the last byte anything but zero.
+    let mut sealed = has_successor || bytes.last().is_some_and(|last| *last != 0);
     let (first_group, mut sources, mut first_record) = match header {
         Some((header, header_bytes)) => {
             sealed |= file_bytes != header.allocated;

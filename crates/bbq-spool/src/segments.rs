@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::limits::POSITION_MAX;
+use crate::limits::RECOVERED_MAX;
 
 const SUFFIX: &str = ".seg";
 const DIGITS: usize = 20;
@@ -107,5 +107,5 @@ pub(crate) fn path_of(directory: &Path, start: u64) -> PathBuf {
 pub(crate) fn start_of(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(SUFFIX)?;
     let start = (digits.len() == DIGITS).then(|| digits.parse().ok()).flatten();
-    start.filter(|start| *start <= POSITION_MAX)
+    start.filter(|start| *start <= RECOVERED_MAX)
 }

@@ -13,8 +13,8 @@ use crate::cursor::{self, LanePlace};
 use crate::format::Sources;
 use crate::lane::{Durable, LaneCore};
 use crate::limits::{
-    FLUSH_INTERVAL_DEFAULT, LANES_MAX, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
-    SEGMENTS_PER_LANE_MIN, SOURCES_MAX, SPOOL_BYTES_DEFAULT,
+    FLUSH_INTERVAL_DEFAULT, LANES_MAX, RECOVERED_MAX, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX,
+    SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN, SOURCES_MAX, SPOOL_BYTES_DEFAULT,
 };
 use crate::recovery::{RecoveredLane, recover};
 use crate::segments::{Segment, Segments};
@@ -151,6 +151,7 @@ impl Spool {
                 lane.end = lane.end.max(place.position);
                 lane.records = lane.records.max(place.record);
             }
+            lane.records = lane.records.min(RECOVERED_MAX);
             lane.name_the_unknown();
             lane.segments.iter().for_each(|segment| spool.usage.adopt(segment.allocated));
             spool.usage.set_newest(index, lane.segments.last().map_or(0, |segment| segment.allocated));
