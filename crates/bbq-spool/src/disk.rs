@@ -15,7 +15,11 @@ pub struct DiskStorage;
 
 impl Storage for DiskStorage {
     fn create_dir_all(&self, directory: &Path) -> io::Result<()> {
-        fs::create_dir_all(directory)
+        let missing: Vec<&Path> =
+            directory.ancestors().filter(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
+        fs::create_dir_all(directory)?;
+        // A file that is durable in a directory that is not would be lost with it.
+        missing.into_iter().try_for_each(sync_parent)
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
@@ -67,7 +71,8 @@ impl Storage for DiskStorage {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)?;
-        sync_parent(to)
+        sync_parent(to)?;
+        if from.parent() == to.parent() { Ok(()) } else { sync_parent(from) }
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -78,6 +83,9 @@ impl Storage for DiskStorage {
 /// Reserves the space now, so that a full disk is met here and not in the middle of a group; file systems that cannot
 /// (EOPNOTSUPP) get the length alone.
 fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    if bytes == 0 {
+        return Ok(()); // fallocate(2) answers EINVAL
+    }
     match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
         Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(bytes),
         other => other.map_err(io::Error::from),

@@ -43,6 +43,15 @@ struct Filling {
     failed: Option<String>,
 }
 
+/// How far a lane is on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Durable {
+    /// Everything before this position is durable.
+    pub(crate) position: u64,
+    /// Records up to there.
+    pub(crate) records: u64,
+}
+
 /// Shared by the worker, the writer and the readers of a lane.
 pub(crate) struct LaneCore {
     pub(crate) index: u32,
@@ -52,14 +61,14 @@ pub(crate) struct LaneCore {
     pub(crate) progress: Arc<Progress>,
     pub(crate) quarantine: PathBuf,
     pub(crate) quarantined: Arc<AtomicU64>,
-    /// Below this position segments were deleted before their readers had passed (drop-oldest).
+    /// Below this position the queue deleted segments; a reader that has not passed it lost them to that.
     pub(crate) dropped_until: AtomicU64,
+    /// Held while damaged bytes are set aside, so that each piece is kept and counted once.
+    pub(crate) setting_aside: Mutex<()>,
     filling: Mutex<Filling>,
     work: Condvar,
-    /// Position up to which everything is durable.
-    durable: AtomicU64,
-    /// Records up to there.
-    durable_records: AtomicU64,
+    /// Both numbers at once: a reader that saw one ahead of the other would miscount.
+    durable: Mutex<Durable>,
     /// Number of the last durable group.
     durable_group: AtomicU64,
     condition: AtomicU8,
@@ -76,7 +85,7 @@ impl LaneCore {
         progress: Arc<Progress>,
         quarantine: PathBuf,
         quarantined: Arc<AtomicU64>,
-        (position, records): (u64, u64),
+        durable: Durable,
     ) -> LaneCore {
         let filling = Filling {
             group: Group::default(),
@@ -87,6 +96,8 @@ impl LaneCore {
             closed: false,
             failed: None,
         };
+        // What is missing before the first segment was deleted, in whatever run.
+        let dropped_until = segments.at_or_after(0).map_or(durable.position, |oldest| oldest.start);
         LaneCore {
             index,
             storage,
@@ -95,11 +106,11 @@ impl LaneCore {
             progress,
             quarantine,
             quarantined,
-            dropped_until: AtomicU64::new(0),
+            dropped_until: AtomicU64::new(dropped_until),
+            setting_aside: Mutex::new(()),
             filling: Mutex::new(filling),
             work: Condvar::new(),
-            durable: AtomicU64::new(position),
-            durable_records: AtomicU64::new(records),
+            durable: Mutex::new(durable),
             durable_group: AtomicU64::new(0),
             condition: AtomicU8::new(LaneCondition::Writing as u8),
             on_progress: OnceLock::new(),
@@ -110,12 +121,8 @@ impl LaneCore {
         self.filling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn durable(&self) -> u64 {
-        self.durable.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn durable_records(&self) -> u64 {
-        self.durable_records.load(Ordering::Acquire)
+    pub(crate) fn durable(&self) -> Durable {
+        *self.durable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn set_condition(&self, condition: LaneCondition) {
@@ -168,11 +175,10 @@ impl LaneCore {
     }
 
     /// Publishes that a group is durable.
-    pub(crate) fn publish(&self, group: u64, position: u64, records: u64) {
-        // In this order: who sees the position sees the group, too (Lane::durable_group).
+    pub(crate) fn publish(&self, group: u64, durable: Durable) {
+        // The group first: who sees the position sees the group, too (Lane::durable_group).
         self.durable_group.store(group, Ordering::Release);
-        self.durable_records.store(records, Ordering::Release);
-        self.durable.store(position, Ordering::Release);
+        *self.durable.lock().unwrap_or_else(PoisonError::into_inner) = durable;
         self.progress.announce();
         self.tell_worker();
     }
@@ -184,8 +190,16 @@ impl LaneCore {
         filling.failed = Some(why);
         let unwritten = std::mem::take(&mut filling.group);
         drop(filling);
+        self.progress.announce();
         self.tell_worker();
         unwritten
+    }
+
+    /// The writer found no room and waits.
+    pub(crate) fn wait_for_space(&self) {
+        self.set_condition(LaneCondition::WaitingForSpace);
+        self.progress.announce();
+        self.tell_worker();
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -216,8 +230,8 @@ impl Lane {
         self.0.index
     }
 
-    /// Sets what is called, on the writer's thread, whenever a group became durable, room came back, or the lane failed.
-    /// It must be quick. Only the first call counts.
+    /// Sets what is called, on the writer's thread, whenever a group became durable, room came back, there is none on
+    /// disk ([`LaneCondition::WaitingForSpace`]), or the lane failed. It must be quick. Only the first call counts.
     pub fn on_progress(&self, tell: impl Fn() + Send + Sync + 'static) {
         let _first_counts = self.0.on_progress.set(Box::new(tell));
     }
@@ -294,10 +308,11 @@ impl Lane {
     #[must_use]
     pub fn view(&self) -> LaneView {
         let core = &self.0;
+        let durable = core.durable();
         LaneView {
             index: core.index,
-            position: core.durable(),
-            records: core.durable_records(),
+            position: durable.position,
+            records: durable.records,
             segments: core.segments.count() as u64,
             condition: core.condition(),
         }

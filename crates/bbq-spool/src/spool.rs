@@ -12,12 +12,13 @@ use tracing::warn;
 
 use crate::cursor::{self, LanePlace};
 use crate::format::Sources;
-use crate::lane::LaneCore;
+use crate::lane::{Durable, LaneCore};
 use crate::limits::{
-    FLUSH_INTERVAL_DEFAULT, SEGMENT_BYTES_DEFAULT, SEGMENTS_PER_LANE_MIN, SPOOL_BYTES_DEFAULT,
+    FLUSH_INTERVAL_DEFAULT, LANES_MAX, RECOVERED_MAX, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX,
+    SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN, SOURCES_MAX, SPOOL_BYTES_DEFAULT,
 };
 use crate::recovery::{RecoveredLane, recover};
-use crate::segments::Segments;
+use crate::segments::{Segment, Segments};
 use crate::usage::Usage;
 use crate::writer::{Tallies, Writer};
 use crate::{Cursor, Lane, LaneReader, Progress, SpoolError, Storage};
@@ -53,11 +54,27 @@ impl SpoolOptions {
         }
     }
 
-    /// Checks the sizes against each other.
+    /// Checks each value, and the sizes against each other.
     ///
     /// # Errors
-    /// [`SpoolError::LimitTooSmall`].
+    /// [`SpoolError::OutOfRange`] or [`SpoolError::LimitTooSmall`].
     pub fn check(&self) -> Result<(), SpoolError> {
+        let ranges = [
+            ("spool.segment_bytes", self.segment_bytes, SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX),
+            ("the number of lanes", u64::from(self.lanes), 0..=u64::from(LANES_MAX)),
+            // Two names are kept free, for former and for damaged ones.
+            ("the number of sources", self.sources.len() as u64, 0..=SOURCES_MAX as u64 - 2),
+        ];
+        for (name, found, allowed) in ranges {
+            if !allowed.contains(&found) {
+                return Err(SpoolError::OutOfRange {
+                    name,
+                    found,
+                    least: *allowed.start(),
+                    most: *allowed.end(),
+                });
+            }
+        }
         let needed =
             self.segment_bytes.saturating_mul(SEGMENTS_PER_LANE_MIN).saturating_mul(u64::from(self.lanes));
         if self.bytes_max >= needed {
@@ -107,7 +124,9 @@ impl Spool {
         for directory in [&root, &quarantine] {
             storage.create_dir_all(directory).map_err(SpoolError::io("create", directory))?;
         }
-        let set_aside = storage.list(&quarantine).map_err(SpoolError::io("list", &quarantine))?.len() as u64;
+        let set_aside = storage.list(&quarantine).map_err(SpoolError::io("list", &quarantine))?;
+        let set_aside =
+            set_aside.iter().filter(|name| name.ends_with(".bad") || name.ends_with(".seg")).count();
         let mut spool = Spool {
             storage,
             directory: options.directory.clone(),
@@ -116,12 +135,13 @@ impl Spool {
             written: options.lanes,
             usage: Arc::new(Usage::new(options.bytes_max)),
             progress: Arc::new(Progress::default()),
-            quarantined: Arc::new(AtomicU64::new(set_aside)),
+            quarantined: Arc::new(AtomicU64::new(set_aside as u64)),
             recovered: Recovered::default(),
         };
         let furthest = cursor::furthest(&*spool.storage, &spool.cursors());
         let found = spool.storage.list(&root).map_err(SpoolError::io("list", &root))?;
         let found = found.iter().filter_map(|name| name.strip_prefix("lane-")?.parse::<u32>().ok());
+        let found = found.filter(|index| *index < LANES_MAX);
         let lanes = found.map(|index| index + 1).max().unwrap_or(0).max(options.lanes);
         let mut totals = Sources::default();
         for index in 0..lanes {
@@ -132,7 +152,10 @@ impl Spool {
                 lane.end = lane.end.max(place.position);
                 lane.records = lane.records.max(place.record);
             }
-            spool.usage.adopt(lane.segments.iter().map(|segment| segment.allocated).sum());
+            lane.records = lane.records.min(RECOVERED_MAX);
+            lane.name_the_unknown();
+            lane.segments.iter().for_each(|segment| spool.usage.adopt(segment.allocated));
+            spool.usage.set_newest(index, lane.segments.last().map_or(0, |segment| segment.allocated));
             spool.recovered.records += lane.records;
             for (name, records) in lane.sources.iter() {
                 totals.add_named(name, records);
@@ -158,7 +181,7 @@ impl Spool {
             Arc::clone(&self.progress),
             options.directory.join("quarantine"),
             Arc::clone(&self.quarantined),
-            (lane.end, lane.records),
+            Durable { position: lane.end, records: lane.records },
         ));
         self.lanes.push(Arc::clone(&core));
         if index >= options.lanes {
@@ -212,9 +235,8 @@ impl Spool {
     #[must_use]
     pub fn ends(&self) -> Vec<LanePlace> {
         let place = |core: &Arc<LaneCore>| {
-            // The records first: a place whose record lags behind its position only counts too little as read.
-            let record = core.durable_records();
-            LanePlace { lane: core.index, position: core.durable(), record }
+            let durable = core.durable();
+            LanePlace { lane: core.index, position: durable.position, record: durable.records }
         };
         self.lanes.iter().map(place).collect()
     }
@@ -253,7 +275,7 @@ impl Spool {
     pub fn retire(&self, passed: &[LanePlace]) {
         for core in &self.lanes {
             for segment in core.segments.sealed_until(position_in(passed, core.index)) {
-                self.delete(core, segment.start);
+                self.delete(core, &segment);
             }
         }
     }
@@ -266,24 +288,25 @@ impl Spool {
         else {
             return false;
         };
-        core.dropped_until.fetch_max(oldest.end.unwrap_or(oldest.start), Ordering::AcqRel);
-        self.delete(core, oldest.start);
-        true
+        self.delete(core, &oldest)
     }
 
-    fn delete(&self, core: &LaneCore, start: u64) {
-        let path = core.segments.path(start);
+    fn delete(&self, core: &LaneCore, segment: &Segment) -> bool {
+        // First, so that a reader that finds the file gone knows why.
+        core.dropped_until.fetch_max(segment.end.unwrap_or(segment.start), Ordering::AcqRel);
+        let path = core.segments.path(segment.start);
         match self.storage.remove(&path) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                warn!(path = %path.display(), %error, "cannot delete a segment that was read; trying again later");
-                return;
+                warn!(path = %path.display(), %error, "cannot delete a segment; trying again later");
+                return false;
             }
         }
-        if let Some(segment) = core.segments.forget(start) {
+        if let Some(segment) = core.segments.forget(segment.start) {
             self.usage.give_back(segment.allocated);
         }
+        true
     }
 
     /// Lets the writers finish what was appended, seal, and end. Answers the records that found no room on disk, by source;
@@ -301,6 +324,13 @@ impl Spool {
             }
         }
         unwritten
+    }
+}
+
+impl Drop for Spool {
+    /// Ends the writers of a spool that was opened in part, or that nobody closed.
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

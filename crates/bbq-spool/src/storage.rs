@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// A directory tree. Paths are as the caller made them; nothing is resolved here.
 pub trait Storage: Send + Sync {
-    /// Makes a directory and its parents; those that exist are fine.
+    /// Makes a directory and its parents, durably; those that exist are fine.
     fn create_dir_all(&self, directory: &Path) -> io::Result<()>;
     /// Names of the files in a directory, in no order.
     fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
@@ -17,9 +17,9 @@ pub trait Storage: Send + Sync {
     fn replace(&self, path: &Path, contents: &[u8]) -> io::Result<()>;
     /// A whole small file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
-    /// Gives a file another name in the same file system.
+    /// Gives a file another name in the same file system, durably, over whatever had that name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Removes a file.
+    /// Removes a file; after a crash it may be back.
     fn remove(&self, path: &Path) -> io::Result<()>;
 }
 

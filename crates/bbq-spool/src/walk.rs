@@ -1,5 +1,7 @@
 //! Walks the entries of a group, and finds its way behind damage.
 
+use std::io;
+
 use bbq_wire::Batch;
 use bbq_wire::batch::BatchLimits;
 use memchr::memmem;
@@ -60,3 +62,10 @@ pub(crate) fn next_frame(bytes: &[u8], position: u64) -> Option<(usize, GroupFra
 
 /// The frame's length as an index.
 pub(crate) const FRAME: usize = GROUP_FRAME_BYTES;
+
+/// Whether trying again later may help: the file is not at fault.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let passing = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::AGAIN];
+    error.raw_os_error().is_some_and(|code| passing.iter().any(|errno| errno.raw_os_error() == code))
+}

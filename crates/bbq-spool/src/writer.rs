@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 use crate::StorageFile;
 use crate::format::{SegmentHeader, Sources};
 use crate::group::Group;
-use crate::lane::{LaneCondition, LaneCore};
+use crate::lane::{Durable, LaneCondition, LaneCore};
 use crate::limits::SPACE_RETRY_INTERVAL;
 use crate::segments::Segment;
 
@@ -20,7 +20,7 @@ use crate::segments::Segment;
 struct Open {
     file: Box<dyn StorageFile>,
     start: u64,
-    /// Bytes written; <= capacity.
+    /// Bytes written; < capacity.
     used: u64,
     capacity: u64,
 }
@@ -54,7 +54,7 @@ impl Writer {
         segment_bytes: u64,
         flush_interval: Duration,
     ) -> Writer {
-        let (position, records) = (core.durable(), core.durable_records());
+        let Durable { position, records } = core.durable();
         Writer { core, open: None, position, records, sources, segment_bytes, flush_interval }
     }
 
@@ -63,13 +63,13 @@ impl Writer {
         let mut group = Group::default();
         while let Some(number) = self.core.take_group(&mut group, self.flush_interval) {
             if let Err(stop) = self.put(&mut group) {
-                return self.stopped(stop, &group);
+                return self.stopped(&stop, &group);
             }
             for (source, records) in group.tallies() {
                 self.sources.add(source, records);
             }
             group.clear();
-            self.core.publish(number, self.position, self.records);
+            self.core.publish(number, Durable { position: self.position, records: self.records });
         }
         if let Err(why) = self.seal() {
             // Recovery finds the end by reading; nothing is lost.
@@ -79,23 +79,26 @@ impl Writer {
     }
 
     /// Nothing is written any more: what is in memory was never acknowledged, and is counted.
-    fn stopped(&self, stop: Stop, group: &Group) -> Tallies {
-        let (Stop::Failed(why) | Stop::NoSpace(why)) = stop;
+    fn stopped(&self, stop: &Stop, group: &Group) -> Tallies {
+        let (Stop::NoSpace(why) | Stop::Failed(why)) = stop;
         let mut lost: Tallies = group.tallies().collect();
         for (source, records) in self.core.fail(why.clone()).tallies() {
             *lost.entry(source).or_default() += records;
         }
+        let lane = self.core.index;
         let records: u64 = lost.values().sum();
-        error!(
-            lane = self.core.index,
-            why, records, "lane failed: it takes and acknowledges nothing until a restart"
-        );
+        match stop {
+            Stop::Failed(_) => {
+                error!(lane, why, "lane failed: it acknowledges nothing until the server is restarted");
+            }
+            Stop::NoSpace(_) => error!(lane, why, records, "stopped with unacknowledged messages unwritten"),
+        }
         lost
     }
 
     fn put(&mut self, group: &mut Group) -> Result<(), Stop> {
         let needed = group.len() as u64;
-        if self.open.as_ref().is_some_and(|open| open.capacity - open.used < needed) {
+        if self.open.as_ref().is_some_and(|open| open.capacity - open.used <= needed) {
             self.seal().map_err(Stop::Failed)?;
         }
         let mut open = match self.open.take() {
@@ -138,19 +141,23 @@ impl Writer {
         open.file.set_len(open.used).map_err(|error| format!("cannot cut {}: {error}", path.display()))?;
         let spare = self.core.segments.seal(open.start, open.start + open.used);
         self.core.usage.give_back(spare);
+        self.core.usage.set_newest(self.core.index, open.used);
         Ok(())
     }
 
     fn next_segment(&mut self, group_bytes: u64) -> Result<Open, Stop> {
-        let header = SegmentHeader {
+        let mut header = SegmentHeader {
             lane: self.core.index,
             position: self.position,
             first_record: self.records,
             created_ns: unix_ns(),
+            allocated: 0,
             sources: self.sources.clone(),
         };
+        // One byte more than the group needs, see SegmentHeader::allocated.
+        let capacity = self.segment_bytes.max(header.encode().len() as u64 + group_bytes + 1);
+        header.allocated = capacity;
         let header = header.encode();
-        let capacity = self.segment_bytes.max(header.len() as u64 + group_bytes);
         let file = self.create(capacity)?;
         let open = Open { file, start: self.position, used: 0, capacity };
         self.write(&open, &header)?;
@@ -176,6 +183,7 @@ impl Writer {
                         info!(lane = self.core.index, "there is room again");
                     }
                     self.core.set_condition(LaneCondition::Writing);
+                    self.core.usage.set_newest(self.core.index, capacity);
                     return Ok(file);
                 }
                 Err(error) => {
@@ -192,7 +200,7 @@ impl Writer {
     fn wait_for_space(&self, why: &str) -> Result<(), Stop> {
         if self.core.condition() != LaneCondition::WaitingForSpace {
             warn!(lane = self.core.index, why, "no room to write; senders are held back until there is");
-            self.core.set_condition(LaneCondition::WaitingForSpace);
+            self.core.wait_for_space();
         }
         if self.core.is_closed() {
             return Err(Stop::NoSpace(why.to_owned()));

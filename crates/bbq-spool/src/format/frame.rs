@@ -1,6 +1,7 @@
 //! The frame in front of a group.
 
 use super::bytes::{is_sealed, seal, u32_at, u64_at};
+use crate::limits::{GROUP_BYTES_MAX, POSITION_MAX};
 
 /// Bytes of a frame.
 pub const GROUP_FRAME_BYTES: usize = 40;
@@ -48,19 +49,25 @@ impl GroupFrame {
         seal(out);
     }
 
-    /// Reads the frame at the front of `bytes` if it is one and says that it stands at `position`.
+    /// Reads the frame at the front of `bytes` if it is one, says that it stands at `position`, and keeps to the limits,
+    /// so that neither [`GroupFrame::end`] nor [`GroupFrame::end_record`] overflows.
     #[must_use]
     pub fn decode(bytes: &[u8], position: u64) -> Option<GroupFrame> {
         let bytes = bytes.get(..GROUP_FRAME_BYTES)?;
         if !is_sealed(bytes, FRAME_MAGIC) || u64_at(bytes, 16) != position {
             return None;
         }
-        Some(GroupFrame {
+        let frame = GroupFrame {
             bytes: u32_at(bytes, 8),
             entries: u32_at(bytes, 12),
             position,
             first_record: u64_at(bytes, 24),
             records: u32_at(bytes, 32),
-        })
+        };
+        let possible = frame.bytes > 0
+            && GROUP_FRAME_BYTES + frame.bytes as usize <= GROUP_BYTES_MAX
+            && position <= POSITION_MAX
+            && frame.first_record <= POSITION_MAX;
+        possible.then_some(frame)
     }
 }

@@ -19,7 +19,8 @@
 //!  24   8  position of the segment                  32   4  records
 //!  32   8  first_record                             36   4  reserved, 0
 //!  40   8  created_ns
-//!  48      sources, each: 8 records before this segment, 2 bytes of the name, the name
+//!  48   8  allocated: bytes the file was made with
+//!  56      sources, each: 8 records before this segment, 2 bytes of the name, the name
 //!
 //! envelope, 48 bytes
 //!   0   4  magic "BBQE"
@@ -36,7 +37,8 @@
 //!
 //! Why frames: a group is written only after the group before it is durable. So damage with a valid frame anywhere behind
 //! its group was durable once and is set aside; damage with none is the tail that a crash tore, which nobody was told is
-//! safe, and is cut off.
+//! safe, and is cut off. A segment is cut to its groups when it is complete, and when the server stops: one that is not as
+//! long as it was allocated holds nothing torn, so whatever is wrong in it is damage.
 
 mod bytes;
 mod envelope;
