@@ -59,6 +59,11 @@ impl Group {
         (frame, &self.bytes)
     }
 
+    /// Gives its bytes away and goes on with another buffer.
+    pub(crate) fn take_bytes(&mut self, spare: Vec<u8>) -> Vec<u8> {
+        std::mem::replace(&mut self.bytes, spare)
+    }
+
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.entries = 0;

@@ -11,7 +11,10 @@ use bbq_wire::BatchHeader;
 
 use crate::format::Envelope;
 use crate::group::Group;
-use crate::limits::{GROUP_BYTES_TARGET, LANE_BUFFER_BYTES_MAX};
+use crate::hot::Hot;
+use crate::limits::{
+    GATHER_BYTES_MIN, GATHER_STEP, GATHER_TIME_MAX, GROUP_BYTES_TARGET, LANE_BUFFER_BYTES_MAX,
+};
 use crate::segments::Segments;
 use crate::usage::Usage;
 use crate::{LaneError, Progress, Storage};
@@ -33,6 +36,8 @@ struct Filling {
     group: Group,
     /// Number of the group; the first one is 1.
     number: u64,
+    /// Bytes of the group before it.
+    previous_bytes: usize,
     /// Somebody waits for it.
     urgent: bool,
     /// When its first entry came.
@@ -57,6 +62,7 @@ pub(crate) struct LaneCore {
     pub(crate) index: u32,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) segments: Segments,
+    pub(crate) hot: Hot,
     pub(crate) usage: Arc<Usage>,
     pub(crate) progress: Arc<Progress>,
     pub(crate) quarantine: PathBuf,
@@ -90,6 +96,7 @@ impl LaneCore {
         let filling = Filling {
             group: Group::default(),
             number: 1,
+            previous_bytes: 0,
             urgent: false,
             since: None,
             room_wanted: false,
@@ -102,6 +109,7 @@ impl LaneCore {
             index,
             storage,
             segments,
+            hot: Hot::default(),
             usage,
             progress,
             quarantine,
@@ -141,10 +149,15 @@ impl LaneCore {
     /// closed and empty.
     pub(crate) fn take_group(&self, spare: &mut Group, flush_interval: Duration) -> Option<u64> {
         let mut filling = self.locked();
+        // Bytes at the last look at a group that gathers.
+        let mut seen = 0;
         loop {
             let waited = filling.since.map(|since| since.elapsed());
+            let gathers = filling.previous_bytes >= GATHER_BYTES_MIN
+                && filling.group.len() > seen
+                && waited.is_some_and(|waited| waited < GATHER_TIME_MAX);
             let due = filling.closed
-                || filling.urgent
+                || (filling.urgent && !gathers)
                 || filling.group.len() >= GROUP_BYTES_TARGET
                 || waited.is_some_and(|waited| waited >= flush_interval);
             if due && !filling.group.is_empty() {
@@ -155,7 +168,11 @@ impl LaneCore {
             }
             filling = match waited {
                 Some(waited) => {
-                    let rest = flush_interval.saturating_sub(waited);
+                    let mut rest = flush_interval.saturating_sub(waited);
+                    if filling.urgent {
+                        seen = filling.group.len();
+                        rest = rest.min(GATHER_STEP);
+                    }
                     self.work.wait_timeout(filling, rest).unwrap_or_else(PoisonError::into_inner).0
                 }
                 None => self.work.wait(filling).unwrap_or_else(PoisonError::into_inner),
@@ -164,6 +181,7 @@ impl LaneCore {
         std::mem::swap(&mut filling.group, spare);
         let number = filling.number;
         filling.number += 1;
+        filling.previous_bytes = spare.len();
         filling.urgent = false;
         filling.since = None;
         let room_wanted = std::mem::take(&mut filling.room_wanted);

@@ -20,6 +20,7 @@ mod disk;
 mod error;
 pub mod format;
 mod group;
+mod hot;
 mod lane;
 pub mod limits;
 mod lock;

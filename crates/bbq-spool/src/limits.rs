@@ -47,6 +47,19 @@ pub const FLUSH_INTERVAL_DEFAULT: Duration = Duration::from_millis(10);
 /// How often a writer that found no space looks again; deletions wake it at once.
 pub const SPACE_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
+/// A group that follows one of this size gathers a little longer although somebody waits: under such a load a sync of few
+/// bytes costs everybody more than the wait does.
+pub const GATHER_BYTES_MIN: usize = 64 * 1024;
+
+/// A gathering group is written when nothing came for so long...
+pub const GATHER_STEP: Duration = Duration::from_micros(150);
+
+/// ...and at the latest after this.
+pub const GATHER_TIME_MAX: Duration = Duration::from_millis(1);
+
+/// Newest groups of a lane that stay in memory for readers that keep up: several of those that a fast disk takes at once.
+pub const HOT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// What a reader takes from disk at once, if no group is larger.
 pub const READ_BYTES_TARGET: usize = 1024 * 1024;
 

@@ -116,6 +116,9 @@ impl LaneReader {
         if self.place.position >= durable.position {
             return Ok(GroupRead::CaughtUp);
         }
+        if let Some(read) = self.read_hot(deliver) {
+            return Ok(read);
+        }
         let Some(segment) = self.core.segments.at_or_after(self.place.position) else {
             // Durable, and yet no file: deleted under this reader, or by hand.
             return Ok(GroupRead::Lost(self.skip_to(durable.position, durable.records)));
@@ -133,6 +136,28 @@ impl LaneReader {
             Err(error) => Err(error),
         };
         read.or_else(|error| self.pass_unreadable(&segment, durable, error))
+    }
+
+    /// Takes the next group from memory, if it is there and nothing is missing before it.
+    fn read_hot(&mut self, deliver: &mut dyn FnMut(&Entry<'_>)) -> Option<GroupRead> {
+        let hot = self.core.hot.at(self.place.position)?;
+        if hot.frame.first_record != self.place.record {
+            return None;
+        }
+        let mut records = 0;
+        let mut offset = GROUP_FRAME_BYTES;
+        while let Some((envelope, batch, end)) = walk::written_entry(&hot.bytes, offset, &mut self.scratch) {
+            records += u64::from(batch.header.records);
+            let source = hot.sources.name(envelope.source).unwrap_or_default();
+            deliver(&Entry { lane: self.core.index, source, envelope, batch });
+            offset = end;
+        }
+        // A file and a buffer that it read before are of no use now.
+        self.open = None;
+        self.buffer = Vec::new();
+        self.place.position = hot.frame.end();
+        self.place.record = hot.frame.end_record();
+        Some(GroupRead::Group { records, lost: u64::from(hot.frame.records).saturating_sub(records) })
     }
 
     fn reason_before(&self, position: u64) -> LostReason {

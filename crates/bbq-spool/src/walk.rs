@@ -43,6 +43,18 @@ fn valid_entry(rest: &[u8]) -> Option<(Envelope, usize)> {
     (rest.len() >= ENVELOPE_BYTES + batch_bytes as usize).then_some((envelope, batch_bytes as usize))
 }
 
+/// Reads the entry at `offset` of what this process wrote itself, and answers the offset behind it.
+pub(crate) fn written_entry<'a>(
+    entries: &'a [u8],
+    offset: usize,
+    scratch: &'a mut Vec<u8>,
+) -> Option<(Envelope, Batch<'a>, usize)> {
+    let rest = entries.get(offset..)?;
+    let (envelope, batch_bytes) = valid_entry(rest)?;
+    let batch = Batch::verified_before(&rest[ENVELOPE_BYTES..ENVELOPE_BYTES + batch_bytes], scratch).ok()?;
+    Some((envelope, batch, offset + ENVELOPE_BYTES + batch_bytes))
+}
+
 /// Offset of the next envelope that fits, or the end.
 fn next_envelope(entries: &[u8], from: usize) -> usize {
     let magic = Envelope::magic();

@@ -10,8 +10,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tracing::{error, info, warn};
 
 use crate::StorageFile;
-use crate::format::{SegmentHeader, Sources};
+use crate::format::{GroupFrame, SegmentHeader, Sources};
 use crate::group::Group;
+use crate::hot::HotGroup;
 use crate::lane::{Durable, LaneCondition, LaneCore};
 use crate::limits::SPACE_RETRY_INTERVAL;
 use crate::segments::Segment;
@@ -45,6 +46,12 @@ pub(crate) struct Writer {
     sources: Sources,
     segment_bytes: u64,
     flush_interval: Duration,
+    /// The sources' names, for readers of hot groups.
+    names: Arc<Sources>,
+    /// Where the last group stands: as a reader comes to it, and its frame.
+    last: (u64, u64),
+    /// A buffer for the next group.
+    spare: Option<Vec<u8>>,
 }
 
 impl Writer {
@@ -55,7 +62,19 @@ impl Writer {
         flush_interval: Duration,
     ) -> Writer {
         let Durable { position, records } = core.durable();
-        Writer { core, open: None, position, records, sources, segment_bytes, flush_interval }
+        let names = Arc::new(sources.clone());
+        Writer {
+            core,
+            open: None,
+            position,
+            records,
+            sources,
+            segment_bytes,
+            flush_interval,
+            names,
+            last: (position, position),
+            spare: None,
+        }
     }
 
     /// Works until the lane is closed and empty. Answers the records that found no place, by source.
@@ -68,6 +87,7 @@ impl Writer {
             for (source, records) in group.tallies() {
                 self.sources.add(source, records);
             }
+            self.keep_hot(&mut group);
             group.clear();
             self.core.publish(number, Durable { position: self.position, records: self.records });
         }
@@ -76,6 +96,15 @@ impl Writer {
             warn!(lane = self.core.index, why, "the last segment could not be cut to its length");
         }
         Tallies::new()
+    }
+
+    /// Leaves the group to the readers, who may see it as soon as it is published.
+    fn keep_hot(&mut self, group: &mut Group) {
+        let spare = self.spare.take().unwrap_or_default();
+        let bytes = group.take_bytes(spare);
+        let Some(frame) = GroupFrame::decode(&bytes, self.last.1) else { return };
+        let hot = HotGroup { from: self.last.0, frame, bytes, sources: Arc::clone(&self.names) };
+        self.spare = self.core.hot.push(hot);
     }
 
     /// Nothing is written any more: what is in memory was never acknowledged, and is counted.
@@ -101,10 +130,12 @@ impl Writer {
         if self.open.as_ref().is_some_and(|open| open.capacity - open.used <= needed) {
             self.seal().map_err(Stop::Failed)?;
         }
+        let from = self.position;
         let mut open = match self.open.take() {
             Some(open) => open,
             None => self.next_segment(needed)?,
         };
+        self.last = (from, self.position);
         let (frame, bytes) = group.seal(self.position, self.records);
         self.write(&open, bytes)?;
         open.file.sync_data().map_err(|error| {
