@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::format::{GroupFrame, Sources};
-use crate::limits::HOT_BYTES_MAX;
 
 /// A group as it was written.
 pub(crate) struct HotGroup {
@@ -20,12 +19,17 @@ pub(crate) struct HotGroup {
     pub(crate) sources: Arc<Sources>,
 }
 
-#[derive(Default)]
 pub(crate) struct Hot {
+    bytes_max: usize,
     groups: Mutex<VecDeque<Arc<HotGroup>>>,
 }
 
 impl Hot {
+    /// Keeps groups of up to `bytes_max` bytes together.
+    pub(crate) fn new(bytes_max: usize) -> Hot {
+        Hot { bytes_max, groups: Mutex::default() }
+    }
+
     /// Adds the newest group; answers a buffer of an older one that nobody reads any more.
     pub(crate) fn push(&self, group: HotGroup) -> Option<Vec<u8>> {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
@@ -33,7 +37,7 @@ impl Hot {
         // What a buffer could hold counts: it is what it takes.
         let mut bytes: usize = groups.iter().map(|group| group.bytes.capacity()).sum();
         let mut spare = None;
-        while bytes > HOT_BYTES_MAX {
+        while bytes > self.bytes_max {
             let Some(oldest) = groups.pop_front() else { break };
             bytes -= oldest.bytes.capacity();
             spare = Arc::try_unwrap(oldest).ok().map(|group| group.bytes).or(spare);

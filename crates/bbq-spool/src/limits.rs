@@ -57,8 +57,9 @@ pub const GATHER_STEP: Duration = Duration::from_micros(150);
 /// ...and at the latest after this.
 pub const GATHER_TIME_MAX: Duration = Duration::from_millis(1);
 
-/// Newest groups of a lane that stay in memory for readers that keep up: several of those that a fast disk takes at once.
-pub const HOT_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Newest groups of a lane that stay in memory, unless configured, for readers that keep up: several of those that a fast
+/// disk takes at once.
+pub const HOT_BYTES_DEFAULT: usize = 16 * 1024 * 1024;
 
 /// What a reader takes from disk at once, if no group is larger.
 pub const READ_BYTES_TARGET: usize = 1024 * 1024;

@@ -12,10 +12,11 @@ use tracing::warn;
 
 use crate::cursor::{self, LanePlace};
 use crate::format::Sources;
+use crate::hot::Hot;
 use crate::lane::{Durable, LaneCore};
 use crate::limits::{
-    FLUSH_INTERVAL_DEFAULT, LANES_MAX, RECOVERED_MAX, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX,
-    SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN, SOURCES_MAX, SPOOL_BYTES_DEFAULT,
+    FLUSH_INTERVAL_DEFAULT, HOT_BYTES_DEFAULT, LANES_MAX, RECOVERED_MAX, SEGMENT_BYTES_DEFAULT,
+    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN, SOURCES_MAX, SPOOL_BYTES_DEFAULT,
 };
 use crate::recovery::{RecoveredLane, recover};
 use crate::segments::{Segment, Segments};
@@ -36,6 +37,8 @@ pub struct SpoolOptions {
     pub bytes_max: u64,
     /// How long messages that nobody waits for may collect.
     pub flush_interval: Duration,
+    /// Bytes of the newest groups of a lane that stay in memory for readers that keep up; 0 for none.
+    pub hot_bytes_max: usize,
     /// Names of the sources; an envelope's `source` is an index into them.
     pub sources: Vec<String>,
 }
@@ -50,6 +53,7 @@ impl SpoolOptions {
             segment_bytes: SEGMENT_BYTES_DEFAULT,
             bytes_max: SPOOL_BYTES_DEFAULT,
             flush_interval: FLUSH_INTERVAL_DEFAULT,
+            hot_bytes_max: HOT_BYTES_DEFAULT,
             sources,
         }
     }
@@ -177,6 +181,7 @@ impl Spool {
             index,
             Arc::clone(&self.storage),
             Segments::new(directory.to_owned(), lane.segments),
+            Hot::new(options.hot_bytes_max),
             Arc::clone(&self.usage),
             Arc::clone(&self.progress),
             options.directory.join("quarantine"),

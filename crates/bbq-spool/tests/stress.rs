@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bbq_spool::limits::HOT_BYTES_DEFAULT;
 use bbq_spool::{Cursor, DiskStorage, GroupRead, Lane, LaneError, LanePlace, Progress, Spool};
 
 use crate::support::{Made, made, options, read_entry, wait_until};
@@ -14,12 +15,28 @@ fn nth(index: u64) -> Made {
 }
 
 #[test]
-fn two_readers_see_everything_once_while_segments_come_and_go() {
+fn two_readers_see_everything_once_from_disk_while_segments_come_and_go() {
+    two_readers(0);
+}
+
+#[test]
+fn two_readers_see_everything_once_from_memory_while_segments_come_and_go() {
+    two_readers(HOT_BYTES_DEFAULT);
+}
+
+#[test]
+fn two_readers_see_everything_once_from_both_in_turn_while_segments_come_and_go() {
+    // A few groups: readers fall behind what is in memory and catch up again.
+    two_readers(64 * 1024);
+}
+
+fn two_readers(hot_bytes_max: usize) {
     let directory = tempfile::tempdir().unwrap();
     let mut options = options(directory.path(), 1);
     // Tight, so that the appender meets Full and the writer waits for the readers.
     options.bytes_max = 4 * options.segment_bytes;
     options.flush_interval = Duration::from_millis(1);
+    options.hot_bytes_max = hot_bytes_max;
     let spool = Spool::open(Arc::new(DiskStorage), &options).unwrap();
     let passed = Mutex::new([LanePlace::default(); 2]);
     std::thread::scope(|scope| {

@@ -27,6 +27,8 @@ pub(crate) fn options(directory: &Path, lanes: u32) -> SpoolOptions {
         segment_bytes: 64 * 1024,
         bytes_max: 1 << 30,
         flush_interval: Duration::from_secs(3600),
+        // What these tests are about is the disk.
+        hot_bytes_max: 0,
         ..SpoolOptions::new(directory.to_owned(), lanes, sources)
     }
 }
