@@ -41,6 +41,10 @@ pub const LANE_BUFFER_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// A group of this size is written without waiting for more: at 1 MiB the cost of a sync vanishes beside the copy.
 pub const GROUP_BYTES_TARGET: usize = 1024 * 1024;
 
+/// What a group's buffer is made with: a group of the target size and the batch that took it there, so that it is not
+/// copied while it grows. Memory that is not written to is not taken.
+pub const GROUP_BUFFER_BYTES: usize = GROUP_BYTES_TARGET + 512 * 1024;
+
 /// How long messages that nobody waits for may collect before they are written.
 pub const FLUSH_INTERVAL_DEFAULT: Duration = Duration::from_millis(10);
 

@@ -14,7 +14,7 @@ use crate::format::{GroupFrame, SegmentHeader, Sources};
 use crate::group::Group;
 use crate::hot::HotGroup;
 use crate::lane::{Durable, LaneCondition, LaneCore};
-use crate::limits::SPACE_RETRY_INTERVAL;
+use crate::limits::{GROUP_BUFFER_BYTES, SPACE_RETRY_INTERVAL};
 use crate::segments::Segment;
 
 /// The segment that is being written.
@@ -100,7 +100,7 @@ impl Writer {
 
     /// Leaves the group to the readers, who may see it as soon as it is published.
     fn keep_hot(&mut self, group: &mut Group) {
-        let spare = self.spare.take().unwrap_or_default();
+        let spare = self.spare.take().unwrap_or_else(|| Vec::with_capacity(GROUP_BUFFER_BYTES));
         let bytes = group.take_bytes(spare);
         let Some(frame) = GroupFrame::decode(&bytes, self.last.1) else { return };
         let hot = HotGroup { from: self.last.0, frame, bytes, sources: Arc::clone(&self.names) };
