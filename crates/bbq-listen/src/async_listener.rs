@@ -50,10 +50,23 @@ impl AsyncListener {
     ///
     /// # Errors
     /// Only what another turn will not mend.
-    pub async fn turn(&mut self, limit: usize, mut f: impl FnMut(Accepted)) -> io::Result<AcceptOutcome> {
+    pub async fn turn(&mut self, limit: usize, f: impl FnMut(Accepted)) -> io::Result<AcceptOutcome> {
+        self.turn_within(|| limit, f).await
+    }
+
+    /// The same with a limit that is asked for when connections wait and right before they are accepted: for a budget
+    /// that others use, too. `limit` is called once at most, and nothing is waited for behind it.
+    ///
+    /// # Errors
+    /// As [`turn`](Self::turn).
+    pub async fn turn_within(
+        &mut self,
+        limit: impl FnOnce() -> usize,
+        mut f: impl FnMut(Accepted),
+    ) -> io::Result<AcceptOutcome> {
         self.pace.keep().await;
         let mut ready = self.registration.readable().await?;
-        let outcome = self.acceptor.accept_batch(limit, &mut f)?;
+        let outcome = self.acceptor.accept_batch(limit(), &mut f)?;
         match outcome.state {
             AcceptState::Drained => ready.clear_ready(),
             AcceptState::More => self.pace = Pace::Yield,

@@ -32,7 +32,7 @@ const DESCRIPTORS_RESERVED: u64 = 48;
 const DESCRIPTORS_PER_LANE: u64 = 4;
 /// Descriptors a sink may have open: output, a segment of each lane (added by lane), a cursor and a directory.
 const DESCRIPTORS_PER_SINK: u64 = 4;
-/// A worker's epoll, eventfd and timer; and the accepts by which it may go over the budget in one turn.
+/// A worker's epoll, eventfd and timer, with some to spare.
 const DESCRIPTORS_PER_WORKER: u64 = 8;
 /// The fewest connections that are worth starting for.
 const CONNECTIONS_MIN: u64 = 8;

@@ -22,18 +22,24 @@ impl ConnectionBudget {
         self.max
     }
 
-    /// How many more may be opened now. Workers ask at the same time, so each may go over by one batch of accepts; the
-    /// reserve is larger than that.
-    pub(super) fn left(&self) -> u64 {
-        self.max.saturating_sub(self.open.load(Ordering::Relaxed))
+    pub(super) fn is_used_up(&self) -> bool {
+        self.open.load(Ordering::Relaxed) >= self.max
     }
 
-    pub(super) fn open(&self) {
-        self.open.fetch_add(1, Ordering::Relaxed);
+    /// Takes up to `wanted` connections of what is left; what is not used is given back. Asked for right before
+    /// connections are accepted, so that workers who accept at the same time never take the same ones.
+    pub(super) fn claim(&self, wanted: usize) -> usize {
+        let wanted = wanted as u64;
+        let open = self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
+            Some(open + wanted.min(self.max.saturating_sub(open)))
+        });
+        let open = open.unwrap_or_else(|open| open);
+        // Not more than `wanted`.
+        wanted.min(self.max.saturating_sub(open)) as usize
     }
 
-    pub(super) fn close(&self) {
-        if self.open.fetch_sub(1, Ordering::Relaxed) >= self.max {
+    pub(super) fn give_back(&self, connections: usize) {
+        if connections > 0 && self.open.fetch_sub(connections as u64, Ordering::Relaxed) >= self.max {
             self.closed.notify_waiters();
         }
     }
@@ -43,7 +49,7 @@ impl ConnectionBudget {
         let closed = self.closed.notified();
         tokio::pin!(closed);
         closed.as_mut().enable();
-        if self.left() == 0 {
+        if self.is_used_up() {
             closed.await;
         }
     }

@@ -8,7 +8,7 @@ use bbq_listen::AsyncConnection;
 use bbq_wire::Peer;
 use bbq_wire::framing::{Frame, FramingError, FramingRules, Lines, Syslog, Whole};
 
-use super::intake::{Intake, ReadOutcome};
+use super::intake::{Intake, OpenConnection, ReadOutcome};
 use crate::config::Protocol;
 
 /// Reads of one connection before the others have their turn.
@@ -75,8 +75,14 @@ impl Framer {
 }
 
 /// Serves a connection that would have blocked, until its end or the server's.
-pub(super) async fn serve(intake: Rc<Intake>, door: usize, stream: OwnedFd, mut framer: Framer, peer: Peer) {
-    let open = intake.connection_opened();
+pub(super) async fn serve(
+    intake: Rc<Intake>,
+    door: usize,
+    stream: OwnedFd,
+    mut framer: Framer,
+    peer: Peer,
+    open: OpenConnection,
+) {
     if let Err(error) = read_on(&intake, door, stream, &mut framer, peer).await {
         // Registration failed: out of memory or of epoll watches.
         if let Some(repeats) = intake.doors[door].trouble.report() {

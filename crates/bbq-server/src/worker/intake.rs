@@ -264,10 +264,10 @@ impl Intake {
         }
     }
 
+    /// Counts a connection that stays; the budget was claimed for it.
     pub(super) fn connection_opened(self: &Rc<Self>) -> OpenConnection {
         self.open.set(self.open.get() + 1);
         self.view.connections.fetch_add(1, Ordering::Relaxed);
-        self.budget.open();
         OpenConnection { intake: Rc::clone(self) }
     }
 
@@ -279,7 +279,7 @@ impl Intake {
     }
 }
 
-/// A connection that is counted as open while this lives.
+/// A connection that is counted as open while this lives: from when it was accepted, not from when its task first runs.
 pub(super) struct OpenConnection {
     intake: Rc<Intake>,
 }
@@ -289,7 +289,7 @@ impl Drop for OpenConnection {
         let intake = &self.intake;
         intake.open.set(intake.open.get() - 1);
         intake.view.connections.fetch_sub(1, Ordering::Relaxed);
-        intake.budget.close();
+        intake.budget.give_back(1);
         if intake.open.get() == 0 {
             intake.all_closed.notify_one();
         }

@@ -1,10 +1,11 @@
 //! Accepts connections and reads each at once: mostly its first bytes are there already, and often its end. Only what
 //! would block becomes a task.
 
+use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 
-use bbq_listen::{ACCEPTS_PER_TURN_MAX, AcceptState, Accepted, AsyncListener, Seat};
+use bbq_listen::{ACCEPTS_PER_TURN_MAX, AcceptOutcome, AcceptState, Accepted, AsyncListener, Seat};
 use bbq_wire::Peer;
 use tokio::task::spawn_local;
 use tracing::warn;
@@ -23,20 +24,17 @@ pub(super) fn register(seat: Seat) -> io::Result<AsyncListener> {
 /// Accepts until the server stops, then what is queued.
 pub(super) async fn serve(intake: Rc<Intake>, door: usize, mut listener: AsyncListener) {
     loop {
-        let limit = match usize::try_from(intake.budget.left()).unwrap_or(usize::MAX) {
-            0 => {
-                report_limit(&intake, door);
-                tokio::select! {
-                    () = intake.budget.wait_closed() => continue,
-                    () = intake.stopping.wait() => break,
-                }
+        if intake.budget.is_used_up() {
+            report_limit(&intake, door);
+            tokio::select! {
+                () = intake.budget.wait_closed() => {}
+                () = intake.stopping.wait() => break,
             }
-            left => left.min(ACCEPTS_PER_TURN_MAX),
-        };
+        }
         tokio::select! {
             biased;
             () = intake.stopping.wait() => break,
-            turn = listener.turn(limit, |accepted| welcome(&intake, door, accepted)) => match turn {
+            turn = turn(&intake, door, &mut listener) => match turn {
                 Ok(outcome) => report_starved(&intake, door, outcome.state),
                 Err(error) => {
                     let source = &intake.doors[door].spec.source;
@@ -47,33 +45,63 @@ pub(super) async fn serve(intake: Rc<Intake>, door: usize, mut listener: AsyncLi
         }
     }
     for _ in 0..TURNS_AT_STOP_MAX {
+        // Those that are open end soon, as they learn of the stop, too.
+        intake.budget.wait_closed().await;
         // Ready at once, or nothing is queued.
-        let turn = listener.turn(ACCEPTS_PER_TURN_MAX, |accepted| welcome(&intake, door, accepted));
-        match tokio::time::timeout(std::time::Duration::ZERO, turn).await {
+        match tokio::time::timeout(std::time::Duration::ZERO, turn(&intake, door, &mut listener)).await {
             Ok(Ok(outcome)) if outcome.state == AcceptState::More => {}
             _ => return,
         }
     }
 }
 
-fn welcome(intake: &Rc<Intake>, door: usize, accepted: Accepted) {
+/// Accepts a batch within the budget.
+async fn turn(intake: &Rc<Intake>, door: usize, listener: &mut AsyncListener) -> io::Result<AcceptOutcome> {
+    let unused = Cell::new(0);
+    let claim = || {
+        unused.set(intake.budget.claim(ACCEPTS_PER_TURN_MAX));
+        unused.get()
+    };
+    let outcome = listener.turn_within(claim, |accepted| {
+        if welcome(intake, door, accepted) == Welcomed::Stays {
+            unused.set(unused.get() - 1);
+        }
+    });
+    let outcome = outcome.await;
+    intake.budget.give_back(unused.get());
+    outcome
+}
+
+/// What became of a connection right after it was accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Welcomed {
+    /// It was read to its end.
+    Finished,
+    /// A task has it.
+    Stays,
+}
+
+fn welcome(intake: &Rc<Intake>, door: usize, accepted: Accepted) -> Welcomed {
     let peer = accepted.peer.0.map_or(Peer::Unnamed, Peer::Inet);
     let Some(mut framer) = Framer::of(intake.doors[door].spec.protocol) else {
-        spawn_local(session::serve(Rc::clone(intake), door, accepted.stream, peer));
-        return;
+        let open = intake.connection_opened();
+        spawn_local(session::serve(Rc::clone(intake), door, accepted.stream, peer, open));
+        return Welcomed::Stays;
     };
     for _ in 0..READS_PER_TURN_MAX {
         if !intake.has_room(door) {
             break;
         }
         match intake.read(door, &accepted.stream, &mut framer, peer) {
-            ReadOutcome::Finished => return,
+            ReadOutcome::Finished => return Welcomed::Finished,
             ReadOutcome::Blocked => break,
             // Also behind a short read: the end of a short connection is mostly there already.
             ReadOutcome::Drained | ReadOutcome::More => {}
         }
     }
-    spawn_local(connection::serve(Rc::clone(intake), door, accepted.stream, framer, peer));
+    let open = intake.connection_opened();
+    spawn_local(connection::serve(Rc::clone(intake), door, accepted.stream, framer, peer, open));
+    Welcomed::Stays
 }
 
 fn report_limit(intake: &Intake, door: usize) {

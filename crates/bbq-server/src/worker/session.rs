@@ -153,8 +153,13 @@ impl Session {
 }
 
 /// Serves a bbq connection until its end or the server's.
-pub(super) async fn serve(intake: Rc<Intake>, door: usize, stream: OwnedFd, peer: Peer) {
-    let open = intake.connection_opened();
+pub(super) async fn serve(
+    intake: Rc<Intake>,
+    door: usize,
+    stream: OwnedFd,
+    peer: Peer,
+    open: OpenConnection,
+) {
     match AsyncConnection::for_both(stream) {
         Ok(stream) => Conversation::new(intake, door, peer).run(stream, open).await,
         Err(error) => warn!(%error, "connection closed"),

@@ -8,6 +8,11 @@
     reason = "test support; each test file is a crate that uses a part of it"
 )]
 
+pub mod client;
+pub mod process;
+pub mod protocol;
+pub mod random;
+
 use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -233,13 +238,20 @@ pub fn assert_balanced(status: &Value) {
     assert_eq!(ledger["received"].as_u64(), Some(sum), "the ledger does not balance\n{status:#}");
 }
 
-/// Ports that were free a moment ago, for tcp and udp.
+/// Ports that were free a moment ago, for tcp and udp. None that the system gives to clients: while a server is down, a
+/// client of it or of another test could be given its port, or even connect to itself.
 pub fn free_ports(count: usize) -> Vec<u16> {
+    const LOWEST: u16 = 10_000;
+    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let given_from = range.split_whitespace().next().and_then(|port| port.parse().ok()).unwrap_or(32_768);
+    assert!(given_from > LOWEST + 1000, "ip_local_port_range leaves no ports for servers: {range}");
+    let mut random = random::Random::from_system();
     let mut held = Vec::new();
     while held.len() < count {
-        let tcp = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-        let port = tcp.local_addr().expect("bound").port();
-        if let Ok(udp) = std::net::UdpSocket::bind(("127.0.0.1", port)) {
+        let port = LOWEST + random.below(u64::from(given_from - LOWEST)) as u16;
+        let address = ("127.0.0.1", port);
+        if let (Ok(tcp), Ok(udp)) = (std::net::TcpListener::bind(address), std::net::UdpSocket::bind(address))
+        {
             held.push((port, tcp, udp));
         }
     }
