@@ -312,7 +312,7 @@ fn a_read_error_in_the_segment_that_is_written_costs_nothing_that_comes_later() 
     put(&spool, 0, &later);
     assert_eq!(read_all(&mut reader).batches, [later]);
     spool.close();
-    assert_eq!(quarantine(&disk), [PathBuf::new(); 0]);
+    assert!(quarantine(&disk).is_empty());
     assert_eq!(read_lane(&open(&disk.after_crash(), 1), 0).delivered, 20);
 }
 

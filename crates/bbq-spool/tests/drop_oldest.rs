@@ -36,7 +36,7 @@ fn a_reader_hears_exactly_how_many_records_were_dropped() {
     assert_eq!((whole.delivered, read_all(&mut ahead)), (records(&all), Found::default()));
     spool.close();
 
-    // Neither does a restart make it damage, even though the last one happens to bring a file back.
+    // Neither does a restart make it damage.
     let spool = open(&disk, 1);
     let mut behind = spool.readers(&cursor).swap_remove(0);
     let again = read_all(&mut behind);

@@ -98,6 +98,24 @@ fn a_full_disk_is_waited_for() {
     }
 }
 
+#[test]
+fn that_there_is_no_room_is_told() {
+    let disk = CrashDisk::new(1);
+    let spool = open(&disk, 1);
+    let lane = spool.lanes().swap_remove(0);
+    disk.inject(Fault { op: Op::Create, path: "lane-0", after: 0, times: u64::MAX, errno: ENOSPC });
+    let (told, watched) = (Arc::new(Progress::default()), lane.clone());
+    let tell = Arc::clone(&told);
+    lane.on_progress(move || {
+        if watched.view().condition == LaneCondition::WaitingForSpace {
+            tell.announce();
+        }
+    });
+    made(1, 10).append(&lane, true).unwrap();
+    wait_until(&told, "no space", || told.generation() > 0);
+    assert_eq!(spool.close(), 10);
+}
+
 /// Appends one more batch once there is room, which the lane must tell.
 fn wait_for_append(lane: &Lane, progress: &Progress, all: &mut Vec<Made>) -> u64 {
     let made = made(1 + records(all), 10);
