@@ -44,6 +44,17 @@ impl Storage for DiskStorage {
         Ok(Box::new(DiskFile(file)))
     }
 
+    fn recycle(&self, from: &Path, to: &Path, bytes: u64, head: &[u8]) -> io::Result<Box<dyn StorageFile>> {
+        let file = OpenOptions::new().read(true).write(true).open(from)?;
+        // Before it has its name: a segment has its header at any time.
+        allocate(&file, bytes)?;
+        file.set_len(bytes)?;
+        file.write_all_at(head, 0)?;
+        file.sync_all()?;
+        self.rename(from, to)?;
+        Ok(Box::new(DiskFile(file)))
+    }
+
     fn open(&self, path: &Path) -> io::Result<Box<dyn StorageFile>> {
         // Segments are only read after they were sealed, but a torn one must be cut.
         let file =

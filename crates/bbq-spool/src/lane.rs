@@ -16,6 +16,8 @@ use crate::limits::{
     GATHER_BYTES_MIN, GATHER_STEP, GATHER_TIME_MAX, GROUP_BYTES_TARGET, LANE_BUFFER_BYTES_MAX,
 };
 use crate::segments::Segments;
+use crate::spares::Spares;
+use crate::time::unix_ns;
 use crate::usage::Usage;
 use crate::{LaneError, Progress, Storage};
 
@@ -31,11 +33,16 @@ pub enum LaneCondition {
     Failed = 2,
 }
 
+/// Spreads the tags of groups over all 64 bits: neighbours in one lane are far from any in another.
+const TAG_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// What is collected until the writer takes it.
 struct Filling {
     group: Group,
     /// Number of the group; the first one is 1.
     number: u64,
+    /// Where the tags of this run begin: no two groups on disk have the same.
+    epoch: u64,
     /// Bytes of the group before it.
     previous_bytes: usize,
     /// Somebody waits for it.
@@ -57,12 +64,23 @@ pub(crate) struct Durable {
     pub(crate) records: u64,
 }
 
+/// What all lanes of a spool have in common.
+pub(crate) struct Shared {
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) usage: Arc<Usage>,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) spares: Arc<Spares>,
+    pub(crate) quarantine: PathBuf,
+    pub(crate) quarantined: Arc<AtomicU64>,
+}
+
 /// Shared by the worker, the writer and the readers of a lane.
 pub(crate) struct LaneCore {
     pub(crate) index: u32,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) segments: Segments,
     pub(crate) hot: Hot,
+    pub(crate) spares: Arc<Spares>,
     pub(crate) usage: Arc<Usage>,
     pub(crate) progress: Arc<Progress>,
     pub(crate) quarantine: PathBuf,
@@ -82,21 +100,17 @@ pub(crate) struct LaneCore {
 }
 
 impl LaneCore {
-    #[expect(clippy::too_many_arguments, reason = "one caller, each a different type")]
     pub(crate) fn new(
         index: u32,
-        storage: Arc<dyn Storage>,
+        shared: Shared,
         segments: Segments,
         hot: Hot,
-        usage: Arc<Usage>,
-        progress: Arc<Progress>,
-        quarantine: PathBuf,
-        quarantined: Arc<AtomicU64>,
         durable: Durable,
     ) -> LaneCore {
         let filling = Filling {
             group: Group::default(),
             number: 1,
+            epoch: unix_ns(),
             previous_bytes: 0,
             urgent: false,
             since: None,
@@ -106,11 +120,13 @@ impl LaneCore {
         };
         // What is missing before the first segment was deleted, in whatever run.
         let dropped_until = segments.at_or_after(0).map_or(durable.position, |oldest| oldest.start);
+        let Shared { storage, usage, progress, spares, quarantine, quarantined } = shared;
         LaneCore {
             index,
             storage,
             segments,
             hot,
+            spares,
             usage,
             progress,
             quarantine,
@@ -281,6 +297,11 @@ impl Lane {
         }
         let first = filling.group.is_empty();
         let was_due = filling.urgent || filling.group.len() >= GROUP_BYTES_TARGET;
+        if first {
+            let number = filling.number;
+            let tag = filling.epoch.wrapping_add(number.wrapping_mul(TAG_STEP));
+            filling.group.set_tag(tag);
+        }
         filling.group.push(envelope, header, batch);
         if first {
             filling.since = Some(Instant::now());

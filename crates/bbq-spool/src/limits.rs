@@ -65,6 +65,9 @@ pub const GATHER_TIME_MAX: Duration = Duration::from_millis(1);
 /// disk takes at once.
 pub const HOT_BYTES_DEFAULT: usize = 16 * 1024 * 1024;
 
+/// Passed segments kept per lane to be written again: one that is next, and one while the sinks are a segment behind.
+pub const SPARES_PER_LANE: usize = 2;
+
 /// What a reader takes from disk at once, if no group is larger.
 pub const READ_BYTES_TARGET: usize = 1024 * 1024;
 

@@ -146,7 +146,9 @@ impl LaneReader {
         }
         let mut records = 0;
         let mut offset = GROUP_FRAME_BYTES;
-        while let Some((envelope, batch, end)) = walk::written_entry(&hot.bytes, offset, &mut self.scratch) {
+        while let Some((envelope, batch, end)) =
+            walk::written_entry(&hot.bytes, offset, hot.frame.tag, &mut self.scratch)
+        {
             records += u64::from(batch.header.records);
             let source = hot.sources.name(envelope.source).unwrap_or_default();
             deliver(&Entry { lane: self.core.index, source, envelope, batch });
@@ -251,7 +253,7 @@ impl LaneReader {
         let sources = self.open.as_ref().map_or(&no_sources, |open| &open.sources);
         let mut records = 0;
         let mut offset = 0;
-        while let Some(found) = step(entries, offset, &mut self.scratch) {
+        while let Some(found) = step(entries, offset, frame.tag, &mut self.scratch) {
             offset = match found {
                 Step::Entry { end, envelope, batch } => {
                     records += u64::from(batch.header.records);

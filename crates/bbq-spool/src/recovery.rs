@@ -171,8 +171,9 @@ fn read_contents(file: &dyn StorageFile, start: u64, has_successor: bool) -> io:
     bytes.truncate(read);
     let header = read_header(file, start)?;
     let has_header = header.is_some();
-    // A group never reaches the end of what was allocated: only of a sealed segment is the last byte anything but zero.
-    let mut sealed = has_successor || bytes.last().is_some_and(|last| *last != 0);
+    // Without a header nothing says how long the file was made. A group never reaches the end of what was allocated, so
+    // the last byte of a new file is zero until it is sealed; a used one is taken for sealed, which sets aside too much.
+    let mut sealed = has_successor || (!has_header && bytes.last().is_some_and(|last| *last != 0));
     let (first_group, mut sources, mut first_record) = match header {
         Some((header, header_bytes)) => {
             sealed |= file_bytes != header.allocated;
@@ -250,7 +251,7 @@ fn keep(entries: &[u8], frame: &GroupFrame, may_be_torn: bool) -> Kept {
     let mut kept = Kept { bytes: 0, entries: 0, records: 0, damaged: 0, tallies: Vec::new() };
     let mut scratch = Vec::new();
     let mut offset = 0;
-    while let Some(found) = step(entries, offset, &mut scratch) {
+    while let Some(found) = step(entries, offset, frame.tag, &mut scratch) {
         offset = match found {
             Step::Entry { end, envelope, batch } => {
                 kept.tallies.push((envelope.source, batch.header.records));

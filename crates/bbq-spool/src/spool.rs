@@ -13,13 +13,15 @@ use tracing::warn;
 use crate::cursor::{self, LanePlace};
 use crate::format::Sources;
 use crate::hot::Hot;
-use crate::lane::{Durable, LaneCore};
+use crate::lane::{Durable, LaneCore, Shared};
 use crate::limits::{
     FLUSH_INTERVAL_DEFAULT, HOT_BYTES_DEFAULT, LANES_MAX, RECOVERED_MAX, SEGMENT_BYTES_DEFAULT,
-    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN, SOURCES_MAX, SPOOL_BYTES_DEFAULT,
+    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN, SOURCES_MAX, SPARES_PER_LANE,
+    SPOOL_BYTES_DEFAULT,
 };
 use crate::recovery::{RecoveredLane, recover};
 use crate::segments::{Segment, Segments};
+use crate::spares::Spares;
 use crate::usage::Usage;
 use crate::writer::{Tallies, Writer};
 use crate::{Cursor, Lane, LaneReader, Progress, SpoolError, Storage};
@@ -112,6 +114,7 @@ pub struct Spool {
     written: u32,
     usage: Arc<Usage>,
     progress: Arc<Progress>,
+    spares: Arc<Spares>,
     quarantined: Arc<AtomicU64>,
     recovered: Recovered,
 }
@@ -131,6 +134,7 @@ impl Spool {
         let set_aside = storage.list(&quarantine).map_err(SpoolError::io("list", &quarantine))?;
         let set_aside =
             set_aside.iter().filter(|name| name.ends_with(".bad") || name.ends_with(".seg")).count();
+        let spares = Spares::open(&*storage, &root, SPARES_PER_LANE * options.lanes as usize)?;
         let mut spool = Spool {
             storage,
             directory: options.directory.clone(),
@@ -139,6 +143,7 @@ impl Spool {
             written: options.lanes,
             usage: Arc::new(Usage::new(options.bytes_max)),
             progress: Arc::new(Progress::default()),
+            spares: Arc::new(spares),
             quarantined: Arc::new(AtomicU64::new(set_aside as u64)),
             recovered: Recovered::default(),
         };
@@ -177,17 +182,17 @@ impl Spool {
         lane: RecoveredLane,
         options: &SpoolOptions,
     ) -> Result<(), SpoolError> {
-        let core = Arc::new(LaneCore::new(
-            index,
-            Arc::clone(&self.storage),
-            Segments::new(directory.to_owned(), lane.segments),
-            Hot::new(options.hot_bytes_max),
-            Arc::clone(&self.usage),
-            Arc::clone(&self.progress),
-            options.directory.join("quarantine"),
-            Arc::clone(&self.quarantined),
-            Durable { position: lane.end, records: lane.records },
-        ));
+        let shared = Shared {
+            storage: Arc::clone(&self.storage),
+            usage: Arc::clone(&self.usage),
+            progress: Arc::clone(&self.progress),
+            spares: Arc::clone(&self.spares),
+            quarantine: options.directory.join("quarantine"),
+            quarantined: Arc::clone(&self.quarantined),
+        };
+        let segments = Segments::new(directory.to_owned(), lane.segments);
+        let durable = Durable { position: lane.end, records: lane.records };
+        let core = Arc::new(LaneCore::new(index, shared, segments, Hot::new(options.hot_bytes_max), durable));
         self.lanes.push(Arc::clone(&core));
         if index >= options.lanes {
             return Ok(());
@@ -280,9 +285,24 @@ impl Spool {
     pub fn retire(&self, passed: &[LanePlace]) {
         for core in &self.lanes {
             for segment in core.segments.sealed_until(position_in(passed, core.index)) {
-                self.delete(core, &segment);
+                if !self.keep_as_spare(core, &segment) {
+                    self.delete(core, &segment);
+                }
             }
         }
+    }
+
+    /// Keeps a segment that everybody has passed for the next one to be written, as long as room is plentiful.
+    fn keep_as_spare(&self, core: &LaneCore, segment: &Segment) -> bool {
+        if self.usage.bytes() > self.usage.bytes_max() / 2 {
+            return false;
+        }
+        core.dropped_until.fetch_max(segment.end.unwrap_or(segment.start), Ordering::AcqRel);
+        let kept = self.spares.keep(&*self.storage, &core.segments.path(segment.start), segment.allocated);
+        if kept {
+            core.segments.forget(segment.start);
+        }
+        kept
     }
 
     /// Deletes the oldest sealed segment of the lane that has most of them, read or not (drop-oldest). Answers whether

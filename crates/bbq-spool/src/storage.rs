@@ -11,6 +11,10 @@ pub trait Storage: Send + Sync {
     fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
     /// Makes a new file of `bytes` zeros whose space is allocated. File and name are durable on return.
     fn create(&self, path: &Path, bytes: u64) -> io::Result<Box<dyn StorageFile>>;
+    /// Makes the file at `from`, which nobody needs any more, into a file `to` of `bytes` bytes that begins with `head` and
+    /// goes on with whatever was there. `to` does not exist before. File, head and name are durable on return; `from` is
+    /// gone then, also after a crash.
+    fn recycle(&self, from: &Path, to: &Path, bytes: u64, head: &[u8]) -> io::Result<Box<dyn StorageFile>>;
     /// Opens an existing file.
     fn open(&self, path: &Path) -> io::Result<Box<dyn StorageFile>>;
     /// Puts `contents` in the place of `path` in one step: after a crash the old or the new is there, whole.

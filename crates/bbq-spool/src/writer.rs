@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tracing::{error, info, warn};
 
@@ -16,6 +16,7 @@ use crate::hot::HotGroup;
 use crate::lane::{Durable, LaneCondition, LaneCore};
 use crate::limits::{GROUP_BUFFER_BYTES, SPACE_RETRY_INTERVAL};
 use crate::segments::Segment;
+use crate::time::unix_ns;
 
 /// The segment that is being written.
 struct Open {
@@ -189,7 +190,10 @@ impl Writer {
         let capacity = self.segment_bytes.max(header.encode().len() as u64 + group_bytes + 1);
         header.allocated = capacity;
         let header = header.encode();
-        let file = self.create(capacity)?;
+        let file = match self.recycle(capacity, &header) {
+            Some(file) => file,
+            None => self.create(capacity)?,
+        };
         let open = Open { file, start: self.position, used: 0, capacity };
         self.write(&open, &header)?;
         let segment =
@@ -198,6 +202,28 @@ impl Writer {
         let open = Open { used: header.len() as u64, ..open };
         self.position += open.used;
         Ok(open)
+    }
+
+    /// Makes the segment from a spare, if there is one and it can be done; a spare that is of no use goes.
+    fn recycle(&self, capacity: u64, header: &[u8]) -> Option<Box<dyn StorageFile>> {
+        let core = &self.core;
+        let (spare, bytes) = core.spares.take()?;
+        if bytes <= capacity && core.usage.try_take(capacity - bytes) {
+            let path = core.segments.path(self.position);
+            match core.storage.recycle(&spare, &path, capacity, header) {
+                Ok(file) => {
+                    core.usage.set_newest(core.index, capacity);
+                    return Some(file);
+                }
+                Err(error) => info!(lane = core.index, %error, "a spare segment cannot be used"),
+            }
+            core.usage.give_back(capacity - bytes);
+        }
+        if let Err(error) = core.storage.remove(&spare) {
+            warn!(path = %spare.display(), %error, "a spare segment cannot be removed before the next start");
+        }
+        core.usage.give_back(bytes);
+        None
     }
 
     fn create(&self, capacity: u64) -> Result<Box<dyn StorageFile>, Stop> {
@@ -249,9 +275,4 @@ fn is_full(error: &io::Error) -> bool {
 fn is_scarce(error: &io::Error) -> bool {
     let scarce = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE, rustix::io::Errno::NOMEM];
     error.raw_os_error().is_some_and(|code| scarce.iter().any(|errno| errno.raw_os_error() == code))
-}
-
-fn unix_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -68,8 +68,8 @@ fn lane(seed: u64) -> Lane {
             let mut entries = Vec::new();
             let mut entry = at + GROUP_FRAME_BYTES;
             while entry < behind {
-                let (_, batch_bytes) = Envelope::decode(&bytes[entry..]).unwrap();
-                let end = entry + ENVELOPE_BYTES + batch_bytes as usize;
+                let (_, binding) = Envelope::decode(&bytes[entry..]).unwrap();
+                let end = entry + ENVELOPE_BYTES + binding.batch_bytes as usize;
                 entries.push((entry, end));
                 entry = end;
             }

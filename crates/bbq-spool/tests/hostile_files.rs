@@ -4,7 +4,9 @@
 
 use std::path::PathBuf;
 
-use bbq_spool::format::{ENVELOPE_BYTES, Envelope, GROUP_FRAME_BYTES, GroupFrame, SegmentHeader, Sources};
+use bbq_spool::format::{
+    Binding, ENVELOPE_BYTES, Envelope, GROUP_FRAME_BYTES, GroupFrame, SegmentHeader, Sources,
+};
 use bbq_spool::{Cursor, CursorStore, GroupRead, LanePlace, Spool};
 use bbq_wire::Peer;
 use std::sync::Arc;
@@ -49,6 +51,7 @@ fn file(random: &mut Random, start: u64) -> Vec<u8> {
                     position,
                     first_record: number(random),
                     records: number(random) as u32,
+                    tag: random.below(3),
                 };
                 let at = bytes.len();
                 bytes.resize(at + GROUP_FRAME_BYTES, 0);
@@ -58,7 +61,9 @@ fn file(random: &mut Random, start: u64) -> Vec<u8> {
                 let batch = made(1 + random.below(1000), 20).bytes();
                 let says = if random.one_in(4) { number(random) as u32 } else { batch.len() as u32 };
                 let envelope = Envelope { source: random.next() as u16, received_ns: 0, peer: Peer::Unnamed };
-                bytes.extend_from_slice(&envelope.encode(says));
+                let crc = u32::from_le_bytes([batch[4], batch[5], batch[6], batch[7]]);
+                let binding = Binding { batch_bytes: says, batch_crc: crc, tag: random.below(3) };
+                bytes.extend_from_slice(&envelope.encode(&binding));
                 bytes.extend_from_slice(&batch);
             }
             _ => bytes.extend((0..random.below(400)).map(|_| random.next() as u8)),

@@ -281,6 +281,26 @@ impl Storage for CrashDisk {
         Ok(Box::new(CrashFile { disk: self.clone(), inode, path: path.to_owned() }))
     }
 
+    fn recycle(&self, from: &Path, to: &Path, bytes: u64, head: &[u8]) -> io::Result<Box<dyn StorageFile>> {
+        let inode = self.locked().change(Op::Create, to, |state| {
+            if state.files.contains_key(to) {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            let inode = state.files.remove(from).ok_or(io::ErrorKind::NotFound)?;
+            state.removed.retain(|(removed, _)| removed != to);
+            state.files.insert(to.to_owned(), inode);
+            let file = &mut state.inodes[inode];
+            // Whatever of the old content had not reached the disk has, or has not, and nobody cares.
+            file.dirty.clear();
+            for content in [&mut file.live, &mut file.durable] {
+                content.resize(bytes as usize, 0);
+                content[..head.len()].copy_from_slice(head);
+            }
+            Ok(inode)
+        })?;
+        Ok(Box::new(CrashFile { disk: self.clone(), inode, path: to.to_owned() }))
+    }
+
     fn open(&self, path: &Path) -> io::Result<Box<dyn StorageFile>> {
         let mut state = self.locked();
         state.begin(Op::Open, path)?;
