@@ -211,8 +211,8 @@ fn read_contents(file: &dyn StorageFile, start: u64, has_successor: bool) -> io:
         info!(start, offset = at, "the end of a segment is torn; it was never acknowledged");
     }
     let end = start + at as u64;
-    // Without a header and a group it is what a crash left of a segment's first write.
-    let in_use = if has_header { at > first_group } else { groups > 0 };
+    // Unsealed, and without a header and a group, it is what a crash left of a segment's first write.
+    let in_use = if has_header || sealed { at > first_group } else { groups > 0 };
     Ok(Contents { end, first_record, end_record, sources, has_header, in_use })
 }
 

@@ -217,6 +217,20 @@ fn is_kept(disk: &CrashDisk, start: u64, bytes: &[u8], offset: usize) -> bool {
 }
 
 #[test]
+fn a_newest_segment_of_which_nothing_is_left_is_set_aside_and_not_deleted() {
+    let lane = lane(1);
+    let newest = lane.files.last().unwrap();
+    let mut bytes = lane.disk.contents(newest);
+    bytes.fill(1);
+    lane.disk.put(newest, &bytes);
+    let (found, _) = read_thrice(&lane.disk);
+    assert_eq!(found.delivered, lane.total() - lane.records_in(newest));
+    let kept = quarantine(&lane.disk);
+    assert_eq!(kept.len(), 1);
+    assert_eq!(lane.disk.contents(&kept[0]), bytes);
+}
+
+#[test]
 fn a_cut_segment_costs_what_was_behind_the_cut() {
     for_seeds(60, |seed| {
         let lane = lane(seed);
