@@ -10,5 +10,6 @@ mod failed_sync;
 mod full_disk;
 mod hostile_files;
 mod real_disk;
+mod recycled;
 mod stress;
 mod support;

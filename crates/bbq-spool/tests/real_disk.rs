@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use bbq_spool::limits::SPARES_PER_LANE;
 use bbq_spool::{Cursor, CursorStore, DiskStorage, GroupRead, Spool, Storage};
 
 use crate::support::{made, options, put, read_all, read_lane};
@@ -61,11 +62,15 @@ fn passed_segments_are_deleted_and_their_room_comes_back() {
     assert!(spool.has_passed(&[reader.place()]));
     spool.retire(&[reader.place()]);
     assert!(!spool.has_passed(&[reader.place()]));
-    assert_eq!((fs::read_dir(&lane).unwrap().count(), spool.usage().bytes()), (1, 64 * 1024));
+    assert_eq!(fs::read_dir(&lane).unwrap().count(), 1);
+    // A few are kept to be written again; they count as used until the next start removes them.
+    let spares: u64 = spare_sizes(directory.path()).iter().sum();
+    assert_eq!(spare_sizes(directory.path()).len(), SPARES_PER_LANE);
+    assert_eq!(spool.usage().bytes(), 64 * 1024 + spares);
     spool.close();
     let file = fs::read_dir(&lane).unwrap().next().unwrap().unwrap();
     // Closed: cut to what is in it.
-    assert_eq!(spool.usage().bytes(), file.metadata().unwrap().len());
+    assert_eq!(spool.usage().bytes(), file.metadata().unwrap().len() + spares);
     // The newest stays when everybody has passed it: it alone knows the totals.
     let spool = open(directory.path(), 1);
     spool.retire(&spool.ends());
@@ -104,4 +109,33 @@ fn an_empty_file_can_be_made_and_a_made_one_is_not_overwritten() {
     DiskStorage.rename(&path, &from.join("file")).unwrap();
     DiskStorage.rename(&from.join("file"), &to).unwrap();
     assert_eq!(DiskStorage.open(&to).unwrap().len().unwrap(), 0);
+}
+
+#[test]
+fn a_spare_is_written_again_and_those_left_over_go_at_the_next_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let spool = open(directory.path(), 1);
+    let all: Vec<_> = (0..40).map(|index| made(1 + 10 * index, 900)).collect();
+    let mut reader = spool.readers(&Cursor::default()).swap_remove(0);
+    let mut found = Vec::new();
+    let mut fewest = usize::MAX;
+    for made in &all {
+        put(&spool, 0, made);
+        found.extend(read_all(&mut reader).batches);
+        spool.retire(&[reader.place()]);
+        // One goes with each segment that is begun, one comes with each that was passed.
+        fewest = fewest.min(spare_sizes(directory.path()).len());
+    }
+    assert_eq!(found, all);
+    assert_eq!(fewest, 0);
+    assert!(!spare_sizes(directory.path()).is_empty());
+    spool.close();
+    let spool = open(directory.path(), 1);
+    assert!(spare_sizes(directory.path()).is_empty());
+    assert_eq!(spool.recovered().records, 400);
+}
+
+fn spare_sizes(data: &Path) -> Vec<u64> {
+    let files = fs::read_dir(data.join("spool")).unwrap().map(|entry| entry.unwrap().metadata().unwrap());
+    files.filter(|metadata| metadata.is_file()).map(|metadata| metadata.len()).collect()
 }

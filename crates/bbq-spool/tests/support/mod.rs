@@ -12,7 +12,7 @@ use std::time::Duration;
 use bbq_spool::{Cursor, GroupRead, LaneReader, Lost, Progress, Spool, SpoolOptions};
 
 pub(crate) use batches::{Made, made, read_entry};
-pub(crate) use crash_disk::{CrashDisk, Fault, Op};
+pub(crate) use crash_disk::{CrashDisk, EIO, Fault, Op};
 pub(crate) use random::{Random, for_seeds};
 
 /// The data directory of the spools in memory.
