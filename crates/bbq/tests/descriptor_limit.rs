@@ -1,6 +1,8 @@
 //! If this fails, a flood of clients takes the server's last file descriptor: it spins, loses lines, stops writing to
 //! disk, or fills its log.
 
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
 mod support;
 
 use std::io::Write;
@@ -17,8 +19,8 @@ const LIMIT: &str = "--nofile=256:256";
 const CLIENTS: u32 = 2000;
 /// More than fit, but not many.
 const IDLE_CLIENTS: u32 = 300;
-/// How long the server is watched doing nothing, and how much of a second it may work meanwhile. Heartbeats and the
-/// control thread's tick need about 10 ms; a loop that asks again without pause needs all of it.
+/// How long the server is watched doing nothing, and how many hundredths of a second it may work meanwhile. Heartbeats
+/// and the control thread's tick need one or two; a loop that asks again without a pause needs nearly all of the time.
 const WATCHED: Duration = Duration::from_secs(2);
 const TICKS_MAX: u64 = 25;
 /// The smallest segment that is allowed, so that new ones are needed all the time.
@@ -44,6 +46,13 @@ fn waiting_connections(status: &Value) -> u64 {
 
 fn connect(server: &Server<'_>, clients: u32) -> Vec<TcpStream> {
     (0..clients).map(|number| client::connect_from(client::source(number), server.setup.address(0))).collect()
+}
+
+/// Each sends a line and stays.
+fn send_lines(clients: &[TcpStream], first: u32) {
+    for (number, mut client) in (first..).zip(clients) {
+        client.write_all(format!("line {number}\n").as_bytes()).expect("the kernel takes it");
+    }
 }
 
 /// Waits until the server holds as many connections as it allows itself and the others wait in the kernel.
@@ -81,10 +90,7 @@ fn it_keeps_serving_with_all_descriptors_taken() {
     let clients = connect(&server, CLIENTS);
     wait_full(&server, CLIENTS);
     println!("{} descriptors of 256", process::descriptors(server.pid()));
-    // With no descriptor to spare for clients, more than one segment: the lines of those that are served.
-    for (number, mut client) in (10..).zip(&clients) {
-        client.write_all(format!("line {number}\n").as_bytes()).expect("the kernel takes it");
-    }
+    send_lines(&clients, 10);
     drop(clients);
     server.wait_delivered(10 + u64::from(CLIENTS));
     client::assert_numbered_lines(&setup.written(), 0..10 + CLIENTS);
@@ -98,20 +104,30 @@ fn it_keeps_serving_with_all_descriptors_taken() {
 fn it_writes_new_segments_at_the_limit() {
     let setup = setup();
     let server = setup.start();
-    let before = server.status()["spool"]["segments"].as_u64();
     let clients = connect(&server, IDLE_CLIENTS);
     wait_full(&server, IDLE_CLIENTS);
-    // Every client that is served sends as much as four of its segments hold together with the others.
-    let line = [b"x".repeat(99), b"\n".to_vec()].concat();
-    let lines = line.repeat(1000);
-    for mut client in &clients {
-        client.write_all(&lines).expect("it reads, or the kernel takes it");
+    let lines = [&[b'x'; 99][..], b"\n"].concat().repeat(1000);
+    for mut client in clients {
+        // Served, or soon: those before it were closed.
+        client.write_all(&lines).expect("it reads");
     }
+    server.wait_delivered(u64::from(IDLE_CLIENTS) * 1000);
+    let written = setup.written();
+    assert_eq!(written.len(), IDLE_CLIENTS as usize * lines.len());
+    assert!(written.len() as u64 > 10 * SEGMENT_BYTES, "this did not need several segments");
+    assert!(written.chunks(lines.len()).all(|chunk| chunk == lines), "some lines were torn");
+}
+
+#[test]
+fn it_takes_what_waits_when_it_stops() {
+    let setup = setup();
+    let server = setup.start();
+    let clients = connect(&server, IDLE_CLIENTS);
+    wait_full(&server, IDLE_CLIENTS);
+    send_lines(&clients, 0);
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    client::assert_numbered_lines(&setup.written(), 0..IDLE_CLIENTS);
     drop(clients);
-    let status = server.wait_delivered(u64::from(IDLE_CLIENTS) * 1000);
-    let written = std::fs::metadata(setup.output()).expect("it was written").len();
-    assert_eq!(written, u64::from(IDLE_CLIENTS) * lines.len() as u64);
-    assert!(written > 10 * SEGMENT_BYTES, "this needs several segments, of {before:?} at first\n{status:#}");
 }
 
 #[test]

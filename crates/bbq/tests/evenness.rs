@@ -1,5 +1,7 @@
 //! If this fails, one worker gets more than its share of the connections, or some of them are lost on the way to a worker.
 
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
 mod support;
 
 use serde_json::Value;
