@@ -241,6 +241,22 @@ impl Spool {
         self.lanes.iter().map(|core| LaneReader::new(Arc::clone(core), cursor.place(core.index))).collect()
     }
 
+    /// The oldest place that is kept, in each lane: where a reader begins that was never here before.
+    #[must_use]
+    pub fn beginnings(&self) -> Vec<LanePlace> {
+        let place = |core: &Arc<LaneCore>| {
+            let end = core.durable();
+            let (position, record) = match core.segments.at_or_after(0) {
+                Some(oldest) if oldest.start <= end.position => {
+                    (oldest.start, oldest.first_record.min(end.records))
+                }
+                _ => (end.position, end.records),
+            };
+            LanePlace { lane: core.index, position, record }
+        };
+        self.lanes.iter().map(place).collect()
+    }
+
     /// The place behind everything that is durable now, in each lane.
     #[must_use]
     pub fn ends(&self) -> Vec<LanePlace> {

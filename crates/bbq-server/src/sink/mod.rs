@@ -10,6 +10,7 @@ mod ledger;
 mod stdout;
 mod writing;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,6 +37,9 @@ const COMMIT_BYTES: u64 = 64 * 1024 * 1024;
 /// First and longest pause before a failed output is tried again.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Why a sink did not get messages that came before it was configured.
+const BEFORE: &str = "before-sink";
 
 /// Where formatted messages go.
 pub(crate) trait Output: Send {
@@ -72,6 +76,15 @@ pub(crate) struct SinkDriver {
     dirty: bool,
 }
 
+/// A sink that was never here begins with the oldest message that is kept. Those before it, which other sinks had, it does
+/// not get: they count as dropped, so that its ledger balances.
+fn first_cursor(spool: &Spool) -> Cursor {
+    let places = spool.beginnings();
+    let before: u64 = places.iter().map(|place| place.record).sum();
+    let dropped = if before > 0 { BTreeMap::from([(BEFORE.to_owned(), before)]) } else { BTreeMap::new() };
+    Cursor { places, dropped, ..Cursor::default() }
+}
+
 impl SinkDriver {
     /// Opens output and cursor, and makes them agree: what the output holds beyond the cursor is taken back.
     pub(crate) fn open(
@@ -88,7 +101,7 @@ impl SinkDriver {
             SinkTarget::File(path) => Box::new(FileOutput::open(path, spec.rotation, state)?),
             SinkTarget::Stdout => Box::new(StdoutOutput),
         };
-        let cursor = cursor.unwrap_or_default();
+        let cursor = cursor.unwrap_or_else(|| first_cursor(spool));
         let ledger = Arc::new(SinkLedger::of(&cursor));
         let mut driver = SinkDriver {
             index,
