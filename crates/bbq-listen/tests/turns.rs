@@ -1,7 +1,7 @@
 //! If this fails, the tokio side loses a wake-up (a connection waits for ever), keeps other tasks from running, or
 //! spins while descriptors are short.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 #![cfg(feature = "tokio")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 mod common;
 
 use std::net::{SocketAddr, TcpStream, UdpSocket};

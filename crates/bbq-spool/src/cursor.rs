@@ -18,6 +18,7 @@ use std::sync::Arc;
 use bbq_wire::batch::crc32c;
 use tracing::error;
 
+use crate::limits::RECOVERED_MAX;
 use crate::{SpoolError, Storage};
 
 const SUFFIX: &str = ".cursor";
@@ -165,6 +166,9 @@ pub(crate) fn furthest(storage: &dyn Storage, directory: &Path) -> BTreeMap<u32,
         }
         let text = storage.read(&directory.join(name)).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         for place in text.and_then(|text| Cursor::decode(&text)).unwrap_or_default().places {
+            if place.position > RECOVERED_MAX || place.record > RECOVERED_MAX {
+                continue;
+            }
             let known = furthest.entry(place.lane).or_insert(place);
             if known.position < place.position {
                 *known = place;

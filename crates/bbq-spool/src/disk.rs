@@ -15,7 +15,11 @@ pub struct DiskStorage;
 
 impl Storage for DiskStorage {
     fn create_dir_all(&self, directory: &Path) -> io::Result<()> {
-        fs::create_dir_all(directory)
+        let missing: Vec<&Path> =
+            directory.ancestors().filter(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
+        fs::create_dir_all(directory)?;
+        // A file that is durable in a directory that is not would be lost with it.
+        missing.into_iter().try_for_each(sync_parent)
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
@@ -37,6 +41,17 @@ impl Storage for DiskStorage {
             let _already_failing = fs::remove_file(path);
             return Err(error);
         }
+        Ok(Box::new(DiskFile(file)))
+    }
+
+    fn recycle(&self, from: &Path, to: &Path, bytes: u64, head: &[u8]) -> io::Result<Box<dyn StorageFile>> {
+        let file = OpenOptions::new().read(true).write(true).open(from)?;
+        // Before it has its name: a segment has its header at any time.
+        allocate(&file, bytes)?;
+        file.set_len(bytes)?;
+        file.write_all_at(head, 0)?;
+        file.sync_all()?;
+        self.rename(from, to)?;
         Ok(Box::new(DiskFile(file)))
     }
 
@@ -67,7 +82,8 @@ impl Storage for DiskStorage {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)?;
-        sync_parent(to)
+        sync_parent(to)?;
+        if from.parent() == to.parent() { Ok(()) } else { sync_parent(from) }
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -78,6 +94,9 @@ impl Storage for DiskStorage {
 /// Reserves the space now, so that a full disk is met here and not in the middle of a group; file systems that cannot
 /// (EOPNOTSUPP) get the length alone.
 fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    if bytes == 0 {
+        return Ok(()); // fallocate(2) answers EINVAL
+    }
     match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
         Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(bytes),
         other => other.map_err(io::Error::from),

@@ -25,6 +25,18 @@ pub enum SpoolError {
         /// What the system said.
         source: io::Error,
     },
+    /// A value that cannot work.
+    #[error("{name} is {found}; allowed is {least} to {most}")]
+    OutOfRange {
+        /// What it is.
+        name: &'static str,
+        /// Its value.
+        found: u64,
+        /// The smallest allowed.
+        least: u64,
+        /// The largest.
+        most: u64,
+    },
     /// The limits leave no room to work.
     #[error(
         "the spool's limit of {bytes_max} bytes is below {needed}: {lanes} lanes with {per_lane} segments of \

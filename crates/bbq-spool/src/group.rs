@@ -2,7 +2,7 @@
 
 use bbq_wire::BatchHeader;
 
-use crate::format::{Envelope, GROUP_FRAME_BYTES, GroupFrame};
+use crate::format::{Binding, Envelope, GROUP_FRAME_BYTES, GroupFrame};
 
 /// Entries that will become durable together. Its buffer is used again.
 #[derive(Debug, Default)]
@@ -10,11 +10,19 @@ pub(crate) struct Group {
     bytes: Vec<u8>,
     entries: u32,
     records: u32,
+    /// Binds its entries to it.
+    tag: u64,
     /// Records of each source; as long as the highest index seen.
     tallies: Vec<u64>,
 }
 
 impl Group {
+    /// Names the group before anything is in it; see [`GroupFrame::tag`].
+    pub(crate) fn set_tag(&mut self, tag: u64) {
+        debug_assert!(self.is_empty());
+        self.tag = tag;
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.entries == 0
     }
@@ -35,7 +43,8 @@ impl Group {
         if self.bytes.is_empty() {
             self.bytes.resize(GROUP_FRAME_BYTES, 0);
         }
-        self.bytes.extend_from_slice(&envelope.encode(batch.len() as u32));
+        let binding = Binding { batch_bytes: batch.len() as u32, batch_crc: header.crc, tag: self.tag };
+        self.bytes.extend_from_slice(&envelope.encode(&binding));
         self.bytes.extend_from_slice(batch);
         self.entries += 1;
         self.records += header.records;
@@ -54,9 +63,15 @@ impl Group {
             position,
             first_record,
             records: self.records,
+            tag: self.tag,
         };
         frame.encode(&mut self.bytes);
         (frame, &self.bytes)
+    }
+
+    /// Gives its bytes away and goes on with another buffer.
+    pub(crate) fn take_bytes(&mut self, spare: Vec<u8>) -> Vec<u8> {
+        std::mem::replace(&mut self.bytes, spare)
     }
 
     pub(crate) fn clear(&mut self) {

@@ -11,8 +11,13 @@ use bbq_wire::BatchHeader;
 
 use crate::format::Envelope;
 use crate::group::Group;
-use crate::limits::{GROUP_BYTES_TARGET, LANE_BUFFER_BYTES_MAX};
+use crate::hot::Hot;
+use crate::limits::{
+    GATHER_BYTES_MIN, GATHER_STEP, GATHER_TIME_MAX, GROUP_BYTES_TARGET, LANE_BUFFER_BYTES_MAX,
+};
 use crate::segments::Segments;
+use crate::spares::Spares;
+use crate::time::unix_ns;
 use crate::usage::Usage;
 use crate::{LaneError, Progress, Storage};
 
@@ -28,11 +33,18 @@ pub enum LaneCondition {
     Failed = 2,
 }
 
+/// Spreads the tags of groups over all 64 bits: neighbours in one lane are far from any in another.
+const TAG_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// What is collected until the writer takes it.
 struct Filling {
     group: Group,
     /// Number of the group; the first one is 1.
     number: u64,
+    /// Where the tags of this run begin: no two groups on disk have the same.
+    epoch: u64,
+    /// Bytes of the group before it.
+    previous_bytes: usize,
     /// Somebody waits for it.
     urgent: bool,
     /// When its first entry came.
@@ -43,23 +55,44 @@ struct Filling {
     failed: Option<String>,
 }
 
+/// How far a lane is on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Durable {
+    /// Everything before this position is durable.
+    pub(crate) position: u64,
+    /// Records up to there.
+    pub(crate) records: u64,
+}
+
+/// What all lanes of a spool have in common.
+pub(crate) struct Shared {
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) usage: Arc<Usage>,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) spares: Arc<Spares>,
+    pub(crate) quarantine: PathBuf,
+    pub(crate) quarantined: Arc<AtomicU64>,
+}
+
 /// Shared by the worker, the writer and the readers of a lane.
 pub(crate) struct LaneCore {
     pub(crate) index: u32,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) segments: Segments,
+    pub(crate) hot: Hot,
+    pub(crate) spares: Arc<Spares>,
     pub(crate) usage: Arc<Usage>,
     pub(crate) progress: Arc<Progress>,
     pub(crate) quarantine: PathBuf,
     pub(crate) quarantined: Arc<AtomicU64>,
-    /// Below this position segments were deleted before their readers had passed (drop-oldest).
+    /// Below this position the queue deleted segments; a reader that has not passed it lost them to that.
     pub(crate) dropped_until: AtomicU64,
+    /// Held while damaged bytes are set aside, so that each piece is kept and counted once.
+    pub(crate) setting_aside: Mutex<()>,
     filling: Mutex<Filling>,
     work: Condvar,
-    /// Position up to which everything is durable.
-    durable: AtomicU64,
-    /// Records up to there.
-    durable_records: AtomicU64,
+    /// Both numbers at once: a reader that saw one ahead of the other would miscount.
+    durable: Mutex<Durable>,
     /// Number of the last durable group.
     durable_group: AtomicU64,
     condition: AtomicU8,
@@ -67,39 +100,42 @@ pub(crate) struct LaneCore {
 }
 
 impl LaneCore {
-    #[expect(clippy::too_many_arguments, reason = "one caller, each a different type")]
     pub(crate) fn new(
         index: u32,
-        storage: Arc<dyn Storage>,
+        shared: Shared,
         segments: Segments,
-        usage: Arc<Usage>,
-        progress: Arc<Progress>,
-        quarantine: PathBuf,
-        quarantined: Arc<AtomicU64>,
-        (position, records): (u64, u64),
+        hot: Hot,
+        durable: Durable,
     ) -> LaneCore {
         let filling = Filling {
             group: Group::default(),
             number: 1,
+            epoch: unix_ns(),
+            previous_bytes: 0,
             urgent: false,
             since: None,
             room_wanted: false,
             closed: false,
             failed: None,
         };
+        // What is missing before the first segment was deleted, in whatever run.
+        let dropped_until = segments.at_or_after(0).map_or(durable.position, |oldest| oldest.start);
+        let Shared { storage, usage, progress, spares, quarantine, quarantined } = shared;
         LaneCore {
             index,
             storage,
             segments,
+            hot,
+            spares,
             usage,
             progress,
             quarantine,
             quarantined,
-            dropped_until: AtomicU64::new(0),
+            dropped_until: AtomicU64::new(dropped_until),
+            setting_aside: Mutex::new(()),
             filling: Mutex::new(filling),
             work: Condvar::new(),
-            durable: AtomicU64::new(position),
-            durable_records: AtomicU64::new(records),
+            durable: Mutex::new(durable),
             durable_group: AtomicU64::new(0),
             condition: AtomicU8::new(LaneCondition::Writing as u8),
             on_progress: OnceLock::new(),
@@ -110,12 +146,8 @@ impl LaneCore {
         self.filling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn durable(&self) -> u64 {
-        self.durable.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn durable_records(&self) -> u64 {
-        self.durable_records.load(Ordering::Acquire)
+    pub(crate) fn durable(&self) -> Durable {
+        *self.durable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn set_condition(&self, condition: LaneCondition) {
@@ -134,10 +166,15 @@ impl LaneCore {
     /// closed and empty.
     pub(crate) fn take_group(&self, spare: &mut Group, flush_interval: Duration) -> Option<u64> {
         let mut filling = self.locked();
+        // Bytes at the last look at a group that gathers.
+        let mut seen = 0;
         loop {
             let waited = filling.since.map(|since| since.elapsed());
+            let gathers = filling.previous_bytes >= GATHER_BYTES_MIN
+                && filling.group.len() > seen
+                && waited.is_some_and(|waited| waited < GATHER_TIME_MAX);
             let due = filling.closed
-                || filling.urgent
+                || (filling.urgent && !gathers)
                 || filling.group.len() >= GROUP_BYTES_TARGET
                 || waited.is_some_and(|waited| waited >= flush_interval);
             if due && !filling.group.is_empty() {
@@ -148,7 +185,11 @@ impl LaneCore {
             }
             filling = match waited {
                 Some(waited) => {
-                    let rest = flush_interval.saturating_sub(waited);
+                    let mut rest = flush_interval.saturating_sub(waited);
+                    if filling.urgent {
+                        seen = filling.group.len();
+                        rest = rest.min(GATHER_STEP);
+                    }
                     self.work.wait_timeout(filling, rest).unwrap_or_else(PoisonError::into_inner).0
                 }
                 None => self.work.wait(filling).unwrap_or_else(PoisonError::into_inner),
@@ -157,6 +198,7 @@ impl LaneCore {
         std::mem::swap(&mut filling.group, spare);
         let number = filling.number;
         filling.number += 1;
+        filling.previous_bytes = spare.len();
         filling.urgent = false;
         filling.since = None;
         let room_wanted = std::mem::take(&mut filling.room_wanted);
@@ -168,11 +210,10 @@ impl LaneCore {
     }
 
     /// Publishes that a group is durable.
-    pub(crate) fn publish(&self, group: u64, position: u64, records: u64) {
-        // In this order: who sees the position sees the group, too (Lane::durable_group).
+    pub(crate) fn publish(&self, group: u64, durable: Durable) {
+        // The group first: who sees the position sees the group, too (Lane::durable_group).
         self.durable_group.store(group, Ordering::Release);
-        self.durable_records.store(records, Ordering::Release);
-        self.durable.store(position, Ordering::Release);
+        *self.durable.lock().unwrap_or_else(PoisonError::into_inner) = durable;
         self.progress.announce();
         self.tell_worker();
     }
@@ -184,8 +225,16 @@ impl LaneCore {
         filling.failed = Some(why);
         let unwritten = std::mem::take(&mut filling.group);
         drop(filling);
+        self.progress.announce();
         self.tell_worker();
         unwritten
+    }
+
+    /// The writer found no room and waits.
+    pub(crate) fn wait_for_space(&self) {
+        self.set_condition(LaneCondition::WaitingForSpace);
+        self.progress.announce();
+        self.tell_worker();
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -216,8 +265,8 @@ impl Lane {
         self.0.index
     }
 
-    /// Sets what is called, on the writer's thread, whenever a group became durable, room came back, or the lane failed.
-    /// It must be quick. Only the first call counts.
+    /// Sets what is called, on the writer's thread, whenever a group became durable, room came back, there is none on
+    /// disk ([`LaneCondition::WaitingForSpace`]), or the lane failed. It must be quick. Only the first call counts.
     pub fn on_progress(&self, tell: impl Fn() + Send + Sync + 'static) {
         let _first_counts = self.0.on_progress.set(Box::new(tell));
     }
@@ -248,6 +297,11 @@ impl Lane {
         }
         let first = filling.group.is_empty();
         let was_due = filling.urgent || filling.group.len() >= GROUP_BYTES_TARGET;
+        if first {
+            let number = filling.number;
+            let tag = filling.epoch.wrapping_add(number.wrapping_mul(TAG_STEP));
+            filling.group.set_tag(tag);
+        }
         filling.group.push(envelope, header, batch);
         if first {
             filling.since = Some(Instant::now());
@@ -294,10 +348,11 @@ impl Lane {
     #[must_use]
     pub fn view(&self) -> LaneView {
         let core = &self.0;
+        let durable = core.durable();
         LaneView {
             index: core.index,
-            position: core.durable(),
-            records: core.durable_records(),
+            position: durable.position,
+            records: durable.records,
             segments: core.segments.count() as u64,
             condition: core.condition(),
         }

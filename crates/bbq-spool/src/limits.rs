@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use bbq_wire::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES};
+use bbq_wire::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, BATCH_RECORDS_MAX};
 
-use crate::format::{ENVELOPE_BYTES, GROUP_FRAME_BYTES};
+use crate::format::{ENVELOPE_BYTES, GROUP_FRAME_BYTES, SEGMENT_HEADER_BYTES_MAX};
 
 /// Bytes of one segment unless configured: large enough that creating files is rare, small enough that space comes back
 /// soon after the sinks have passed.
@@ -12,6 +12,21 @@ pub const SEGMENT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 
 /// The smallest segment that may be configured. A larger group gets a segment of its own size.
 pub const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
+
+/// The largest segment that may be configured: recovery and a reader behind damage hold one in memory.
+pub const SEGMENT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// Positions and record numbers stay below, so that no sum of two overflows: at 100 GB/s, a lane lasts a year.
+pub const POSITION_MAX: u64 = 1 << 62;
+
+/// What is recovered is held to half of it, so that whatever a file claims, what comes next can be read.
+pub const RECOVERED_MAX: u64 = POSITION_MAX / 2;
+
+/// How far the next segment keeps from one whose length cannot be told. Positions are plenty.
+pub const UNKNOWN_SEGMENT_BYTES: u64 = 1 << 40;
+
+/// Lanes at most; a directory with a higher number is none of ours.
+pub const LANES_MAX: u32 = 4096;
 
 /// Bytes of all segments unless configured.
 pub const SPOOL_BYTES_DEFAULT: u64 = 10 * 1024 * 1024 * 1024;
@@ -26,11 +41,32 @@ pub const LANE_BUFFER_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// A group of this size is written without waiting for more: at 1 MiB the cost of a sync vanishes beside the copy.
 pub const GROUP_BYTES_TARGET: usize = 1024 * 1024;
 
+/// What a group's buffer is made with: a group of the target size and the batch that took it there, so that it is not
+/// copied while it grows. Memory that is not written to is not taken.
+pub const GROUP_BUFFER_BYTES: usize = GROUP_BYTES_TARGET + 512 * 1024;
+
 /// How long messages that nobody waits for may collect before they are written.
 pub const FLUSH_INTERVAL_DEFAULT: Duration = Duration::from_millis(10);
 
 /// How often a writer that found no space looks again; deletions wake it at once.
 pub const SPACE_RETRY_INTERVAL: Duration = Duration::from_millis(200);
+
+/// A group that follows one of this size gathers a little longer although somebody waits: under such a load a sync of few
+/// bytes costs everybody more than the wait does.
+pub const GATHER_BYTES_MIN: usize = 64 * 1024;
+
+/// A gathering group is written when nothing came for so long...
+pub const GATHER_STEP: Duration = Duration::from_micros(150);
+
+/// ...and at the latest after this.
+pub const GATHER_TIME_MAX: Duration = Duration::from_millis(1);
+
+/// Newest groups of a lane that stay in memory, unless configured, for readers that keep up: several of those that a fast
+/// disk takes at once.
+pub const HOT_BYTES_DEFAULT: usize = 16 * 1024 * 1024;
+
+/// Passed segments kept per lane to be written again: one that is next, and one while the sinks are a segment behind.
+pub const SPARES_PER_LANE: usize = 2;
 
 /// What a reader takes from disk at once, if no group is larger.
 pub const READ_BYTES_TARGET: usize = 1024 * 1024;
@@ -45,4 +81,7 @@ pub const ENTRY_BYTES_MAX: usize = ENVELOPE_BYTES + BATCH_HEADER_BYTES + BATCH_B
 pub const GROUP_BYTES_MAX: usize = GROUP_FRAME_BYTES + LANE_BUFFER_BYTES_MAX + ENTRY_BYTES_MAX;
 
 const _: () = assert!(GROUP_BYTES_MAX < u32::MAX as usize);
+const _: () = assert!(GROUP_BYTES_MAX as u64 + (SEGMENT_HEADER_BYTES_MAX as u64) < SEGMENT_BYTES_MAX);
+// A record takes a byte of a body at least, and LZ4 makes at most 255 bytes of one: a group's records fit 32 bits.
+const _: () = assert!(LANE_BUFFER_BYTES_MAX * 255 + (BATCH_RECORDS_MAX as usize) < u32::MAX as usize);
 const _: () = assert!(GROUP_BYTES_TARGET <= LANE_BUFFER_BYTES_MAX);

@@ -4,19 +4,19 @@
 //! read), counted, named in the log, and passed over: one bad byte never stops the queue.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use bbq_wire::Batch;
 use tracing::error;
 
 use crate::cursor::LanePlace;
 use crate::format::{Envelope, GROUP_FRAME_BYTES, GroupFrame, Sources};
-use crate::lane::LaneCore;
-use crate::limits::{GROUP_BYTES_MAX, READ_BYTES_TARGET};
+use crate::lane::{Durable, LaneCore};
+use crate::limits::READ_BYTES_TARGET;
 use crate::recovery::read_header;
 use crate::segments::Segment;
-use crate::walk::{self, Step, step};
+use crate::walk::{self, Step, is_shortage, step};
 use crate::{LaneView, StorageFile};
 
 /// One batch of a lane.
@@ -104,7 +104,7 @@ impl LaneReader {
     /// Durable records in front of it.
     #[must_use]
     pub fn queued(&self) -> u64 {
-        self.core.durable_records().saturating_sub(self.place.record)
+        self.core.durable().records.saturating_sub(self.place.record)
     }
 
     /// Hands the next group's batches to `deliver` and moves behind it.
@@ -113,14 +113,15 @@ impl LaneReader {
     /// Passing shortages of the system only (file descriptors, memory): nothing was handed on, try again later.
     pub fn read(&mut self, deliver: &mut dyn FnMut(&Entry<'_>)) -> io::Result<GroupRead> {
         let durable = self.core.durable();
-        if self.place.position >= durable {
+        if self.place.position >= durable.position {
             return Ok(GroupRead::CaughtUp);
+        }
+        if let Some(read) = self.read_hot(deliver) {
+            return Ok(read);
         }
         let Some(segment) = self.core.segments.at_or_after(self.place.position) else {
             // Durable, and yet no file: deleted under this reader, or by hand.
-            let records = self.queued();
-            self.place = LanePlace { position: durable, record: self.core.durable_records(), ..self.place };
-            return Ok(GroupRead::Lost(Lost { records, reason: self.reason_before(durable) }));
+            return Ok(GroupRead::Lost(self.skip_to(durable.position, durable.records)));
         };
         if segment.start > self.place.position {
             let lost = self.skip_to(segment.start, segment.first_record);
@@ -128,14 +129,37 @@ impl LaneReader {
                 return Ok(GroupRead::Lost(lost));
             }
         }
-        if let Err(error) = self.open_segment(&segment) {
-            return self.set_aside_segment(&segment, error);
+        let end = segment.end.unwrap_or(durable.position).min(durable.position);
+        let read = match self.open_segment(&segment, end).and_then(|()| self.load_group(end)) {
+            Ok(Some(frame)) => Ok(self.hand_on(&frame, end, deliver)),
+            Ok(None) => self.pass_damage(&segment, end, durable),
+            Err(error) => Err(error),
+        };
+        read.or_else(|error| self.pass_unreadable(&segment, durable, error))
+    }
+
+    /// Takes the next group from memory, if it is there and nothing is missing before it.
+    fn read_hot(&mut self, deliver: &mut dyn FnMut(&Entry<'_>)) -> Option<GroupRead> {
+        let hot = self.core.hot.at(self.place.position)?;
+        if hot.frame.first_record != self.place.record {
+            return None;
         }
-        match self.load_group(&segment, durable) {
-            Ok(Some(frame)) => self.hand_on(&frame, deliver),
-            Ok(None) => Ok(self.pass_damage(&segment, durable)),
-            Err(error) => self.set_aside_segment(&segment, error),
+        let mut records = 0;
+        let mut offset = GROUP_FRAME_BYTES;
+        while let Some((envelope, batch, end)) =
+            walk::written_entry(&hot.bytes, offset, hot.frame.tag, &mut self.scratch)
+        {
+            records += u64::from(batch.header.records);
+            let source = hot.sources.name(envelope.source).unwrap_or_default();
+            deliver(&Entry { lane: self.core.index, source, envelope, batch });
+            offset = end;
         }
+        // A file and a buffer that it read before are of no use now.
+        self.open = None;
+        self.buffer = Vec::new();
+        self.place.position = hot.frame.end();
+        self.place.record = hot.frame.end_record();
+        Some(GroupRead::Group { records, lost: u64::from(hot.frame.records).saturating_sub(records) })
     }
 
     fn reason_before(&self, position: u64) -> LostReason {
@@ -154,44 +178,47 @@ impl LaneReader {
         Lost { records, reason: self.reason_before(position) }
     }
 
+    /// Where the lane goes on behind a segment.
+    fn behind(&self, segment: &Segment, durable: Durable) -> (u64, u64) {
+        match self.core.segments.after(segment.start) {
+            // What is not durable yet has no readable record number, and is not to be passed over.
+            Some(next) if next.start < durable.position => (next.start, next.first_record),
+            _ => (durable.position, durable.records),
+        }
+    }
+
     /// Opens the segment, and steps over its header when the reader stands on it.
-    fn open_segment(&mut self, segment: &Segment) -> io::Result<()> {
+    fn open_segment(&mut self, segment: &Segment, end: u64) -> io::Result<()> {
         if self.open.as_ref().is_some_and(|open| open.segment.start == segment.start) {
             return Ok(());
         }
         self.open = None;
         self.buffer.clear();
         let file = self.core.storage.open(&self.core.segments.path(segment.start))?;
-        let header = read_header(&*file)?;
+        let header = read_header(&*file, segment.start)?;
         let (sources, header_bytes) = match header {
             Some((header, bytes)) => (header.sources, bytes as u64),
             None => (Sources::default(), 0),
         };
         if self.place.position == segment.start {
-            self.place.position += header_bytes;
+            self.place.position = (segment.start + header_bytes).min(end);
         }
         self.open = Some(OpenSegment { segment: segment.clone(), file, sources });
         Ok(())
     }
 
-    /// Makes the buffer hold the whole group at the reader's place; `None` when there is no valid frame.
-    fn load_group(&mut self, segment: &Segment, durable: u64) -> io::Result<Option<GroupFrame>> {
-        let end = segment.end.unwrap_or(durable).min(durable);
-        if self.place.position + GROUP_FRAME_BYTES as u64 > end {
-            return Ok(None);
-        }
+    /// Makes the buffer hold the group at the reader's place, or as much of it as stands before `end`; `None` when there is
+    /// no valid frame.
+    fn load_group(&mut self, end: u64) -> io::Result<Option<GroupFrame>> {
         if !self.is_buffered(GROUP_FRAME_BYTES) {
             self.fill(READ_BYTES_TARGET, end)?;
         }
         let Some(frame) = GroupFrame::decode(self.buffered(), self.place.position) else { return Ok(None) };
         let group_bytes = GROUP_FRAME_BYTES + frame.bytes as usize;
-        if frame.end() > end || group_bytes > GROUP_BYTES_MAX {
-            return Ok(None);
-        }
         if !self.is_buffered(group_bytes) {
             self.fill(group_bytes.max(READ_BYTES_TARGET), end)?;
         }
-        Ok(self.is_buffered(group_bytes).then_some(frame))
+        Ok(Some(frame))
     }
 
     fn is_buffered(&self, bytes: usize) -> bool {
@@ -200,35 +227,33 @@ impl LaneReader {
 
     /// What the buffer holds from the reader's place on.
     fn buffered(&self) -> &[u8] {
-        let offset = self.place.position.checked_sub(self.buffered_from);
-        offset.and_then(|offset| self.buffer.get(usize::try_from(offset).ok()?..)).unwrap_or_default()
+        buffered(&self.buffer, self.buffered_from, self.place.position)
     }
 
     fn fill(&mut self, bytes: usize, end: u64) -> io::Result<()> {
         let Some(open) = &self.open else { return Ok(()) };
-        let available = usize::try_from(end - self.place.position).unwrap_or(usize::MAX);
+        let available = usize::try_from(end.saturating_sub(self.place.position)).unwrap_or(usize::MAX);
         self.buffer.resize(bytes.min(available), 0);
         self.buffered_from = self.place.position;
-        let read = open.file.read_at(self.place.position - open.segment.start, &mut self.buffer)?;
-        self.buffer.truncate(read);
-        Ok(())
+        let read = open.file.read_at(self.place.position - open.segment.start, &mut self.buffer);
+        self.buffer.truncate(*read.as_ref().unwrap_or(&0));
+        read.map(|_| ())
     }
 
-    fn hand_on(&mut self, frame: &GroupFrame, deliver: &mut dyn FnMut(&Entry<'_>)) -> io::Result<GroupRead> {
+    fn hand_on(&mut self, frame: &GroupFrame, end: u64, deliver: &mut dyn FnMut(&Entry<'_>)) -> GroupRead {
         let missing_before = frame.first_record.saturating_sub(self.place.record);
         if missing_before > 0 {
-            self.place.record = frame.first_record;
-            let lost = Lost { records: missing_before, reason: self.reason_before(self.place.position) };
-            return Ok(GroupRead::Lost(lost));
+            return GroupRead::Lost(self.skip_to(self.place.position, frame.first_record));
         }
-        // The bounds were checked by load_group.
-        let from = usize::try_from(self.place.position - self.buffered_from).unwrap_or(usize::MAX);
-        let entries = &self.buffer[from + GROUP_FRAME_BYTES..from + GROUP_FRAME_BYTES + frame.bytes as usize];
+        // Of a segment that was cut short, only a part of the group may be there.
+        let group = buffered(&self.buffer, self.buffered_from, self.place.position);
+        let group = &group[..group.len().min(GROUP_FRAME_BYTES + frame.bytes as usize)];
+        let entries = group.get(GROUP_FRAME_BYTES..).unwrap_or_default();
         let no_sources = Sources::default();
         let sources = self.open.as_ref().map_or(&no_sources, |open| &open.sources);
         let mut records = 0;
         let mut offset = 0;
-        while let Some(found) = step(entries, offset, &mut self.scratch) {
+        while let Some(found) = step(entries, offset, frame.tag, &mut self.scratch) {
             offset = match found {
                 Step::Entry { end, envelope, batch } => {
                     records += u64::from(batch.header.records);
@@ -243,83 +268,106 @@ impl LaneReader {
                 }
             };
         }
-        self.place.position = frame.end();
+        self.place.position = frame.end().min(end);
         self.place.record = frame.end_record();
-        Ok(GroupRead::Group { records, lost: u64::from(frame.records).saturating_sub(records) })
+        GroupRead::Group { records, lost: u64::from(frame.records).saturating_sub(records) }
     }
 
     /// Stands on bytes that are no group: sets them aside, up to the next group or the segment's end.
-    fn pass_damage(&mut self, segment: &Segment, durable: u64) -> GroupRead {
+    fn pass_damage(&mut self, segment: &Segment, end: u64, durable: Durable) -> io::Result<GroupRead> {
         let from = self.place.position;
-        let end = segment.end.unwrap_or(durable).min(durable);
-        let mut rest = vec![0; usize::try_from(end - from).unwrap_or(0)];
-        let read = match &self.open {
-            Some(open) => open.file.read_at(from - segment.start, &mut rest).unwrap_or(0),
-            None => 0,
-        };
-        rest.truncate(read);
+        let mut rest = Vec::new();
+        if let Some(open) = &self.open {
+            // Never more than the file has, whatever its neighbours' names say.
+            let there = open.file.len()?.saturating_sub(from - segment.start);
+            rest.resize(usize::try_from(there.min(end - from)).unwrap_or(usize::MAX), 0);
+            let read = open.file.read_at(from - segment.start, &mut rest)?;
+            rest.truncate(read);
+        }
         self.buffer.clear();
         let (until, record) = match walk::next_frame(&rest, from) {
             Some((offset, frame)) => {
                 rest.truncate(offset);
                 (from + offset as u64, frame.first_record)
             }
-            None => match self.core.segments.after(segment.start) {
-                Some(next) => (next.start, next.first_record),
-                None => (end, self.core.durable_records()),
-            },
+            None => self.behind(segment, durable),
         };
-        set_aside_bytes(&self.core, from, &rest);
-        GroupRead::Lost(self.skip_to(until, record))
+        let lost = self.skip_to(until, record);
+        // What was allocated and never written is zeros.
+        if lost.records > 0 || rest.iter().any(|byte| *byte != 0) {
+            error!(lane = self.core.index, position = from, records = lost.records, "the spool is damaged");
+            set_aside_bytes(&self.core, from, &rest);
+        }
+        Ok(GroupRead::Lost(lost))
     }
 
-    /// The file cannot be opened or read. Shortages pass; everything else sets the segment aside.
-    fn set_aside_segment(&mut self, segment: &Segment, error: io::Error) -> io::Result<GroupRead> {
+    /// The file cannot be opened or read. Shortages pass; everything else makes the reader go on behind the segment, and
+    /// puts it aside when nobody needs it any more.
+    fn pass_unreadable(
+        &mut self,
+        segment: &Segment,
+        durable: Durable,
+        error: io::Error,
+    ) -> io::Result<GroupRead> {
         if is_shortage(&error) {
             return Err(error);
         }
         self.open = None;
         self.buffer.clear();
         let path = self.core.segments.path(segment.start);
-        let (until, record) = match self.core.segments.after(segment.start) {
-            Some(next) => (next.start, next.first_record),
-            None => (segment.end.unwrap_or_else(|| self.core.durable()), self.core.durable_records()),
-        };
+        let (until, record) = self.behind(segment, durable);
         let lost = self.skip_to(until, record);
         if error.kind() == io::ErrorKind::NotFound {
             if lost.reason == LostReason::Damaged {
                 error!(path = %path.display(), records = lost.records, "a segment is gone");
             }
-        } else {
-            let beside =
-                self.core.quarantine.join(format!("lane-{}-{:020}.seg", self.core.index, segment.start));
-            let moved = self.core.storage.rename(&path, &beside);
-            let moved_to = if moved.is_ok() { beside.display().to_string() } else { "nowhere".to_owned() };
-            error!(path = %path.display(), %error, records = lost.records, moved_to, "a segment cannot be read");
-            self.core.quarantined.fetch_add(1, Ordering::Relaxed);
+            return Ok(GroupRead::Lost(lost));
+        }
+        error!(path = %path.display(), %error, records = lost.records, "a segment cannot be read and is passed over");
+        // The newest stays: it may be written to, and a restart finds the lane's end and totals in it.
+        if self.core.segments.after(segment.start).is_some() {
+            set_aside_segment(&self.core, segment);
         }
         Ok(GroupRead::Lost(lost))
     }
 }
 
+fn buffered(buffer: &[u8], from: u64, position: u64) -> &[u8] {
+    let offset = position.checked_sub(from).and_then(|offset| usize::try_from(offset).ok());
+    offset.and_then(|offset| buffer.get(offset..)).unwrap_or_default()
+}
+
 /// Keeps damaged bytes for a person to look at. That this fails too is logged, and no reason to stop.
 fn set_aside_bytes(core: &LaneCore, position: u64, bytes: &[u8]) {
+    let _one_at_a_time = core.setting_aside.lock().unwrap_or_else(PoisonError::into_inner);
     let path = core.quarantine.join(format!("lane-{}-{position:020}-{}.bad", core.index, bytes.len()));
-    match core.storage.create(&path, 0).and_then(|file| file.write_all_at(0, bytes)) {
+    // Another reader may have been here before, or this one before a crash.
+    let kept = core.storage.read(&path);
+    if bytes.is_empty() || kept.as_ref().is_ok_and(|kept| kept == bytes) {
+        return;
+    }
+    match core.storage.replace(&path, bytes) {
         Ok(()) => {
-            core.quarantined.fetch_add(1, Ordering::Relaxed);
+            if kept.is_err() {
+                core.quarantined.fetch_add(1, Ordering::Relaxed);
+            }
             error!(path = %path.display(), bytes = bytes.len(), "damaged bytes of the spool were set aside");
         }
-        // Another reader was here before.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => {
             error!(path = %path.display(), %error, "damaged bytes of the spool could not be set aside");
         }
     }
 }
 
-fn is_shortage(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let passing = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::AGAIN];
-    error.raw_os_error().is_some_and(|code| passing.iter().any(|errno| errno.raw_os_error() == code))
+fn set_aside_segment(core: &LaneCore, segment: &Segment) {
+    let _one_at_a_time = core.setting_aside.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = core.segments.path(segment.start);
+    let beside = core.quarantine.join(format!("lane-{}-{:020}.seg", core.index, segment.start));
+    match core.storage.rename(&path, &beside) {
+        Ok(()) => {
+            core.quarantined.fetch_add(1, Ordering::Relaxed);
+            error!(path = %path.display(), moved_to = %beside.display(), "an unreadable segment was set aside");
+        }
+        Err(error) => error!(path = %path.display(), %error, "an unreadable segment could not be set aside"),
+    }
 }

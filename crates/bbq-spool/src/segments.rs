@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::limits::RECOVERED_MAX;
+
 const SUFFIX: &str = ".seg";
 const DIGITS: usize = 20;
 
@@ -104,5 +106,6 @@ pub(crate) fn path_of(directory: &Path, start: u64) -> PathBuf {
 /// The position in a segment's file name.
 pub(crate) fn start_of(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(SUFFIX)?;
-    (digits.len() == DIGITS).then(|| digits.parse().ok()).flatten()
+    let start = (digits.len() == DIGITS).then(|| digits.parse().ok()).flatten();
+    start.filter(|start| *start <= RECOVERED_MAX)
 }

@@ -12,12 +12,16 @@ use tracing::warn;
 
 use crate::cursor::{self, LanePlace};
 use crate::format::Sources;
-use crate::lane::LaneCore;
+use crate::hot::Hot;
+use crate::lane::{Durable, LaneCore, Shared};
 use crate::limits::{
-    FLUSH_INTERVAL_DEFAULT, SEGMENT_BYTES_DEFAULT, SEGMENTS_PER_LANE_MIN, SPOOL_BYTES_DEFAULT,
+    FLUSH_INTERVAL_DEFAULT, HOT_BYTES_DEFAULT, LANES_MAX, RECOVERED_MAX, SEGMENT_BYTES_DEFAULT,
+    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN, SOURCES_MAX, SPARES_PER_LANE,
+    SPOOL_BYTES_DEFAULT,
 };
 use crate::recovery::{RecoveredLane, recover};
-use crate::segments::Segments;
+use crate::segments::{Segment, Segments};
+use crate::spares::Spares;
 use crate::usage::Usage;
 use crate::writer::{Tallies, Writer};
 use crate::{Cursor, Lane, LaneReader, Progress, SpoolError, Storage};
@@ -35,6 +39,8 @@ pub struct SpoolOptions {
     pub bytes_max: u64,
     /// How long messages that nobody waits for may collect.
     pub flush_interval: Duration,
+    /// Bytes of the newest groups of a lane that stay in memory for readers that keep up; 0 for none.
+    pub hot_bytes_max: usize,
     /// Names of the sources; an envelope's `source` is an index into them.
     pub sources: Vec<String>,
 }
@@ -49,15 +55,32 @@ impl SpoolOptions {
             segment_bytes: SEGMENT_BYTES_DEFAULT,
             bytes_max: SPOOL_BYTES_DEFAULT,
             flush_interval: FLUSH_INTERVAL_DEFAULT,
+            hot_bytes_max: HOT_BYTES_DEFAULT,
             sources,
         }
     }
 
-    /// Checks the sizes against each other.
+    /// Checks each value, and the sizes against each other.
     ///
     /// # Errors
-    /// [`SpoolError::LimitTooSmall`].
+    /// [`SpoolError::OutOfRange`] or [`SpoolError::LimitTooSmall`].
     pub fn check(&self) -> Result<(), SpoolError> {
+        let ranges = [
+            ("spool.segment_bytes", self.segment_bytes, SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX),
+            ("the number of lanes", u64::from(self.lanes), 0..=u64::from(LANES_MAX)),
+            // Two names are kept free, for former and for damaged ones.
+            ("the number of sources", self.sources.len() as u64, 0..=SOURCES_MAX as u64 - 2),
+        ];
+        for (name, found, allowed) in ranges {
+            if !allowed.contains(&found) {
+                return Err(SpoolError::OutOfRange {
+                    name,
+                    found,
+                    least: *allowed.start(),
+                    most: *allowed.end(),
+                });
+            }
+        }
         let needed =
             self.segment_bytes.saturating_mul(SEGMENTS_PER_LANE_MIN).saturating_mul(u64::from(self.lanes));
         if self.bytes_max >= needed {
@@ -91,6 +114,7 @@ pub struct Spool {
     written: u32,
     usage: Arc<Usage>,
     progress: Arc<Progress>,
+    spares: Arc<Spares>,
     quarantined: Arc<AtomicU64>,
     recovered: Recovered,
 }
@@ -107,7 +131,10 @@ impl Spool {
         for directory in [&root, &quarantine] {
             storage.create_dir_all(directory).map_err(SpoolError::io("create", directory))?;
         }
-        let set_aside = storage.list(&quarantine).map_err(SpoolError::io("list", &quarantine))?.len() as u64;
+        let set_aside = storage.list(&quarantine).map_err(SpoolError::io("list", &quarantine))?;
+        let set_aside =
+            set_aside.iter().filter(|name| name.ends_with(".bad") || name.ends_with(".seg")).count();
+        let spares = Spares::open(&*storage, &root, SPARES_PER_LANE * options.lanes as usize)?;
         let mut spool = Spool {
             storage,
             directory: options.directory.clone(),
@@ -116,12 +143,14 @@ impl Spool {
             written: options.lanes,
             usage: Arc::new(Usage::new(options.bytes_max)),
             progress: Arc::new(Progress::default()),
-            quarantined: Arc::new(AtomicU64::new(set_aside)),
+            spares: Arc::new(spares),
+            quarantined: Arc::new(AtomicU64::new(set_aside as u64)),
             recovered: Recovered::default(),
         };
         let furthest = cursor::furthest(&*spool.storage, &spool.cursors());
         let found = spool.storage.list(&root).map_err(SpoolError::io("list", &root))?;
         let found = found.iter().filter_map(|name| name.strip_prefix("lane-")?.parse::<u32>().ok());
+        let found = found.filter(|index| *index < LANES_MAX);
         let lanes = found.map(|index| index + 1).max().unwrap_or(0).max(options.lanes);
         let mut totals = Sources::default();
         for index in 0..lanes {
@@ -132,7 +161,10 @@ impl Spool {
                 lane.end = lane.end.max(place.position);
                 lane.records = lane.records.max(place.record);
             }
-            spool.usage.adopt(lane.segments.iter().map(|segment| segment.allocated).sum());
+            lane.records = lane.records.min(RECOVERED_MAX);
+            lane.name_the_unknown();
+            lane.segments.iter().for_each(|segment| spool.usage.adopt(segment.allocated));
+            spool.usage.set_newest(index, lane.segments.last().map_or(0, |segment| segment.allocated));
             spool.recovered.records += lane.records;
             for (name, records) in lane.sources.iter() {
                 totals.add_named(name, records);
@@ -150,16 +182,17 @@ impl Spool {
         lane: RecoveredLane,
         options: &SpoolOptions,
     ) -> Result<(), SpoolError> {
-        let core = Arc::new(LaneCore::new(
-            index,
-            Arc::clone(&self.storage),
-            Segments::new(directory.to_owned(), lane.segments),
-            Arc::clone(&self.usage),
-            Arc::clone(&self.progress),
-            options.directory.join("quarantine"),
-            Arc::clone(&self.quarantined),
-            (lane.end, lane.records),
-        ));
+        let shared = Shared {
+            storage: Arc::clone(&self.storage),
+            usage: Arc::clone(&self.usage),
+            progress: Arc::clone(&self.progress),
+            spares: Arc::clone(&self.spares),
+            quarantine: options.directory.join("quarantine"),
+            quarantined: Arc::clone(&self.quarantined),
+        };
+        let segments = Segments::new(directory.to_owned(), lane.segments);
+        let durable = Durable { position: lane.end, records: lane.records };
+        let core = Arc::new(LaneCore::new(index, shared, segments, Hot::new(options.hot_bytes_max), durable));
         self.lanes.push(Arc::clone(&core));
         if index >= options.lanes {
             return Ok(());
@@ -208,13 +241,28 @@ impl Spool {
         self.lanes.iter().map(|core| LaneReader::new(Arc::clone(core), cursor.place(core.index))).collect()
     }
 
+    /// The oldest place that is kept, in each lane: where a reader begins that was never here before.
+    #[must_use]
+    pub fn beginnings(&self) -> Vec<LanePlace> {
+        let place = |core: &Arc<LaneCore>| {
+            let end = core.durable();
+            let (position, record) = match core.segments.at_or_after(0) {
+                Some(oldest) if oldest.start <= end.position => {
+                    (oldest.start, oldest.first_record.min(end.records))
+                }
+                _ => (end.position, end.records),
+            };
+            LanePlace { lane: core.index, position, record }
+        };
+        self.lanes.iter().map(place).collect()
+    }
+
     /// The place behind everything that is durable now, in each lane.
     #[must_use]
     pub fn ends(&self) -> Vec<LanePlace> {
         let place = |core: &Arc<LaneCore>| {
-            // The records first: a place whose record lags behind its position only counts too little as read.
-            let record = core.durable_records();
-            LanePlace { lane: core.index, position: core.durable(), record }
+            let durable = core.durable();
+            LanePlace { lane: core.index, position: durable.position, record: durable.records }
         };
         self.lanes.iter().map(place).collect()
     }
@@ -253,9 +301,24 @@ impl Spool {
     pub fn retire(&self, passed: &[LanePlace]) {
         for core in &self.lanes {
             for segment in core.segments.sealed_until(position_in(passed, core.index)) {
-                self.delete(core, segment.start);
+                if !self.keep_as_spare(core, &segment) {
+                    self.delete(core, &segment);
+                }
             }
         }
+    }
+
+    /// Keeps a segment that everybody has passed for the next one to be written, as long as room is plentiful.
+    fn keep_as_spare(&self, core: &LaneCore, segment: &Segment) -> bool {
+        if self.usage.bytes() > self.usage.bytes_max() / 2 {
+            return false;
+        }
+        core.dropped_until.fetch_max(segment.end.unwrap_or(segment.start), Ordering::AcqRel);
+        let kept = self.spares.keep(&*self.storage, &core.segments.path(segment.start), segment.allocated);
+        if kept {
+            core.segments.forget(segment.start);
+        }
+        kept
     }
 
     /// Deletes the oldest sealed segment of the lane that has most of them, read or not (drop-oldest). Answers whether
@@ -266,24 +329,25 @@ impl Spool {
         else {
             return false;
         };
-        core.dropped_until.fetch_max(oldest.end.unwrap_or(oldest.start), Ordering::AcqRel);
-        self.delete(core, oldest.start);
-        true
+        self.delete(core, &oldest)
     }
 
-    fn delete(&self, core: &LaneCore, start: u64) {
-        let path = core.segments.path(start);
+    fn delete(&self, core: &LaneCore, segment: &Segment) -> bool {
+        // First, so that a reader that finds the file gone knows why.
+        core.dropped_until.fetch_max(segment.end.unwrap_or(segment.start), Ordering::AcqRel);
+        let path = core.segments.path(segment.start);
         match self.storage.remove(&path) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                warn!(path = %path.display(), %error, "cannot delete a segment that was read; trying again later");
-                return;
+                warn!(path = %path.display(), %error, "cannot delete a segment; trying again later");
+                return false;
             }
         }
-        if let Some(segment) = core.segments.forget(start) {
+        if let Some(segment) = core.segments.forget(segment.start) {
             self.usage.give_back(segment.allocated);
         }
+        true
     }
 
     /// Lets the writers finish what was appended, seal, and end. Answers the records that found no room on disk, by source;
@@ -301,6 +365,13 @@ impl Spool {
             }
         }
         unwritten
+    }
+}
+
+impl Drop for Spool {
+    /// Ends the writers of a spool that was opened in part, or that nobody closed.
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

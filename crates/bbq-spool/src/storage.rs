@@ -5,21 +5,25 @@ use std::path::Path;
 
 /// A directory tree. Paths are as the caller made them; nothing is resolved here.
 pub trait Storage: Send + Sync {
-    /// Makes a directory and its parents; those that exist are fine.
+    /// Makes a directory and its parents, durably; those that exist are fine.
     fn create_dir_all(&self, directory: &Path) -> io::Result<()>;
     /// Names of the files in a directory, in no order.
     fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
     /// Makes a new file of `bytes` zeros whose space is allocated. File and name are durable on return.
     fn create(&self, path: &Path, bytes: u64) -> io::Result<Box<dyn StorageFile>>;
+    /// Makes the file at `from`, which nobody needs any more, into a file `to` of `bytes` bytes that begins with `head` and
+    /// goes on with whatever was there. `to` does not exist before. File, head and name are durable on return; `from` is
+    /// gone then, also after a crash.
+    fn recycle(&self, from: &Path, to: &Path, bytes: u64, head: &[u8]) -> io::Result<Box<dyn StorageFile>>;
     /// Opens an existing file.
     fn open(&self, path: &Path) -> io::Result<Box<dyn StorageFile>>;
     /// Puts `contents` in the place of `path` in one step: after a crash the old or the new is there, whole.
     fn replace(&self, path: &Path, contents: &[u8]) -> io::Result<()>;
     /// A whole small file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
-    /// Gives a file another name in the same file system.
+    /// Gives a file another name in the same file system, durably, over whatever had that name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Removes a file.
+    /// Removes a file; after a crash it may be back.
     fn remove(&self, path: &Path) -> io::Result<()>;
 }
 

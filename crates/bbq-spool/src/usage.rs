@@ -1,25 +1,37 @@
 //! How many bytes the segments of all lanes take, and who waits for room.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The spool's budget on disk. Allocated space counts, not only what is written.
 #[derive(Debug)]
 pub struct Usage {
-    bytes: Mutex<u64>,
+    taken: Mutex<Taken>,
     freed: Condvar,
     bytes_max: u64,
 }
 
+#[derive(Debug, Default)]
+struct Taken {
+    bytes: u64,
+    /// Of these, the newest segment of each lane, which is never deleted.
+    newest: BTreeMap<u32, u64>,
+}
+
 impl Usage {
     pub(crate) fn new(bytes_max: u64) -> Usage {
-        Usage { bytes: Mutex::new(0), freed: Condvar::new(), bytes_max }
+        Usage { taken: Mutex::default(), freed: Condvar::new(), bytes_max }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes in use.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        *self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.locked().bytes
     }
 
     /// The limit.
@@ -30,30 +42,38 @@ impl Usage {
 
     /// Counts what is there already, even over the limit.
     pub(crate) fn adopt(&self, bytes: u64) {
-        *self.bytes.lock().unwrap_or_else(PoisonError::into_inner) += bytes;
+        let mut taken = self.locked();
+        taken.bytes = taken.bytes.saturating_add(bytes);
     }
 
-    /// Takes room if there is enough. A segment always fits into an empty spool.
+    /// Says which part of what is in use a lane will keep, however much is read.
+    pub(crate) fn set_newest(&self, lane: u32, bytes: u64) {
+        self.locked().newest.insert(lane, bytes);
+    }
+
+    /// Takes room if there is enough, or if no deletion could ever make more: a limit below what the lanes' newest segments
+    /// take would stop the queue for good.
     pub(crate) fn try_take(&self, bytes: u64) -> bool {
-        let mut used = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = *used == 0 || *used + bytes <= self.bytes_max;
+        let mut taken = self.locked();
+        let kept = taken.newest.values().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
+        let fits = taken.bytes <= kept || taken.bytes.saturating_add(bytes) <= self.bytes_max;
         if fits {
-            *used += bytes;
+            taken.bytes = taken.bytes.saturating_add(bytes);
         }
         fits
     }
 
     pub(crate) fn give_back(&self, bytes: u64) {
-        let mut used = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        *used = used.saturating_sub(bytes);
-        drop(used);
+        let mut taken = self.locked();
+        taken.bytes = taken.bytes.saturating_sub(bytes);
+        drop(taken);
         self.freed.notify_all();
     }
 
     /// Waits until something was given back, at the latest after `timeout`.
     pub(crate) fn wait_freed(&self, timeout: Duration) {
-        let used = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        let _unused = self.freed.wait_timeout(used, timeout);
+        let taken = self.locked();
+        let _unused = self.freed.wait_timeout(taken, timeout);
     }
 
     /// Ends the waits, for a writer that is to look at something else.

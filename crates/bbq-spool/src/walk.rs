@@ -1,7 +1,10 @@
 //! Walks the entries of a group, and finds its way behind damage.
 
+use std::io;
+
 use bbq_wire::Batch;
 use bbq_wire::batch::BatchLimits;
+use bbq_wire::limits::BATCH_HEADER_BYTES;
 use memchr::memmem;
 
 use crate::format::{ENVELOPE_BYTES, Envelope, FRAME_MAGIC, GROUP_FRAME_BYTES, GroupFrame};
@@ -19,11 +22,16 @@ pub(crate) enum Step<'a> {
     Damage { end: usize },
 }
 
-/// Reads what stands at `offset` of a group's entries; `None` at their end.
-pub(crate) fn step<'a>(entries: &'a [u8], offset: usize, scratch: &'a mut Vec<u8>) -> Option<Step<'a>> {
+/// Reads what stands at `offset` of the entries of the group with this tag; `None` at their end.
+pub(crate) fn step<'a>(
+    entries: &'a [u8],
+    offset: usize,
+    tag: u64,
+    scratch: &'a mut Vec<u8>,
+) -> Option<Step<'a>> {
     let rest = entries.get(offset..).filter(|rest| !rest.is_empty())?;
     // Checked before the scratch buffer is lent for the answer's lifetime.
-    match valid_entry(rest) {
+    match valid_entry(rest, tag) {
         Some((envelope, batch_bytes)) => {
             let batch = &rest[ENVELOPE_BYTES..ENVELOPE_BYTES + batch_bytes];
             let end = offset + ENVELOPE_BYTES + batch_bytes;
@@ -32,21 +40,40 @@ pub(crate) fn step<'a>(entries: &'a [u8], offset: usize, scratch: &'a mut Vec<u8
                 Err(_) => Some(Step::Damage { end }),
             }
         }
-        None => Some(Step::Damage { end: next_envelope(entries, offset + 1) }),
+        None => Some(Step::Damage { end: next_envelope(entries, offset + 1, tag) }),
     }
 }
 
-fn valid_entry(rest: &[u8]) -> Option<(Envelope, usize)> {
-    let (envelope, batch_bytes) = Envelope::decode(rest)?;
-    (rest.len() >= ENVELOPE_BYTES + batch_bytes as usize).then_some((envelope, batch_bytes as usize))
+/// An envelope of this group, and the bytes of the batch that it was written for.
+fn valid_entry(rest: &[u8], tag: u64) -> Option<(Envelope, usize)> {
+    let (envelope, binding) = Envelope::decode(rest)?;
+    let batch_bytes = binding.batch_bytes as usize;
+    let batch = rest.get(ENVELOPE_BYTES..ENVELOPE_BYTES + batch_bytes)?;
+    let header = batch.first_chunk::<BATCH_HEADER_BYTES>()?;
+    // A used file holds older batches, which are right in themselves and may stand in the very place of a new one.
+    let is_its_own = header[4..8] == binding.batch_crc.to_le_bytes();
+    (binding.tag == tag && is_its_own).then_some((envelope, batch_bytes))
+}
+
+/// Reads the entry at `offset` of what this process wrote itself, and answers the offset behind it.
+pub(crate) fn written_entry<'a>(
+    entries: &'a [u8],
+    offset: usize,
+    tag: u64,
+    scratch: &'a mut Vec<u8>,
+) -> Option<(Envelope, Batch<'a>, usize)> {
+    let rest = entries.get(offset..)?;
+    let (envelope, batch_bytes) = valid_entry(rest, tag)?;
+    let batch = Batch::verified_before(&rest[ENVELOPE_BYTES..ENVELOPE_BYTES + batch_bytes], scratch).ok()?;
+    Some((envelope, batch, offset + ENVELOPE_BYTES + batch_bytes))
 }
 
 /// Offset of the next envelope that fits, or the end.
-fn next_envelope(entries: &[u8], from: usize) -> usize {
+fn next_envelope(entries: &[u8], from: usize, tag: u64) -> usize {
     let magic = Envelope::magic();
     let mut search = memmem::find_iter(entries.get(from..).unwrap_or_default(), &magic);
     search
-        .find(|found| valid_entry(&entries[from + found..]).is_some())
+        .find(|found| valid_entry(&entries[from + found..], tag).is_some())
         .map_or(entries.len(), |found| from + found)
 }
 
@@ -60,3 +87,10 @@ pub(crate) fn next_frame(bytes: &[u8], position: u64) -> Option<(usize, GroupFra
 
 /// The frame's length as an index.
 pub(crate) const FRAME: usize = GROUP_FRAME_BYTES;
+
+/// Whether trying again later may help: the file is not at fault.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let passing = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::AGAIN];
+    error.raw_os_error().is_some_and(|code| passing.iter().any(|errno| errno.raw_os_error() == code))
+}

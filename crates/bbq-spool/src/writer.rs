@@ -5,22 +5,24 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tracing::{error, info, warn};
 
 use crate::StorageFile;
-use crate::format::{SegmentHeader, Sources};
+use crate::format::{GroupFrame, SegmentHeader, Sources};
 use crate::group::Group;
-use crate::lane::{LaneCondition, LaneCore};
-use crate::limits::SPACE_RETRY_INTERVAL;
+use crate::hot::HotGroup;
+use crate::lane::{Durable, LaneCondition, LaneCore};
+use crate::limits::{GROUP_BUFFER_BYTES, SPACE_RETRY_INTERVAL};
 use crate::segments::Segment;
+use crate::time::unix_ns;
 
 /// The segment that is being written.
 struct Open {
     file: Box<dyn StorageFile>,
     start: u64,
-    /// Bytes written; <= capacity.
+    /// Bytes written; < capacity.
     used: u64,
     capacity: u64,
 }
@@ -45,6 +47,12 @@ pub(crate) struct Writer {
     sources: Sources,
     segment_bytes: u64,
     flush_interval: Duration,
+    /// The sources' names, for readers of hot groups.
+    names: Arc<Sources>,
+    /// Where the last group stands: as a reader comes to it, and its frame.
+    last: (u64, u64),
+    /// A buffer for the next group.
+    spare: Option<Vec<u8>>,
 }
 
 impl Writer {
@@ -54,8 +62,20 @@ impl Writer {
         segment_bytes: u64,
         flush_interval: Duration,
     ) -> Writer {
-        let (position, records) = (core.durable(), core.durable_records());
-        Writer { core, open: None, position, records, sources, segment_bytes, flush_interval }
+        let Durable { position, records } = core.durable();
+        let names = Arc::new(sources.clone());
+        Writer {
+            core,
+            open: None,
+            position,
+            records,
+            sources,
+            segment_bytes,
+            flush_interval,
+            names,
+            last: (position, position),
+            spare: None,
+        }
     }
 
     /// Works until the lane is closed and empty. Answers the records that found no place, by source.
@@ -63,13 +83,14 @@ impl Writer {
         let mut group = Group::default();
         while let Some(number) = self.core.take_group(&mut group, self.flush_interval) {
             if let Err(stop) = self.put(&mut group) {
-                return self.stopped(stop, &group);
+                return self.stopped(&stop, &group);
             }
             for (source, records) in group.tallies() {
                 self.sources.add(source, records);
             }
+            self.keep_hot(&mut group);
             group.clear();
-            self.core.publish(number, self.position, self.records);
+            self.core.publish(number, Durable { position: self.position, records: self.records });
         }
         if let Err(why) = self.seal() {
             // Recovery finds the end by reading; nothing is lost.
@@ -78,30 +99,44 @@ impl Writer {
         Tallies::new()
     }
 
+    /// Leaves the group to the readers, who may see it as soon as it is published.
+    fn keep_hot(&mut self, group: &mut Group) {
+        let spare = self.spare.take().unwrap_or_else(|| Vec::with_capacity(GROUP_BUFFER_BYTES));
+        let bytes = group.take_bytes(spare);
+        let Some(frame) = GroupFrame::decode(&bytes, self.last.1) else { return };
+        let hot = HotGroup { from: self.last.0, frame, bytes, sources: Arc::clone(&self.names) };
+        self.spare = self.core.hot.push(hot);
+    }
+
     /// Nothing is written any more: what is in memory was never acknowledged, and is counted.
-    fn stopped(&self, stop: Stop, group: &Group) -> Tallies {
-        let (Stop::Failed(why) | Stop::NoSpace(why)) = stop;
+    fn stopped(&self, stop: &Stop, group: &Group) -> Tallies {
+        let (Stop::NoSpace(why) | Stop::Failed(why)) = stop;
         let mut lost: Tallies = group.tallies().collect();
         for (source, records) in self.core.fail(why.clone()).tallies() {
             *lost.entry(source).or_default() += records;
         }
+        let lane = self.core.index;
         let records: u64 = lost.values().sum();
-        error!(
-            lane = self.core.index,
-            why, records, "lane failed: it takes and acknowledges nothing until a restart"
-        );
+        match stop {
+            Stop::Failed(_) => {
+                error!(lane, why, "lane failed: it acknowledges nothing until the server is restarted");
+            }
+            Stop::NoSpace(_) => error!(lane, why, records, "stopped with unacknowledged messages unwritten"),
+        }
         lost
     }
 
     fn put(&mut self, group: &mut Group) -> Result<(), Stop> {
         let needed = group.len() as u64;
-        if self.open.as_ref().is_some_and(|open| open.capacity - open.used < needed) {
+        if self.open.as_ref().is_some_and(|open| open.capacity - open.used <= needed) {
             self.seal().map_err(Stop::Failed)?;
         }
+        let from = self.position;
         let mut open = match self.open.take() {
             Some(open) => open,
             None => self.next_segment(needed)?,
         };
+        self.last = (from, self.position);
         let (frame, bytes) = group.seal(self.position, self.records);
         self.write(&open, bytes)?;
         open.file.sync_data().map_err(|error| {
@@ -138,20 +173,27 @@ impl Writer {
         open.file.set_len(open.used).map_err(|error| format!("cannot cut {}: {error}", path.display()))?;
         let spare = self.core.segments.seal(open.start, open.start + open.used);
         self.core.usage.give_back(spare);
+        self.core.usage.set_newest(self.core.index, open.used);
         Ok(())
     }
 
     fn next_segment(&mut self, group_bytes: u64) -> Result<Open, Stop> {
-        let header = SegmentHeader {
+        let mut header = SegmentHeader {
             lane: self.core.index,
             position: self.position,
             first_record: self.records,
             created_ns: unix_ns(),
+            allocated: 0,
             sources: self.sources.clone(),
         };
+        // One byte more than the group needs, see SegmentHeader::allocated.
+        let capacity = self.segment_bytes.max(header.encode().len() as u64 + group_bytes + 1);
+        header.allocated = capacity;
         let header = header.encode();
-        let capacity = self.segment_bytes.max(header.len() as u64 + group_bytes);
-        let file = self.create(capacity)?;
+        let file = match self.recycle(capacity, &header) {
+            Some(file) => file,
+            None => self.create(capacity)?,
+        };
         let open = Open { file, start: self.position, used: 0, capacity };
         self.write(&open, &header)?;
         let segment =
@@ -160,6 +202,28 @@ impl Writer {
         let open = Open { used: header.len() as u64, ..open };
         self.position += open.used;
         Ok(open)
+    }
+
+    /// Makes the segment from a spare, if there is one and it can be done; a spare that is of no use goes.
+    fn recycle(&self, capacity: u64, header: &[u8]) -> Option<Box<dyn StorageFile>> {
+        let core = &self.core;
+        let (spare, bytes) = core.spares.take()?;
+        if bytes <= capacity && core.usage.try_take(capacity - bytes) {
+            let path = core.segments.path(self.position);
+            match core.storage.recycle(&spare, &path, capacity, header) {
+                Ok(file) => {
+                    core.usage.set_newest(core.index, capacity);
+                    return Some(file);
+                }
+                Err(error) => info!(lane = core.index, %error, "a spare segment cannot be used"),
+            }
+            core.usage.give_back(capacity - bytes);
+        }
+        if let Err(error) = core.storage.remove(&spare) {
+            warn!(path = %spare.display(), %error, "a spare segment cannot be removed before the next start");
+        }
+        core.usage.give_back(bytes);
+        None
     }
 
     fn create(&self, capacity: u64) -> Result<Box<dyn StorageFile>, Stop> {
@@ -176,6 +240,7 @@ impl Writer {
                         info!(lane = self.core.index, "there is room again");
                     }
                     self.core.set_condition(LaneCondition::Writing);
+                    self.core.usage.set_newest(self.core.index, capacity);
                     return Ok(file);
                 }
                 Err(error) => {
@@ -192,7 +257,7 @@ impl Writer {
     fn wait_for_space(&self, why: &str) -> Result<(), Stop> {
         if self.core.condition() != LaneCondition::WaitingForSpace {
             warn!(lane = self.core.index, why, "no room to write; senders are held back until there is");
-            self.core.set_condition(LaneCondition::WaitingForSpace);
+            self.core.wait_for_space();
         }
         if self.core.is_closed() {
             return Err(Stop::NoSpace(why.to_owned()));
@@ -210,9 +275,4 @@ fn is_full(error: &io::Error) -> bool {
 fn is_scarce(error: &io::Error) -> bool {
     let scarce = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE, rustix::io::Errno::NOMEM];
     error.raw_os_error().is_some_and(|code| scarce.iter().any(|errno| errno.raw_os_error() == code))
-}
-
-fn unix_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

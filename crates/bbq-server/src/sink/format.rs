@@ -74,6 +74,9 @@ impl Formatter {
 }
 
 fn append_raw(entry: &Entry<'_>, out: &mut Vec<u8>) {
+    let header = &entry.batch.header;
+    // Each length prefix is at least as long as the line feed that takes its place.
+    out.reserve(header.records_bytes as usize);
     for record in entry.batch.records() {
         out.extend_from_slice(record);
         if record.last() != Some(&b'\n') {

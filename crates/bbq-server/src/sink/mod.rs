@@ -6,11 +6,13 @@
 
 mod file;
 mod format;
+mod ledger;
 mod stdout;
+mod writing;
 
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bbq_spool::{Cursor, CursorStore, GroupRead, LaneReader, LostReason, Progress, Spool};
@@ -20,11 +22,11 @@ use crate::config::{SinkSpec, SinkTarget};
 use crate::retention::Retention;
 use crate::stop::Stop;
 use file::FileOutput;
-use format::Formatter;
 use stdout::StdoutOutput;
+use writing::{Interrupted, Writing};
 
-/// The buffer is written when it has this size: past it a larger write costs no less per byte.
-const OUTPUT_BYTES_TARGET: usize = 256 * 1024;
+pub(crate) use ledger::SinkLedger;
+
 /// At the latest so long after a write the output is made durable and the cursor with it: what a crash makes a sink write
 /// again (and a file sink take back first).
 const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
@@ -36,6 +38,9 @@ const COMMIT_BYTES: u64 = 64 * 1024 * 1024;
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
 
+/// Why a sink did not get messages that came before it was configured.
+const BEFORE: &str = "before-sink";
+
 /// Where formatted messages go.
 pub(crate) trait Output: Send {
     /// Takes all of `bytes`, or none of them.
@@ -46,61 +51,6 @@ pub(crate) trait Output: Send {
     fn rotation_due(&mut self) -> Option<String>;
     /// Sets it aside; what was remembered by [`Output::rotation_due`] is durable by now.
     fn rotate(&mut self) -> io::Result<()>;
-}
-
-/// What a sink has done, for people to see.
-#[derive(Debug, Default)]
-pub(crate) struct SinkLedger {
-    delivered: AtomicU64,
-    /// Records of all lanes in front of its places.
-    passed: AtomicU64,
-    /// When the last delivered message was received, Unix nanoseconds.
-    last_received_ns: AtomicU64,
-    dropped: Mutex<std::collections::BTreeMap<String, u64>>,
-    /// What keeps it from delivering, if anything.
-    trouble: Mutex<Option<String>>,
-}
-
-impl SinkLedger {
-    pub(crate) fn delivered(&self) -> u64 {
-        self.delivered.load(Ordering::Relaxed)
-    }
-
-    /// Delivered or dropped: everything before the sink's places.
-    pub(crate) fn passed(&self) -> u64 {
-        self.passed.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn last_received_ns(&self) -> u64 {
-        self.last_received_ns.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn dropped(&self) -> std::collections::BTreeMap<String, u64> {
-        self.dropped.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn trouble(&self) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set_trouble(&self, trouble: Option<String>) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
-    }
-
-    fn add_dropped(&self, reason: LostReason, records: u64) {
-        let word = match reason {
-            LostReason::Damaged => "damaged",
-            LostReason::Oldest => "oldest",
-        };
-        if records > 0 {
-            *self
-                .dropped
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .entry(word.to_owned())
-                .or_default() += records;
-        }
-    }
 }
 
 /// Why a sink could not be opened.
@@ -115,22 +65,24 @@ pub(crate) enum SinkError {
 /// A sink's thread, until it has drained.
 pub(crate) struct SinkDriver {
     index: usize,
-    name: String,
     ledger: Arc<SinkLedger>,
-    formatter: Formatter,
-    output: Box<dyn Output>,
+    writing: Writing,
     readers: Vec<LaneReader>,
     store: CursorStore,
     retention: Arc<Retention>,
     progress: Arc<Progress>,
     stop: Arc<Stop>,
-    buffer: Vec<u8>,
-    /// Records in the buffer.
-    buffered: u64,
-    /// Written since the last commit.
-    uncommitted_bytes: u64,
     last_commit: Instant,
     dirty: bool,
+}
+
+/// A sink that was never here begins with the oldest message that is kept. Those before it, which other sinks had, it does
+/// not get: they count as dropped, so that its ledger balances.
+fn first_cursor(spool: &Spool) -> Cursor {
+    let places = spool.beginnings();
+    let before: u64 = places.iter().map(|place| place.record).sum();
+    let dropped = if before > 0 { BTreeMap::from([(BEFORE.to_owned(), before)]) } else { BTreeMap::new() };
+    Cursor { places, dropped, ..Cursor::default() }
 }
 
 impl SinkDriver {
@@ -149,24 +101,17 @@ impl SinkDriver {
             SinkTarget::File(path) => Box::new(FileOutput::open(path, spec.rotation, state)?),
             SinkTarget::Stdout => Box::new(StdoutOutput),
         };
-        let cursor = cursor.unwrap_or_default();
-        let ledger = Arc::new(SinkLedger::default());
-        ledger.delivered.store(cursor.delivered, Ordering::Relaxed);
-        cursor.dropped.clone_into(&mut ledger.dropped.lock().unwrap_or_else(PoisonError::into_inner));
+        let cursor = cursor.unwrap_or_else(|| first_cursor(spool));
+        let ledger = Arc::new(SinkLedger::of(&cursor));
         let mut driver = SinkDriver {
             index,
-            name: spec.name.clone(),
+            writing: Writing::new(spec, output, Arc::clone(&ledger), Arc::clone(&stop)),
             ledger,
-            formatter: Formatter::new(spec.format),
-            output,
             readers: spool.readers(&cursor),
             store,
             retention,
             progress: spool.progress(),
             stop,
-            buffer: Vec::with_capacity(OUTPUT_BYTES_TARGET),
-            buffered: 0,
-            uncommitted_bytes: 0,
             last_commit: Instant::now(),
             dirty: true,
         };
@@ -193,7 +138,11 @@ impl SinkDriver {
             if !moved {
                 if self.stop.is_draining() {
                     if self.commit_or_retry().is_ok() {
-                        info!(sink = self.name, delivered = self.ledger.delivered(), "sink drained");
+                        info!(
+                            sink = self.writing.name(),
+                            delivered = self.ledger.delivered(),
+                            "sink drained"
+                        );
                     }
                     return;
                 }
@@ -209,7 +158,7 @@ impl SinkDriver {
 
     fn is_commit_due(&self, moved: bool) -> bool {
         self.dirty
-            && (self.uncommitted_bytes >= COMMIT_BYTES
+            && (self.writing.uncommitted_bytes() >= COMMIT_BYTES
                 || self.last_commit.elapsed() >= if moved { COMMIT_INTERVAL } else { IDLE_COMMIT })
     }
 
@@ -219,86 +168,67 @@ impl SinkDriver {
         for index in 0..self.readers.len() {
             moved |= self.turn_of(index)?;
         }
-        self.write_out()?;
-        self.ledger
-            .passed
-            .store(self.readers.iter().map(|reader| reader.place().record).sum(), Ordering::Relaxed);
+        self.writing.write_out()?;
+        self.ledger.set_passed(self.readers.iter().map(|reader| reader.place().record).sum());
         Ok(moved)
     }
 
     fn turn_of(&mut self, index: usize) -> Result<bool, Interrupted> {
-        let (formatter, buffer) = (&mut self.formatter, &mut self.buffer);
         let mut received_ns = 0;
-        let read = self.readers[index].read(&mut |entry| {
+        let mut interrupted = false;
+        let (readers, writing) = (&mut self.readers, &mut self.writing);
+        let read = readers[index].read(&mut |entry| {
             received_ns = entry.envelope.received_ns;
-            formatter.append(entry, buffer);
+            interrupted = interrupted || writing.take(entry).is_err();
         });
+        if interrupted {
+            // In the middle of a group: only the last commit may stand.
+            return Err(Interrupted);
+        }
         match read {
             Ok(GroupRead::CaughtUp) => return Ok(false),
             Ok(GroupRead::Group { records, lost }) => {
-                self.buffered += records;
-                if self.buffer.len() >= OUTPUT_BYTES_TARGET {
-                    self.write_out()?;
-                }
-                self.ledger.last_received_ns.store(received_ns, Ordering::Relaxed);
+                self.writing.add_records(records);
+                self.ledger.set_last_received_ns(received_ns);
                 self.ledger.add_dropped(LostReason::Damaged, lost);
             }
             Ok(GroupRead::Lost(lost)) => {
                 if lost.records > 0 {
-                    warn!(sink = self.name, records = lost.records, reason = ?lost.reason, "messages will not be delivered");
+                    warn!(sink = self.writing.name(), records = lost.records, reason = ?lost.reason, "messages will not be delivered");
                 }
                 self.ledger.add_dropped(lost.reason, lost.records);
             }
             Err(error) => {
                 self.ledger.set_trouble(Some(format!("cannot read the spool: {error}")));
-                return self.pause(RETRY_PAUSE_MIN).map(|()| true);
+                return self.writing.pause(RETRY_PAUSE_MIN).map(|()| true);
             }
         }
         self.dirty = true;
         Ok(true)
     }
 
-    fn write_out(&mut self) -> Result<(), Interrupted> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
-        let mut pause = RETRY_PAUSE_MIN;
-        while let Err(error) = self.output.write(&self.buffer) {
-            self.report(&error, pause == RETRY_PAUSE_MIN);
-            self.pause(pause)?;
-            pause = (pause * 2).min(RETRY_PAUSE_MAX);
-        }
-        self.recovered();
-        self.uncommitted_bytes += self.buffer.len() as u64;
-        self.buffer.clear();
-        // Counted behind the write: delivered never runs ahead of the output.
-        self.ledger.delivered.fetch_add(std::mem::take(&mut self.buffered), Ordering::Relaxed);
-        Ok(())
-    }
-
     fn commit_or_retry(&mut self) -> Result<(), Interrupted> {
         let mut pause = RETRY_PAUSE_MIN;
         while let Err(error) = self.commit() {
-            self.report(&error, pause == RETRY_PAUSE_MIN);
-            self.pause(pause)?;
+            self.writing.report(&error, pause == RETRY_PAUSE_MIN);
+            self.writing.pause(pause)?;
             pause = (pause * 2).min(RETRY_PAUSE_MAX);
         }
-        self.recovered();
+        self.writing.recovered();
         Ok(())
     }
 
     /// Output first, then the cursor. The buffer is empty here.
     fn commit(&mut self) -> io::Result<()> {
-        let state = self.output.commit()?;
+        let state = self.writing.commit()?;
         self.remember(state)?;
-        if let Some(state) = self.output.rotation_due() {
+        if let Some(state) = self.writing.output().rotation_due() {
             self.remember(state)?;
-            self.output.rotate()?;
-            let state = self.output.commit()?;
+            self.writing.output().rotate()?;
+            let state = self.writing.commit()?;
             self.remember(state)?;
         }
         self.dirty = false;
-        self.uncommitted_bytes = 0;
         self.last_commit = Instant::now();
         Ok(())
     }
@@ -315,26 +245,4 @@ impl SinkDriver {
         self.retention.commit(self.index, places);
         Ok(())
     }
-
-    fn report(&self, error: &io::Error, first: bool) {
-        if first {
-            warn!(sink = self.name, %error, "sink failed; retrying until it works, the spool keeps what it owes");
-        }
-        self.ledger.set_trouble(Some(error.to_string()));
-    }
-
-    fn recovered(&self) {
-        if self.ledger.trouble().is_some() {
-            info!(sink = self.name, "sink works again");
-            self.ledger.set_trouble(None);
-        }
-    }
-
-    fn pause(&self, pause: Duration) -> Result<(), Interrupted> {
-        self.stop.wait_over(pause);
-        if self.stop.is_over() { Err(Interrupted) } else { Ok(()) }
-    }
 }
-
-/// The server's patience is over; the last commit stands.
-struct Interrupted;

@@ -80,6 +80,12 @@ impl Batcher {
         self.builder.push_from(message, peer);
     }
 
+    /// Counts what it still holds as never written.
+    pub(super) fn give_up(&mut self) {
+        self.ledger.add_dropped(DropReason::Unwritten, u64::from(self.builder.records()));
+        self.builder.clear();
+    }
+
     /// Hands the batch to the lane, if that takes it.
     pub(super) fn flush(&mut self, lane: &Lane, stream: &mut OwnStream) {
         if self.builder.is_empty() || (!lane.has_room() && lane.failure().is_none()) {

@@ -218,6 +218,14 @@ impl Intake {
         }
     }
 
+    /// Hands every batch on; what the lane does not take now, at the very end, is counted as lost.
+    pub(super) fn flush_or_count(&self) {
+        self.flush_all();
+        for door in &self.doors {
+            door.batcher.borrow_mut().give_up();
+        }
+    }
+
     pub(super) fn has_room(&self, door: usize) -> bool {
         self.doors[door].spec.on_full == OnFull::DropNewest || self.doors[door].batcher.borrow().has_room()
     }

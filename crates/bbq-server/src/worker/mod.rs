@@ -135,7 +135,7 @@ impl Worker {
             intake.connections_closed().await;
         };
         let _in_time = tokio::time::timeout(STOP_PATIENCE, finish).await;
-        intake.flush_all();
+        intake.flush_or_count();
         flusher.abort();
         lane.abort();
         heartbeat.abort();

@@ -7,7 +7,7 @@ use bbq_wire::Peer;
 use super::bytes::{is_sealed, seal, u16_at, u32_at, u64_at};
 
 /// Bytes of an envelope.
-pub const ENVELOPE_BYTES: usize = 48;
+pub const ENVELOPE_BYTES: usize = 56;
 const MAGIC: [u8; 4] = *b"BBQE";
 
 /// How a batch came here.
@@ -21,13 +21,24 @@ pub struct Envelope {
     pub peer: Peer,
 }
 
+/// What an envelope says of where it belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// Bytes of the batch behind it.
+    pub batch_bytes: u32,
+    /// The batch's own checksum.
+    pub batch_crc: u32,
+    /// The tag of its group.
+    pub tag: u64,
+}
+
 impl Envelope {
-    /// Writes the envelope of a batch of `batch_bytes`.
+    /// Writes the envelope of a batch.
     #[must_use]
-    pub fn encode(&self, batch_bytes: u32) -> [u8; ENVELOPE_BYTES] {
+    pub fn encode(&self, binding: &Binding) -> [u8; ENVELOPE_BYTES] {
         let mut out = [0; ENVELOPE_BYTES];
         out[0..4].copy_from_slice(&MAGIC);
-        out[8..12].copy_from_slice(&batch_bytes.to_le_bytes());
+        out[8..12].copy_from_slice(&binding.batch_bytes.to_le_bytes());
         out[12..14].copy_from_slice(&self.source.to_le_bytes());
         out[16..24].copy_from_slice(&self.received_ns.to_le_bytes());
         if let Peer::Inet(address) = self.peer {
@@ -43,13 +54,15 @@ impl Envelope {
             }
             out[40..42].copy_from_slice(&address.port().to_le_bytes());
         }
+        out[42..46].copy_from_slice(&binding.batch_crc.to_le_bytes());
+        out[48..56].copy_from_slice(&binding.tag.to_le_bytes());
         seal(&mut out);
         out
     }
 
-    /// Reads the envelope at the front of `bytes`, and how many bytes of batch follow it.
+    /// Reads the envelope at the front of `bytes`, and what it is bound to.
     #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<(Envelope, u32)> {
+    pub fn decode(bytes: &[u8]) -> Option<(Envelope, Binding)> {
         let bytes = bytes.get(..ENVELOPE_BYTES)?;
         if !is_sealed(bytes, MAGIC) {
             return None;
@@ -67,7 +80,9 @@ impl Envelope {
             }
             _ => Peer::Unnamed,
         };
-        Some((Envelope { source: u16_at(bytes, 12), received_ns: u64_at(bytes, 16), peer }, u32_at(bytes, 8)))
+        let binding =
+            Binding { batch_bytes: u32_at(bytes, 8), batch_crc: u32_at(bytes, 42), tag: u64_at(bytes, 48) };
+        Some((Envelope { source: u16_at(bytes, 12), received_ns: u64_at(bytes, 16), peer }, binding))
     }
 
     /// First bytes of an envelope, by which entries are found again behind damage.

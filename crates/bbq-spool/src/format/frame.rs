@@ -1,9 +1,10 @@
 //! The frame in front of a group.
 
 use super::bytes::{is_sealed, seal, u32_at, u64_at};
+use crate::limits::{GROUP_BYTES_MAX, POSITION_MAX};
 
 /// Bytes of a frame.
-pub const GROUP_FRAME_BYTES: usize = 40;
+pub const GROUP_FRAME_BYTES: usize = 48;
 /// First bytes of a frame.
 pub const FRAME_MAGIC: [u8; 4] = *b"BBQG";
 
@@ -20,6 +21,8 @@ pub struct GroupFrame {
     pub first_record: u64,
     /// Records of its entries.
     pub records: u32,
+    /// What its entries' envelopes say, too; no other group's do.
+    pub tag: u64,
 }
 
 impl GroupFrame {
@@ -35,7 +38,7 @@ impl GroupFrame {
         self.first_record + u64::from(self.records)
     }
 
-    /// Writes the frame into the first 40 bytes of `out`.
+    /// Writes the frame into the first 48 bytes of `out`.
     pub fn encode(&self, out: &mut [u8]) {
         let out = &mut out[..GROUP_FRAME_BYTES];
         out[0..4].copy_from_slice(&FRAME_MAGIC);
@@ -45,22 +48,30 @@ impl GroupFrame {
         out[24..32].copy_from_slice(&self.first_record.to_le_bytes());
         out[32..36].copy_from_slice(&self.records.to_le_bytes());
         out[36..40].copy_from_slice(&[0; 4]);
+        out[40..48].copy_from_slice(&self.tag.to_le_bytes());
         seal(out);
     }
 
-    /// Reads the frame at the front of `bytes` if it is one and says that it stands at `position`.
+    /// Reads the frame at the front of `bytes` if it is one, says that it stands at `position`, and keeps to the limits,
+    /// so that neither [`GroupFrame::end`] nor [`GroupFrame::end_record`] overflows.
     #[must_use]
     pub fn decode(bytes: &[u8], position: u64) -> Option<GroupFrame> {
         let bytes = bytes.get(..GROUP_FRAME_BYTES)?;
         if !is_sealed(bytes, FRAME_MAGIC) || u64_at(bytes, 16) != position {
             return None;
         }
-        Some(GroupFrame {
+        let frame = GroupFrame {
             bytes: u32_at(bytes, 8),
             entries: u32_at(bytes, 12),
             position,
             first_record: u64_at(bytes, 24),
             records: u32_at(bytes, 32),
-        })
+            tag: u64_at(bytes, 40),
+        };
+        let possible = frame.bytes > 0
+            && GROUP_FRAME_BYTES + frame.bytes as usize <= GROUP_BYTES_MAX
+            && position <= POSITION_MAX
+            && frame.first_record <= POSITION_MAX;
+        possible.then_some(frame)
     }
 }

@@ -5,13 +5,13 @@
 //! ends. Positions are never used twice, and groups never cross a segment's end.
 //!
 //! ```text
-//! segment:  header | group | group | ... | zeros (while it is the last: its space is allocated ahead)
+//! segment:  header | group | group | ... | anything (while it is the last: its space is allocated ahead)
 //! group:    frame | entry | entry | ...        what one write and one fdatasync made durable
 //! entry:    envelope | batch                   the batch as it came, see bbq_wire::batch
 //!
-//! segment header, a multiple of 64 bytes           group frame, 40 bytes
+//! segment header, a multiple of 64 bytes           group frame, 48 bytes
 //!   0   4  magic "BBQS"                              0   4  magic "BBQG"
-//!   4   4  crc of all behind, to header_bytes        4   4  crc of bytes 8 .. 40
+//!   4   4  crc of all behind, to header_bytes        4   4  crc of bytes 8 .. 48
 //!   8   4  header_bytes                              8   4  bytes of the entries behind it
 //!  12   4  version, 1                               12   4  entries
 //!  16   4  lane                                     16   8  position of this frame
@@ -19,11 +19,12 @@
 //!  24   8  position of the segment                  32   4  records
 //!  32   8  first_record                             36   4  reserved, 0
 //!  40   8  created_ns
-//!  48      sources, each: 8 records before this segment, 2 bytes of the name, the name
+//!  48   8  allocated: bytes the file was made with
+//!  56      sources, each: 8 records before this segment, 2 bytes of the name, the name
 //!
-//! envelope, 48 bytes
+//! envelope, 56 bytes
 //!   0   4  magic "BBQE"
-//!   4   4  crc of bytes 8 .. 48
+//!   4   4  crc of bytes 8 .. 56
 //!   8   4  batch_bytes
 //!  12   2  source: index into the segment's sources
 //!  14   1  peer kind: 0 none, 4 IPv4, 6 IPv6
@@ -31,18 +32,25 @@
 //!  16   8  received_ns: nanoseconds since 1970-01-01 UTC
 //!  24  16  peer address, IPv4 in its first 4
 //!  40   2  peer port
-//!  42   6  reserved, 0
+//!  42   4  batch_crc: the checksum that the batch says of itself
+//!  46   2  reserved, 0
+//!  48   8  tag: as in the group's frame
 //! ```
 //!
 //! Why frames: a group is written only after the group before it is durable. So damage with a valid frame anywhere behind
 //! its group was durable once and is set aside; damage with none is the tail that a crash tore, which nobody was told is
-//! safe, and is cut off.
+//! safe, and is cut off. A segment is cut to its groups when it is complete, and when the server stops: one that is not as
+//! long as it was allocated holds nothing torn, so whatever is wrong in it is damage.
+//!
+//! Why tags: a segment that everybody has passed is written again under another name, with its old bytes in it. A frame says
+//! where it stands, so an old one is none. An entry says which group it belongs to and which batch it was written for, so
+//! the whole sectors of old entries that a crash leaves in the middle of a new group are not taken for a part of it.
 
 mod bytes;
 mod envelope;
 mod frame;
 mod segment_header;
 
-pub use envelope::{ENVELOPE_BYTES, Envelope};
+pub use envelope::{Binding, ENVELOPE_BYTES, Envelope};
 pub use frame::{FRAME_MAGIC, GROUP_FRAME_BYTES, GroupFrame};
 pub use segment_header::{SEGMENT_HEADER_BYTES_MAX, SegmentHeader, Sources};

@@ -2,11 +2,11 @@
 //! segments were deleted, from the segments alone.
 
 use super::bytes::{is_sealed, seal, u16_at, u32_at, u64_at};
-use crate::limits::SOURCES_MAX;
+use crate::limits::{POSITION_MAX, SOURCES_MAX};
 
 const MAGIC: [u8; 4] = *b"BBQS";
 const VERSION: u32 = 1;
-const FIXED_BYTES: usize = 48;
+const FIXED_BYTES: usize = 56;
 /// Headers are padded to a cache line.
 const ALIGN: usize = 64;
 /// The longest source name that is kept.
@@ -42,14 +42,20 @@ impl Sources {
     /// Counts records of a source.
     pub fn add(&mut self, index: u16, records: u64) {
         if let Some((_, total)) = self.0.get_mut(usize::from(index)) {
-            *total += records;
+            *total = total.saturating_add(records);
         }
+    }
+
+    /// Records of all sources.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().fold(0, |total, (_, records)| total.saturating_add(*records))
     }
 
     /// Counts records under a name, which joins at the end when it is new and there is room.
     pub fn add_named(&mut self, name: &str, records: u64) {
         if let Some((_, total)) = self.0.iter_mut().find(|(known, _)| known == name) {
-            *total += records;
+            *total = total.saturating_add(records);
         } else if self.0.len() < SOURCES_MAX - 1 || name == Self::FORMER {
             self.0.push((shortened(name.to_owned()), records));
         } else {
@@ -79,6 +85,9 @@ pub struct SegmentHeader {
     pub first_record: u64,
     /// Nanoseconds since 1970-01-01 UTC.
     pub created_ns: u64,
+    /// Bytes the file was made with, always more than its groups fill: a file of any other length was cut to what had
+    /// become durable.
+    pub allocated: u64,
     /// The lane's sources, and their records before this segment.
     pub sources: Sources,
 }
@@ -95,6 +104,7 @@ impl SegmentHeader {
         out[24..32].copy_from_slice(&self.position.to_le_bytes());
         out[32..40].copy_from_slice(&self.first_record.to_le_bytes());
         out[40..48].copy_from_slice(&self.created_ns.to_le_bytes());
+        out[48..56].copy_from_slice(&self.allocated.to_le_bytes());
         for (name, records) in &self.sources.0 {
             out.extend_from_slice(&records.to_le_bytes());
             out.extend_from_slice(&(name.len() as u16).to_le_bytes());
@@ -115,14 +125,18 @@ impl SegmentHeader {
             .then_some(announced)
     }
 
-    /// Reads a header from its [`SegmentHeader::announced_bytes`].
+    /// Reads a header from its [`SegmentHeader::announced_bytes`], if it is whole and says that it stands at `position`.
     #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<SegmentHeader> {
-        if !is_sealed(bytes, MAGIC) || u32_at(bytes, 12) != VERSION {
+    pub fn decode(bytes: &[u8], position: u64) -> Option<SegmentHeader> {
+        let mut rest = bytes.get(FIXED_BYTES..)?;
+        if !is_sealed(bytes, MAGIC) || u32_at(bytes, 12) != VERSION || u64_at(bytes, 24) != position {
+            return None;
+        }
+        let first_record = u64_at(bytes, 32);
+        if position > POSITION_MAX || first_record > POSITION_MAX {
             return None;
         }
         let mut sources = Vec::new();
-        let mut rest = &bytes[FIXED_BYTES..];
         for _ in 0..u32_at(bytes, 20).min(SOURCES_MAX as u32) {
             let (counts, behind) = rest.split_at_checked(10)?;
             let (name, behind) = behind.split_at_checked(usize::from(u16_at(counts, 8)))?;
@@ -131,9 +145,10 @@ impl SegmentHeader {
         }
         Some(SegmentHeader {
             lane: u32_at(bytes, 16),
-            position: u64_at(bytes, 24),
-            first_record: u64_at(bytes, 32),
+            position,
+            first_record,
             created_ns: u64_at(bytes, 40),
+            allocated: u64_at(bytes, 48),
             sources: Sources(sources),
         })
     }

@@ -77,6 +77,22 @@ impl<'a> Batch<'a> {
         Ok(Batch { header, records, peers: attributes::read(attributes, header.records)? })
     }
 
+    /// The batch in `bytes`, which this process has verified or built itself and kept in memory since: header and
+    /// compression are read, checksum and records are not looked at again. Bytes that are wrong all the same end the
+    /// iteration early; they do no harm.
+    ///
+    /// # Errors
+    /// As [`Batch::verify`], as far as it looks.
+    pub fn verified_before(bytes: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<Batch<'a>, BatchError> {
+        let found = bytes.len() as u64;
+        let truncated = |expected: usize| BatchError::Truncated { found, expected: expected as u64 };
+        let header = Batch::peek(bytes)?.ok_or(truncated(BATCH_HEADER_BYTES))?;
+        let body =
+            bytes.get(BATCH_HEADER_BYTES..header.total_bytes()).ok_or(truncated(header.total_bytes()))?;
+        let (records, attributes) = raw_body(&header, body, scratch)?.split_at(header.records_bytes as usize);
+        Ok(Batch { header, records, peers: attributes::read(attributes, header.records)? })
+    }
+
     /// The records, in order.
     #[must_use]
     pub fn records(&self) -> Records<'a> {

@@ -189,6 +189,16 @@ impl Server<'_> {
         status
     }
 
+    /// Waits until nothing is queued for any sink and a certain one has handed on or dropped so many.
+    pub fn wait_delivered_by(&self, sink: usize, messages: u64) -> Value {
+        self.wait_status(&format!("delivery of {messages} by sink {sink}"), |status| {
+            let sink = &status["sinks"][sink];
+            let dropped: u64 = sink["dropped"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+            let done = sink["delivered"].as_u64().unwrap() + dropped >= messages;
+            done && status["sinks"].as_array().unwrap().iter().all(|sink| sink["queued"] == 0)
+        })
+    }
+
     /// SIGKILL.
     pub fn kill(mut self) {
         self.child.kill().expect("it runs");

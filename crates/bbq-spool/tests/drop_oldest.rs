@@ -1,0 +1,62 @@
+//! If this fails, messages that were deleted to make room are not counted, or are called damaged.
+
+use bbq_spool::{Cursor, GroupRead, Lost, LostReason};
+
+use crate::support::{CrashDisk, Found, made, open, put, read_all, read_group, records};
+
+#[test]
+fn a_reader_hears_exactly_how_many_records_were_dropped() {
+    let disk = CrashDisk::new(1);
+    let spool = open(&disk, 1);
+    let all: Vec<_> = (0..40).map(|index| made(1 + 10 * index, 900)).collect();
+    for made in &all {
+        put(&spool, 0, made);
+    }
+    let mut ahead = spool.readers(&Cursor::default()).swap_remove(0);
+    let whole = read_all(&mut ahead);
+    let mut behind = spool.readers(&Cursor::default()).swap_remove(0);
+    let mut found = Found::default();
+    for _ in 0..3 {
+        assert!(matches!(read_group(&mut behind, &mut found), GroupRead::Group { .. }));
+    }
+    let cursor = Cursor { places: vec![behind.place()], ..Cursor::default() };
+    let segments = spool.segments();
+    assert!(spool.drop_oldest() && spool.drop_oldest());
+    assert_eq!(spool.segments(), segments - 2);
+
+    let GroupRead::Lost(lost) = read_group(&mut behind, &mut found) else { panic!("nothing lost") };
+    assert_eq!(lost.reason, LostReason::Oldest);
+    assert!(lost.records > 0);
+    let rest = read_all(&mut behind);
+    assert_eq!((rest.losts, rest.lost_in_groups), (vec![], 0));
+    let expected = &all[all.len() - rest.batches.len()..];
+    assert_eq!(rest.batches, expected);
+    assert_eq!(lost.records, records(&all) - 30 - rest.delivered);
+    // Whoever had passed loses nothing.
+    assert_eq!((whole.delivered, read_all(&mut ahead)), (records(&all), Found::default()));
+    spool.close();
+
+    // Neither does a restart make it damage.
+    let spool = open(&disk, 1);
+    let mut behind = spool.readers(&cursor).swap_remove(0);
+    let again = read_all(&mut behind);
+    assert_eq!(again.losts, [Lost { records: lost.records, reason: LostReason::Oldest }]);
+    assert_eq!(again.batches, expected);
+}
+
+#[test]
+fn the_newest_segment_is_never_dropped() {
+    let disk = CrashDisk::new(1);
+    let spool = open(&disk, 2);
+    assert!(!spool.drop_oldest());
+    put(&spool, 1, &made(1, 900));
+    assert!(!spool.drop_oldest());
+    for index in 1..20 {
+        put(&spool, 1, &made(1 + 10 * index, 900));
+    }
+    while spool.drop_oldest() {}
+    assert_eq!(spool.segments(), 1);
+    spool.close();
+    // Its totals are those of the lane.
+    assert_eq!(open(&disk, 2).recovered().records, 200);
+}

@@ -1,0 +1,60 @@
+//! If this fails, a message is acknowledged after the disk said that it could not keep it.
+//!
+//! After a failed fsync the kernel forgets what it could not write, and the next fsync succeeds: so there must be no next.
+
+use bbq_spool::{Cursor, GroupRead, LaneCondition, LaneError};
+
+use crate::support::crash_disk::EIO;
+use crate::support::{
+    CrashDisk, Fault, Op, for_seeds, made, open, put, read_all, read_lane, records, wait_until,
+};
+
+#[test]
+fn after_a_failed_write_sync_or_cut_nothing_is_acknowledged_any_more() {
+    for_seeds(60, |seed| {
+        let (op, word) =
+            [(Op::Sync, "sync"), (Op::Write, "write"), (Op::SetLen, "cut"), (Op::Create, "create")]
+                [(seed % 4) as usize];
+        let disk = CrashDisk::new(seed);
+        let spool = open(&disk, 1);
+        let lane = &spool.lanes()[0];
+        let first = made(1, 10);
+        put(&spool, 0, &first);
+        // Only the first try fails: whoever tries again is acknowledged what is gone.
+        disk.inject(Fault { op, path: "lane-0", after: 0, times: 1, errno: EIO });
+        let mut all = vec![first];
+        while lane.failure().is_none() {
+            let made = made(1 + records(&all), 5000);
+            match made.append(lane, true) {
+                Ok(_) => all.push(made),
+                Err(LaneError::Full) => wait_until(&spool.progress(), "room", || lane.has_room()),
+                Err(LaneError::Failed(_)) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let why = lane.failure().unwrap();
+        assert!(why.contains(word) && why.contains("lane-0"), "{why}");
+        assert_eq!(made(9, 9).append(lane, true), Err(LaneError::Failed(why)));
+        assert_eq!(lane.view().condition, LaneCondition::Failed);
+        let acknowledged = read_lane(&spool, 0);
+        assert_eq!(acknowledged.lost(), 0);
+        assert_eq!(acknowledged.batches, all[..acknowledged.batches.len()]);
+        let mut reader = spool.readers(&Cursor { places: spool.ends(), ..Cursor::default() }).swap_remove(0);
+        assert_eq!(reader.read(&mut |_| ()).unwrap(), GroupRead::CaughtUp);
+        let durable = lane.durable_group();
+        let unwritten: u64 = spool.close().values().sum();
+        assert_eq!(acknowledged.delivered + unwritten, records(&all));
+        assert_eq!(lane.durable_group(), durable);
+        // A restart finds what the disk has: all that was acknowledged, and perhaps a little more of the same.
+        let spool = open(&disk.after_crash(), 1);
+        let found = read_lane(&spool, 0);
+        assert!(found.batches.len() >= acknowledged.batches.len());
+        assert_eq!(found.batches, all[..found.batches.len()]);
+        assert_eq!((found.lost(), spool.recovered().records), (0, found.delivered));
+        let more = made(1_000_001, 10);
+        let end = spool.ends();
+        put(&spool, 0, &more);
+        let mut reader = spool.readers(&Cursor { places: end, ..Cursor::default() }).swap_remove(0);
+        assert_eq!(read_all(&mut reader).batches, [more]);
+    });
+}

@@ -1,0 +1,160 @@
+//! If this fails, a full disk or a reached limit loses messages, doubles them, hangs the shutdown, or stops the lane for
+//! good.
+
+use std::sync::Arc;
+
+use bbq_spool::{Cursor, Lane, LaneCondition, LaneError, Progress, Spool};
+
+use crate::support::crash_disk::ENOSPC;
+use crate::support::{
+    CrashDisk, Fault, Made, Op, directory, made, open, open_with, options, read_all, read_lane, records,
+    wait_until,
+};
+
+/// What its worker hears of a lane.
+fn heard(lane: &Lane) -> Arc<Progress> {
+    let progress = Arc::new(Progress::default());
+    let told = Arc::clone(&progress);
+    lane.on_progress(move || told.announce());
+    progress
+}
+
+/// Appends until the buffer refuses.
+fn fill(lane: &Lane, all: &mut Vec<Made>) {
+    loop {
+        let made = made(1 + records(all), 20_000);
+        match made.append(lane, true) {
+            Ok(_) => all.push(made),
+            Err(LaneError::Full) => return,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn small(disk: &CrashDisk) -> Spool {
+    let mut options = options(&directory(), 1);
+    options.bytes_max = 2 * options.segment_bytes;
+    open_with(disk, &options)
+}
+
+/// Appends until the writer waits for space and the buffer is full behind it.
+fn fill_all(spool: &Spool, progress: &Progress, all: &mut Vec<Made>) {
+    let lane = &spool.lanes()[0];
+    wait_until(progress, "no space", || {
+        fill(lane, all);
+        lane.view().condition == LaneCondition::WaitingForSpace
+    });
+    // The group that waits was taken before the last fill, or after.
+    fill(lane, all);
+    assert!(!lane.has_room());
+}
+
+#[test]
+fn at_its_limit_the_lane_refuses_waits_and_goes_on_when_segments_were_retired() {
+    let disk = CrashDisk::new(1);
+    let spool = small(&disk);
+    let lane = &spool.lanes()[0];
+    let progress = heard(lane);
+    let mut all = Vec::new();
+    fill_all(&spool, &progress, &mut all);
+    let mut reader = spool.readers(&Cursor::default()).swap_remove(0);
+    let mut batches = Vec::new();
+    wait_until(&progress, "room", || {
+        let found = read_all(&mut reader);
+        assert_eq!(found.lost(), 0);
+        batches.extend(found.batches);
+        spool.retire(&[reader.place()]);
+        batches.len() == all.len()
+    });
+    assert_eq!(batches, all);
+    assert_eq!(lane.view().condition, LaneCondition::Writing);
+    assert!(lane.has_room());
+    assert_eq!(spool.close().values().sum::<u64>(), 0);
+    let spool = open(&disk.after_crash(), 1);
+    assert_eq!(spool.recovered().records, records(&all));
+}
+
+#[test]
+fn a_full_disk_is_waited_for() {
+    for op in [Op::Create, Op::Write] {
+        // The first create or write, and one in the middle.
+        for after in [0, 2] {
+            let disk = CrashDisk::new(1);
+            let spool = open(&disk, 1);
+            let lane = &spool.lanes()[0];
+            let progress = heard(lane);
+            disk.inject(Fault { op, path: "lane-0", after, times: u64::MAX, errno: ENOSPC });
+            let mut all = Vec::new();
+            fill_all(&spool, &progress, &mut all);
+            assert!(lane.durable_group() <= after);
+            disk.heal();
+            let last = wait_for_append(lane, &progress, &mut all);
+            wait_until(&progress, "space", || lane.durable_group() >= last);
+            assert_eq!(read_lane(&spool, 0).batches, all);
+            assert_eq!(lane.view().condition, LaneCondition::Writing);
+            assert_eq!(spool.close().values().sum::<u64>(), 0);
+            assert_eq!(read_lane(&open(&disk.after_crash(), 1), 0).batches, all);
+        }
+    }
+}
+
+#[test]
+fn that_there_is_no_room_is_told() {
+    let disk = CrashDisk::new(1);
+    let spool = open(&disk, 1);
+    let lane = spool.lanes().swap_remove(0);
+    disk.inject(Fault { op: Op::Create, path: "lane-0", after: 0, times: u64::MAX, errno: ENOSPC });
+    let (told, watched) = (Arc::new(Progress::default()), lane.clone());
+    let tell = Arc::clone(&told);
+    lane.on_progress(move || {
+        if watched.view().condition == LaneCondition::WaitingForSpace {
+            tell.announce();
+        }
+    });
+    made(1, 10).append(&lane, true).unwrap();
+    wait_until(&told, "no space", || told.generation() > 0);
+    assert_eq!(spool.close().values().sum::<u64>(), 10);
+}
+
+/// Appends one more batch once there is room, which the lane must tell.
+fn wait_for_append(lane: &Lane, progress: &Progress, all: &mut Vec<Made>) -> u64 {
+    let made = made(1 + records(all), 10);
+    let mut group = 0;
+    wait_until(progress, "room in the buffer", || match made.append(lane, true) {
+        Ok(number) => {
+            group = number;
+            true
+        }
+        Err(error) => {
+            assert_eq!(error, LaneError::Full);
+            false
+        }
+    });
+    all.push(made);
+    group
+}
+
+#[test]
+fn closing_while_full_counts_what_was_not_written() {
+    let limit = |disk: &CrashDisk| small(disk);
+    let full = |disk: &CrashDisk| {
+        disk.inject(Fault { op: Op::Create, path: "lane-0", after: 1, times: u64::MAX, errno: ENOSPC });
+        open(disk, 1)
+    };
+    let openers: [&dyn Fn(&CrashDisk) -> Spool; 2] = [&limit, &full];
+    for opener in openers {
+        let disk = CrashDisk::new(1);
+        let spool = opener(&disk);
+        let progress = heard(&spool.lanes()[0]);
+        let mut all = Vec::new();
+        fill_all(&spool, &progress, &mut all);
+        let unwritten: u64 = spool.close().values().sum();
+        assert!(unwritten > 0);
+        disk.heal();
+        let spool = open(&disk.after_crash(), 1);
+        let found = read_lane(&spool, 0);
+        assert_eq!(found.delivered + unwritten, records(&all));
+        assert_eq!(found.batches, all[..found.batches.len()]);
+        assert_eq!(spool.recovered().records, found.delivered);
+    }
+}

@@ -1,0 +1,19 @@
+//! Everything that needs no test to run.
+//!
+//! All in the release profile: then build scripts and procedural macros are built once, for this and for the tests.
+
+use std::path::Path;
+
+use crate::step::cargo;
+use crate::tidy;
+
+pub(crate) fn run(root: &Path) -> Result<(), String> {
+    tidy::run(root)?;
+    cargo(&[], &["fmt", "--all", "--check"])?;
+    let clippy = ["clippy", "--release", "--locked", "--all-targets"];
+    let deny = ["--", "-D", "warnings"];
+    cargo(&[], &[&clippy[..], &["--workspace"], &deny].concat())?;
+    // In the workspace the server turns the feature on; a server author may leave it off.
+    cargo(&[], &[&clippy[..], &["--package", "bbq-listen"], &deny].concat())?;
+    cargo(&[("RUSTDOCFLAGS", "-D warnings")], &["doc", "--release", "--locked", "--no-deps", "--workspace"])
+}

@@ -1,0 +1,133 @@
+//! The programs that tests run against the server: real clients, and tools that take something away from it.
+//!
+//! What is missing is installed from Debian's packages when this runs as root, and named with the command to run when it
+//! does not. Nothing that is installed is removed for it, and no service is started.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::step;
+
+/// Program, and the Debian package that has it.
+const NEEDS: [(&str, &str); 7] = [
+    ("c++", "g++"),
+    ("logger", "bsdutils"),
+    ("loggen", "syslog-ng-core"),
+    ("nc", "netcat-openbsd"),
+    ("prlimit", "util-linux"),
+    ("python3", "python3"),
+    ("unshare", "util-linux"),
+];
+
+/// `--no-remove`: syslog-ng-core would take the place of another system logger.
+const INSTALL: [&str; 4] = ["install", "--yes", "--no-remove", "--no-install-recommends"];
+/// Packages' scripts ask it before they start a service.
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+const POLICY_NEVER: &str = "#!/bin/sh\nexit 101\n";
+
+/// Makes sure that every program is there.
+pub(crate) fn provide() -> Result<(), String> {
+    let missing = missing(&search_path());
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let packages = packages(&missing);
+    let names: Vec<&str> = missing.iter().map(|(program, _)| *program).collect();
+    eprintln!("xtask: the tests need {}", names.join(", "));
+    let command = format!("apt-get update && apt-get {} {}", INSTALL.join(" "), packages.join(" "));
+    let by_hand = |why: &str| {
+        format!(
+            "{why}; install the programs, on Debian as root:\n    {command}\n(where apt-get refuses to remove another \
+             system logger, run the tests in a container; `cargo test --workspace --release` runs without this look, \
+             and the tests that need the programs fail)"
+        )
+    };
+    if !search_path().iter().any(|directory| is_program(&directory.join("apt-get"))) {
+        return Err(by_hand("there is no apt-get"));
+    }
+    if !is_root() {
+        return Err(by_hand("only root can install them"));
+    }
+    let policy = Policy::never();
+    let quiet = [("DEBIAN_FRONTEND", "noninteractive"), ("RUNLEVEL", "1")];
+    let installed = step::run(&quiet, "apt-get", &["update"])
+        .and_then(|()| step::run(&quiet, "apt-get", &[&INSTALL[..], &packages].concat()));
+    drop(policy);
+    installed.map_err(|problem| by_hand(&problem))?;
+    match self::missing(&search_path()).first() {
+        None => Ok(()),
+        Some((program, package)) => Err(format!("{package} is installed, and {program} is not on the path")),
+    }
+}
+
+fn search_path() -> Vec<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect()
+}
+
+fn missing(path: &[PathBuf]) -> Vec<(&'static str, &'static str)> {
+    let is_missing =
+        |(program, _): &(&str, &str)| !path.iter().any(|directory| is_program(&directory.join(program)));
+    NEEDS.into_iter().filter(is_missing).collect()
+}
+
+/// Each package once, in the order of the list.
+fn packages(missing: &[(&'static str, &'static str)]) -> Vec<&'static str> {
+    let mut packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    packages
+}
+
+fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+/// Whose process this is: the owner of its directory in /proc.
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
+}
+
+/// While it lives, no package starts a service. One that is there already stays as it is.
+struct Policy {
+    ours: bool,
+}
+
+impl Policy {
+    fn never() -> Policy {
+        let mut new = fs::OpenOptions::new();
+        let file = new.write(true).create_new(true).mode(0o755).open(POLICY);
+        let written = file.and_then(|mut file| std::io::Write::write_all(&mut file, POLICY_NEVER.as_bytes()));
+        Policy { ours: written.is_ok() }
+    }
+}
+
+impl Drop for Policy {
+    fn drop(&mut self) {
+        if self.ours
+            && let Err(error) = fs::remove_file(POLICY)
+        {
+            eprintln!("xtask: cannot remove {POLICY} ({error}); remove it by hand");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_on_the_path_is_missing_and_each_package_is_named_once() {
+        let nowhere = missing(&[PathBuf::from("/proc/self/nowhere")]);
+        assert_eq!(nowhere.len(), NEEDS.len());
+        let all = ["bsdutils", "g++", "netcat-openbsd", "python3", "syslog-ng-core", "util-linux"];
+        assert_eq!(packages(&nowhere), all);
+    }
+
+    #[test]
+    fn a_program_is_a_file_that_may_be_run() {
+        assert!(is_program(Path::new("/bin/sh")));
+        assert!(!is_program(Path::new("/bin")));
+        assert!(!is_program(Path::new("/proc/self/status")));
+    }
+}
