@@ -73,6 +73,8 @@ pub(crate) struct SinkDriver {
     progress: Arc<Progress>,
     stop: Arc<Stop>,
     last_commit: Instant,
+    /// When there was something to read.
+    last_moved: Instant,
     dirty: bool,
 }
 
@@ -113,6 +115,7 @@ impl SinkDriver {
             progress: spool.progress(),
             stop,
             last_commit: Instant::now(),
+            last_moved: Instant::now(),
             dirty: true,
         };
         // The output's length must be known before the first byte is written to it.
@@ -134,7 +137,10 @@ impl SinkDriver {
                 Ok(moved) => moved,
                 Err(Interrupted) => return,
             };
-            if self.is_commit_due(moved) && self.commit_or_retry().is_err() {
+            if moved {
+                self.last_moved = Instant::now();
+            }
+            if self.is_commit_due() && self.commit_or_retry().is_err() {
                 return;
             }
             if !moved {
@@ -158,10 +164,11 @@ impl SinkDriver {
         }
     }
 
-    fn is_commit_due(&self, moved: bool) -> bool {
+    fn is_commit_due(&self) -> bool {
         self.dirty
             && (self.writing.uncommitted_bytes() >= COMMIT_BYTES
-                || self.last_commit.elapsed() >= if moved { COMMIT_INTERVAL } else { IDLE_COMMIT })
+                || self.last_commit.elapsed() >= COMMIT_INTERVAL
+                || self.last_moved.elapsed() >= IDLE_COMMIT)
     }
 
     /// One group of each lane; answers whether there was any.
