@@ -60,16 +60,7 @@ impl AsyncDatagrams {
     pub async fn turn(&mut self, mut f: impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
         self.pace.keep().await;
         let mut ready = self.registration.readable().await?;
-        let mut total = ReceiveOutcome { received: 0, truncated: 0, state: ReceiveState::More };
-        for _ in 0..RECEIVES_PER_TURN_MAX {
-            let batch = self.receiver.receive_batch(&mut f)?;
-            total.received += batch.received;
-            total.truncated += batch.truncated;
-            total.state = batch.state;
-            if batch.state != ReceiveState::More {
-                break;
-            }
-        }
+        let total = receive_batches(&mut self.receiver, &mut f)?;
         match total.state {
             ReceiveState::Drained => ready.clear_ready(),
             ReceiveState::More => self.pace = Pace::Yield,
@@ -77,4 +68,27 @@ impl AsyncDatagrams {
         }
         Ok(total)
     }
+
+    /// Receives of what waits already as much as one [`turn`](Self::turn), and waits for nothing: for the end, when the
+    /// rest is to be taken and no more. Let the other tasks of the runtime run between two calls.
+    ///
+    /// # Errors
+    /// As [`turn`](Self::turn).
+    pub fn turn_now(&mut self, mut f: impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
+        receive_batches(&mut self.receiver, &mut f)
+    }
+}
+
+fn receive_batches(receiver: &mut Receiver, f: &mut impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
+    let mut total = ReceiveOutcome { received: 0, truncated: 0, state: ReceiveState::More };
+    for _ in 0..RECEIVES_PER_TURN_MAX {
+        let batch = receiver.receive_batch(f)?;
+        total.received += batch.received;
+        total.truncated += batch.truncated;
+        total.state = batch.state;
+        if batch.state != ReceiveState::More {
+            break;
+        }
+    }
+    Ok(total)
 }

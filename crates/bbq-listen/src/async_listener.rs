@@ -74,4 +74,13 @@ impl AsyncListener {
         }
         Ok(outcome)
     }
+
+    /// Accepts a batch of what waits already, and waits for nothing: for the end, when the rest is to be taken and no
+    /// more. Let the other tasks of the runtime run between two calls.
+    ///
+    /// # Errors
+    /// As [`turn`](Self::turn).
+    pub fn turn_now(&mut self, limit: usize, mut f: impl FnMut(Accepted)) -> io::Result<AcceptOutcome> {
+        self.acceptor.accept_batch(limit, &mut f)
+    }
 }

@@ -99,6 +99,21 @@ fn other_tasks_run_between_two_turns() {
 }
 
 #[test]
+fn what_waits_can_be_taken_without_waiting() {
+    let group = common::group("tcp", Distribution::Shared, 1);
+    let clients = connect(common::port_of(&group), 3);
+    runtime().block_on(async {
+        let mut listener = AsyncListener::new(group.seat(0).unwrap()).unwrap();
+        let outcome = listener.turn_now(2, drop).unwrap();
+        assert_eq!((outcome.accepted, outcome.state), (2, AcceptState::More));
+        let outcome = listener.turn_now(2, drop).unwrap();
+        assert_eq!((outcome.accepted, outcome.state), (1, AcceptState::Drained));
+        assert_eq!(listener.turn_now(2, drop).unwrap().accepted, 0);
+    });
+    drop(clients);
+}
+
+#[test]
 fn starved_turns_pause_and_then_go_on() {
     // The limit is the whole process's: no other test of this file may run meanwhile.
     const CHILD: &str = "BBQ_LISTEN_TEST_CHILD";

@@ -5,17 +5,23 @@
 mod support;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use serde_json::Value;
 use support::random::Random;
 use support::{BBQ, Server, Setup, assert_balanced};
 
 /// A hundred bytes with its line feed.
 const LINE_BYTES: usize = 100;
+/// Lines that are written to the sender at once.
+const CHUNK: u64 = 500;
+/// Lines that are fed at most beyond what the server was last seen to have received. It needs several looks to take
+/// them all, so something flows at each; and it never comes to the end before the last interruption.
+const AHEAD: u64 = 50_000;
 
 fn write_line(number: u64, out: &mut Vec<u8>) {
     let start = out.len();
@@ -28,56 +34,89 @@ fn write_line(number: u64, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
+/// How far the lines may be fed, and how far they are.
+#[derive(Default)]
+struct Feed {
+    limit: Mutex<u64>,
+    raised: Condvar,
+    fed: AtomicU64,
+}
+
+impl Feed {
+    fn raise(&self, limit: u64) {
+        let mut held = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
+        *held = limit.max(*held);
+        self.raised.notify_one();
+    }
+
+    fn fed(&self) -> u64 {
+        self.fed.load(Ordering::Relaxed)
+    }
+
+    /// Waits until line `number` may be fed.
+    fn wait(&self, number: u64) {
+        let limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
+        let _raised = self.raised.wait_while(limit, |limit| *limit <= number);
+    }
+
+    fn write(&self, mut stdin: ChildStdin, lines: u64) {
+        let mut chunk = Vec::with_capacity(CHUNK as usize * LINE_BYTES);
+        for first in (0..lines).step_by(CHUNK as usize) {
+            let last = lines.min(first + CHUNK);
+            self.wait(last - 1);
+            chunk.clear();
+            for number in first..last {
+                write_line(number, &mut chunk);
+            }
+            stdin.write_all(&chunk).expect("bbq send reads on, whatever its server does");
+            self.fed.store(last, Ordering::Relaxed);
+        }
+    }
+}
+
 /// `bbq send` with durable acknowledgements, and the thread that writes lines to its standard input.
 struct Sending {
     child: Child,
-    /// Lines that it was given so far.
-    fed: Arc<AtomicU64>,
+    feed: Arc<Feed>,
     feeder: JoinHandle<()>,
 }
 
-fn start_sending(setup: &Setup, lines: u64) -> Sending {
-    let to = format!("bbq://{}", setup.address(0));
-    let mut command = Command::new(BBQ);
-    command.args(["send", "--to", &to, "--ack", "durable"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("bbq send starts");
-    let stdin = child.stdin.take().expect("piped");
-    let fed = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&fed);
-    let feeder = std::thread::spawn(move || feed(stdin, lines, &counted));
-    Sending { child, fed, feeder }
-}
-
-fn feed(stdin: ChildStdin, lines: u64, fed: &AtomicU64) {
-    let mut stdin = BufWriter::with_capacity(64 * 1024, stdin);
-    let mut line = Vec::with_capacity(LINE_BYTES);
-    for number in 0..lines {
-        line.clear();
-        write_line(number, &mut line);
-        stdin.write_all(&line).expect("bbq send reads on, whatever its server does");
-        fed.store(number + 1, Ordering::Relaxed);
-    }
-    stdin.flush().expect("bbq send reads on");
-}
-
 impl Sending {
+    fn start(setup: &Setup, lines: u64) -> Sending {
+        let to = format!("bbq://{}", setup.address(0));
+        let mut command = Command::new(BBQ);
+        command.args(["send", "--to", &to, "--ack", "durable"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("bbq send starts");
+        let stdin = child.stdin.take().expect("piped");
+        let feed = Arc::new(Feed::default());
+        let feeding = Arc::clone(&feed);
+        let feeder = std::thread::spawn(move || feeding.write(stdin, lines));
+        Sending { child, feed, feeder }
+    }
+
+    /// Feeds the rest.
     fn finish(self) -> Output {
+        self.feed.raise(u64::MAX);
         self.feeder.join().expect("it feeds all");
         self.child.wait_with_output().expect("it was ours")
     }
 }
 
-/// Ends the server when it has received so many messages, and at least some since it was started: then it is in the
-/// middle of taking them, as more are fed or wait in the sender.
+/// Ends the server when it has received so many messages, some of them since it was started, and others are on their
+/// way; then starts it again. The feed is kept a little ahead of it all the time.
 fn interrupt<'a>(server: Server<'a>, sending: &Sending, at: u64, end: impl FnOnce(Server<'a>)) -> Server<'a> {
     let setup = server.setup;
-    let received = |status: &serde_json::Value| status["ledger"]["received"].as_u64().expect("received");
+    let received = |status: &Value| status["ledger"]["received"].as_u64().expect("received");
     let before = received(&server.status());
-    let status = server.wait_status("the moment to end it", |status| received(status) >= at.max(before + 1));
-    let (received, fed) = (received(&status), sending.fed.load(Ordering::Relaxed));
+    let status = server.wait_status("the moment to end it", |status| {
+        let received = received(status);
+        let is_moment = received >= at.max(before + 1) && received < sending.feed.fed();
+        sending.feed.raise(received + AHEAD);
+        is_moment
+    });
+    let (received, fed) = (received(&status), sending.feed.fed());
     println!("ended at {received} received of {fed} fed, {before} of them before its start");
-    assert!(received < fed, "nothing was on its way when it was ended");
     end(server);
     setup.start()
 }
@@ -110,12 +149,13 @@ fn assert_each_line_once(setup: &Setup, lines: u64) {
 /// Sends the lines while the server is ended so many times, each at a random part of them, and started again.
 fn exactly_once(lines: u64, interruptions: u64, end: impl Fn(Server<'_>)) {
     let mut random = Random::seeded();
-    // From what is received before the first feeding pauses to well before the end.
-    let mut moments: Vec<u64> = (0..interruptions).map(|_| random.below(lines * 9 / 10)).collect();
+    // The last quarter is left for what is fed while the server starts.
+    assert!(interruptions * AHEAD <= lines / 4, "lines may run out before the last interruption");
+    let mut moments: Vec<u64> = (0..interruptions).map(|_| random.below(lines * 3 / 4)).collect();
     moments.sort_unstable();
     let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
     let mut server = setup.start();
-    let sending = start_sending(&setup, lines);
+    let sending = Sending::start(&setup, lines);
     for at in moments {
         server = interrupt(server, &sending, at, &end);
     }

@@ -63,7 +63,7 @@ fn idle_lines_cost_little_and_hold_nobody_up() {
     let status = server.wait_delivered(u64::from(BURST));
     assert_eq!(open_connections(&status), u64::from(IDLE), "{status:#}");
     for socket in status["listeners"][0]["sockets"].as_array().expect("sockets") {
-        assert_eq!((&socket["drops"], &socket["starved"]), (&0.into(), &0.into()), "{status:#}");
+        assert_eq!(socket["starved"], 0, "{status:#}");
     }
     // The idle ones are still served.
     for (number, mut client) in (BURST..).zip(&idle) {

@@ -131,6 +131,8 @@ impl SinkDriver {
     pub(crate) fn run(mut self) {
         loop {
             let seen = self.progress.generation();
+            // Asked before reading: what the lanes wrote last may come between a read and this.
+            let draining = self.stop.is_draining();
             let moved = match self.turn() {
                 Ok(moved) => moved,
                 Err(Interrupted) => return,
@@ -142,7 +144,7 @@ impl SinkDriver {
                 return;
             }
             if !moved {
-                if self.stop.is_draining() {
+                if draining {
                     if self.commit_or_retry().is_ok() {
                         info!(
                             sink = self.writing.name(),

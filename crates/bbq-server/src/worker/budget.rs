@@ -54,3 +54,26 @@ impl ConnectionBudget {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_never_go_over_the_limit_and_come_back() {
+        let budget = ConnectionBudget::new(100);
+        assert_eq!((budget.claim(64), budget.claim(64), budget.claim(64)), (64, 36, 0));
+        assert!(budget.is_used_up());
+        budget.give_back(30);
+        assert_eq!((budget.claim(64), budget.claim(1)), (30, 0));
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_at_the_limit_hears_of_room() {
+        let budget = ConnectionBudget::new(1);
+        budget.wait_closed().await;
+        assert_eq!(budget.claim(1), 1);
+        tokio::join!(biased; budget.wait_closed(), async { budget.give_back(1) });
+        assert!(!budget.is_used_up());
+    }
+}

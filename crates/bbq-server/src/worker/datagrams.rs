@@ -39,9 +39,8 @@ pub(super) async fn serve(intake: Rc<Intake>, door: usize, mut datagrams: AsyncD
         }
     }
     for _ in 0..TURNS_AT_STOP_MAX {
-        let turn = datagrams.turn(|datagram| take(&intake, door, &datagram, &mut scratch));
-        match tokio::time::timeout(std::time::Duration::ZERO, turn).await {
-            Ok(Ok(outcome)) if outcome.state == ReceiveState::More => {}
+        match datagrams.turn_now(|datagram| take(&intake, door, &datagram, &mut scratch)) {
+            Ok(outcome) if outcome.state == ReceiveState::More => tokio::task::yield_now().await,
             _ => return,
         }
     }

@@ -14,8 +14,8 @@ use super::connection::{self, Framer, READS_PER_TURN_MAX};
 use super::intake::{Intake, ReadOutcome};
 use super::session;
 
-/// Batches of accepts after the stop has begun: what was queued is served, what keeps coming is not.
-const TURNS_AT_STOP_MAX: usize = 128;
+/// Connections accepted after the stop has begun: what was queued is served, what keeps coming is not.
+const ACCEPTS_AT_STOP_MAX: usize = 8192;
 
 pub(super) fn register(seat: Seat) -> io::Result<AsyncListener> {
     AsyncListener::new(seat)
@@ -44,15 +44,7 @@ pub(super) async fn serve(intake: Rc<Intake>, door: usize, mut listener: AsyncLi
             },
         }
     }
-    for _ in 0..TURNS_AT_STOP_MAX {
-        // Those that are open end soon, as they learn of the stop, too.
-        intake.budget.wait_closed().await;
-        // Ready at once, or nothing is queued.
-        match tokio::time::timeout(std::time::Duration::ZERO, turn(&intake, door, &mut listener)).await {
-            Ok(Ok(outcome)) if outcome.state == AcceptState::More => {}
-            _ => return,
-        }
-    }
+    finish(&intake, door, &mut listener).await;
 }
 
 /// Accepts a batch within the budget.
@@ -70,6 +62,28 @@ async fn turn(intake: &Rc<Intake>, door: usize, listener: &mut AsyncListener) ->
     let outcome = outcome.await;
     intake.budget.give_back(unused.get());
     outcome
+}
+
+/// Takes what is queued when the server stops.
+async fn finish(intake: &Rc<Intake>, door: usize, listener: &mut AsyncListener) {
+    let mut accepts = 0;
+    while accepts < ACCEPTS_AT_STOP_MAX {
+        // Those that are open end soon, as they learn of the stop, too.
+        intake.budget.wait_closed().await;
+        let claimed = intake.budget.claim(ACCEPTS_PER_TURN_MAX);
+        let mut unused = claimed;
+        let outcome = listener.turn_now(claimed, |accepted| {
+            if welcome(intake, door, accepted) == Welcomed::Stays {
+                unused -= 1;
+            }
+        });
+        intake.budget.give_back(unused);
+        match outcome {
+            Ok(outcome) if outcome.state == AcceptState::More => accepts += outcome.accepted.max(1),
+            _ => return,
+        }
+        tokio::task::yield_now().await;
+    }
 }
 
 /// What became of a connection right after it was accepted.
