@@ -16,7 +16,7 @@ use crate::config::{Config, ListenSpec, Protocol};
 use crate::control;
 use crate::ledger::{DropReason, Ledger};
 use crate::retention::Retention;
-use crate::sink::{SinkDriver, SinkLedger};
+use crate::sink::{OLDEST, SinkDriver, SinkLedger};
 use crate::status::{
     Dropped, LaneStatus, LedgerStatus, ListenerLedgerStatus, ListenerStatus, SinkStatus, SocketStatus,
     SpoolStatus, Status, WorkerStatus,
@@ -99,6 +99,12 @@ impl StartError {
             _ => false,
         }
     }
+}
+
+/// What a sink has not got.
+struct Owed {
+    queued: u64,
+    dropped: Dropped,
 }
 
 /// A listener, as status and control see it.
@@ -301,7 +307,11 @@ impl Parts {
         for listener in &self.listeners {
             let distribution = listener.group.distribution();
             info!(listener = listener.spec.text, address = %listener.group.local_address(), %distribution, "listening");
-            if let Some(reason) = listener.group.fallback() {
+            if let Some(reason) = listener.group.fallback()
+                && listener.group.configured() == bbq_listen::Distribution::Auto
+            {
+                info!(listener = listener.spec.text, reason, %distribution, "auto has chosen");
+            } else if let Some(reason) = listener.group.fallback() {
                 warn!(listener = listener.spec.text, reason, %distribution, "not the distribution that was configured");
             }
         }
@@ -403,36 +413,44 @@ impl Parts {
     }
 
     fn sink_status(&self, spec: &str, ledger: &SinkLedger) -> SinkStatus {
-        let passed = ledger.passed();
-        let queued = self.ledger.spooled().saturating_sub(passed);
+        let owed = self.owed_to(ledger);
         let age_ns = unix_ns().saturating_sub(ledger.last_received_ns());
-        let lag_seconds =
-            if queued == 0 || ledger.last_received_ns() == 0 { 0.0 } else { age_ns as f64 / 1e9 };
         SinkStatus {
             spec: spec.to_owned(),
             delivered: ledger.delivered(),
-            queued,
-            lag_seconds,
-            dropped: ledger.dropped(),
+            queued: owed.queued,
+            lag_seconds: if owed.queued == 0 { 0.0 } else { age_ns as f64 / 1e9 },
+            dropped: owed.dropped,
             trouble: ledger.trouble(),
         }
+    }
+
+    /// What is in front of a sink. What drop-oldest deleted there is dropped already, although the sink has not met it.
+    fn owed_to(&self, ledger: &SinkLedger) -> Owed {
+        let deleted = ledger.deleted_ahead(&self.spool.beginnings());
+        let passed = ledger.passed();
+        let mut dropped = ledger.dropped();
+        if deleted > 0 {
+            *dropped.entry(OLDEST.to_owned()).or_default() += deleted;
+        }
+        Owed { queued: self.ledger.spooled().saturating_sub(passed + deleted), dropped }
     }
 
     /// The sums over all listeners, with the sink that is furthest behind.
     fn ledger_status(&self) -> LedgerStatus {
         // In this order: what is received meanwhile shows as queued, never as delivered before it came.
         let behind = self.sinks.iter().map(|(_, ledger)| ledger).min_by_key(|ledger| ledger.passed());
-        let (delivered, passed, sink_drops) = match behind {
-            Some(ledger) => (ledger.delivered(), ledger.passed(), ledger.dropped()),
-            None => (0, 0, Dropped::new()),
+        let delivered = behind.map_or(0, |ledger| ledger.delivered());
+        let owed = match behind {
+            Some(ledger) => self.owed_to(ledger),
+            None => Owed { queued: self.ledger.spooled(), dropped: Dropped::new() },
         };
-        let spooled = self.ledger.spooled();
         let mut dropped = self.ledger.dropped();
-        let received = spooled + dropped.values().sum::<u64>();
-        for (reason, records) in sink_drops {
+        let received = self.ledger.spooled() + dropped.values().sum::<u64>();
+        for (reason, records) in owed.dropped {
             *dropped.entry(reason).or_default() += records;
         }
-        LedgerStatus { received, delivered, queued: spooled.saturating_sub(passed), dropped }
+        LedgerStatus { received, delivered, queued: owed.queued, dropped }
     }
 
     fn spool_status(&self) -> SpoolStatus {

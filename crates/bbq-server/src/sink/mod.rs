@@ -25,7 +25,7 @@ use file::FileOutput;
 use stdout::StdoutOutput;
 use writing::{Interrupted, Writing};
 
-pub(crate) use ledger::SinkLedger;
+pub(crate) use ledger::{OLDEST, SinkLedger};
 
 /// At the latest so long after a write the output is made durable and the cursor with it: what a crash makes a sink write
 /// again (and a file sink take back first).
@@ -154,6 +154,7 @@ impl SinkDriver {
                     }
                     return;
                 }
+                self.retention.retire();
                 let patience = if self.dirty { IDLE_COMMIT } else { COMMIT_INTERVAL };
                 self.progress.wait(seen, patience);
             }
@@ -178,7 +179,7 @@ impl SinkDriver {
             moved |= self.turn_of(index)?;
         }
         self.writing.write_out()?;
-        self.ledger.set_passed(self.readers.iter().map(|reader| reader.place().record).sum());
+        self.ledger.set_places(self.readers.iter().map(LaneReader::place));
         Ok(moved)
     }
 
