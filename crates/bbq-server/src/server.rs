@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use bbq_listen::{Group, GroupOptions, ListenError, raise_descriptor_limit};
+use bbq_listen::{Address, Group, GroupOptions, Holder, ListenError, raise_descriptor_limit};
 use bbq_spool::{DirectoryLock, DiskStorage, Lane, LaneCondition, Spool, SpoolError, Storage};
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -53,10 +53,15 @@ pub enum StartError {
         source: ListenError,
     },
     /// The admin's address.
-    #[error("cannot listen on {address} for the admin; choose another with --admin, or --admin off")]
+    #[error(
+        "cannot listen on {address} for the admin{}; choose another with --admin, or --admin off",
+        holder.as_ref().map(|holder| format!(", as {holder} has it")).unwrap_or_default()
+    )]
     Admin {
         /// Where.
         address: std::net::SocketAddr,
+        /// Who has it, where the system tells.
+        holder: Option<Holder>,
         /// What the system said.
         source: io::Error,
     },
@@ -249,7 +254,11 @@ fn open_admin(config: &Config) -> Result<Option<AdminListener>, StartError> {
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
-    listener.map(Some).map_err(|source| StartError::Admin { address, source })
+    listener.map(Some).map_err(|source| {
+        let in_use = source.kind() == io::ErrorKind::AddrInUse;
+        let holder = in_use.then(|| Holder::of(&Address::Tcp(address))).flatten();
+        StartError::Admin { address, holder, source }
+    })
 }
 
 fn connections_max(config: &Config) -> Result<u64, StartError> {
