@@ -162,6 +162,12 @@ impl ListenSpec {
     }
 
     fn check_contradictions(&self) -> Result<(), ConfigError> {
+        if self.distribution == Some(Distribution::Reuseport) && self.address.transport().is_unix() {
+            return Err(ConfigError::new(format!(
+                "{:?}: unix sockets cannot be spread by reuseport; leave distribution out",
+                self.text
+            )));
+        }
         if self.protocol == Protocol::Bbq && !self.is_datagram() && self.on_full == OnFull::DropNewest {
             return Err(ConfigError::new(format!(
                 "{:?}: on_full=drop-newest contradicts bbq, whose batches are acknowledged; use block or drop-oldest, and \
@@ -244,6 +250,7 @@ mod tests {
             ("lines+tcp://127.0.0.1:1?backlog", "has no value"),
             ("lines+tcp://127.0.0.1:1?backlog=1&backlog=2", "given twice"),
             ("bbq+tcp://127.0.0.1:1?on_full=drop-newest", "contradicts bbq"),
+            ("lines+unix:///run/log?distribution=reuseport", "unix sockets"),
             ("bbq+tcp://127.0.0.1:1?on_oversize=cut", "on_oversize has no meaning here"),
             ("syslog+udp://127.0.0.1:1?backlog=5", "backlog has no meaning here"),
             ("lines+tcp://127.0.0.1:1?receive_buffer_bytes=1MiB", "receive_buffer_bytes has no meaning here"),
