@@ -13,7 +13,7 @@ use bbq_wire::session::{ClientSession, ClientStep, Hello, Welcome};
 
 use crate::backoff::Backoff;
 use crate::queue::{Queue, Work};
-use crate::{SendError, ServerAddress};
+use crate::{Notice, SendError, ServerAddress};
 
 /// A server that does not even say hello in this time is not there. It may have to sync what came over an earlier
 /// connection first.
@@ -24,15 +24,15 @@ const READ_BYTES: usize = 4096;
 
 /// Why a connection was of no use.
 enum Trouble {
-    /// Worth another try.
-    Passing,
+    /// Worth another try; what happened.
+    Passing(String),
     /// For good.
     Final(SendError),
 }
 
 impl From<io::Error> for Trouble {
-    fn from(_: io::Error) -> Trouble {
-        Trouble::Passing
+    fn from(error: io::Error) -> Trouble {
+        Trouble::Passing(error.to_string())
     }
 }
 
@@ -47,12 +47,17 @@ pub(crate) fn keep(queue: &Arc<Queue>, reconnects: &AtomicU64, pause: &Pause) {
     let seed = u64::from_le_bytes(queue.stream().0.first_chunk::<8>().copied().unwrap_or_default());
     let mut backoff = Backoff::new(seed);
     let mut server = 0;
+    // Whether the last notice was good news; a change is told, not each try.
+    let mut told = None;
     while !queue.is_done() {
         let servers = &queue.options().servers;
-        match serve(queue, &servers[server % servers.len()], &mut backoff) {
+        match serve(queue, &servers[server % servers.len()], &mut backoff, &mut told) {
             Ok(()) => return,
             Err(Trouble::Final(error)) => return queue.fail(error),
-            Err(Trouble::Passing) => {}
+            Err(Trouble::Passing(why)) => {
+                let server = servers[server % servers.len()].to_string();
+                tell(queue, &mut told, &Notice::Unreachable { server, why });
+            }
         }
         reconnects.fetch_add(1, Ordering::Relaxed);
         server += 1;
@@ -79,8 +84,23 @@ impl Pause {
     }
 }
 
+/// Tells the application when good became bad or bad became good.
+fn tell(queue: &Queue, told: &mut Option<bool>, notice: &Notice) {
+    let good = matches!(notice, Notice::Connected { .. });
+    if told.replace(good) != Some(good)
+        && let Some(handler) = &queue.options().notice
+    {
+        (handler.0)(notice);
+    }
+}
+
 /// One connection from its beginning to its end; `Ok` when all is done.
-fn serve(queue: &Arc<Queue>, address: &ServerAddress, backoff: &mut Backoff) -> Result<(), Trouble> {
+fn serve(
+    queue: &Arc<Queue>,
+    address: &ServerAddress,
+    backoff: &mut Backoff,
+    told: &mut Option<bool>,
+) -> Result<(), Trouble> {
     let mut stream = Stream::connect(address)?;
     let mut reader = Reader { session: ClientSession::new(), bytes: Vec::new(), server: address.to_string() };
     let hello =
@@ -92,6 +112,7 @@ fn serve(queue: &Arc<Queue>, address: &ServerAddress, backoff: &mut Backoff) -> 
     let welcome = reader.welcome(&mut stream)?;
     stream.set_read_timeout(None)?;
     backoff.succeeded();
+    tell(queue, told, &Notice::Connected { server: address.to_string() });
     queue.connected(welcome.last_sequence, welcome.message_bytes_max);
     let acks = stream.try_clone()?;
     let listening = Arc::clone(queue);
@@ -134,7 +155,7 @@ impl Reader {
     fn welcome(&mut self, stream: &mut Stream) -> Result<Welcome, Trouble> {
         match self.step(stream)? {
             ClientStep::Welcome { welcome, .. } => Ok(welcome),
-            ClientStep::Refused { refusal, .. } if refusal.retry => Err(Trouble::Passing),
+            ClientStep::Refused { refusal, .. } if refusal.retry => Err(Trouble::Passing(refusal.text)),
             ClientStep::Refused { refusal, .. } => {
                 Err(Trouble::Final(SendError::Refused { server: self.server.clone(), refusal }))
             }
@@ -150,7 +171,7 @@ impl Reader {
                 Ok(ClientStep::Refused { refusal, .. }) if !refusal.retry => {
                     break Trouble::Final(SendError::Refused { server: self.server.clone(), refusal });
                 }
-                Ok(ClientStep::Refused { .. }) => break Trouble::Passing,
+                Ok(ClientStep::Refused { refusal, .. }) => break Trouble::Passing(refusal.text),
                 Ok(_) => break self.protocol("a second welcome came"),
                 Err(trouble) => break trouble,
             }
@@ -186,13 +207,13 @@ impl Reader {
         let mut buffer = [0; READ_BYTES];
         loop {
             match stream.read(&mut buffer) {
-                Ok(0) => return Err(Trouble::Passing),
+                Ok(0) => return Err(Trouble::Passing("the connection ended".to_owned())),
                 Ok(bytes) => {
                     self.bytes.extend_from_slice(&buffer[..bytes]);
                     return Ok(());
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Err(Trouble::Passing),
+                Err(error) => return Err(error.into()),
             }
         }
     }

@@ -30,6 +30,6 @@ mod server_address;
 pub use bbq_wire::session::AckLevel;
 pub use bbq_wire::{Compression, StreamId};
 pub use error::SendError;
-pub use options::SenderOptions;
+pub use options::{Notice, NoticeHandler, SenderOptions};
 pub use sender::{Progress, Sender, Summary};
 pub use server_address::{AddressError, ServerAddress};

@@ -1,5 +1,7 @@
 //! How a sender sends.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bbq_wire::Compression;
@@ -13,6 +15,34 @@ const QUEUE_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
 const BATCH_BYTES_DEFAULT: usize = 128 * 1024;
 /// ...or this age.
 const LINGER_DEFAULT: Duration = Duration::from_millis(2);
+
+/// A change of the connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// A server has welcomed the sender.
+    Connected {
+        /// Which.
+        server: String,
+    },
+    /// A server does not answer, or broke off; the next is tried.
+    Unreachable {
+        /// Which.
+        server: String,
+        /// What happened.
+        why: String,
+    },
+}
+
+/// Hears of changes of the connection.
+#[derive(Clone)]
+pub struct NoticeHandler(pub Arc<dyn Fn(&Notice) + Send + Sync>);
+
+impl fmt::Debug for NoticeHandler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NoticeHandler")
+    }
+}
 
 /// Options of a sender. The defaults suit a program that sends a file.
 #[derive(Clone, Debug)]
@@ -29,6 +59,9 @@ pub struct SenderOptions {
     pub batch_bytes: usize,
     /// A batch is sent when it has this age.
     pub linger: Duration,
+    /// Told on the sender's own thread when a server answers, and when one that did not before or did before does not. It
+    /// must be quick.
+    pub notice: Option<NoticeHandler>,
     /// Shown by the server; says nothing about who is allowed what.
     pub name: String,
 }
@@ -44,6 +77,7 @@ impl SenderOptions {
             queue_bytes_max: QUEUE_BYTES_DEFAULT,
             batch_bytes: BATCH_BYTES_DEFAULT,
             linger: LINGER_DEFAULT,
+            notice: None,
             name: concat!("bbq-client ", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }

@@ -27,6 +27,14 @@ pub struct Holder {
     pub command: String,
 }
 
+impl Holder {
+    /// Whose socket is in the way at `address`, where the system tells: for sockets that are opened without a group.
+    #[must_use]
+    pub fn of(address: &Address) -> Option<Holder> {
+        holder_of(address)
+    }
+}
+
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pid {} ({})", self.pid, self.command)

@@ -6,6 +6,7 @@
 use std::net::TcpListener as AdminListener;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bbq_spool::DirectoryLock;
@@ -23,6 +24,9 @@ use crate::stop::Stop;
 const TICK: Duration = Duration::from_secs(1);
 /// The streams' checkpoint is written when so much would have to be read again at the next start: about a second's worth.
 const CHECKPOINT_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// How long a sink that was told to give up may take to notice.
+const GIVE_UP_PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Control {
     pub(crate) parts: Arc<Parts>,
@@ -123,15 +127,16 @@ impl Control {
         }
         self.stop.drain();
         self.parts.spool.progress().announce();
-        let deadline = Instant::now() + self.drain_timeout;
-        while !self.threads.sinks.iter().all(std::thread::JoinHandle::is_finished)
-            && Instant::now() < deadline
-        {
-            self.stop.wait_over(Duration::from_millis(5));
-        }
+        wait_for(&self.threads.sinks, self.drain_timeout);
         self.stop.give_up();
+        wait_for(&self.threads.sinks, GIVE_UP_PATIENCE);
         for sink in self.threads.sinks {
-            in_order &= sink.join().is_ok();
+            if sink.is_finished() {
+                in_order &= sink.join().is_ok();
+            } else {
+                // In a system call that does not return. It ends with the process; the last commit stands.
+                warn!(thread = sink.thread().name(), "a sink is blocked by its output and is left behind");
+            }
         }
         self.parts.note_kernel_drops();
         if let Err(error) =
@@ -144,6 +149,14 @@ impl Control {
         info!(ledger.received, ledger.delivered, ledger.queued, dropped = ?ledger.dropped, "stopped");
         drop(self.lock);
         in_order && unwritten.values().all(|records| *records == 0)
+    }
+}
+
+/// Waits until all threads have ended, at the latest for `patience`.
+fn wait_for(threads: &[JoinHandle<()>], patience: Duration) {
+    let deadline = Instant::now() + patience;
+    while !threads.iter().all(JoinHandle::is_finished) && Instant::now() < deadline {
+        std::thread::park_timeout(Duration::from_millis(2));
     }
 }
 

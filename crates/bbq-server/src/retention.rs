@@ -25,8 +25,18 @@ impl Retention {
     pub(crate) fn commit(&self, sink: usize, places: Vec<LanePlace>) {
         let mut committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
         committed[sink] = places;
-        // Held to the end: two sinks that retire at once would check the same segments.
-        let passed: Vec<LanePlace> = passed_by_all(&committed);
+        self.retire_passed(&committed);
+    }
+
+    /// Deletes what was passed before and could not go then: a segment is sealed only when the next one is needed, which may
+    /// be after everybody has read and committed it.
+    pub(crate) fn retire(&self) {
+        self.retire_passed(&self.committed.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The lock is held to the end: two sinks that retire at once would check the same segments.
+    fn retire_passed(&self, committed: &[Vec<LanePlace>]) {
+        let passed: Vec<LanePlace> = passed_by_all(committed);
         if !self.spool.has_passed(&passed) {
             return;
         }

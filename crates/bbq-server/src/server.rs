@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use bbq_listen::{Group, GroupOptions, ListenError, raise_descriptor_limit};
+use bbq_listen::{Address, Group, GroupOptions, Holder, ListenError, raise_descriptor_limit};
 use bbq_spool::{DirectoryLock, DiskStorage, Lane, LaneCondition, Spool, SpoolError, Storage};
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -16,7 +16,7 @@ use crate::config::{Config, ListenSpec, Protocol};
 use crate::control;
 use crate::ledger::{DropReason, Ledger};
 use crate::retention::Retention;
-use crate::sink::{SinkDriver, SinkLedger};
+use crate::sink::{OLDEST, SinkDriver, SinkLedger};
 use crate::status::{
     Dropped, LaneStatus, LedgerStatus, ListenerLedgerStatus, ListenerStatus, SinkStatus, SocketStatus,
     SpoolStatus, Status, WorkerStatus,
@@ -53,10 +53,15 @@ pub enum StartError {
         source: ListenError,
     },
     /// The admin's address.
-    #[error("cannot listen on {address} for the admin; choose another with --admin, or --admin off")]
+    #[error(
+        "cannot listen on {address} for the admin{}; choose another with --admin, or --admin off",
+        holder.as_ref().map(|holder| format!(", as {holder} has it")).unwrap_or_default()
+    )]
     Admin {
         /// Where.
         address: std::net::SocketAddr,
+        /// Who has it, where the system tells.
+        holder: Option<Holder>,
         /// What the system said.
         source: io::Error,
     },
@@ -99,6 +104,12 @@ impl StartError {
             _ => false,
         }
     }
+}
+
+/// What a sink has not got.
+struct Owed {
+    queued: u64,
+    dropped: Dropped,
 }
 
 /// A listener, as status and control see it.
@@ -243,7 +254,11 @@ fn open_admin(config: &Config) -> Result<Option<AdminListener>, StartError> {
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
-    listener.map(Some).map_err(|source| StartError::Admin { address, source })
+    listener.map(Some).map_err(|source| {
+        let in_use = source.kind() == io::ErrorKind::AddrInUse;
+        let holder = in_use.then(|| Holder::of(&Address::Tcp(address))).flatten();
+        StartError::Admin { address, holder, source }
+    })
 }
 
 fn connections_max(config: &Config) -> Result<u64, StartError> {
@@ -301,7 +316,11 @@ impl Parts {
         for listener in &self.listeners {
             let distribution = listener.group.distribution();
             info!(listener = listener.spec.text, address = %listener.group.local_address(), %distribution, "listening");
-            if let Some(reason) = listener.group.fallback() {
+            if let Some(reason) = listener.group.fallback()
+                && listener.group.configured() == bbq_listen::Distribution::Auto
+            {
+                info!(listener = listener.spec.text, reason, %distribution, "auto has chosen");
+            } else if let Some(reason) = listener.group.fallback() {
                 warn!(listener = listener.spec.text, reason, %distribution, "not the distribution that was configured");
             }
         }
@@ -403,36 +422,44 @@ impl Parts {
     }
 
     fn sink_status(&self, spec: &str, ledger: &SinkLedger) -> SinkStatus {
-        let passed = ledger.passed();
-        let queued = self.ledger.spooled().saturating_sub(passed);
+        let owed = self.owed_to(ledger);
         let age_ns = unix_ns().saturating_sub(ledger.last_received_ns());
-        let lag_seconds =
-            if queued == 0 || ledger.last_received_ns() == 0 { 0.0 } else { age_ns as f64 / 1e9 };
         SinkStatus {
             spec: spec.to_owned(),
             delivered: ledger.delivered(),
-            queued,
-            lag_seconds,
-            dropped: ledger.dropped(),
+            queued: owed.queued,
+            lag_seconds: if owed.queued == 0 { 0.0 } else { age_ns as f64 / 1e9 },
+            dropped: owed.dropped,
             trouble: ledger.trouble(),
         }
+    }
+
+    /// What is in front of a sink. What drop-oldest deleted there is dropped already, although the sink has not met it.
+    fn owed_to(&self, ledger: &SinkLedger) -> Owed {
+        let deleted = ledger.deleted_ahead(&self.spool.beginnings());
+        let passed = ledger.passed();
+        let mut dropped = ledger.dropped();
+        if deleted > 0 {
+            *dropped.entry(OLDEST.to_owned()).or_default() += deleted;
+        }
+        Owed { queued: self.ledger.spooled().saturating_sub(passed + deleted), dropped }
     }
 
     /// The sums over all listeners, with the sink that is furthest behind.
     fn ledger_status(&self) -> LedgerStatus {
         // In this order: what is received meanwhile shows as queued, never as delivered before it came.
         let behind = self.sinks.iter().map(|(_, ledger)| ledger).min_by_key(|ledger| ledger.passed());
-        let (delivered, passed, sink_drops) = match behind {
-            Some(ledger) => (ledger.delivered(), ledger.passed(), ledger.dropped()),
-            None => (0, 0, Dropped::new()),
+        let delivered = behind.map_or(0, |ledger| ledger.delivered());
+        let owed = match behind {
+            Some(ledger) => self.owed_to(ledger),
+            None => Owed { queued: self.ledger.spooled(), dropped: Dropped::new() },
         };
-        let spooled = self.ledger.spooled();
         let mut dropped = self.ledger.dropped();
-        let received = spooled + dropped.values().sum::<u64>();
-        for (reason, records) in sink_drops {
+        let received = self.ledger.spooled() + dropped.values().sum::<u64>();
+        for (reason, records) in owed.dropped {
             *dropped.entry(reason).or_default() += records;
         }
-        LedgerStatus { received, delivered, queued: spooled.saturating_sub(passed), dropped }
+        LedgerStatus { received, delivered, queued: owed.queued, dropped }
     }
 
     fn spool_status(&self) -> SpoolStatus {

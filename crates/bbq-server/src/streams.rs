@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bbq_spool::{Cursor, GroupRead, LanePlace, Spool, Storage};
+use bbq_wire::StreamId;
 use bbq_wire::batch::crc32c;
-use bbq_wire::{SourceKind, StreamId};
 use tokio::sync::Notify;
 use tracing::error;
 
@@ -123,10 +123,10 @@ impl Streams {
         }
         for mut reader in spool.readers(&Cursor { places: places.clone(), ..Cursor::default() }) {
             let mut note = |entry: &bbq_spool::Entry<'_>| {
+                // Of every source: what a forwarder sends on was lines once. The workers' own streams, one per start and
+                // worker, come along and are never asked for.
                 let header = &entry.batch.header;
-                if header.source == SourceKind::Bbq {
-                    learn(&mut by_id, header.stream, header.last_sequence(), now_seconds);
-                }
+                learn(&mut by_id, header.stream, header.last_sequence(), now_seconds);
             };
             // A shortage of the system at start ends this lane's look; the sinks meet it again, and say so.
             while !matches!(reader.read(&mut note), Ok(GroupRead::CaughtUp) | Err(_)) {}

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -219,17 +220,31 @@ impl Writer {
             }
             core.usage.give_back(capacity - bytes);
         }
-        if let Err(error) = core.storage.remove(&spare) {
+        self.remove_spare(&spare, bytes);
+        None
+    }
+
+    fn remove_spare(&self, spare: &Path, bytes: u64) {
+        if let Err(error) = self.core.storage.remove(spare) {
             warn!(path = %spare.display(), %error, "a spare segment cannot be removed before the next start");
         }
-        core.usage.give_back(bytes);
-        None
+        self.core.usage.give_back(bytes);
+    }
+
+    /// Gives back the room of a spare; answers whether there was one. Those that are kept while this writer waits for room
+    /// are found by its next look.
+    fn free_spare(&self) -> bool {
+        let spare = self.core.spares.take();
+        spare.inspect(|(path, bytes)| self.remove_spare(path, *bytes)).is_some()
     }
 
     fn create(&self, capacity: u64) -> Result<Box<dyn StorageFile>, Stop> {
         let path = self.core.segments.path(self.position);
         loop {
             if !self.core.usage.try_take(capacity) {
+                if self.free_spare() {
+                    continue;
+                }
                 let (used, most) = (self.core.usage.bytes(), self.core.usage.bytes_max());
                 self.wait_for_space(&format!("the spool holds {used} of {most} bytes (spool.bytes_max)"))?;
                 continue;
@@ -247,6 +262,9 @@ impl Writer {
                     self.core.usage.give_back(capacity);
                     if !is_full(&error) && !is_scarce(&error) {
                         return Err(Stop::Failed(format!("cannot create {}: {error}", path.display())));
+                    }
+                    if is_full(&error) && self.free_spare() {
+                        continue;
                     }
                     self.wait_for_space(&format!("cannot create {}: {error}", path.display()))?;
                 }

@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal as _, Read};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bbq_client::{Compression, SendError, Sender, SenderOptions};
+use bbq_client::{Compression, Notice, NoticeHandler, SendError, Sender, SenderOptions};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use memchr::memrchr;
 
@@ -21,6 +22,7 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
     options.ack = arguments.ack.into();
     options.compression = if arguments.compress { Compression::Lz4 } else { Compression::None };
     options.name = concat!("bbq send ", env!("CARGO_PKG_VERSION")).to_owned();
+    options.notice = Some(NoticeHandler(Arc::new(show)));
     let inputs = match open_all(arguments) {
         Ok(inputs) => inputs,
         Err(error) => return Ok(Outcome::Misused(error)),
@@ -45,6 +47,17 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
         eprintln!("{} messages acknowledged, {} reconnects", summary.acknowledged, summary.reconnects);
     }
     Ok(Outcome::Done)
+}
+
+/// Says that it waits, rather than standing still without a word.
+fn show(notice: &Notice) {
+    match notice {
+        Notice::Unreachable { server, why } => {
+            eprintln!("bbq: {server}: {why}; trying again until a server answers")
+        }
+        Notice::Connected { server } => tracing::debug!(server, "connected"),
+        _ => {}
+    }
 }
 
 /// A file, or standard input.

@@ -44,8 +44,12 @@ pub(crate) fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
 
 fn write_listener(listener: &ListenerStatus, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "listen     {} ({})", listener.spec, listener.distribution)?;
-    if let Some(reason) = &listener.fallback {
-        writeln!(out, "           not {}: {reason}", listener.configured)?;
+    if !listener.spec.contains(address_part(&listener.address)) {
+        writeln!(out, "           on {}", listener.address)?;
+    }
+    // What auto chose is no trouble.
+    if let Some(reason) = listener.fallback.as_ref().filter(|_| listener.configured != "auto") {
+        writeln!(out, "           {} instead of {}: {reason}", listener.distribution, listener.configured)?;
     }
     let ledger = &listener.ledger;
     write!(out, "           received {}, dropped {}", ledger.received, dropped(&ledger.dropped))?;
@@ -60,12 +64,14 @@ fn write_listener(listener: &ListenerStatus, out: &mut dyn Write) -> io::Result<
         }
     }
     writeln!(out)?;
+    // The kernel counts bytes there.
+    let unit = if listener.address.starts_with("udp:") { " bytes" } else { "" };
     for socket in &listener.sockets {
         let number = |value: Option<u64>| value.map_or("?".to_owned(), |value| value.to_string());
         let worker = socket.worker.map_or("all".to_owned(), |worker| worker.to_string());
         writeln!(
             out,
-            "           socket {} worker {worker}: accepted {}, queue {} of {}, drops {}",
+            "           socket {} worker {worker}: accepted {}, queue {} of {}{unit}, drops {}",
             socket.index,
             socket.accepted,
             number(socket.queue),
@@ -74,6 +80,11 @@ fn write_listener(listener: &ListenerStatus, out: &mut dyn Write) -> io::Result<
         )?;
     }
     Ok(())
+}
+
+/// Without the transport in front: the port that was chosen for port 0 shows here.
+fn address_part(address: &str) -> &str {
+    address.split_once("://").map_or(address, |(_, rest)| rest)
 }
 
 fn write_sink(sink: &SinkStatus, out: &mut dyn Write) -> io::Result<()> {

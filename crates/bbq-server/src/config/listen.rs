@@ -123,6 +123,7 @@ impl ListenSpec {
             receive_buffer_bytes: query.take_bytes("receive_buffer_bytes", 4096..=1 << 30)?.map(narrow),
             address,
         };
+        spec.check_keys(&query)?;
         query.finish()?;
         spec.check_contradictions()?;
         Ok(spec)
@@ -143,7 +144,30 @@ impl ListenSpec {
         !any_port && self.address == other.address
     }
 
+    /// Refuses keys that would have no effect.
+    fn check_keys(&self, query: &Query<'_>) -> Result<(), ConfigError> {
+        let session = self.protocol == Protocol::Bbq;
+        for (key, has_none, why) in [
+            ("backlog", self.is_datagram(), "datagrams are not queued as connections"),
+            ("receive_buffer_bytes", !self.is_datagram(), "connections have buffers of their own"),
+            ("on_oversize", session, "bbq clients keep to the limit, or are refused"),
+            ("on_incomplete", session, "what a bbq client did not finish it sends again"),
+            ("on_incomplete", self.is_datagram(), "datagrams are complete"),
+        ] {
+            if has_none && query.was_given(key) {
+                return Err(ConfigError::new(format!("{:?}: {key} has no meaning here: {why}", self.text)));
+            }
+        }
+        Ok(())
+    }
+
     fn check_contradictions(&self) -> Result<(), ConfigError> {
+        if self.distribution == Some(Distribution::Reuseport) && self.address.transport().is_unix() {
+            return Err(ConfigError::new(format!(
+                "{:?}: unix sockets cannot be spread by reuseport; leave distribution out",
+                self.text
+            )));
+        }
         if self.protocol == Protocol::Bbq && !self.is_datagram() && self.on_full == OnFull::DropNewest {
             return Err(ConfigError::new(format!(
                 "{:?}: on_full=drop-newest contradicts bbq, whose batches are acknowledged; use block or drop-oldest, and \
@@ -160,8 +184,11 @@ fn parse_protocol(text: &str, word: &str) -> Result<Protocol, ConfigError> {
         return Ok(*protocol);
     }
     let known = Protocol::WORDS.map(|(word, _)| word);
-    let hint = nearest(word, &known).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
-    Err(ConfigError::new(format!("{text:?}: unknown protocol {word:?}{hint} known are {}", known.join(", "))))
+    let hint = nearest(word, &known).map(|near| format!(" (did you mean {near:?}?)")).unwrap_or_default();
+    Err(ConfigError::new(format!(
+        "{text:?}: unknown protocol {word:?}{hint}; known are {}",
+        known.join(", ")
+    )))
 }
 
 fn rules(query: &mut Query<'_>) -> Result<FramingRules, ConfigError> {
@@ -223,6 +250,10 @@ mod tests {
             ("lines+tcp://127.0.0.1:1?backlog", "has no value"),
             ("lines+tcp://127.0.0.1:1?backlog=1&backlog=2", "given twice"),
             ("bbq+tcp://127.0.0.1:1?on_full=drop-newest", "contradicts bbq"),
+            ("lines+unix:///run/log?distribution=reuseport", "unix sockets"),
+            ("bbq+tcp://127.0.0.1:1?on_oversize=cut", "on_oversize has no meaning here"),
+            ("syslog+udp://127.0.0.1:1?backlog=5", "backlog has no meaning here"),
+            ("lines+tcp://127.0.0.1:1?receive_buffer_bytes=1MiB", "receive_buffer_bytes has no meaning here"),
         ] {
             let error = ListenSpec::parse(spec).unwrap_err().to_string();
             assert!(error.contains(says), "{spec}: {error}");

@@ -7,6 +7,7 @@ pub(super) struct Query<'a> {
     spec: &'a str,
     pairs: Vec<(&'a str, &'a str)>,
     known: Vec<&'static str>,
+    taken: Vec<&'static str>,
 }
 
 impl<'a> Query<'a> {
@@ -23,7 +24,7 @@ impl<'a> Query<'a> {
             }
             pairs.push((key, value));
         }
-        Ok((head, Query { spec, pairs, known: Vec::new() }))
+        Ok((head, Query { spec, pairs, known: Vec::new(), taken: Vec::new() }))
     }
 
     /// Takes an option, read by `read`, which says what is allowed when it cannot.
@@ -34,6 +35,7 @@ impl<'a> Query<'a> {
     ) -> Result<Option<T>, ConfigError> {
         self.known.push(key);
         let Some(index) = self.pairs.iter().position(|(known, _)| *known == key) else { return Ok(None) };
+        self.taken.push(key);
         let (_, value) = self.pairs.swap_remove(index);
         read(value)
             .map(Some)
@@ -70,13 +72,21 @@ impl<'a> Query<'a> {
         })
     }
 
+    /// Whether an option was there and taken.
+    pub(super) fn was_given(&self, key: &str) -> bool {
+        self.taken.contains(&key)
+    }
+
     /// Refuses what nobody took.
     pub(super) fn finish(self) -> Result<(), ConfigError> {
         let Some((key, _)) = self.pairs.first() else { return Ok(()) };
         let hint =
-            nearest(key, &self.known).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
+            nearest(key, &self.known).map(|near| format!(" (did you mean {near:?}?)")).unwrap_or_default();
         let known = self.known.join(", ");
-        Err(ConfigError::new(format!("{:?}: unknown option {key:?}{hint} known options: {known}", self.spec)))
+        Err(ConfigError::new(format!(
+            "{:?}: unknown option {key:?}{hint}; known options: {known}",
+            self.spec
+        )))
     }
 }
 

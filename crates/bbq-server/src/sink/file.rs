@@ -8,6 +8,9 @@
 //! Rotation is remembered before the file is renamed, so a crash at any point finds the old file under its old or its new
 //! name. Rotation by others is welcome: a file that was renamed away (logrotate `create`) is followed by a new one at the
 //! next commit, one that was emptied in place (`copytruncate`) is appended to.
+//!
+//! What is no regular file (/dev/null, /dev/stderr, a pipe) is written to, and that is all: it has no length to remember,
+//! cannot be synced, and may have other writers.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -22,13 +25,15 @@ use tracing::{info, warn};
 use super::Output;
 use crate::config::Rotation;
 
-/// Names tried for a file that is set aside within one second.
-const NAMES_PER_SECOND_MAX: u32 = 10_000;
+/// The number in a name has four digits: a file is set aside at most this often within one second.
+const NUMBER_MAX: u32 = 9999;
 
 pub(super) struct FileOutput {
     path: PathBuf,
     rotation: Rotation,
     file: File,
+    /// Not a device, a pipe or a socket.
+    regular: bool,
     inode: u64,
     /// What we know to be in the file.
     length: u64,
@@ -81,11 +86,14 @@ impl FileOutput {
     fn append_to(path: &Path, rotation: Rotation) -> io::Result<FileOutput> {
         let file =
             OpenOptions::new().create(true).append(true).open(path).map_err(|error| named(path, &error))?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-            io::Error::other(format!("{} is written by another process; choose another file", path.display()))
-        })?;
-        sync_directory(path)?;
         let metadata = file.metadata()?;
+        if metadata.is_file() {
+            flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+                let path = path.display();
+                io::Error::other(format!("{path} is written by another process; choose another file"))
+            })?;
+            sync_directory(path)?;
+        }
         let day = metadata.modified().map_or_else(
             |_| Utc::now().date_naive(),
             |time| chrono::DateTime::<Utc>::from(time).date_naive(),
@@ -94,6 +102,7 @@ impl FileOutput {
         Ok(FileOutput {
             path: path.to_owned(),
             rotation,
+            regular: metadata.is_file(),
             inode: metadata.ino(),
             length: metadata.len(),
             file,
@@ -122,6 +131,9 @@ impl FileOutput {
 
     /// Notices what others did to the file.
     fn follow(&mut self) -> io::Result<()> {
+        if !self.regular {
+            return Ok(());
+        }
         let length = self.file.metadata()?.len();
         if length < self.length {
             warn!(path = %self.path.display(), "the file was cut by somebody else; going on at its end");
@@ -135,21 +147,29 @@ impl FileOutput {
         Ok(())
     }
 
-    /// A name that nothing has: the path and the second.
-    fn free_name(&self) -> Option<PathBuf> {
-        let stamp = Utc::now().format("%Y%m%d-%H%M%S");
-        (0..NAMES_PER_SECOND_MAX).find_map(|count| {
-            let mut name = self.path.as_os_str().to_owned();
-            name.push(format!(".{stamp}-{count:04}"));
-            let path = PathBuf::from(name);
-            (!path.exists()).then_some(path)
-        })
+    /// A name behind all others: the path, the second, and a number that counts on within it. Never one that was deleted
+    /// to keep only so many, or the newest would sort as the oldest.
+    fn next_name(&self) -> io::Result<PathBuf> {
+        let stamp = Utc::now().format("%Y%m%d-%H%M%S").to_string();
+        let set_aside = self.set_aside()?;
+        let number_of = |path: &PathBuf| {
+            let name = path.file_name()?.to_string_lossy().into_owned();
+            name.rsplit_once('.')?.1.strip_prefix(&stamp)?.strip_prefix('-')?.parse::<u32>().ok()
+        };
+        let number = set_aside.iter().rev().find_map(number_of).map_or(0, |last| last + 1);
+        if number > NUMBER_MAX {
+            return Err(io::Error::other(format!("{number} files were set aside within one second")));
+        }
+        let mut name = self.path.as_os_str().to_owned();
+        name.push(format!(".{stamp}-{number:04}"));
+        Ok(PathBuf::from(name))
     }
 
-    /// Deletes the oldest of those set aside, beyond what is to be kept. Their names sort by time.
-    fn delete_old(&self) -> io::Result<()> {
-        let Some(keep) = self.rotation.keep else { return Ok(()) };
-        let (Some(parent), Some(name)) = (self.path.parent(), self.path.file_name()) else { return Ok(()) };
+    /// What was set aside, oldest first: the names sort by time.
+    fn set_aside(&self) -> io::Result<Vec<PathBuf>> {
+        let (Some(parent), Some(name)) = (self.path.parent(), self.path.file_name()) else {
+            return Ok(Vec::new());
+        };
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         let prefix = format!("{}.", name.to_string_lossy());
         let mut aside: Vec<PathBuf> = fs::read_dir(parent)?
@@ -158,6 +178,13 @@ impl FileOutput {
             .map(|entry| entry.path())
             .collect();
         aside.sort();
+        Ok(aside)
+    }
+
+    /// Deletes the oldest of those set aside, beyond what is to be kept.
+    fn delete_old(&self) -> io::Result<()> {
+        let Some(keep) = self.rotation.keep else { return Ok(()) };
+        let aside = self.set_aside()?;
         let surplus = aside.len().saturating_sub(keep as usize);
         for path in aside.iter().take(surplus) {
             fs::remove_file(path)?;
@@ -170,12 +197,14 @@ impl Output for FileOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self.file.write_all(bytes) {
             Ok(()) => {
-                self.length += bytes.len() as u64;
+                self.length += if self.regular { bytes.len() as u64 } else { 0 };
                 Ok(())
             }
             Err(error) => {
                 // Whatever part of it was written must not stay: the next try writes all of it.
-                if let Err(worse) = self.file.set_len(self.length) {
+                if self.regular
+                    && let Err(worse) = self.file.set_len(self.length)
+                {
                     warn!(path = %self.path.display(), error = %worse, "cannot take back a part of a failed write");
                 }
                 Err(named(&self.path, &error))
@@ -184,7 +213,9 @@ impl Output for FileOutput {
     }
 
     fn commit(&mut self) -> io::Result<String> {
-        self.file.sync_data().map_err(|error| named(&self.path, &error))?;
+        if self.regular {
+            self.file.sync_data().map_err(|error| named(&self.path, &error))?;
+        }
         self.follow()?;
         Ok(self.state())
     }
@@ -192,11 +223,17 @@ impl Output for FileOutput {
     fn rotation_due(&mut self) -> Option<String> {
         let large = self.rotation.bytes.is_some_and(|bytes| self.length >= bytes);
         let old = self.rotation.daily && self.day != Utc::now().date_naive();
-        if self.length == 0 || !(large || old) {
+        if self.length == 0 || !self.regular || !(large || old) {
             return None;
         }
-        self.aside = self.free_name();
-        self.aside.is_some().then(|| self.state())
+        match self.next_name() {
+            Ok(name) => self.aside = Some(name),
+            Err(error) => {
+                warn!(path = %self.path.display(), %error, "no name to set the file aside under; going on with it");
+                return None;
+            }
+        }
+        Some(self.state())
     }
 
     fn rotate(&mut self) -> io::Result<()> {
@@ -313,6 +350,35 @@ mod tests {
             .collect();
         texts.sort();
         assert_eq!(texts, ["0\n1\n", "2\n3\n", "4\n"]);
+    }
+
+    #[test]
+    fn the_newest_are_kept_however_many_come_within_a_second() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out.log");
+        let mut output = open(&path, Rotation { bytes: Some(2), daily: false, keep: Some(2) }, None);
+        for round in 0..9 {
+            output.write(format!("{round}\n").as_bytes()).unwrap();
+            output.commit().unwrap();
+            assert!(output.rotation_due().is_some());
+            output.rotate().unwrap();
+        }
+        let texts: Vec<String> =
+            output.set_aside().unwrap().iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+        assert_eq!(texts, ["7\n", "8\n"]);
+    }
+
+    #[test]
+    fn a_device_is_written_to_and_never_synced_cut_or_set_aside() {
+        let rotation = Rotation { bytes: Some(1), daily: true, keep: Some(1) };
+        let mut output = open(Path::new("/dev/null"), rotation, None);
+        output.write(b"gone\n").unwrap();
+        let state = output.commit().unwrap();
+        assert_eq!(output.rotation_due(), None);
+        // The first is still open: a device may have many writers.
+        open(Path::new("/dev/null"), rotation, Some(&state)).commit().unwrap();
+        let error = open(Path::new("/dev/full"), rotation, None).write(b"no room\n").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
 
     #[test]

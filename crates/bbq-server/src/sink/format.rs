@@ -7,7 +7,7 @@ use bbq_wire::{Peer, SourceKind};
 use chrono::{DateTime, SecondsFormat, Utc};
 use data_encoding::BASE64;
 use serde::Serialize;
-use syslog_loose::{ProcId, Variant};
+use syslog_loose::{ProcId, Variant, decompose_pri};
 
 use crate::config::Format;
 
@@ -117,7 +117,14 @@ fn append_json(entry: &Entry<'_>, out: &mut Vec<u8>) {
 }
 
 fn syslog_fields(text: &str) -> SyslogFields {
-    let parsed = syslog_loose::parse_message_with_year(text, |(month, ..)| year_of(month), Variant::Either);
+    let mut parsed =
+        syslog_loose::parse_message_with_year(text, |(month, ..)| year_of(month), Variant::Either);
+    if parsed.facility.is_none()
+        && let Some((priority, rest)) = bare_priority(text)
+    {
+        (parsed.facility, parsed.severity) = decompose_pri(priority);
+        parsed.msg = rest;
+    }
     let structured_data = parsed.structured_data.iter().map(|element| {
         let params = element.params().map(|(name, value)| (name.to_string(), value.into())).collect();
         (element.id.to_string(), serde_json::Value::Object(params))
@@ -136,6 +143,14 @@ fn syslog_fields(text: &str) -> SyslogFields {
         structured_data: structured_data.collect(),
         msg: parsed.msg.to_owned(),
     }
+}
+
+/// `<13>text`: all the header that some senders write, Python's SysLogHandler among them.
+fn bare_priority(text: &str) -> Option<(u8, &str)> {
+    let (priority, rest) = text.strip_prefix('<')?.split_once('>')?;
+    // RFC 5424 section 6.2.1: facility * 8 + severity, 0 to 191.
+    let priority = priority.parse().ok().filter(|priority| *priority <= 191)?;
+    Some((priority, rest))
 }
 
 /// RFC 3164 has no year: it is this one, or the last when the message is from December and this is January.

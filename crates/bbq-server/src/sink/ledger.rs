@@ -4,14 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use bbq_spool::{Cursor, LostReason};
+use bbq_spool::{Cursor, LanePlace, LostReason};
+
+use crate::time::unix_ns;
+
+/// Why records were deleted before the sink came to them.
+pub(crate) const OLDEST: &str = "oldest";
 
 /// What a sink has done, for people to see.
 #[derive(Debug, Default)]
 pub(crate) struct SinkLedger {
     delivered: AtomicU64,
-    /// Records of all lanes in front of its places.
-    passed: AtomicU64,
+    /// How far it has read each lane.
+    places: Mutex<Vec<LanePlace>>,
     /// When the last delivered message was received, Unix nanoseconds.
     last_received_ns: AtomicU64,
     dropped: Mutex<BTreeMap<String, u64>>,
@@ -24,7 +29,9 @@ impl SinkLedger {
     pub(super) fn of(cursor: &Cursor) -> SinkLedger {
         SinkLedger {
             delivered: AtomicU64::new(cursor.delivered),
-            passed: AtomicU64::new(cursor.places.iter().map(|place| place.record).sum()),
+            places: Mutex::new(cursor.places.clone()),
+            // Nothing before the start is known; the queue is at least as old as that.
+            last_received_ns: AtomicU64::new(unix_ns()),
             dropped: Mutex::new(cursor.dropped.clone()),
             ..SinkLedger::default()
         }
@@ -34,8 +41,10 @@ impl SinkLedger {
         self.delivered.fetch_add(records, Ordering::Relaxed);
     }
 
-    pub(super) fn set_passed(&self, records: u64) {
-        self.passed.store(records, Ordering::Relaxed);
+    pub(super) fn set_places(&self, places: impl Iterator<Item = LanePlace>) {
+        let mut known = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        known.clear();
+        known.extend(places);
     }
 
     pub(super) fn set_last_received_ns(&self, time: u64) {
@@ -46,9 +55,19 @@ impl SinkLedger {
         self.delivered.load(Ordering::Relaxed)
     }
 
-    /// Delivered or dropped: everything before the sink's places.
+    /// Records before the sink's places: delivered, or dropped.
     pub(crate) fn passed(&self) -> u64 {
-        self.passed.load(Ordering::Relaxed)
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|place| place.record).sum()
+    }
+
+    /// Records that were deleted before the sink came to them, and that it has not met yet.
+    pub(crate) fn deleted_ahead(&self, beginnings: &[LanePlace]) -> u64 {
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let ahead = |place: &LanePlace| {
+            let beginning = beginnings.iter().find(|beginning| beginning.lane == place.lane);
+            beginning.map_or(0, |beginning| beginning.record.saturating_sub(place.record))
+        };
+        places.iter().map(ahead).sum()
     }
 
     pub(crate) fn last_received_ns(&self) -> u64 {
@@ -70,7 +89,7 @@ impl SinkLedger {
     pub(super) fn add_dropped(&self, reason: LostReason, records: u64) {
         let word = match reason {
             LostReason::Damaged => "damaged",
-            LostReason::Oldest => "oldest",
+            LostReason::Oldest => OLDEST,
         };
         if records > 0 {
             *self

@@ -25,7 +25,7 @@ use file::FileOutput;
 use stdout::StdoutOutput;
 use writing::{Interrupted, Writing};
 
-pub(crate) use ledger::SinkLedger;
+pub(crate) use ledger::{OLDEST, SinkLedger};
 
 /// At the latest so long after a write the output is made durable and the cursor with it: what a crash makes a sink write
 /// again (and a file sink take back first).
@@ -118,8 +118,11 @@ impl SinkDriver {
             last_moved: Instant::now(),
             dirty: true,
         };
-        // The output's length must be known before the first byte is written to it.
-        driver.commit()?;
+        // The output's length must be known before the first byte is written to it. A full disk is waited for by `run`.
+        match driver.commit() {
+            Err(error) if is_full(&error) => driver.writing.report(&error, true),
+            committed => committed?,
+        }
         Ok(driver)
     }
 
@@ -129,6 +132,9 @@ impl SinkDriver {
 
     /// Works until it is told to drain and has, or to give up.
     pub(crate) fn run(mut self) {
+        if self.ledger.trouble().is_some() && self.commit_or_retry().is_err() {
+            return;
+        }
         loop {
             let seen = self.progress.generation();
             // Asked before reading: what the lanes wrote last may come between a read and this.
@@ -154,6 +160,7 @@ impl SinkDriver {
                     }
                     return;
                 }
+                self.retention.retire();
                 let patience = if self.dirty { IDLE_COMMIT } else { COMMIT_INTERVAL };
                 self.progress.wait(seen, patience);
             }
@@ -178,7 +185,7 @@ impl SinkDriver {
             moved |= self.turn_of(index)?;
         }
         self.writing.write_out()?;
-        self.ledger.set_passed(self.readers.iter().map(|reader| reader.place().record).sum());
+        self.ledger.set_places(self.readers.iter().map(LaneReader::place));
         Ok(moved)
     }
 
@@ -254,4 +261,8 @@ impl SinkDriver {
         self.retention.commit(self.index, places);
         Ok(())
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -240,12 +240,13 @@ impl Intake {
     /// Waits until the lane may have room, and makes some where that is the door's way.
     pub(super) async fn wait_lane_moved(&self, door: usize) {
         let room = self.room.notified();
-        if self.doors[door].spec.on_full == OnFull::DropOldest && self.lane.is_waiting_for_space() {
-            self.retention.drop_oldest();
-            let _looks_again = tokio::time::timeout(ROOM_RETRY, room).await;
-        } else {
-            room.await;
+        if self.doors[door].spec.on_full != OnFull::DropOldest {
+            return room.await;
         }
+        if self.lane.is_waiting_for_space() {
+            self.retention.drop_oldest();
+        }
+        let _looks_again = tokio::time::timeout(ROOM_RETRY, room).await;
     }
 
     /// Accounts for unfinished messages; `false` when they are too many.

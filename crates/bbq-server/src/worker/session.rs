@@ -239,7 +239,8 @@ impl Conversation {
                 Ok(Handled::Hello(hello)) => break hello,
                 Ok(Handled::NeedMore(bytes)) => match self.receive(&stream, bytes).await {
                     Received::Some => {}
-                    Received::End | Received::Stopping => return Ok(None),
+                    Received::End => return self.end_of(bytes).map(|()| None).map_err(|why| (stream, why)),
+                    Received::Stopping => return Ok(None),
                     Received::TooMuch => return Err((stream, busy())),
                 },
                 Ok(Handled::NoRoom) => {}
@@ -280,8 +281,10 @@ impl Conversation {
     async fn listen(&mut self, speaker: &Speaker) -> Result<(), Refusal> {
         let session = &speaker.session;
         loop {
+            let handled = self.handle(Some(speaker))?;
+            // The welcome, and acknowledgements that no disk has to be waited for.
             session.push_out();
-            let needed = match self.handle(Some(speaker))? {
+            let needed = match handled {
                 Handled::NeedMore(bytes) => bytes,
                 Handled::Hello(_) => return Err(Refusal::new(RefusalCode::Malformed, "a second hello")),
                 Handled::NoRoom => {
@@ -297,11 +300,23 @@ impl Conversation {
             match received {
                 Received::Some => {}
                 Received::TooMuch => return Err(busy()),
-                Received::End => return Ok(()),
+                Received::End => return self.end_of(needed),
                 Received::Stopping => {
                     self.finish_reading(speaker)?;
                     return Err(Refusal::new(RefusalCode::ShuttingDown, "the server is stopping"));
                 }
+            }
+        }
+    }
+
+    /// The client has ended the connection: in order between two items, and not in the middle of one.
+    fn end_of(&self, needed: usize) -> Result<(), Refusal> {
+        match self.held.len() - self.handled {
+            0 => Ok(()),
+            bytes => {
+                let text =
+                    format!("the connection ended in the middle: {bytes} of at least {needed} bytes came");
+                Err(Refusal::new(RefusalCode::Malformed, text))
             }
         }
     }

@@ -9,12 +9,15 @@
 )]
 
 pub mod client;
+pub mod flood;
+pub mod mounts;
 pub mod process;
 pub mod protocol;
 pub mod random;
+pub mod session;
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -35,6 +38,8 @@ pub struct Setup {
     listen: Vec<String>,
     arguments: Vec<String>,
     sink_query: String,
+    /// Instead of the one file.
+    sinks: Option<Vec<String>>,
     prefix: Vec<String>,
 }
 
@@ -49,13 +54,15 @@ impl Setup {
             listen: Vec::new(),
             arguments: Vec::new(),
             sink_query: String::new(),
+            sinks: None,
             prefix: Vec::new(),
         };
         setup.listen = listen.iter().map(|spec| setup.fill(spec)).collect();
         setup
     }
 
-    fn fill(&self, spec: &str) -> String {
+    /// Puts ports and directory into the placeholders.
+    pub fn fill(&self, spec: &str) -> String {
         let mut spec = spec.replace("{dir}", &self.path().display().to_string());
         for (index, port) in self.ports.iter().enumerate() {
             spec = spec.replace(&format!("{{{index}}}"), &port.to_string());
@@ -74,6 +81,17 @@ impl Setup {
     pub fn sink_query(mut self, query: &str) -> Setup {
         self.sink_query = query.to_owned();
         self
+    }
+
+    /// Sinks instead of the one file, for this and all later starts. Without any, the configuration file has its say.
+    pub fn set_sinks(&mut self, specs: &[&str]) {
+        self.sinks = Some(specs.iter().map(|spec| self.fill(spec)).collect());
+    }
+
+    /// Starts with a configuration file of this text.
+    pub fn config(self, text: &str) -> Setup {
+        fs::write(self.path().join("bbq.toml"), text).expect("a configuration");
+        self.with(&["--config", "{dir}/bbq.toml"])
     }
 
     /// A command in front of the program, such as `prlimit --nofile=256`.
@@ -115,7 +133,10 @@ impl Setup {
             .arg("--data")
             .arg(self.data())
             .args(["--admin", &self.admin()]);
-        command.arg("--sink").arg(format!("file:{}{}", self.output().display(), self.sink_query));
+        match &self.sinks {
+            Some(sinks) => command.args(sinks.iter().flat_map(|spec| ["--sink", spec])),
+            None => command.arg("--sink").arg(format!("file:{}{}", self.output().display(), self.sink_query)),
+        };
         for spec in &self.listen {
             command.args(["--listen", spec]);
         }
@@ -125,10 +146,15 @@ impl Setup {
 
     /// Starts the server and waits until it is ready.
     pub fn start(&self) -> Server<'_> {
+        self.start_writing_to(Stdio::null())
+    }
+
+    /// The same, with a standard output that a `stdout:` sink writes to.
+    pub fn start_writing_to(&self, stdout: impl Into<Stdio>) -> Server<'_> {
         let log =
             fs::OpenOptions::new().create(true).append(true).open(self.path().join("log")).expect("a log");
         let mut command = self.command();
-        command.stdout(log.try_clone().expect("a log")).stderr(log);
+        command.stdout(stdout).stderr(log);
         let child = command.spawn().expect("the server starts");
         let server = Server { setup: self, child };
         let waited = Command::new(BBQ).args(["status", "--wait", "30", "--admin", &self.admin()]).output();
@@ -179,6 +205,19 @@ impl Server<'_> {
         }
     }
 
+    /// Code and text of `/health`.
+    pub fn health(&self) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.setup.admin()).expect("the admin listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        stream
+            .write_all(b"GET /health HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")
+            .expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
+        (code.unwrap_or_else(|| panic!("no HTTP: {answer}")), answer)
+    }
+
     /// Waits until so many messages were received and all of them delivered, and checks that the ledger balances.
     pub fn wait_delivered(&self, messages: u64) -> Value {
         let status = self.wait_status(&format!("delivery of {messages}"), |status| {
@@ -187,6 +226,10 @@ impl Server<'_> {
         assert_eq!(status["ledger"]["delivered"], messages, "{status:#}");
         assert_balanced(&status);
         status
+    }
+
+    pub fn killed_if_this_fails(&self) -> KilledIfThisFails {
+        KilledIfThisFails(rustix::process::Pid::from_child(&self.child))
     }
 
     /// Waits until nothing is queued for any sink and a certain one has handed on or dropped so many.
@@ -206,8 +249,13 @@ impl Server<'_> {
     }
 
     /// SIGTERM; answers the exit code.
-    pub fn stop(mut self) -> Option<i32> {
+    pub fn stop(self) -> Option<i32> {
         self.signal(libc::SIGTERM);
+        self.wait_end()
+    }
+
+    /// Waits until it has ended by itself; answers the exit code.
+    pub fn wait_end(mut self) -> Option<i32> {
         let start = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("it was ours") {
@@ -228,6 +276,18 @@ impl Server<'_> {
     pub fn send(&self, listener: usize, bytes: &[u8]) {
         let mut stream = TcpStream::connect(self.setup.address(listener)).expect("it listens");
         stream.write_all(bytes).expect("it reads");
+    }
+}
+
+/// Kills a server when the test fails, for scopes whose threads wait for it: they would be waited for, for ever.
+pub struct KilledIfThisFails(rustix::process::Pid);
+
+impl Drop for KilledIfThisFails {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Ended already, or ended now.
+            let _ended = rustix::process::kill_process(self.0, rustix::process::Signal::KILL);
+        }
     }
 }
 
@@ -282,4 +342,21 @@ pub fn run(command: &mut Command, input: &[u8]) -> Output {
     writer.join().expect("it only writes");
     assert!(output.status.success(), "{command:?}: {output:?}");
     output
+}
+
+/// Runs a command that has to end by itself; answers its exit code, and all that it said.
+pub fn refused_start(command: &mut Command) -> (Option<i32>, String) {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).env("NO_COLOR", "1");
+    let mut child = command.spawn().expect("it starts");
+    let start = Instant::now();
+    while child.try_wait().expect("it was ours").is_none() {
+        if start.elapsed() > PATIENCE {
+            // It is judged by what it said.
+            let _ended = child.kill();
+        }
+        std::thread::yield_now();
+    }
+    let output = child.wait_with_output().expect("it was ours");
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
 }

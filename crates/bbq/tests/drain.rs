@@ -1,0 +1,119 @@
+//! If this fails, a stop by signal loses what was acknowledged or received, leaves something to repair, or waits for clients
+//! that have nothing to say.
+
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
+mod support;
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use support::session::{Answer, Session, batch, stream_id};
+use support::{Server, Setup, assert_balanced};
+
+const LISTEN: [&str; 3] =
+    ["lines+tcp://127.0.0.1:{0}", "bbq+tcp://127.0.0.1:{1}", "syslog+tcp://127.0.0.1:{2}"];
+const SENDERS: usize = 4;
+/// The signal comes when so much was received; the senders would go on for ever.
+const BEFORE: u64 = 20_000;
+
+/// Sends numbered lines until the server is gone.
+fn lines(setup: &Setup, sender: usize) {
+    let mut stream = TcpStream::connect(setup.address(0)).expect("it listens");
+    for number in 1u64.. {
+        if stream.write_all(format!("sender {sender} line {number}\n").as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// Sends numbered batches, two at a time, until the server says that it stops; keeps what was acknowledged.
+fn batches(setup: &Setup, acknowledged: &AtomicU64) {
+    let id = stream_id(1);
+    let (mut session, _) = Session::open(setup.address(1), id);
+    session.write(&batch(id, 1, &["batch 1"]));
+    for number in 2.. {
+        session.write(&batch(id, number, &[format!("batch {number}")]));
+        match session.next() {
+            Answer::Ack(sequence) => acknowledged.store(sequence, Ordering::Release),
+            Answer::Refused(refusal) => {
+                assert!(refusal.retry, "another server may take it: {refusal:?}");
+                return;
+            }
+            Answer::Closed => return,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn stop_under_load(stop: impl FnOnce(Server<'_>) -> Option<i32>) {
+    let setup = Setup::new(&LISTEN).with(&["--workers", "2"]);
+    let server = setup.start();
+    let idle: Vec<TcpStream> =
+        [0, 0, 1, 2].map(|listener| TcpStream::connect(setup.address(listener)).expect("it listens")).into();
+    let (mut idle_session, _) = Session::open(setup.address(1), stream_id(2));
+    let acknowledged = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let _guard = server.killed_if_this_fails();
+        (0..SENDERS).for_each(|sender| {
+            drop(scope.spawn({
+                let setup = &setup;
+                move || lines(setup, sender)
+            }))
+        });
+        scope.spawn(|| batches(&setup, &acknowledged));
+        server.wait_status("some traffic", |status| {
+            status["ledger"]["received"].as_u64() > Some(BEFORE) && acknowledged.load(Ordering::Acquire) > 10
+        });
+        assert_eq!(stop(server), Some(0), "{}", setup.log());
+    });
+    // They were open all the time, and said nothing.
+    drop(idle);
+    assert!(matches!(idle_session.next(), Answer::Refused(refusal) if refusal.retry), "it was told why");
+    let written = setup.written();
+    assert_kept(&String::from_utf8_lossy(&written), acknowledged.load(Ordering::Acquire));
+    let log_before = setup.log();
+    assert!(!log_before.contains("ERROR"), "{log_before}");
+    let server = setup.start();
+    let status = server.status();
+    assert_eq!(status["ledger"]["queued"], 0, "{status:#}");
+    assert_eq!(status["ledger"]["delivered"], written.split(|byte| *byte == b'\n').count() - 1, "{status:#}");
+    assert_balanced(&status);
+    let repairs = setup.log()[log_before.len()..].to_owned();
+    for word in ["cut off", "taking back", "damaged", "ERROR"] {
+        assert!(!repairs.contains(word), "{repairs}");
+    }
+    assert_eq!(setup.written(), written);
+}
+
+/// Of each sender a front without holes, and all that was acknowledged.
+fn assert_kept(written: &str, acknowledged: u64) {
+    let mut next = [1u64; SENDERS];
+    let mut next_batch = 1;
+    for line in written.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let number: u64 = words.last().and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{line}"));
+        let expected = match words[0] {
+            "sender" => &mut next[words[1].parse::<usize>().expect("a sender")],
+            _ => &mut next_batch,
+        };
+        assert_eq!(number, *expected, "{line}");
+        *expected += 1;
+    }
+    assert!(next_batch > acknowledged, "{acknowledged} were acknowledged, {next_batch} is missing");
+    assert!(next.iter().all(|next| *next > 1), "{next:?}");
+}
+
+#[test]
+fn sigterm_keeps_what_was_received() {
+    stop_under_load(|server| server.stop());
+}
+
+#[test]
+fn sigint_keeps_what_was_received() {
+    stop_under_load(|server| {
+        server.signal(libc::SIGINT);
+        server.wait_end()
+    });
+}

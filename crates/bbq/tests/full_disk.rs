@@ -1,0 +1,132 @@
+//! If this fails, a full disk costs messages that were acknowledged, ends the server, or needs a person after there is
+//! room again.
+//!
+//! The data directory is a file system of 24 MiB, the output lies elsewhere. A ballast file takes the rest of it; the senders
+//! have more to say than every buffer on the way holds, so they can only come to their end when there is room again.
+
+mod support;
+
+use std::io::Read;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::Value;
+use support::flood::{MESSAGES, assert_all_once, batches, lines, wait_standstill};
+use support::mounts::{Ballast, in_own_mounts, mount_small};
+use support::session::stream_id;
+use support::{Server, Setup, assert_balanced};
+
+const LISTEN: [&str; 2] = ["lines+tcp://127.0.0.1:{0}", "bbq+tcp://127.0.0.1:{1}"];
+/// Room for the newest segment, which is never deleted, and two of the largest groups that a lane collects (8 MiB).
+const DISK_KIB: u32 = 24 * 1024;
+/// The spool may be larger than the disk.
+const CONFIG: &str = "[spool]\nsegment_bytes = \"256KiB\"\nbytes_max = \"1GiB\"\n";
+
+fn setup() -> Setup {
+    let setup = Setup::new(&LISTEN).with(&["--workers", "1"]).config(CONFIG);
+    mount_small(&setup.data(), DISK_KIB);
+    setup
+}
+
+fn is_waiting(status: &Value) -> bool {
+    status["spool"]["lanes"][0]["condition"] == "waiting-for-space"
+}
+
+fn assert_waiting(server: &Server<'_>, status: &Value) {
+    assert!(is_waiting(status), "{status:#}");
+    let (code, text) = server.health();
+    assert!(code == 503 && text.contains("waits for space"), "{text}");
+}
+
+#[test]
+fn senders_wait_and_go_on_when_there_is_room() {
+    in_own_mounts("senders_wait_and_go_on_when_there_is_room", || {
+        let setup = setup();
+        let server = setup.start();
+        server.send(0, b"before\n");
+        server.wait_delivered(1);
+        let ballast = Ballast::fill(&setup.data());
+        let (sent, acknowledged) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            let _guard = server.killed_if_this_fails();
+            let of_lines = scope.spawn(|| lines(setup.address(0), "lines", &sent));
+            let of_batches = scope.spawn(|| batches(setup.address(1), stream_id(1), &acknowledged));
+            server.wait_status("no room", is_waiting);
+            let status = wait_standstill(&server);
+            assert_waiting(&server, &status);
+            assert!(sent.load(Ordering::Acquire) < MESSAGES && !of_lines.is_finished(), "lines wait");
+            assert!(
+                acknowledged.load(Ordering::Acquire) < MESSAGES && !of_batches.is_finished(),
+                "batches wait"
+            );
+            ballast.remove();
+        });
+        assert_eq!(acknowledged.load(Ordering::Acquire), MESSAGES);
+        server.wait_delivered(2 * MESSAGES + 1);
+        assert_eq!(server.health().0, 200);
+        assert_all_once(&setup.written(), "lines");
+        assert_all_once(&setup.written(), "bbq");
+        assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    });
+}
+
+#[test]
+fn a_kill_while_it_is_full_costs_nothing_that_was_acknowledged() {
+    in_own_mounts("a_kill_while_it_is_full_costs_nothing_that_was_acknowledged", || {
+        let setup = setup();
+        let server = setup.start();
+        let ballast = Ballast::fill(&setup.data());
+        let acknowledged = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            let _guard = server.killed_if_this_fails();
+            scope.spawn(|| batches(setup.address(1), stream_id(1), &acknowledged));
+            server.wait_status("no room", is_waiting);
+            wait_standstill(&server);
+            server.kill();
+        });
+        assert!(acknowledged.load(Ordering::Acquire) < MESSAGES, "the disk was full");
+        // Full still: it starts, takes what fits into its memory, acknowledges nothing of that, and waits.
+        let server = setup.start();
+        std::thread::scope(|scope| {
+            let _guard = server.killed_if_this_fails();
+            let sender = scope.spawn(|| batches(setup.address(1), stream_id(1), &acknowledged));
+            let status = server.wait_status("no room", is_waiting);
+            assert_waiting(&server, &status);
+            assert!(!sender.is_finished());
+            ballast.remove();
+        });
+        assert_eq!(acknowledged.load(Ordering::Acquire), MESSAGES);
+        server.wait_delivered(MESSAGES);
+        assert_all_once(&setup.written(), "bbq");
+    });
+}
+
+/// Nobody else takes the room, and nobody else can give any back: the spool has to let go of what its sink has read.
+#[test]
+fn a_spool_that_fills_the_disk_alone_empties_itself() {
+    in_own_mounts("a_spool_that_fills_the_disk_alone_empties_itself", || {
+        let mut setup = setup();
+        setup.set_sinks(&["stdout:"]);
+        // Nobody reads the pipe at first, so the sink stands.
+        let mut server = setup.start_writing_to(Stdio::piped());
+        let mut pipe = server.child.stdout.take().expect("piped");
+        let acknowledged = AtomicU64::new(0);
+        let mut output = Vec::new();
+        std::thread::scope(|scope| {
+            let _guard = server.killed_if_this_fails();
+            scope.spawn(|| batches(setup.address(1), stream_id(1), &acknowledged));
+            server.wait_status("no room", is_waiting);
+            let status = wait_standstill(&server);
+            assert_waiting(&server, &status);
+            let reader = scope.spawn(|| {
+                pipe.read_to_end(&mut output).expect("it is a pipe");
+            });
+            assert_balanced(&server.wait_status("delivery", |status| {
+                status["ledger"]["delivered"] == MESSAGES && status["ledger"]["queued"] == 0
+            }));
+            assert_eq!(server.stop(), Some(0), "{}", setup.log());
+            reader.join().expect("it only reads");
+        });
+        assert_all_once(&output, "bbq");
+    });
+}

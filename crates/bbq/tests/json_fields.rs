@@ -1,0 +1,99 @@
+//! If this fails, what is known of a message does not reach whoever reads the JSON, or stands under another name.
+
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
+mod support;
+
+use std::io::Write;
+use std::net::{TcpStream, UdpSocket};
+
+use serde_json::{Value, json};
+use support::Setup;
+use support::session::{Session, batch, stream_id};
+
+const LISTEN: [&str; 3] =
+    ["lines+tcp://127.0.0.1:{0}", "syslog+udp://127.0.0.1:{1}", "bbq+tcp://127.0.0.1:{2}"];
+
+fn records(setup: &Setup) -> Vec<Value> {
+    let written = String::from_utf8(setup.written()).expect("JSON is UTF-8");
+    written.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
+}
+
+fn setup() -> Setup {
+    Setup::new(&LISTEN).with(&["--workers", "1"]).sink_query("?format=json")
+}
+
+#[test]
+fn where_a_message_came_from() {
+    let setup = setup();
+    let server = setup.start();
+    let mut stream = TcpStream::connect(setup.address(0)).expect("it listens");
+    stream.write_all(b"first\nsecond\n").expect("it reads");
+    server.wait_delivered(2);
+    let (mut session, _) = Session::open(setup.address(2), stream_id(0xab));
+    session.write(&batch(stream_id(0xab), 7, &["third"]));
+    session.acknowledged(7);
+    server.wait_delivered(3);
+    let records = records(&setup);
+    let peer = |stream: &TcpStream| stream.local_addr().expect("it is connected").to_string();
+    for (record, (message, listener, peer)) in records.iter().zip([
+        ("first", 0, peer(&stream)),
+        ("second", 0, peer(&stream)),
+        ("third", 2, peer(&session.stream)),
+    ]) {
+        assert_eq!(record["message"], message, "{record:#}");
+        assert_eq!(record["listener"], setup.fill(LISTEN[listener]), "{record:#}");
+        assert_eq!(record["peer"], peer, "{record:#}");
+        assert_eq!(record["worker"], 0, "{record:#}");
+        let time = record["time"].as_str().expect("a time");
+        assert!(time.len() == 30 && time.ends_with('Z'), "{record:#}");
+        assert!(record.get("facility").is_none() && record.get("msg").is_none(), "{record:#}");
+    }
+    assert_eq!((&records[0]["sequence"], &records[1]["sequence"]), (&json!(1), &json!(2)));
+    assert_eq!(records[0]["stream"], records[1]["stream"]);
+    assert_eq!((&records[2]["sequence"], &records[2]["stream"]), (&json!(7), &json!("ab".repeat(16))));
+}
+
+fn assert_fields(record: &Value, expected: &Value) {
+    for (key, value) in expected.as_object().expect("fields") {
+        assert_eq!(&record[key], value, "{key}: {record:#}");
+    }
+}
+
+#[test]
+fn the_header_of_a_syslog_message() {
+    let setup = setup();
+    let server = setup.start();
+    let messages = [
+        "<165>1 2003-10-11T22:14:15.003Z mymachine.example.com evntslog 8710 ID47 \
+         [exampleSDID@32473 iut=\"3\" eventSource=\"Application\"] An application event",
+        "<34>Oct 11 22:14:15 mymachine su[231]: 'su root' failed for lonvick on /dev/pts/8",
+        "no syslog at all",
+    ];
+    let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("a socket");
+    for (count, message) in (1..).zip(messages) {
+        socket.send_to(message.as_bytes(), setup.address(1)).expect("it is sent");
+        server.wait_delivered(count);
+    }
+    let records = records(&setup);
+    for (record, message) in records.iter().zip(messages) {
+        assert_eq!(record["message"], message, "the message itself is untouched: {record:#}");
+    }
+    assert_fields(
+        &records[0],
+        &json!({
+            "facility": "local4", "severity": "notice", "hostname": "mymachine.example.com", "appname": "evntslog",
+            "procid": "8710", "msgid": "ID47", "msg": "An application event",
+            "structured_data": {"exampleSDID@32473": {"iut": "3", "eventSource": "Application"}},
+        }),
+    );
+    assert!(records[0]["timestamp"].as_str().is_some_and(|time| time.starts_with("2003-10-11T22:14:15.003")));
+    assert_fields(
+        &records[1],
+        &json!({
+            "facility": "auth", "severity": "crit", "hostname": "mymachine", "appname": "su", "procid": "231",
+            "msg": "'su root' failed for lonvick on /dev/pts/8",
+        }),
+    );
+    assert_fields(&records[2], &json!({ "msg": "no syslog at all", "severity": null }));
+}

@@ -1,0 +1,103 @@
+//! If this fails, `bbq send` ends as if all was sent when it was not, or does not say what was not.
+
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::Command;
+
+use bbq_wire::batch::BatchLimits;
+use bbq_wire::session::{Refusal, ServerSession, ServerStep, Welcome};
+use bbq_wire::{AckLevel, RefusalCode};
+use support::{BBQ, Setup, refused_start};
+
+fn send(address: impl std::fmt::Display) -> Command {
+    let mut command = Command::new(BBQ);
+    command.args(["send", "--to", &format!("bbq://{address}")]);
+    command
+}
+
+#[test]
+fn a_file_that_is_missing_is_a_wrong_usage_and_nothing_is_sent() {
+    let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
+    let server = setup.start();
+    let there = setup.path().join("there");
+    fs::write(&there, "a line\n").expect("a file");
+    let (code, text) = refused_start(send(setup.address(0)).arg(&there).arg("missing.log"));
+    assert!(code == Some(2) && text.contains("missing.log"), "{text}");
+    assert_eq!(server.status()["ledger"]["received"], 0);
+}
+
+#[test]
+fn a_line_over_the_limit_is_named_and_those_before_it_are_sent() {
+    let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
+    let server = setup.start();
+    let path = setup.path().join("lines");
+    fs::write(&path, format!("one\ntwo\n{}\nfour\n", "x".repeat(1024 * 1024 + 1))).expect("a file");
+    let (code, text) = refused_start(send(setup.address(0)).arg(&path));
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("line 3") && text.contains("1048576") && text.contains("2 messages"), "{text}");
+    server.wait_delivered(2);
+    assert_eq!(setup.written(), b"one\ntwo\n");
+}
+
+/// A server that says no for good: in place of the welcome, or behind the first batch.
+fn refusing(after_a_batch: bool) -> (std::net::SocketAddr, std::thread::JoinHandle<()>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let thread = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let mut session = ServerSession::new(BatchLimits::FORMAT);
+        let mut bytes = Vec::new();
+        let mut answer = Vec::new();
+        loop {
+            let consumed = match session.next(&bytes).expect("the client keeps to the protocol") {
+                ServerStep::NeedMore { .. } => {
+                    let mut buffer = [0; 4096];
+                    let read = stream.read(&mut buffer).expect("it sends");
+                    assert!(read > 0, "the client went away");
+                    bytes.extend_from_slice(&buffer[..read]);
+                    continue;
+                }
+                ServerStep::Hello { consumed, .. } if after_a_batch => {
+                    let welcome = Welcome {
+                        last_sequence: 0,
+                        ack: AckLevel::Durable,
+                        body_bytes_max: 1 << 20,
+                        message_bytes_max: 1 << 20,
+                        server: "a test".to_owned(),
+                    };
+                    welcome.encode(&mut answer);
+                    stream.write_all(&answer).expect("it reads");
+                    consumed
+                }
+                ServerStep::Hello { .. } | ServerStep::Batch { .. } => break,
+            };
+            bytes.drain(..consumed);
+        }
+        answer.clear();
+        Refusal::new(RefusalCode::Malformed, "this is what the server dislikes").encode(&mut answer);
+        stream.write_all(&answer).expect("it reads");
+    });
+    (address, thread)
+}
+
+#[test]
+fn a_server_that_refuses_is_an_error_with_its_reason() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("lines");
+    fs::write(&path, "one\n").expect("a file");
+    for after_a_batch in [false, true] {
+        let (address, server) = refusing(after_a_batch);
+        let (code, text) = refused_start(send(address).arg(&path));
+        assert_eq!(code, Some(1), "{text}");
+        assert!(
+            text.contains("this is what the server dislikes") && text.contains(&address.to_string()),
+            "{text}"
+        );
+        server.join().expect("it met what it expected");
+    }
+}

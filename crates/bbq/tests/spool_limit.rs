@@ -1,0 +1,112 @@
+//! If this fails, a spool at its limit holds nobody back, or drops what it should not, or does not count what it drops.
+//!
+//! The sink writes to a pipe that nobody reads until the test does: that stands still for as long as it should, and takes
+//! everything afterwards, in order, for the test to look at.
+
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
+mod support;
+
+use std::io::Read;
+use std::process::{ChildStdout, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::Value;
+use support::flood::{MESSAGES, assert_all_once, lines, tally, wait_standstill};
+use support::{Server, Setup, assert_balanced};
+
+/// More than the largest group that a lane collects (8 MiB), which gets a segment of its own.
+const CONFIG: &str = "[spool]\nsegment_bytes = \"1MiB\"\nbytes_max = \"16MiB\"\n";
+
+fn setup(on_full: &str) -> Setup {
+    let spec = format!("lines+tcp://127.0.0.1:{{0}}?on_full={on_full}");
+    let mut setup = Setup::new(&[&spec]).with(&["--workers", "1"]).config(CONFIG);
+    setup.set_sinks(&["stdout:"]);
+    setup
+}
+
+fn start(setup: &Setup) -> (Server<'_>, ChildStdout) {
+    let mut server = setup.start_writing_to(Stdio::piped());
+    let pipe = server.child.stdout.take().expect("piped");
+    (server, pipe)
+}
+
+/// Lets the sink write, waits until nothing is queued, and stops the server; answers its last status and all output.
+fn drain(server: Server<'_>, mut pipe: ChildStdout) -> (Value, Vec<u8>) {
+    let reader = std::thread::spawn(move || {
+        let mut output = Vec::new();
+        pipe.read_to_end(&mut output).expect("it is a pipe");
+        output
+    });
+    let status = server.wait_status("everything", |status| {
+        status["ledger"]["received"] == MESSAGES && status["ledger"]["queued"] == 0
+    });
+    assert_balanced(&status);
+    assert_eq!(server.stop(), Some(0));
+    (status, reader.join().expect("it only reads"))
+}
+
+fn numbers(output: &[u8]) -> Vec<u64> {
+    let lines = String::from_utf8_lossy(output);
+    lines.lines().filter_map(|line| line.split(' ').nth(1)?.parse().ok()).collect()
+}
+
+#[test]
+fn block_holds_the_sender_back() {
+    let setup = setup("block");
+    let (server, pipe) = start(&setup);
+    let sent = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let _guard = server.killed_if_this_fails();
+        let sender = scope.spawn(|| lines(setup.address(0), "lines", &sent));
+        server
+            .wait_status("no room", |status| status["spool"]["lanes"][0]["condition"] == "waiting-for-space");
+        let status = wait_standstill(&server);
+        assert!(sent.load(Ordering::Acquire) < MESSAGES && !sender.is_finished(), "{status:#}");
+        assert_eq!(status["ledger"]["dropped"], serde_json::json!({}), "{status:#}");
+        assert!(status["spool"]["bytes"].as_u64() <= status["spool"]["bytes_max"].as_u64(), "{status:#}");
+        assert_eq!(server.health().0, 503);
+        let (status, output) = drain(server, pipe);
+        assert_eq!(status["ledger"]["delivered"], MESSAGES, "{status:#}");
+        assert_all_once(&output, "lines");
+    });
+}
+
+#[test]
+fn drop_newest_reads_on_and_counts_what_it_drops() {
+    let setup = setup("drop-newest");
+    let (server, pipe) = start(&setup);
+    // Comes to its end although the sink stands: what it sends is read.
+    lines(setup.address(0), "lines", &AtomicU64::new(0));
+    let status = server.wait_status("everything read", |status| {
+        status["ledger"]["received"].as_u64() >= Some(MESSAGES - 300)
+    });
+    assert!(status["ledger"]["dropped"]["full"].as_u64() > Some(0), "{status:#}");
+    let (status, output) = drain(server, pipe);
+    let dropped = status["listeners"][0]["ledger"]["dropped"]["full"].as_u64().expect("a count");
+    let tally = tally(&output, "lines");
+    assert!(tally.values().all(|count| *count == 1), "nothing is doubled");
+    assert_eq!(tally.len() as u64 + dropped, MESSAGES, "{status:#}");
+    let numbers = numbers(&output);
+    assert!(
+        numbers.is_sorted() && numbers[..1000].iter().eq((1..=1000).collect::<Vec<u64>>().iter()),
+        "the oldest are kept"
+    );
+}
+
+#[test]
+fn drop_oldest_reads_on_and_the_newest_arrive() {
+    let setup = setup("drop-oldest");
+    let (server, pipe) = start(&setup);
+    lines(setup.address(0), "lines", &AtomicU64::new(0));
+    server.wait_status("everything read", |status| status["ledger"]["received"] == MESSAGES);
+    let (status, output) = drain(server, pipe);
+    let dropped = status["sinks"][0]["dropped"]["oldest"].as_u64().unwrap_or_else(|| panic!("{status:#}"));
+    assert_eq!(status["ledger"]["dropped"], serde_json::json!({ "oldest": dropped }), "{status:#}");
+    let tally = tally(&output, "lines");
+    assert!(tally.values().all(|count| *count == 1), "nothing is doubled");
+    assert_eq!(tally.len() as u64 + dropped, MESSAGES, "{status:#}");
+    let numbers = numbers(&output);
+    assert!(numbers.is_sorted() && numbers.last() == Some(&MESSAGES), "the newest arrive");
+    assert!(dropped > 1000, "a spool of 16 MiB cannot hold what was sent");
+}

@@ -1,0 +1,78 @@
+//! Small file systems of a test's own, in a mount namespace that ends with the test.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Set where the test runs for the second time, in its namespace.
+const VARIABLE: &str = "BBQ_TEST_HAS_OWN_MOUNTS";
+
+/// Runs the test of this name, which calls this, again in a mount namespace of its own, and there runs `body`. Fails where
+/// that is not allowed: what the test shows would otherwise not be known.
+pub fn in_own_mounts(test: &str, body: impl FnOnce()) {
+    if std::env::var_os(VARIABLE).is_some() {
+        return body();
+    }
+    let ways: [&[&str]; 2] = [&["--mount"], &["--mount", "--map-root-user"]];
+    let allowed = ways.iter().find(|way| {
+        let tried = Command::new("unshare").args(**way).arg("true").output();
+        tried.is_ok_and(|output| output.status.success())
+    });
+    let Some(way) = allowed else {
+        panic!(
+            "this test mounts a small file system in a mount namespace of its own, which `unshare` does not get here; run \
+             it as root, or allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, \
+             kernel.apparmor_restrict_unprivileged_userns=0, user.max_mnt_namespaces)"
+        );
+    };
+    let this = std::env::current_exe().expect("this program");
+    let output = Command::new("unshare")
+        .args(*way)
+        .arg(this)
+        .args([test, "--exact", "--nocapture"])
+        .env(VARIABLE, "yes")
+        .output()
+        .expect("unshare runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// Mounts a file system in memory of a size in KiB at a directory, which is made.
+pub fn mount_small(directory: &Path, kib: u32) {
+    fs::create_dir_all(directory).expect("a directory");
+    let size = format!("size={kib}k");
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(directory).output();
+    let mounted = mounted.expect("mount runs");
+    assert!(mounted.status.success(), "{mounted:?}");
+}
+
+/// What takes all the room that is left until it is removed.
+pub struct Ballast(PathBuf);
+
+impl Ballast {
+    pub fn fill(directory: &Path) -> Ballast {
+        let path = directory.join("ballast");
+        let mut file = File::create(&path).expect("a file");
+        // Large blocks first: what is left behind them is less than a page.
+        for block in [64 * 1024, 4096, 1] {
+            let bytes = vec![0; block];
+            loop {
+                match file.write_all(&bytes) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == ErrorKind::StorageFull => break,
+                    Err(error) => panic!("{}: {error}", path.display()),
+                }
+            }
+        }
+        Ballast(path)
+    }
+
+    pub fn remove(self) {
+        fs::remove_file(self.0).expect("it is there");
+    }
+}
