@@ -7,21 +7,19 @@ mod support;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use serde_json::Value;
 use support::random::Random;
-use support::{BBQ, Server, Setup, assert_balanced};
+use support::{BBQ, PATIENCE, Server, Setup, assert_balanced};
 
 /// A hundred bytes with its line feed.
 const LINE_BYTES: usize = 100;
 /// Lines that are written to the sender at once.
 const CHUNK: u64 = 500;
-/// Lines that are fed at most beyond what the server was last seen to have received. It needs several looks to take
-/// them all, so something flows at each; and it never comes to the end before the last interruption.
-const AHEAD: u64 = 50_000;
+/// Lines that are fed beyond a moment at which the server is ended: what is on its way then.
+const AHEAD: u64 = 20_000;
 
 fn write_line(number: u64, out: &mut Vec<u8>) {
     let start = out.len();
@@ -37,39 +35,53 @@ fn write_line(number: u64, out: &mut Vec<u8>) {
 /// How far the lines may be fed, and how far they are.
 #[derive(Default)]
 struct Feed {
-    limit: Mutex<u64>,
-    raised: Condvar,
-    fed: AtomicU64,
+    state: Mutex<FeedState>,
+    moved: Condvar,
+}
+
+#[derive(Default)]
+struct FeedState {
+    limit: u64,
+    fed: u64,
 }
 
 impl Feed {
+    fn locked(&self) -> MutexGuard<'_, FeedState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn raise(&self, limit: u64) {
-        let mut held = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
-        *held = limit.max(*held);
-        self.raised.notify_one();
+        let mut state = self.locked();
+        state.limit = state.limit.max(limit);
+        self.moved.notify_all();
     }
 
     fn fed(&self) -> u64 {
-        self.fed.load(Ordering::Relaxed)
+        self.locked().fed
     }
 
-    /// Waits until line `number` may be fed.
-    fn wait(&self, number: u64) {
-        let limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
-        let _raised = self.raised.wait_while(limit, |limit| *limit <= number);
+    fn set_fed(&self, fed: u64) {
+        self.locked().fed = fed;
+        self.moved.notify_all();
+    }
+
+    fn wait(&self, what: &str, reached: impl Fn(&FeedState) -> bool) {
+        let waited = self.moved.wait_timeout_while(self.locked(), PATIENCE, |state| !reached(state));
+        let (_state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        assert!(!timeout.timed_out(), "{what} did not come");
     }
 
     fn write(&self, mut stdin: ChildStdin, lines: u64) {
         let mut chunk = Vec::with_capacity(CHUNK as usize * LINE_BYTES);
         for first in (0..lines).step_by(CHUNK as usize) {
             let last = lines.min(first + CHUNK);
-            self.wait(last - 1);
+            self.wait("leave to feed on", |state| state.limit >= last);
             chunk.clear();
             for number in first..last {
                 write_line(number, &mut chunk);
             }
             stdin.write_all(&chunk).expect("bbq send reads on, whatever its server does");
-            self.fed.store(last, Ordering::Relaxed);
+            self.set_fed(last);
         }
     }
 }
@@ -103,21 +115,20 @@ impl Sending {
     }
 }
 
-/// Ends the server when it has received so many messages, some of them since it was started, and others are on their
-/// way; then starts it again. The feed is kept a little ahead of it all the time.
+/// Ends the server when so many lines are fed, while others follow and once it has received some itself; then starts it
+/// again.
 fn interrupt<'a>(server: Server<'a>, sending: &Sending, at: u64, end: impl FnOnce(Server<'a>)) -> Server<'a> {
-    let setup = server.setup;
+    let (setup, feed) = (server.setup, &sending.feed);
     let received = |status: &Value| status["ledger"]["received"].as_u64().expect("received");
     let before = received(&server.status());
-    let status = server.wait_status("the moment to end it", |status| {
-        let received = received(status);
-        let is_moment = received >= at.max(before + 1) && received < sending.feed.fed();
-        sending.feed.raise(received + AHEAD);
-        is_moment
-    });
-    let (received, fed) = (received(&status), sending.feed.fed());
-    println!("ended at {received} received of {fed} fed, {before} of them before its start");
+    feed.raise(feed.fed() + AHEAD);
+    server.wait_status("some lines", |status| received(status) > before);
+    let moment = at.max(feed.fed() + CHUNK);
+    feed.raise(moment + AHEAD);
+    feed.wait("the moment to end it", |state| state.fed >= moment);
     end(server);
+    let fed = feed.fed();
+    println!("ended when {fed} were fed, had {before} at its start");
     setup.start()
 }
 
@@ -149,8 +160,8 @@ fn assert_each_line_once(setup: &Setup, lines: u64) {
 /// Sends the lines while the server is ended so many times, each at a random part of them, and started again.
 fn exactly_once(lines: u64, interruptions: u64, end: impl Fn(Server<'_>)) {
     let mut random = Random::seeded();
-    // The last quarter is left for what is fed while the server starts.
-    assert!(interruptions * AHEAD <= lines / 4, "lines may run out before the last interruption");
+    // The last quarter is left for what is fed around each moment.
+    assert!(interruptions * (2 * AHEAD + CHUNK) <= lines / 4, "lines may run out before the last moment");
     let mut moments: Vec<u64> = (0..interruptions).map(|_| random.below(lines * 3 / 4)).collect();
     moments.sort_unstable();
     let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
@@ -164,7 +175,9 @@ fn exactly_once(lines: u64, interruptions: u64, end: impl Fn(Server<'_>)) {
     assert!(output.status.success(), "{said}\n{}", setup.log());
     let last = said.lines().last().unwrap_or_default();
     println!("{last}");
-    assert!(last.starts_with(&format!("{lines} messages acknowledged")), "{said}");
+    let reconnects = last.strip_prefix(&format!("{lines} messages acknowledged, "));
+    let reconnects = reconnects.and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
+    assert!(reconnects >= Some(interruptions), "not each interruption met a connection: {said}");
     let status = server.wait_delivered(lines);
     assert_balanced(&status);
     assert_eq!(status["spool"]["quarantined"], 0, "{status:#}");
