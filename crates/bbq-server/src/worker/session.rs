@@ -280,8 +280,10 @@ impl Conversation {
     async fn listen(&mut self, speaker: &Speaker) -> Result<(), Refusal> {
         let session = &speaker.session;
         loop {
+            let handled = self.handle(Some(speaker))?;
+            // Behind it, as nobody else says what a batch was answered at once: a duplicate, or with level received.
             session.push_out();
-            let needed = match self.handle(Some(speaker))? {
+            let needed = match handled {
                 Handled::NeedMore(bytes) => bytes,
                 Handled::Hello(_) => return Err(Refusal::new(RefusalCode::Malformed, "a second hello")),
                 Handled::NoRoom => {
@@ -406,8 +408,10 @@ impl Conversation {
             SequenceCheck::Duplicate => {
                 door.ledger.add_duplicates(u64::from(header.records));
                 drop(head);
-                speaker.session.said.set(0);
-                speaker.session.acknowledge(speaker.stream.durable());
+                if speaker.session.level != AckLevel::None {
+                    speaker.session.said.set(0);
+                    speaker.session.acknowledge(speaker.stream.durable());
+                }
                 return Ok(true);
             }
             SequenceCheck::Overlap => {
