@@ -207,6 +207,8 @@ impl Intake {
         loop {
             self.flush_wanted.notified().await;
             self.flush_all();
+            // A full batch that the lane took is room, too: nobody else says so before the lane has written it.
+            self.room.notify_waiters();
         }
     }
 
