@@ -5,7 +5,7 @@
 //! the last second, and then forgets that it was received, too.
 //!
 //! ```text
-//! bbq ledger 1 <crc of everything behind this line, 8 hex digits>
+//! bbq ledger 1 <crc>                         see bbq_spool::sealed
 //! dropped <records> <reason> <listener>
 //! ```
 
@@ -15,8 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bbq_spool::Storage;
-use bbq_wire::batch::crc32c;
+use bbq_spool::{Storage, sealed};
 use tracing::error;
 
 /// Why a message was not spooled. The words stand in status and in the ledger's file: never rename one.
@@ -221,17 +220,13 @@ impl Ledger {
             // Writing to a String cannot fail.
             let _infallible = writeln!(body, "dropped {records} {reason} {name}");
         }
-        let text = format!("bbq ledger 1 {:08x}\n{body}", crc32c(body.as_bytes()));
+        let text = sealed::seal("ledger", &body);
         self.storage.replace(&self.path, text.as_bytes())
     }
 }
 
 fn decode(text: &str) -> Option<Vec<(String, String, u64)>> {
-    let (first, body) = text.split_once('\n')?;
-    let crc = u32::from_str_radix(first.strip_prefix("bbq ledger 1 ")?, 16).ok()?;
-    if crc != crc32c(body.as_bytes()) {
-        return None;
-    }
+    let body = sealed::open("ledger", text)?;
     let row = |line: &str| {
         let mut words = line.strip_prefix("dropped ")?.splitn(3, ' ');
         let records = words.next()?.parse().ok()?;

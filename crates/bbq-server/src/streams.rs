@@ -5,7 +5,7 @@
 //! segments are gone; so it is written before a segment is deleted.
 //!
 //! ```text
-//! bbq streams 1 <crc of everything behind this line, 8 hex digits>
+//! bbq streams 1 <crc>                         see bbq_spool::sealed
 //! lane <index> <position>                     the segments before it are covered
 //! stream <id> <last sequence> <unix seconds of its last batch>
 //! ```
@@ -19,9 +19,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bbq_spool::{Cursor, GroupRead, LanePlace, Spool, Storage};
+use bbq_spool::{Cursor, GroupRead, LanePlace, Spool, Storage, sealed};
 use bbq_wire::StreamId;
-use bbq_wire::batch::crc32c;
 use tokio::sync::Notify;
 use tracing::error;
 
@@ -218,17 +217,13 @@ fn encode(ends: &[LanePlace], rows: &[(u64, StreamId, u64)]) -> String {
     for (seen, id, last) in rows.iter().filter(|(_, _, last)| *last > 0) {
         let _infallible = writeln!(body, "stream {id} {last} {seen}");
     }
-    format!("bbq streams 1 {:08x}\n{body}", crc32c(body.as_bytes()))
+    sealed::seal("streams", &body)
 }
 
 type Checkpoint = (Vec<(StreamId, u64, u64)>, Vec<LanePlace>);
 
 fn decode(text: &str) -> Option<Checkpoint> {
-    let (first, body) = text.split_once('\n')?;
-    let crc = u32::from_str_radix(first.strip_prefix("bbq streams 1 ")?, 16).ok()?;
-    if crc != crc32c(body.as_bytes()) {
-        return None;
-    }
+    let body = sealed::open("streams", text)?;
     let (mut streams, mut places) = Checkpoint::default();
     for line in body.lines() {
         let mut words = line.split(' ');

@@ -1,6 +1,8 @@
 //! What a worker holds in unfinished batches is bounded: who asks for more is told to come back. If this fails, a few
 //! thousand slow clients take all of the machine's memory.
 
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
 mod support;
 
 use std::io::Write;
