@@ -5,10 +5,10 @@
 
 mod support;
 
-use std::collections::HashSet;
 use std::net::UdpSocket;
 
-use support::{Server, Setup, assert_balanced};
+use serde_json::Value;
+use support::{Setup, assert_balanced, process};
 
 const DATAGRAMS: u64 = 100_000;
 /// Sent before the receiver is asked how far it is: they fit into the receive buffer of a system that was never tuned
@@ -22,58 +22,86 @@ fn message(number: u64) -> String {
     format!("<13>Oct 11 22:14:15 host test: datagram {number}")
 }
 
-fn client(server: &Server<'_>) -> UdpSocket {
+fn client(setup: &Setup) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    socket.connect(server.setup.address(0)).expect("an address");
+    socket.connect(setup.address(0)).expect("an address");
     socket
 }
 
+fn received(status: &Value) -> u64 {
+    status["ledger"]["received"].as_u64().expect("received")
+}
+
+/// Checks that the file holds what was sent, in the order in which it was sent, and answers how many are missing.
+fn missing(setup: &Setup, sent: u64) -> u64 {
+    let written = String::from_utf8(setup.written()).expect("as it was sent");
+    let mut numbers = 0..sent;
+    for line in written.lines() {
+        let found = numbers.any(|number| message(number) == line);
+        assert!(found, "nobody sent {line:?}, or before another, or once only");
+    }
+    sent - written.lines().count() as u64
+}
+
+/// A busy machine may drop packets before they reach any socket, when more wait for a processor than
+/// net.core.netdev_max_backlog; it counts them for all programs together. On a quiet one these are 0, and the test exact.
 #[test]
 fn paced_datagrams_all_arrive() {
     let setup = Setup::new(&["syslog+udp://127.0.0.1:{0}"]);
     let server = setup.start();
-    let client = client(&server);
+    let client = client(&setup);
+    let before = process::packets_dropped();
     for first in (0..DATAGRAMS).step_by(WINDOW as usize) {
         for number in first..first + WINDOW {
             client.send(message(number).as_bytes()).expect("it is taken");
         }
         server.wait_status("the window", |status| {
-            status["ledger"]["received"].as_u64() >= Some(first + WINDOW)
+            received(status) + process::packets_dropped() - before >= first + WINDOW
         });
     }
-    let status = server.wait_delivered(DATAGRAMS);
+    // Takes what may still wait.
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    let missing = missing(&setup, DATAGRAMS);
+    let before_any_socket = process::packets_dropped() - before;
+    assert!(missing <= before_any_socket, "{missing} are missing, {before_any_socket} packets had no socket");
+    let status = setup.start().status();
+    assert_eq!(received(&status), DATAGRAMS - missing, "{status:#}");
     assert_eq!(status["ledger"]["dropped"], serde_json::json!({}), "{status:#}");
-    // One sender, one socket, one lane: also in order.
-    let sent: String = (0..DATAGRAMS).map(|number| message(number) + "\n").collect();
-    assert!(setup.written() == sent.as_bytes(), "other messages, or in another order, than were sent");
+    assert_balanced(&status);
 }
 
 #[test]
 fn what_the_kernel_drops_is_counted() {
     let setup = Setup::new(&["syslog+udp://127.0.0.1:{0}?receive_buffer_bytes=4096"]);
     let server = setup.start();
-    let clients: Vec<UdpSocket> = (0..FLOOD_PORTS).map(|_| client(&server)).collect();
+    let clients: Vec<UdpSocket> = (0..FLOOD_PORTS).map(|_| client(&setup)).collect();
+    let before = process::packets_dropped();
     server.signal(libc::SIGSTOP);
     for number in 0..FLOOD {
         clients[(number % FLOOD_PORTS) as usize].send(message(number).as_bytes()).expect("it is taken");
     }
     server.signal(libc::SIGCONT);
     let status = server.wait_status("all of the flood, received or dropped", |status| {
-        status["ledger"]["received"] == FLOOD && status["ledger"]["queued"] == 0
+        received(status) + process::packets_dropped() - before >= FLOOD
     });
+    assert_balanced(&status);
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    // The drops are kept: they are in the ledger of the next start, too.
+    let status = setup.start().status();
     assert_balanced(&status);
     let delivered = status["ledger"]["delivered"].as_u64().expect("delivered");
     let dropped = status["ledger"]["dropped"]["kernel"].as_u64().expect("dropped by the kernel");
     println!("{FLOOD} sent, {delivered} delivered, {dropped} dropped by the kernel");
-    assert!(delivered > 0 && dropped > 0 && delivered + dropped == FLOOD, "{status:#}");
-    let sent: HashSet<String> = (0..FLOOD).map(message).collect();
-    let written = setup.written();
-    let lines: HashSet<&str> = std::str::from_utf8(&written).expect("as it was sent").lines().collect();
-    assert_eq!(lines.len() as u64, delivered, "some came twice");
-    assert!(lines.iter().all(|line| sent.contains(*line)), "something came that nobody sent");
-    // The drops are kept: they are in the ledger of the next start, too.
-    assert_eq!(server.stop(), Some(0), "{}", setup.log());
-    let status = setup.start().status();
-    assert_eq!(status["ledger"]["dropped"]["kernel"], dropped, "{status:#}");
-    assert_balanced(&status);
+    assert!(delivered > 0 && dropped > 0, "{status:#}");
+    let uncounted = FLOOD - delivered - dropped;
+    let before_any_socket = process::packets_dropped() - before;
+    assert!(uncounted <= before_any_socket, "{uncounted} are missing, {before_any_socket} had no socket");
+    let written = String::from_utf8(setup.written()).expect("as it was sent");
+    let mut lines: Vec<&str> = written.lines().collect();
+    assert_eq!(lines.len() as u64, delivered, "{status:#}");
+    lines.sort_unstable();
+    let mut sent: Vec<String> = (0..FLOOD).map(message).collect();
+    sent.sort_unstable();
+    let mut sent = sent.iter();
+    assert!(lines.iter().all(|line| sent.any(|sent| sent == line)), "nobody sent one of them, or once only");
 }

@@ -24,6 +24,14 @@ pub fn descriptors(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").count()
 }
 
+/// Packets of the whole machine, loopback included, that were dropped before any socket saw them, because too many waited
+/// for a processor: the second column of /proc/net/softnet_stat, a row per processor.
+pub fn packets_dropped() -> u64 {
+    let rows = fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
+    let dropped = rows.lines().filter_map(|row| row.split_whitespace().nth(1));
+    dropped.map(|hex| u64::from_str_radix(hex, 16).expect("hexadecimal")).sum()
+}
+
 /// Lets this process, and what it starts, have as many descriptors as the system allows; fails when that is too few.
 pub fn need_descriptors(needed: u64) {
     let limit = getrlimit(Resource::Nofile);
