@@ -192,6 +192,8 @@ struct Conversation {
     /// Received; what stands before `handled` is done with. 0 <= handled <= held.len().
     held: Vec<u8>,
     handled: usize,
+    /// What the worker's account has of `held`.
+    accounted: usize,
     /// For compressed bodies.
     scratch: Vec<u8>,
 }
@@ -209,6 +211,7 @@ impl Conversation {
             limits,
             held: Vec::new(),
             handled: 0,
+            accounted: 0,
             scratch: Vec::new(),
         }
     }
@@ -383,9 +386,19 @@ impl Conversation {
 
     /// Gives the buffer back: a session that waits for its client holds none.
     fn release(&mut self) {
-        self.intake.hold(self.held.len(), 0);
         self.intake.give_back(std::mem::take(&mut self.held));
         self.handled = 0;
+        // Less than before is never refused.
+        self.account();
+    }
+
+    /// Tells the worker how much is held now; `false` when that is too much.
+    fn account(&mut self) -> bool {
+        let is_allowed = self.intake.hold(self.accounted, self.held.len());
+        if is_allowed {
+            self.accounted = self.held.len();
+        }
+        is_allowed
     }
 
     /// Appends a batch if it is new and right; `false` when the lane is full.
@@ -467,10 +480,9 @@ impl Conversation {
                 },
             };
             for _ in 0..READS_PER_TURN_MAX {
-                let held = self.held.len();
                 match self.receive_now(stream, needed) {
                     Ok(Some(0)) | Err(_) => return Received::End,
-                    Ok(Some(_)) if !self.intake.hold(held, self.held.len()) => return Received::TooMuch,
+                    Ok(Some(_)) if !self.account() => return Received::TooMuch,
                     Ok(Some(_)) if self.held.len() - self.handled >= needed => return Received::Some,
                     Ok(Some(_)) => {}
                     Ok(None) => {
@@ -494,12 +506,9 @@ impl Conversation {
         if self.held.capacity() - self.held.len() >= missing {
             return;
         }
-        let before = self.held.len();
         self.held.drain(..self.handled);
         self.handled = 0;
         self.held.reserve_exact(missing);
-        // Only shorter: nothing to refuse.
-        self.intake.hold(before, self.held.len());
     }
 
     /// Reads once, without waiting; `None` when nothing is there, 0 at the end.
