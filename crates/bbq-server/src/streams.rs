@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bbq_spool::{Cursor, GroupRead, LanePlace, Spool, Storage};
-use bbq_wire::batch::crc32c;
 use bbq_wire::{SourceKind, StreamId};
+use bbq_wire::batch::crc32c;
 use tokio::sync::Notify;
 use tracing::error;
 
@@ -71,23 +71,40 @@ impl Stream {
         self.moved.notify_waiters();
     }
 
-    /// Waits until all that was appended is durable; answers up to where that is, or `None` when a lane failed and nobody
-    /// will ever know.
-    pub(crate) async fn settled(&self) -> Option<u64> {
+    /// Waits until all that was appended is durable, for as long as connection `owner` speaks for the stream: with a full
+    /// disk a client that tries again and again must not leave a connection behind each time.
+    pub(crate) async fn settled(&self, owner: u64) -> Settled {
         loop {
             let moved = self.moved.notified();
             tokio::pin!(moved);
             moved.as_mut().enable();
-            let appended = self.head().appended;
+            let (appended, speaks) = {
+                let head = self.head();
+                (head.appended, head.owner == owner)
+            };
+            if !speaks {
+                return Settled::TakenOver;
+            }
             if self.durable() >= appended {
-                return Some(self.durable());
+                return Settled::Until(self.durable());
             }
             if self.failed.load(Ordering::Acquire) {
-                return None;
+                return Settled::Never;
             }
             moved.await;
         }
     }
+}
+
+/// How waiting for a stream to be durable ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// Everything up to this sequence is on disk, and nothing behind it was appended.
+    Until(u64),
+    /// A lane failed, and nobody will ever know.
+    Never,
+    /// A newer connection speaks for the stream.
+    TakenOver,
 }
 
 /// All streams.
@@ -167,6 +184,8 @@ impl Streams {
         let stream = Arc::clone(self.locked().entry(id).or_default());
         let owner = self.owners.fetch_add(1, Ordering::Relaxed) + 1;
         stream.head().owner = owner;
+        // The one before may be waiting in its `settled`.
+        stream.moved.notify_waiters();
         (stream, owner)
     }
 
@@ -251,7 +270,37 @@ fn decode(text: &str) -> Option<Checkpoint> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use bbq_spool::{DiskStorage, SpoolOptions};
+
     use super::*;
+
+    fn empty(data: &Path) -> Streams {
+        let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
+        let options = SpoolOptions::new(data.to_owned(), 1, Vec::new());
+        let spool = Spool::open(Arc::clone(&storage), &options).unwrap();
+        Streams::recover(storage, data, &spool, 0)
+    }
+
+    #[test]
+    fn who_waits_for_the_disk_hears_that_a_newer_connection_has_the_stream() {
+        let directory = tempfile::tempdir().unwrap();
+        let streams = empty(directory.path());
+        let id = StreamId([1; 16]);
+        let (stream, first) = streams.take_over(id);
+        stream.head().appended = 5;
+        let mut context = Context::from_waker(Waker::noop());
+        let mut waits = pin!(stream.settled(first));
+        assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);
+        let (_, second) = streams.take_over(id);
+        assert_eq!(waits.as_mut().poll(&mut context), Poll::Ready(Settled::TakenOver));
+        let mut waits = pin!(stream.settled(second));
+        assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);
+        stream.set_durable(5, 0);
+        assert_eq!(waits.as_mut().poll(&mut context), Poll::Ready(Settled::Until(5)));
+    }
 
     #[test]
     fn the_checkpoint_comes_back_and_damage_is_noticed() {

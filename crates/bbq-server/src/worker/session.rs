@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use tracing::{debug, warn};
 
 use super::intake::{Intake, OpenConnection, READ_BYTES};
-use crate::streams::Stream;
+use crate::streams::{Settled, Stream};
 use crate::time::unix_ns;
 
 /// Unsent bytes for a client that does not read: a welcome and a refusal fit; acknowledgements are cumulative, so only the
@@ -251,11 +251,13 @@ impl Conversation {
         };
         let (known, owner) = self.intake.streams.take_over(hello.stream);
         // What came over an earlier connection of this stream must be on disk, or the answer would invite it again.
-        let Some(last_sequence) = known.settled().await else {
-            return Err((
-                stream,
-                Refusal::new(RefusalCode::SpoolFailed, "a lane failed; the server must be restarted"),
-            ));
+        let last_sequence = match known.settled(owner).await {
+            Settled::Until(sequence) => sequence,
+            Settled::Never => {
+                let why = "a lane failed; the server must be restarted";
+                return Err((stream, Refusal::new(RefusalCode::SpoolFailed, why)));
+            }
+            Settled::TakenOver => return Err((stream, taken_over())),
         };
         let session = Rc::new(Session {
             stream,
@@ -413,7 +415,7 @@ impl Conversation {
         }
         let mut head = speaker.stream.head();
         if head.owner != speaker.owner {
-            return Err(Refusal::new(RefusalCode::TakenOver, "a newer connection speaks for this stream"));
+            return Err(taken_over());
         }
         match SequenceCheck::of(head.appended, header.first_sequence, header.records) {
             SequenceCheck::Next => {}
@@ -542,6 +544,10 @@ enum Received {
 
 fn busy() -> Refusal {
     Refusal::new(RefusalCode::Busy, "too much is held in unfinished batches; try again later")
+}
+
+fn taken_over() -> Refusal {
+    Refusal::new(RefusalCode::TakenOver, "a newer connection speaks for this stream")
 }
 
 /// Ready when there is something in the outbox and the socket takes it.
