@@ -88,6 +88,7 @@ impl Acks {
     pub(super) fn fail(&self) {
         for lost in self.pending.borrow_mut().drain(..) {
             lost.stream.set_failed();
+            lost.session.failed.set(true);
             lost.session.outstanding.set(0);
             lost.session.wake.notify_one();
         }
@@ -105,6 +106,8 @@ struct Session {
     said: Cell<u64>,
     /// Bytes that the socket did not take.
     outbox: RefCell<Vec<u8>>,
+    /// The lane failed with batches of this session in it.
+    failed: Cell<bool>,
     /// The own task has something to look at.
     wake: Notify,
     in_line: Cell<bool>,
@@ -266,6 +269,7 @@ impl Conversation {
             acknowledged: Cell::new(last_sequence),
             said: Cell::new(last_sequence),
             outbox: RefCell::default(),
+            failed: Cell::new(false),
             wake: Notify::new(),
             in_line: Cell::new(false),
         });
@@ -288,6 +292,10 @@ impl Conversation {
             let handled = self.handle(Some(speaker))?;
             // Behind it, as nobody else says what a batch was answered at once: a duplicate, or with level received.
             session.push_out();
+            if session.failed.get() {
+                let why = "the lane failed with batches that were not acknowledged; send them again";
+                return Err(Refusal::new(RefusalCode::SpoolFailed, why));
+            }
             let needed = match handled {
                 Handled::NeedMore(bytes) => bytes,
                 Handled::Hello(_) => return Err(Refusal::new(RefusalCode::Malformed, "a second hello")),
@@ -550,9 +558,12 @@ fn taken_over() -> Refusal {
     Refusal::new(RefusalCode::TakenOver, "a newer connection speaks for this stream")
 }
 
-/// Ready when there is something in the outbox and the socket takes it.
+/// Ready when there is something in the outbox and the socket takes it, or when nothing more will be.
 async fn unsent(session: &Session) {
     loop {
+        if session.failed.get() {
+            return;
+        }
         if session.outbox.borrow().is_empty() {
             session.wake.notified().await;
         } else {
