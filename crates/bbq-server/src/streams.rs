@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bbq_spool::{Cursor, GroupRead, LanePlace, Spool, Storage};
-use bbq_wire::{SourceKind, StreamId};
+use bbq_wire::StreamId;
 use bbq_wire::batch::crc32c;
 use tokio::sync::Notify;
 use tracing::error;
@@ -140,10 +140,10 @@ impl Streams {
         }
         for mut reader in spool.readers(&Cursor { places: places.clone(), ..Cursor::default() }) {
             let mut note = |entry: &bbq_spool::Entry<'_>| {
+                // Whatever its messages were cut from: a client may pass on what another one built. The workers' own
+                // streams are among them, one for each start.
                 let header = &entry.batch.header;
-                if header.source == SourceKind::Bbq {
-                    learn(&mut by_id, header.stream, header.last_sequence(), now_seconds);
-                }
+                learn(&mut by_id, header.stream, header.last_sequence(), now_seconds);
             };
             // A shortage of the system at start ends this lane's look; the sinks meet it again, and say so.
             while !matches!(reader.read(&mut note), Ok(GroupRead::CaughtUp) | Err(_)) {}
@@ -273,7 +273,9 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    use bbq_spool::{DiskStorage, SpoolOptions};
+    use bbq_spool::{DiskStorage, Envelope, SpoolOptions};
+    use bbq_wire::batch::BatchIdentity;
+    use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind};
 
     use super::*;
 
@@ -300,6 +302,33 @@ mod tests {
         assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);
         stream.set_durable(5, 0);
         assert_eq!(waits.as_mut().poll(&mut context), Poll::Ready(Settled::Until(5)));
+    }
+
+    #[test]
+    fn what_a_client_passes_on_is_known_after_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
+        let options = SpoolOptions::new(directory.path().to_owned(), 1, vec!["bbq".to_owned()]);
+        let id = StreamId([1; 16]);
+        let spool = Spool::open(Arc::clone(&storage), &options).unwrap();
+        let mut builder = BatchBuilder::new();
+        builder.push(b"message");
+        let identity = BatchIdentity {
+            stream: id,
+            first_sequence: 5,
+            base_time_ns: 0,
+            source: SourceKind::Lines,
+            compression: Compression::None,
+        };
+        let bytes = builder.finish(&identity).unwrap();
+        let header = BatchHeader::decode(bytes.first_chunk().unwrap()).unwrap();
+        let envelope = Envelope { source: 0, received_ns: 0, peer: Peer::Unnamed };
+        spool.lanes()[0].append(&envelope, &header, bytes, true).unwrap();
+        assert!(spool.close().is_empty());
+        drop(spool);
+        let spool = Spool::open(Arc::clone(&storage), &options).unwrap();
+        let streams = Streams::recover(storage, directory.path(), &spool, 0);
+        assert_eq!(streams.take_over(id).0.durable(), 5);
     }
 
     #[test]
