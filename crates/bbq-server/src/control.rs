@@ -95,7 +95,8 @@ impl Control {
         if let Err(error) = self.parts.ledger.save() {
             warn!(%error, "cannot save the ledger of drops");
         }
-        if self.parts.streams.uncovered_bytes() >= CHECKPOINT_BYTES
+        let streams = &self.parts.streams;
+        if (streams.uncovered_bytes() >= CHECKPOINT_BYTES || streams.is_crowded())
             && let Err(error) = self.parts.retention.checkpoint()
         {
             warn!(%error, "cannot write the checkpoint of streams");

@@ -189,6 +189,11 @@ impl Streams {
         (stream, owner)
     }
 
+    /// Whether so many are known that a checkpoint is due to forget the oldest: each hello may bring another.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.locked().len() >= 2 * STREAMS_MAX
+    }
+
     /// Bytes of the lanes that the checkpoint does not cover yet.
     pub(crate) fn uncovered_bytes(&self) -> u64 {
         let covered = self.covered.lock().unwrap_or_else(PoisonError::into_inner);
@@ -207,10 +212,12 @@ impl Streams {
         );
         if rows.len() > STREAMS_MAX {
             rows.sort_unstable_by(|a, b| b.cmp(a));
-            for (_, id, _) in rows.drain(STREAMS_MAX..) {
-                // One that a connection holds would be found again only by its old number: keep it.
-                if streams.get(&id).is_some_and(|stream| Arc::strong_count(stream) == 1) {
-                    streams.remove(&id);
+            for row in rows.split_off(STREAMS_MAX) {
+                if streams.get(&row.1).is_some_and(|stream| Arc::strong_count(stream) == 1) {
+                    streams.remove(&row.1);
+                } else {
+                    // A connection holds it, and its batches are covered: it stays in both.
+                    rows.push(row);
                 }
             }
         }
@@ -329,6 +336,23 @@ mod tests {
         let spool = Spool::open(Arc::clone(&storage), &options).unwrap();
         let streams = Streams::recover(storage, directory.path(), &spool, 0);
         assert_eq!(streams.take_over(id).0.durable(), 5);
+    }
+
+    #[test]
+    fn streams_that_only_said_hello_are_forgotten_by_the_next_checkpoint() {
+        let directory = tempfile::tempdir().unwrap();
+        let streams = empty(directory.path());
+        let name = |number: usize| StreamId((number as u128).to_le_bytes());
+        let (kept, _) = streams.take_over(name(0));
+        kept.set_durable(1, 1);
+        for number in 1..2 * STREAMS_MAX {
+            assert!(!streams.is_crowded());
+            let _gone_at_once = streams.take_over(name(number));
+        }
+        assert!(streams.is_crowded());
+        streams.checkpoint(&[]).unwrap();
+        assert!(!streams.is_crowded());
+        assert_eq!(streams.take_over(name(0)).0.durable(), 1);
     }
 
     #[test]
