@@ -124,9 +124,10 @@ impl Control {
         }
         self.stop.drain();
         self.parts.spool.progress().announce();
-        let deadline = Instant::now() + self.drain_timeout;
+        // `None` is beyond all time: a configuration may say so.
+        let deadline = Instant::now().checked_add(self.drain_timeout);
         while !self.threads.sinks.iter().all(std::thread::JoinHandle::is_finished)
-            && Instant::now() < deadline
+            && deadline.is_none_or(|deadline| Instant::now() < deadline)
         {
             self.stop.wait_over(Duration::from_millis(5));
         }
