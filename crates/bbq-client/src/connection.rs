@@ -49,10 +49,15 @@ pub(crate) fn keep(queue: &Arc<Queue>, reconnects: &AtomicU64, pause: &Pause) {
     let mut server = 0;
     while !queue.is_done() {
         let servers = &queue.options().servers;
-        match serve(queue, &servers[server % servers.len()], &mut backoff) {
+        let (_, acknowledged_before) = queue.counts();
+        match serve(queue, &servers[server % servers.len()]) {
             Ok(()) => return,
             Err(Trouble::Final(error)) => return queue.fail(error),
             Err(Trouble::Passing) => {}
+        }
+        // A welcome alone is no success: a server whose disk failed welcomes, too, and then refuses.
+        if queue.counts().1 > acknowledged_before {
+            backoff.succeeded();
         }
         reconnects.fetch_add(1, Ordering::Relaxed);
         server += 1;
@@ -80,7 +85,7 @@ impl Pause {
 }
 
 /// One connection from its beginning to its end; `Ok` when all is done.
-fn serve(queue: &Arc<Queue>, address: &ServerAddress, backoff: &mut Backoff) -> Result<(), Trouble> {
+fn serve(queue: &Arc<Queue>, address: &ServerAddress) -> Result<(), Trouble> {
     let mut stream = Stream::connect(address)?;
     let mut reader = Reader { session: ClientSession::new(), bytes: Vec::new(), server: address.to_string() };
     let hello =
@@ -91,7 +96,6 @@ fn serve(queue: &Arc<Queue>, address: &ServerAddress, backoff: &mut Backoff) -> 
     stream.write_all(&frame)?;
     let welcome = reader.welcome(&mut stream)?;
     stream.set_read_timeout(None)?;
-    backoff.succeeded();
     queue.connected(welcome.last_sequence, welcome.message_bytes_max);
     let acks = stream.try_clone()?;
     let listening = Arc::clone(queue);
@@ -265,5 +269,52 @@ impl Write for Stream {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::time::Instant;
+
+    use bbq_wire::StreamId;
+    use bbq_wire::session::{AckLevel, Refusal, RefusalCode};
+
+    use super::*;
+    use crate::SenderOptions;
+
+    #[test]
+    fn a_server_that_welcomes_and_refuses_is_asked_less_and_less_often() {
+        const TIMES: u32 = 6;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut options =
+            SenderOptions::new(vec![ServerAddress::Tcp(listener.local_addr().unwrap().to_string())]);
+        options.linger = Duration::ZERO;
+        let queue = Arc::new(Queue::new(options, StreamId([1; 16])));
+        queue.push(std::iter::once(b"message".as_slice())).1.unwrap();
+        let (keeping, reconnects) = (Arc::clone(&queue), AtomicU64::new(0));
+        let sender = std::thread::spawn(move || keep(&keeping, &reconnects, &Pause::default()));
+        let start = Instant::now();
+        for _ in 0..TIMES {
+            let (mut client, _) = listener.accept().unwrap();
+            let welcome = Welcome {
+                last_sequence: 0,
+                ack: AckLevel::Durable,
+                body_bytes_max: 1 << 20,
+                message_bytes_max: 1 << 20,
+                server: String::new(),
+            };
+            let mut answer = Vec::new();
+            welcome.encode(&mut answer);
+            Refusal::new(RefusalCode::SpoolFailed, "the disk failed").encode(&mut answer);
+            client.write_all(&answer).unwrap();
+            // Until the client has left.
+            let _sent = client.read_to_end(&mut Vec::new());
+        }
+        // The waits between six connections are at least 10, 20, 40, 80 and 160 ms; without growth at most 100 in all.
+        assert!(start.elapsed() >= Duration::from_millis(300), "{:?}", start.elapsed());
+        queue.fail(SendError::Closed);
+        drop(listener);
+        sender.join().unwrap();
     }
 }
