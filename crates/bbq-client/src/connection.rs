@@ -10,6 +10,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use bbq_wire::session::{ClientSession, ClientStep, Hello, Welcome};
+use socket2::{SockRef, TcpKeepalive};
 
 use crate::backoff::Backoff;
 use crate::queue::{Queue, Work};
@@ -19,6 +20,11 @@ use crate::{SendError, ServerAddress};
 /// connection first.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A server that lost its power says nothing any more, and who only waits for acknowledgements would never notice: the
+/// system asks after so long without a sign, and a server that is up again then says that it knows nothing of this
+/// connection.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(10);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// Acknowledgements are 24 bytes.
 const READ_BYTES: usize = 4096;
 
@@ -217,6 +223,11 @@ impl Stream {
                         Ok(stream) => {
                             // Batches are written whole: waiting for more of them helps nobody.
                             stream.set_nodelay(true)?;
+                            SockRef::from(&stream).set_tcp_keepalive(
+                                &TcpKeepalive::new()
+                                    .with_time(KEEPALIVE_TIME)
+                                    .with_interval(KEEPALIVE_INTERVAL),
+                            )?;
                             return Ok(Stream::Tcp(stream));
                         }
                         Err(error) => last = error,
@@ -282,6 +293,14 @@ mod tests {
 
     use super::*;
     use crate::SenderOptions;
+
+    #[test]
+    fn a_server_that_went_without_a_word_is_noticed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = ServerAddress::Tcp(listener.local_addr().unwrap().to_string());
+        let Ok(Stream::Tcp(stream)) = Stream::connect(&address) else { panic!("it listens") };
+        assert!(SockRef::from(&stream).keepalive().unwrap());
+    }
 
     #[test]
     fn a_server_that_welcomes_and_refuses_is_asked_less_and_less_often() {
