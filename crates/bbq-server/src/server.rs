@@ -230,7 +230,7 @@ fn spawn<T: Send + 'static>(
 fn open_listeners(config: &Config) -> Result<Vec<Listener>, StartError> {
     let open = |spec: &ListenSpec| {
         let options = GroupOptions {
-            distribution: spec.distribution.unwrap_or_else(|| inherited(config, spec)),
+            distribution: config.distribution_of(spec),
             backlog: spec.backlog,
             receive_buffer_bytes: spec.receive_buffer_bytes,
             ..GroupOptions::new(spec.address.clone(), config.workers)
@@ -241,11 +241,6 @@ fn open_listeners(config: &Config) -> Result<Vec<Listener>, StartError> {
         }
     };
     config.listen.iter().map(open).collect()
-}
-
-/// What `--distribution` means for a listener that says nothing itself: unix sockets have only one way.
-fn inherited(config: &Config, spec: &ListenSpec) -> bbq_listen::Distribution {
-    if spec.address.transport().is_unix() { bbq_listen::Distribution::Auto } else { config.distribution }
 }
 
 fn open_admin(config: &Config) -> Result<Option<AdminListener>, StartError> {

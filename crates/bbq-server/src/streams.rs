@@ -70,23 +70,40 @@ impl Stream {
         self.moved.notify_waiters();
     }
 
-    /// Waits until all that was appended is durable; answers up to where that is, or `None` when a lane failed and nobody
-    /// will ever know.
-    pub(crate) async fn settled(&self) -> Option<u64> {
+    /// Waits until all that was appended is durable, for as long as connection `owner` speaks for the stream: with a full
+    /// disk a client that tries again and again must not leave a connection behind each time.
+    pub(crate) async fn settled(&self, owner: u64) -> Settled {
         loop {
             let moved = self.moved.notified();
             tokio::pin!(moved);
             moved.as_mut().enable();
-            let appended = self.head().appended;
+            let (appended, speaks) = {
+                let head = self.head();
+                (head.appended, head.owner == owner)
+            };
+            if !speaks {
+                return Settled::TakenOver;
+            }
             if self.durable() >= appended {
-                return Some(self.durable());
+                return Settled::Until(self.durable());
             }
             if self.failed.load(Ordering::Acquire) {
-                return None;
+                return Settled::Never;
             }
             moved.await;
         }
     }
+}
+
+/// How waiting for a stream to be durable ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// Everything up to this sequence is on disk, and nothing behind it was appended.
+    Until(u64),
+    /// A lane failed, and nobody will ever know.
+    Never,
+    /// A newer connection speaks for the stream.
+    TakenOver,
 }
 
 /// All streams.
@@ -166,7 +183,14 @@ impl Streams {
         let stream = Arc::clone(self.locked().entry(id).or_default());
         let owner = self.owners.fetch_add(1, Ordering::Relaxed) + 1;
         stream.head().owner = owner;
+        // The one before may be waiting in its `settled`.
+        stream.moved.notify_waiters();
         (stream, owner)
+    }
+
+    /// Whether so many are known that a checkpoint is due to forget the oldest: each hello may bring another.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.locked().len() >= 2 * STREAMS_MAX
     }
 
     /// Bytes of the lanes that the checkpoint does not cover yet.
@@ -187,10 +211,12 @@ impl Streams {
         );
         if rows.len() > STREAMS_MAX {
             rows.sort_unstable_by(|a, b| b.cmp(a));
-            for (_, id, _) in rows.drain(STREAMS_MAX..) {
-                // One that a connection holds would be found again only by its old number: keep it.
-                if streams.get(&id).is_some_and(|stream| Arc::strong_count(stream) == 1) {
-                    streams.remove(&id);
+            for row in rows.split_off(STREAMS_MAX) {
+                if streams.get(&row.1).is_some_and(|stream| Arc::strong_count(stream) == 1) {
+                    streams.remove(&row.1);
+                } else {
+                    // A connection holds it, and its batches are covered: it stays in both.
+                    rows.push(row);
                 }
             }
         }
@@ -246,7 +272,83 @@ fn decode(text: &str) -> Option<Checkpoint> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use bbq_spool::{DiskStorage, Envelope, SpoolOptions};
+    use bbq_wire::batch::BatchIdentity;
+    use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind};
+
     use super::*;
+
+    fn empty(data: &Path) -> Streams {
+        let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
+        let options = SpoolOptions::new(data.to_owned(), 1, Vec::new());
+        let spool = Spool::open(Arc::clone(&storage), &options).unwrap();
+        Streams::recover(storage, data, &spool, 0)
+    }
+
+    #[test]
+    fn who_waits_for_the_disk_hears_that_a_newer_connection_has_the_stream() {
+        let directory = tempfile::tempdir().unwrap();
+        let streams = empty(directory.path());
+        let id = StreamId([1; 16]);
+        let (stream, first) = streams.take_over(id);
+        stream.head().appended = 5;
+        let mut context = Context::from_waker(Waker::noop());
+        let mut waits = pin!(stream.settled(first));
+        assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);
+        let (_, second) = streams.take_over(id);
+        assert_eq!(waits.as_mut().poll(&mut context), Poll::Ready(Settled::TakenOver));
+        let mut waits = pin!(stream.settled(second));
+        assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);
+        stream.set_durable(5, 0);
+        assert_eq!(waits.as_mut().poll(&mut context), Poll::Ready(Settled::Until(5)));
+    }
+
+    #[test]
+    fn what_a_client_passes_on_is_known_after_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
+        let options = SpoolOptions::new(directory.path().to_owned(), 1, vec!["bbq".to_owned()]);
+        let id = StreamId([1; 16]);
+        let spool = Spool::open(Arc::clone(&storage), &options).unwrap();
+        let mut builder = BatchBuilder::new();
+        builder.push(b"message");
+        let identity = BatchIdentity {
+            stream: id,
+            first_sequence: 5,
+            base_time_ns: 0,
+            source: SourceKind::Lines,
+            compression: Compression::None,
+        };
+        let bytes = builder.finish(&identity).unwrap();
+        let header = BatchHeader::decode(bytes.first_chunk().unwrap()).unwrap();
+        let envelope = Envelope { source: 0, received_ns: 0, peer: Peer::Unnamed };
+        spool.lanes()[0].append(&envelope, &header, bytes, true).unwrap();
+        assert!(spool.close().is_empty());
+        drop(spool);
+        let spool = Spool::open(Arc::clone(&storage), &options).unwrap();
+        let streams = Streams::recover(storage, directory.path(), &spool, 0);
+        assert_eq!(streams.take_over(id).0.durable(), 5);
+    }
+
+    #[test]
+    fn streams_that_only_said_hello_are_forgotten_by_the_next_checkpoint() {
+        let directory = tempfile::tempdir().unwrap();
+        let streams = empty(directory.path());
+        let name = |number: usize| StreamId((number as u128).to_le_bytes());
+        let (kept, _) = streams.take_over(name(0));
+        kept.set_durable(1, 1);
+        for number in 1..2 * STREAMS_MAX {
+            assert!(!streams.is_crowded());
+            let _gone_at_once = streams.take_over(name(number));
+        }
+        assert!(streams.is_crowded());
+        streams.checkpoint(&[]).unwrap();
+        assert!(!streams.is_crowded());
+        assert_eq!(streams.take_over(name(0)).0.durable(), 1);
+    }
 
     #[test]
     fn the_checkpoint_comes_back_and_damage_is_noticed() {

@@ -119,7 +119,7 @@ fn welcome(intake: &Rc<Intake>, door: usize, accepted: Accepted) -> Welcomed {
 }
 
 fn report_limit(intake: &Intake, door: usize) {
-    if let Some(repeats) = intake.doors[door].trouble.report() {
+    if let Some(repeats) = intake.doors[door].no_accept.report() {
         warn!(
             listener = intake.doors[door].spec.source,
             worker = intake.worker,
@@ -133,7 +133,7 @@ fn report_limit(intake: &Intake, door: usize) {
 
 fn report_starved(intake: &Intake, door: usize, state: AcceptState) {
     let AcceptState::Starved(errno) = state else { return };
-    if let Some(repeats) = intake.doors[door].trouble.report() {
+    if let Some(repeats) = intake.doors[door].no_accept.report() {
         let error = io::Error::from(errno);
         warn!(
             listener = intake.doors[door].spec.source,

@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use tracing::{debug, warn};
 
 use super::intake::{Intake, OpenConnection, READ_BYTES};
-use crate::streams::Stream;
+use crate::streams::{Settled, Stream};
 use crate::time::unix_ns;
 
 /// Unsent bytes for a client that does not read: a welcome and a refusal fit; acknowledgements are cumulative, so only the
@@ -88,6 +88,7 @@ impl Acks {
     pub(super) fn fail(&self) {
         for lost in self.pending.borrow_mut().drain(..) {
             lost.stream.set_failed();
+            lost.session.failed.set(true);
             lost.session.outstanding.set(0);
             lost.session.wake.notify_one();
         }
@@ -105,6 +106,8 @@ struct Session {
     said: Cell<u64>,
     /// Bytes that the socket did not take.
     outbox: RefCell<Vec<u8>>,
+    /// The lane failed with batches of this session in it.
+    failed: Cell<bool>,
     /// The own task has something to look at.
     wake: Notify,
     in_line: Cell<bool>,
@@ -252,11 +255,13 @@ impl Conversation {
         };
         let (known, owner) = self.intake.streams.take_over(hello.stream);
         // What came over an earlier connection of this stream must be on disk, or the answer would invite it again.
-        let Some(last_sequence) = known.settled().await else {
-            return Err((
-                stream,
-                Refusal::new(RefusalCode::SpoolFailed, "a lane failed; the server must be restarted"),
-            ));
+        let last_sequence = match known.settled(owner).await {
+            Settled::Until(sequence) => sequence,
+            Settled::Never => {
+                let why = "a lane failed; the server must be restarted";
+                return Err((stream, Refusal::new(RefusalCode::SpoolFailed, why)));
+            }
+            Settled::TakenOver => return Err((stream, taken_over())),
         };
         let session = Rc::new(Session {
             stream,
@@ -265,6 +270,7 @@ impl Conversation {
             acknowledged: Cell::new(last_sequence),
             said: Cell::new(last_sequence),
             outbox: RefCell::default(),
+            failed: Cell::new(false),
             wake: Notify::new(),
             in_line: Cell::new(false),
         });
@@ -287,6 +293,10 @@ impl Conversation {
             let handled = self.handle(Some(speaker))?;
             // The welcome, and acknowledgements that no disk has to be waited for.
             session.push_out();
+            if session.failed.get() {
+                let why = "the lane failed with batches that were not acknowledged; send them again";
+                return Err(Refusal::new(RefusalCode::SpoolFailed, why));
+            }
             let needed = match handled {
                 Handled::NeedMore(bytes) => bytes,
                 Handled::Hello(_) => return Err(Refusal::new(RefusalCode::Malformed, "a second hello")),
@@ -426,7 +436,7 @@ impl Conversation {
         }
         let mut head = speaker.stream.head();
         if head.owner != speaker.owner {
-            return Err(Refusal::new(RefusalCode::TakenOver, "a newer connection speaks for this stream"));
+            return Err(taken_over());
         }
         match SequenceCheck::of(head.appended, header.first_sequence, header.records) {
             SequenceCheck::Next => {}
@@ -557,9 +567,16 @@ fn busy() -> Refusal {
     Refusal::new(RefusalCode::Busy, "too much is held in unfinished batches; try again later")
 }
 
-/// Ready when there is something in the outbox and the socket takes it.
+fn taken_over() -> Refusal {
+    Refusal::new(RefusalCode::TakenOver, "a newer connection speaks for this stream")
+}
+
+/// Ready when there is something in the outbox and the socket takes it, or when nothing more will be.
 async fn unsent(session: &Session) {
     loop {
+        if session.failed.get() {
+            return;
+        }
         if session.outbox.borrow().is_empty() {
             session.wake.notified().await;
         } else {
