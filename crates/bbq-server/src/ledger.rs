@@ -12,8 +12,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bbq_spool::{Storage, sealed};
 use tracing::error;
@@ -69,6 +69,8 @@ pub(crate) struct ListenerLedger {
     skipped: AtomicU64,
     /// Sessions refused; what they held was not acknowledged, and is not counted as received.
     refused: AtomicU64,
+    /// Why a worker no longer takes anything from it.
+    failure: Mutex<Option<String>>,
     /// What the sockets had dropped when the kernel was last asked.
     kernel_seen: AtomicU64,
 }
@@ -105,6 +107,14 @@ impl ListenerLedger {
 
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_failure(&self, why: String) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    }
+
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Counts what the kernel dropped since it was last asked. Its counters have 32 bits and wrap.

@@ -15,6 +15,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -120,15 +121,22 @@ pub(crate) struct Streams {
 
 impl Streams {
     /// Reads the checkpoint, and behind it the segments.
+    ///
+    /// # Errors
+    /// What keeps any of it from being read now: a stream that is forgotten would be stored twice.
     pub(crate) fn recover(
         storage: Arc<dyn Storage>,
         data: &Path,
         spool: &Spool,
         now_seconds: u64,
-    ) -> Streams {
+    ) -> io::Result<Streams> {
         let path = data.join("streams");
-        let text = storage.read(&path).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        let checkpoint = text.as_deref().map(decode);
+        let bytes = match storage.read(&path) {
+            Ok(bytes) => Some(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let checkpoint = bytes.map(|bytes| String::from_utf8(bytes).ok().as_deref().and_then(decode));
         if matches!(checkpoint, Some(None)) {
             error!(path = %path.display(), "the checkpoint of streams is damaged; reading every segment instead");
         }
@@ -144,17 +152,16 @@ impl Streams {
                 let header = &entry.batch.header;
                 learn(&mut by_id, header.stream, header.last_sequence(), now_seconds);
             };
-            // A shortage of the system at start ends this lane's look; the sinks meet it again, and say so.
-            while !matches!(reader.read(&mut note), Ok(GroupRead::CaughtUp) | Err(_)) {}
+            while reader.read(&mut note)? != GroupRead::CaughtUp {}
         }
-        Streams {
+        Ok(Streams {
             by_id: Mutex::new(by_id),
             owners: AtomicU64::new(0),
             storage,
             path,
             covered: Mutex::new(places),
             settled: spool.ends().iter().map(|end| (end.lane, AtomicU64::new(end.position))).collect(),
-        }
+        })
     }
 
     /// The worker of a lane has told the table of everything before `position`.
@@ -285,7 +292,7 @@ mod tests {
         let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
         let options = SpoolOptions::new(data.to_owned(), 1, Vec::new());
         let spool = Spool::open(Arc::clone(&storage), &options).unwrap();
-        Streams::recover(storage, data, &spool, 0)
+        Streams::recover(storage, data, &spool, 0).unwrap()
     }
 
     #[test]
@@ -329,7 +336,7 @@ mod tests {
         assert!(spool.close().is_empty());
         drop(spool);
         let spool = Spool::open(Arc::clone(&storage), &options).unwrap();
-        let streams = Streams::recover(storage, directory.path(), &spool, 0);
+        let streams = Streams::recover(storage, directory.path(), &spool, 0).unwrap();
         assert_eq!(streams.take_over(id).0.durable(), 5);
     }
 

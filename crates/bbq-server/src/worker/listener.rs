@@ -39,6 +39,7 @@ pub(super) async fn serve(intake: Rc<Intake>, door: usize, mut listener: AsyncLi
                 Err(error) => {
                     let source = &intake.doors[door].spec.source;
                     tracing::error!(listener = source, worker = intake.worker, %error, "listener failed");
+                    intake.doors[door].ledger.set_failure(format!("worker {}: {error}", intake.worker));
                     return;
                 }
             },
