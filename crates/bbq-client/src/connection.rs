@@ -10,6 +10,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use bbq_wire::session::{ClientSession, ClientStep, Hello, Welcome};
+use socket2::{SockRef, TcpKeepalive};
 
 use crate::backoff::Backoff;
 use crate::queue::{Queue, Work};
@@ -19,6 +20,11 @@ use crate::{Notice, SendError, ServerAddress};
 /// connection first.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A server that lost its power says nothing any more, and who only waits for acknowledgements would never notice: the
+/// system asks after so long without a sign, and a server that is up again then says that it knows nothing of this
+/// connection.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(10);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// Acknowledgements are 24 bytes.
 const READ_BYTES: usize = 4096;
 
@@ -51,13 +57,18 @@ pub(crate) fn keep(queue: &Arc<Queue>, reconnects: &AtomicU64, pause: &Pause) {
     let mut told = None;
     while !queue.is_done() {
         let servers = &queue.options().servers;
-        match serve(queue, &servers[server % servers.len()], &mut backoff, &mut told) {
+        let (_, acknowledged_before) = queue.counts();
+        match serve(queue, &servers[server % servers.len()], &mut told) {
             Ok(()) => return,
             Err(Trouble::Final(error)) => return queue.fail(error),
             Err(Trouble::Passing(why)) => {
                 let server = servers[server % servers.len()].to_string();
                 tell(queue, &mut told, &Notice::Unreachable { server, why });
             }
+        }
+        // A welcome alone is no success: a server whose disk failed welcomes, too, and then refuses.
+        if queue.counts().1 > acknowledged_before {
+            backoff.succeeded();
         }
         reconnects.fetch_add(1, Ordering::Relaxed);
         server += 1;
@@ -95,12 +106,7 @@ fn tell(queue: &Queue, told: &mut Option<bool>, notice: &Notice) {
 }
 
 /// One connection from its beginning to its end; `Ok` when all is done.
-fn serve(
-    queue: &Arc<Queue>,
-    address: &ServerAddress,
-    backoff: &mut Backoff,
-    told: &mut Option<bool>,
-) -> Result<(), Trouble> {
+fn serve(queue: &Arc<Queue>, address: &ServerAddress, told: &mut Option<bool>) -> Result<(), Trouble> {
     let mut stream = Stream::connect(address)?;
     let mut reader = Reader { session: ClientSession::new(), bytes: Vec::new(), server: address.to_string() };
     let hello =
@@ -111,7 +117,6 @@ fn serve(
     stream.write_all(&frame)?;
     let welcome = reader.welcome(&mut stream)?;
     stream.set_read_timeout(None)?;
-    backoff.succeeded();
     tell(queue, told, &Notice::Connected { server: address.to_string() });
     queue.connected(welcome.last_sequence, welcome.message_bytes_max);
     let acks = stream.try_clone()?;
@@ -234,6 +239,11 @@ impl Stream {
                         Ok(stream) => {
                             // Batches are written whole: waiting for more of them helps nobody.
                             stream.set_nodelay(true)?;
+                            SockRef::from(&stream).set_tcp_keepalive(
+                                &TcpKeepalive::new()
+                                    .with_time(KEEPALIVE_TIME)
+                                    .with_interval(KEEPALIVE_INTERVAL),
+                            )?;
                             return Ok(Stream::Tcp(stream));
                         }
                         Err(error) => last = error,
@@ -286,5 +296,60 @@ impl Write for Stream {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::time::Instant;
+
+    use bbq_wire::StreamId;
+    use bbq_wire::session::{AckLevel, Refusal, RefusalCode};
+
+    use super::*;
+    use crate::SenderOptions;
+
+    #[test]
+    fn a_server_that_went_without_a_word_is_noticed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = ServerAddress::Tcp(listener.local_addr().unwrap().to_string());
+        let Ok(Stream::Tcp(stream)) = Stream::connect(&address) else { panic!("it listens") };
+        assert!(SockRef::from(&stream).keepalive().unwrap());
+    }
+
+    #[test]
+    fn a_server_that_welcomes_and_refuses_is_asked_less_and_less_often() {
+        const TIMES: u32 = 6;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut options =
+            SenderOptions::new(vec![ServerAddress::Tcp(listener.local_addr().unwrap().to_string())]);
+        options.linger = Duration::ZERO;
+        let queue = Arc::new(Queue::new(options, StreamId([1; 16])));
+        queue.push(std::iter::once(b"message".as_slice())).1.unwrap();
+        let (keeping, reconnects) = (Arc::clone(&queue), AtomicU64::new(0));
+        let sender = std::thread::spawn(move || keep(&keeping, &reconnects, &Pause::default()));
+        let start = Instant::now();
+        for _ in 0..TIMES {
+            let (mut client, _) = listener.accept().unwrap();
+            let welcome = Welcome {
+                last_sequence: 0,
+                ack: AckLevel::Durable,
+                body_bytes_max: 1 << 20,
+                message_bytes_max: 1 << 20,
+                server: String::new(),
+            };
+            let mut answer = Vec::new();
+            welcome.encode(&mut answer);
+            Refusal::new(RefusalCode::SpoolFailed, "the disk failed").encode(&mut answer);
+            client.write_all(&answer).unwrap();
+            // Until the client has left.
+            let _sent = client.read_to_end(&mut Vec::new());
+        }
+        // The waits between six connections are at least 10, 20, 40, 80 and 160 ms; without growth at most 100 in all.
+        assert!(start.elapsed() >= Duration::from_millis(300), "{:?}", start.elapsed());
+        queue.fail(SendError::Closed);
+        drop(listener);
+        sender.join().unwrap();
     }
 }

@@ -33,3 +33,6 @@ pub use error::SendError;
 pub use options::{Notice, NoticeHandler, SenderOptions};
 pub use sender::{Progress, Sender, Summary};
 pub use server_address::{AddressError, ServerAddress};
+
+/// The largest message that any server takes.
+pub const MESSAGE_BYTES_MAX: usize = bbq_wire::limits::MESSAGE_BYTES_MAX as usize;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bbq_wire::batch::BatchIdentity;
-use bbq_wire::limits::MESSAGE_BYTES_DEFAULT;
+use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 use bbq_wire::session::AckLevel;
 use bbq_wire::{BatchBuilder, SourceKind, StreamId};
 
@@ -39,7 +39,8 @@ struct State {
     bytes: usize,
     acknowledged: u64,
     spare: Vec<Vec<u8>>,
-    message_bytes_max: u32,
+    /// The server's limit; `None` before the first welcome.
+    message_bytes_max: Option<u32>,
     /// No more records come.
     closed: bool,
     /// The present connection broke, said by its reader.
@@ -70,7 +71,7 @@ pub(crate) enum Work {
 
 impl Queue {
     pub(crate) fn new(options: SenderOptions, stream: StreamId) -> Queue {
-        let state = State { next_sequence: 1, message_bytes_max: MESSAGE_BYTES_DEFAULT, ..State::default() };
+        let state = State { next_sequence: 1, ..State::default() };
         Queue { state: Mutex::new(state), work: Condvar::new(), moved: Condvar::new(), options, stream }
     }
 
@@ -91,11 +92,21 @@ impl Queue {
         let mut taken = 0;
         let mut state = self.locked();
         for record in records {
-            if record.len() > state.message_bytes_max as usize {
-                let limit = state.message_bytes_max;
+            // Whether a server takes more than most do, only its welcome says.
+            while state.message_bytes_max.is_none()
+                && state.failed.is_none()
+                && (MESSAGE_BYTES_DEFAULT as usize + 1..=MESSAGE_BYTES_MAX as usize).contains(&record.len())
+            {
+                state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            let limit = state.message_bytes_max.unwrap_or(MESSAGE_BYTES_MAX);
+            if record.len() > limit as usize {
                 return (taken, Err(SendError::MessageTooLarge { bytes: record.len(), limit }));
             }
-            if state.builder.body_bytes() >= self.options.batch_bytes || !state.builder.has_room(record.len())
+            // Again behind a wait: another thread may have filled the next one.
+            while !state.builder.is_empty()
+                && (state.builder.body_bytes() >= self.options.batch_bytes
+                    || !state.builder.has_room(record.len()))
             {
                 self.cut(&mut state);
                 self.work.notify_one();
@@ -201,7 +212,8 @@ impl Queue {
         acknowledge(&mut state, last_sequence);
         state.sent = 0;
         state.broken = false;
-        state.message_bytes_max = message_bytes_max;
+        // Whatever a server says, a message must fit into a batch.
+        state.message_bytes_max = Some(message_bytes_max.min(MESSAGE_BYTES_MAX));
         drop(state);
         self.moved.notify_all();
     }
@@ -272,4 +284,62 @@ fn acknowledge(state: &mut State, sequence: u64) {
 fn unix_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(options: impl FnOnce(&mut SenderOptions)) -> Arc<Queue> {
+        let mut all = SenderOptions::new(Vec::new());
+        options(&mut all);
+        Arc::new(Queue::new(all, StreamId([1; 16])))
+    }
+
+    #[test]
+    fn a_message_that_some_servers_take_waits_for_the_welcome() {
+        let large = vec![0; 2 * MESSAGE_BYTES_DEFAULT as usize];
+        for (limit, taken) in [(MESSAGE_BYTES_DEFAULT, 0), (MESSAGE_BYTES_MAX, 1)] {
+            let queue = queue(|_| ());
+            let welcomed = Arc::clone(&queue);
+            let (tell, told) = std::sync::mpsc::sync_channel::<()>(1);
+            let server = std::thread::spawn(move || {
+                told.recv().unwrap();
+                welcomed.connected(0, limit);
+            });
+            let records = std::iter::once(large.as_slice()).inspect(|_| tell.send(()).unwrap());
+            assert_eq!(queue.push(records).0, taken);
+            server.join().unwrap();
+        }
+        let impossible = vec![0; MESSAGE_BYTES_MAX as usize + 1];
+        assert_eq!(queue(|_| ()).push(std::iter::once(impossible.as_slice())).0, 0);
+    }
+
+    #[test]
+    fn a_server_that_names_no_real_limit_does_not_break_the_application() {
+        let queue = queue(|_| ());
+        queue.connected(0, u32::MAX);
+        let impossible = vec![0; 20 * 1024 * 1024];
+        let outcome = queue.push(std::iter::once(impossible.as_slice()));
+        assert!(matches!(outcome, (0, Err(SendError::MessageTooLarge { .. }))));
+    }
+
+    #[test]
+    fn threads_that_waited_for_room_do_not_fill_one_batch_together() {
+        let queue = queue(|options| options.queue_bytes_max = 1);
+        queue.connected(0, MESSAGE_BYTES_MAX);
+        let record = vec![0; MESSAGE_BYTES_MAX as usize];
+        std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..6).map(|_| scope.spawn(|| queue.push(std::iter::once(record.as_slice())).0)).collect();
+            // Takes whatever is there, and acknowledges it, until all are through.
+            while threads.iter().any(|thread| !thread.is_finished()) {
+                let next = queue.counts().1 + 1;
+                queue.acknowledged(next);
+                std::thread::yield_now();
+            }
+            let taken: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+            assert_eq!(taken, 6);
+        });
+    }
 }

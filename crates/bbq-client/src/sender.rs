@@ -54,7 +54,7 @@ impl Sender {
         Ok(Sender { queue, reconnects, pause, thread: Some(thread) })
     }
 
-    /// Takes a record. Waits when the queue is full.
+    /// Takes a record. Waits when the queue is full, and with one over 1 MiB until a server has said what it takes.
     ///
     /// # Errors
     /// [`SendError::MessageTooLarge`] for this record only; any other is the end of the sender.

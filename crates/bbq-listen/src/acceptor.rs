@@ -19,7 +19,8 @@ use crate::{PeerAddress, Seat};
 /// that of the accepts.
 pub const ACCEPTS_PER_TURN_MAX: usize = 64;
 
-/// A connection just accepted. Non-blocking and closed on exec; no option is set on it.
+/// A connection just accepted. Non-blocking and closed on exec; a tcp one asks a silent peer whether it is there
+/// (`SO_KEEPALIVE`). No other option is set on it.
 #[derive(Debug)]
 pub struct Accepted {
     /// The connection.

@@ -99,7 +99,8 @@ impl Control {
         if let Err(error) = self.parts.ledger.save() {
             warn!(%error, "cannot save the ledger of drops");
         }
-        if self.parts.streams.uncovered_bytes() >= CHECKPOINT_BYTES
+        let streams = &self.parts.streams;
+        if (streams.uncovered_bytes() >= CHECKPOINT_BYTES || streams.is_crowded())
             && let Err(error) = self.parts.retention.checkpoint()
         {
             warn!(%error, "cannot write the checkpoint of streams");
@@ -154,8 +155,10 @@ impl Control {
 
 /// Waits until all threads have ended, at the latest for `patience`.
 fn wait_for(threads: &[JoinHandle<()>], patience: Duration) {
-    let deadline = Instant::now() + patience;
-    while !threads.iter().all(JoinHandle::is_finished) && Instant::now() < deadline {
+    // `None` is beyond all time: a configuration may say so.
+    let deadline = Instant::now().checked_add(patience);
+    let waits = || deadline.is_none_or(|deadline| Instant::now() < deadline);
+    while !threads.iter().all(JoinHandle::is_finished) && waits() {
         std::thread::park_timeout(Duration::from_millis(2));
     }
 }

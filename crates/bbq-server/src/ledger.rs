@@ -5,18 +5,17 @@
 //! the last second, and then forgets that it was received, too.
 //!
 //! ```text
-//! bbq ledger 1 <crc of everything behind this line, 8 hex digits>
+//! bbq ledger 1 <crc>                         see bbq_spool::sealed
 //! dropped <records> <reason> <listener>
 //! ```
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use bbq_spool::Storage;
-use bbq_wire::batch::crc32c;
+use bbq_spool::{Storage, sealed};
 use tracing::error;
 
 /// Why a message was not spooled. The words stand in status and in the ledger's file: never rename one.
@@ -70,6 +69,8 @@ pub(crate) struct ListenerLedger {
     skipped: AtomicU64,
     /// Sessions refused; what they held was not acknowledged, and is not counted as received.
     refused: AtomicU64,
+    /// Why a worker no longer takes anything from it.
+    failure: Mutex<Option<String>>,
     /// What the sockets had dropped when the kernel was last asked.
     kernel_seen: AtomicU64,
 }
@@ -106,6 +107,14 @@ impl ListenerLedger {
 
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_failure(&self, why: String) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    }
+
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Counts what the kernel dropped since it was last asked. Its counters have 32 bits and wrap.
@@ -221,17 +230,13 @@ impl Ledger {
             // Writing to a String cannot fail.
             let _infallible = writeln!(body, "dropped {records} {reason} {name}");
         }
-        let text = format!("bbq ledger 1 {:08x}\n{body}", crc32c(body.as_bytes()));
+        let text = sealed::seal("ledger", &body);
         self.storage.replace(&self.path, text.as_bytes())
     }
 }
 
 fn decode(text: &str) -> Option<Vec<(String, String, u64)>> {
-    let (first, body) = text.split_once('\n')?;
-    let crc = u32::from_str_radix(first.strip_prefix("bbq ledger 1 ")?, 16).ok()?;
-    if crc != crc32c(body.as_bytes()) {
-        return None;
-    }
+    let body = sealed::open("ledger", text)?;
     let row = |line: &str| {
         let mut words = line.strip_prefix("dropped ")?.splitn(3, ' ');
         let records = words.next()?.parse().ok()?;

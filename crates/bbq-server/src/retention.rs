@@ -58,7 +58,7 @@ impl Retention {
     /// Makes room for a listener that drops the oldest.
     pub(crate) fn drop_oldest(&self) -> bool {
         match self.checkpoint() {
-            Ok(_) => self.spool.drop_oldest(),
+            Ok(covered) => self.spool.drop_oldest(&covered),
             Err(error) => {
                 warn!(%error, "cannot write the checkpoint of streams; the oldest segment is kept");
                 false

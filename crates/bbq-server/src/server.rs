@@ -84,6 +84,9 @@ pub enum StartError {
         /// The least.
         needed: u64,
     },
+    /// What is known of the senders' streams.
+    #[error("cannot read which messages of each sender are here already")]
+    Streams(#[source] io::Error),
     /// A thread could not be started.
     #[error("cannot start thread {name}")]
     Thread {
@@ -157,7 +160,8 @@ impl Server {
         let sources: Vec<String> = config.listen.iter().map(|spec| spec.source.clone()).collect();
         let budget = Arc::new(ConnectionBudget::new(connections_max(config)?));
         let spool = Arc::new(Spool::open(Arc::clone(&storage), &config.spool_options(sources.clone()))?);
-        let streams = Arc::new(Streams::recover(Arc::clone(&storage), &config.data, &spool, unix_seconds()));
+        let streams = Streams::recover(Arc::clone(&storage), &config.data, &spool, unix_seconds());
+        let streams = Arc::new(streams.map_err(StartError::Streams)?);
         let recovered = spool.recovered();
         let ledger = Ledger::recover(storage, &config.data, &sources, &recovered.sources, recovered.records);
         let retention =
@@ -230,7 +234,7 @@ fn spawn<T: Send + 'static>(
 fn open_listeners(config: &Config) -> Result<Vec<Listener>, StartError> {
     let open = |spec: &ListenSpec| {
         let options = GroupOptions {
-            distribution: spec.distribution.unwrap_or_else(|| inherited(config, spec)),
+            distribution: config.distribution_of(spec),
             backlog: spec.backlog,
             receive_buffer_bytes: spec.receive_buffer_bytes,
             ..GroupOptions::new(spec.address.clone(), config.workers)
@@ -241,11 +245,6 @@ fn open_listeners(config: &Config) -> Result<Vec<Listener>, StartError> {
         }
     };
     config.listen.iter().map(open).collect()
-}
-
-/// What `--distribution` means for a listener that says nothing itself: unix sockets have only one way.
-fn inherited(config: &Config, spec: &ListenSpec) -> bbq_listen::Distribution {
-    if spec.address.transport().is_unix() { bbq_listen::Distribution::Auto } else { config.distribution }
 }
 
 fn open_admin(config: &Config) -> Result<Option<AdminListener>, StartError> {
@@ -384,7 +383,11 @@ impl Parts {
             .sinks
             .iter()
             .filter_map(|(spec, ledger)| Some(format!("sink {spec}: {}", ledger.trouble()?)));
-        lanes.chain(sinks).collect()
+        let listeners = self.listeners.iter().enumerate().filter_map(|(index, listener)| {
+            let why = self.ledger.listener(index).failure()?;
+            Some(format!("listener {} takes nothing any more: {why}", listener.spec.text))
+        });
+        lanes.chain(sinks).chain(listeners).collect()
     }
 
     fn listener_status(&self, index: usize) -> ListenerStatus {

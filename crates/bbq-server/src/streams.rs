@@ -5,7 +5,7 @@
 //! segments are gone; so it is written before a segment is deleted.
 //!
 //! ```text
-//! bbq streams 1 <crc of everything behind this line, 8 hex digits>
+//! bbq streams 1 <crc>                         see bbq_spool::sealed
 //! lane <index> <position>                     the segments before it are covered
 //! stream <id> <last sequence> <unix seconds of its last batch>
 //! ```
@@ -15,13 +15,13 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bbq_spool::{Cursor, GroupRead, LanePlace, Spool, Storage};
+use bbq_spool::{Cursor, GroupRead, LanePlace, Spool, Storage, sealed};
 use bbq_wire::StreamId;
-use bbq_wire::batch::crc32c;
 use tokio::sync::Notify;
 use tracing::error;
 
@@ -71,23 +71,40 @@ impl Stream {
         self.moved.notify_waiters();
     }
 
-    /// Waits until all that was appended is durable; answers up to where that is, or `None` when a lane failed and nobody
-    /// will ever know.
-    pub(crate) async fn settled(&self) -> Option<u64> {
+    /// Waits until all that was appended is durable, for as long as connection `owner` speaks for the stream: with a full
+    /// disk a client that tries again and again must not leave a connection behind each time.
+    pub(crate) async fn settled(&self, owner: u64) -> Settled {
         loop {
             let moved = self.moved.notified();
             tokio::pin!(moved);
             moved.as_mut().enable();
-            let appended = self.head().appended;
+            let (appended, speaks) = {
+                let head = self.head();
+                (head.appended, head.owner == owner)
+            };
+            if !speaks {
+                return Settled::TakenOver;
+            }
             if self.durable() >= appended {
-                return Some(self.durable());
+                return Settled::Until(self.durable());
             }
             if self.failed.load(Ordering::Acquire) {
-                return None;
+                return Settled::Never;
             }
             moved.await;
         }
     }
+}
+
+/// How waiting for a stream to be durable ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// Everything up to this sequence is on disk, and nothing behind it was appended.
+    Until(u64),
+    /// A lane failed, and nobody will ever know.
+    Never,
+    /// A newer connection speaks for the stream.
+    TakenOver,
 }
 
 /// All streams.
@@ -104,15 +121,22 @@ pub(crate) struct Streams {
 
 impl Streams {
     /// Reads the checkpoint, and behind it the segments.
+    ///
+    /// # Errors
+    /// What keeps any of it from being read now: a stream that is forgotten would be stored twice.
     pub(crate) fn recover(
         storage: Arc<dyn Storage>,
         data: &Path,
         spool: &Spool,
         now_seconds: u64,
-    ) -> Streams {
+    ) -> io::Result<Streams> {
         let path = data.join("streams");
-        let text = storage.read(&path).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        let checkpoint = text.as_deref().map(decode);
+        let bytes = match storage.read(&path) {
+            Ok(bytes) => Some(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let checkpoint = bytes.map(|bytes| String::from_utf8(bytes).ok().as_deref().and_then(decode));
         if matches!(checkpoint, Some(None)) {
             error!(path = %path.display(), "the checkpoint of streams is damaged; reading every segment instead");
         }
@@ -128,17 +152,16 @@ impl Streams {
                 let header = &entry.batch.header;
                 learn(&mut by_id, header.stream, header.last_sequence(), now_seconds);
             };
-            // A shortage of the system at start ends this lane's look; the sinks meet it again, and say so.
-            while !matches!(reader.read(&mut note), Ok(GroupRead::CaughtUp) | Err(_)) {}
+            while reader.read(&mut note)? != GroupRead::CaughtUp {}
         }
-        Streams {
+        Ok(Streams {
             by_id: Mutex::new(by_id),
             owners: AtomicU64::new(0),
             storage,
             path,
             covered: Mutex::new(places),
             settled: spool.ends().iter().map(|end| (end.lane, AtomicU64::new(end.position))).collect(),
-        }
+        })
     }
 
     /// The worker of a lane has told the table of everything before `position`.
@@ -167,7 +190,14 @@ impl Streams {
         let stream = Arc::clone(self.locked().entry(id).or_default());
         let owner = self.owners.fetch_add(1, Ordering::Relaxed) + 1;
         stream.head().owner = owner;
+        // The one before may be waiting in its `settled`.
+        stream.moved.notify_waiters();
         (stream, owner)
+    }
+
+    /// Whether so many are known that a checkpoint is due to forget the oldest: each hello may bring another.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.locked().len() >= 2 * STREAMS_MAX
     }
 
     /// Bytes of the lanes that the checkpoint does not cover yet.
@@ -188,10 +218,12 @@ impl Streams {
         );
         if rows.len() > STREAMS_MAX {
             rows.sort_unstable_by(|a, b| b.cmp(a));
-            for (_, id, _) in rows.drain(STREAMS_MAX..) {
-                // One that a connection holds would be found again only by its old number: keep it.
-                if streams.get(&id).is_some_and(|stream| Arc::strong_count(stream) == 1) {
-                    streams.remove(&id);
+            for row in rows.split_off(STREAMS_MAX) {
+                if streams.get(&row.1).is_some_and(|stream| Arc::strong_count(stream) == 1) {
+                    streams.remove(&row.1);
+                } else {
+                    // A connection holds it, and its batches are covered: it stays in both.
+                    rows.push(row);
                 }
             }
         }
@@ -218,17 +250,13 @@ fn encode(ends: &[LanePlace], rows: &[(u64, StreamId, u64)]) -> String {
     for (seen, id, last) in rows.iter().filter(|(_, _, last)| *last > 0) {
         let _infallible = writeln!(body, "stream {id} {last} {seen}");
     }
-    format!("bbq streams 1 {:08x}\n{body}", crc32c(body.as_bytes()))
+    sealed::seal("streams", &body)
 }
 
 type Checkpoint = (Vec<(StreamId, u64, u64)>, Vec<LanePlace>);
 
 fn decode(text: &str) -> Option<Checkpoint> {
-    let (first, body) = text.split_once('\n')?;
-    let crc = u32::from_str_radix(first.strip_prefix("bbq streams 1 ")?, 16).ok()?;
-    if crc != crc32c(body.as_bytes()) {
-        return None;
-    }
+    let body = sealed::open("streams", text)?;
     let (mut streams, mut places) = Checkpoint::default();
     for line in body.lines() {
         let mut words = line.split(' ');
@@ -251,7 +279,83 @@ fn decode(text: &str) -> Option<Checkpoint> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use bbq_spool::{DiskStorage, Envelope, SpoolOptions};
+    use bbq_wire::batch::BatchIdentity;
+    use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind};
+
     use super::*;
+
+    fn empty(data: &Path) -> Streams {
+        let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
+        let options = SpoolOptions::new(data.to_owned(), 1, Vec::new());
+        let spool = Spool::open(Arc::clone(&storage), &options).unwrap();
+        Streams::recover(storage, data, &spool, 0).unwrap()
+    }
+
+    #[test]
+    fn who_waits_for_the_disk_hears_that_a_newer_connection_has_the_stream() {
+        let directory = tempfile::tempdir().unwrap();
+        let streams = empty(directory.path());
+        let id = StreamId([1; 16]);
+        let (stream, first) = streams.take_over(id);
+        stream.head().appended = 5;
+        let mut context = Context::from_waker(Waker::noop());
+        let mut waits = pin!(stream.settled(first));
+        assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);
+        let (_, second) = streams.take_over(id);
+        assert_eq!(waits.as_mut().poll(&mut context), Poll::Ready(Settled::TakenOver));
+        let mut waits = pin!(stream.settled(second));
+        assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);
+        stream.set_durable(5, 0);
+        assert_eq!(waits.as_mut().poll(&mut context), Poll::Ready(Settled::Until(5)));
+    }
+
+    #[test]
+    fn what_a_client_passes_on_is_known_after_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
+        let options = SpoolOptions::new(directory.path().to_owned(), 1, vec!["bbq".to_owned()]);
+        let id = StreamId([1; 16]);
+        let spool = Spool::open(Arc::clone(&storage), &options).unwrap();
+        let mut builder = BatchBuilder::new();
+        builder.push(b"message");
+        let identity = BatchIdentity {
+            stream: id,
+            first_sequence: 5,
+            base_time_ns: 0,
+            source: SourceKind::Lines,
+            compression: Compression::None,
+        };
+        let bytes = builder.finish(&identity).unwrap();
+        let header = BatchHeader::decode(bytes.first_chunk().unwrap()).unwrap();
+        let envelope = Envelope { source: 0, received_ns: 0, peer: Peer::Unnamed };
+        spool.lanes()[0].append(&envelope, &header, bytes, true).unwrap();
+        assert!(spool.close().is_empty());
+        drop(spool);
+        let spool = Spool::open(Arc::clone(&storage), &options).unwrap();
+        let streams = Streams::recover(storage, directory.path(), &spool, 0).unwrap();
+        assert_eq!(streams.take_over(id).0.durable(), 5);
+    }
+
+    #[test]
+    fn streams_that_only_said_hello_are_forgotten_by_the_next_checkpoint() {
+        let directory = tempfile::tempdir().unwrap();
+        let streams = empty(directory.path());
+        let name = |number: usize| StreamId((number as u128).to_le_bytes());
+        let (kept, _) = streams.take_over(name(0));
+        kept.set_durable(1, 1);
+        for number in 1..2 * STREAMS_MAX {
+            assert!(!streams.is_crowded());
+            let _gone_at_once = streams.take_over(name(number));
+        }
+        assert!(streams.is_crowded());
+        streams.checkpoint(&[]).unwrap();
+        assert!(!streams.is_crowded());
+        assert_eq!(streams.take_over(name(0)).0.durable(), 1);
+    }
 
     #[test]
     fn the_checkpoint_comes_back_and_damage_is_noticed() {

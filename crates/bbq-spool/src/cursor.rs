@@ -1,7 +1,7 @@
 //! How far a sink is, kept in one small file per sink and replaced in one step.
 //!
 //! ```text
-//! bbq cursor 1 <crc of everything behind this line, 8 hex digits>
+//! bbq cursor 1 <crc>                        see crate::sealed
 //! sink <name>
 //! lane <index> <position> <record>          one line per lane
 //! delivered <records>
@@ -19,7 +19,7 @@ use bbq_wire::batch::crc32c;
 use tracing::error;
 
 use crate::limits::RECOVERED_MAX;
-use crate::{SpoolError, Storage};
+use crate::{SpoolError, Storage, sealed};
 
 const SUFFIX: &str = ".cursor";
 
@@ -69,15 +69,11 @@ impl Cursor {
             let _infallible = writeln!(body, "dropped {records} {}", one_line(reason));
         }
         let _infallible = writeln!(body, "output {}", one_line(&self.output));
-        format!("bbq cursor 1 {:08x}\n{body}", crc32c(body.as_bytes()))
+        sealed::seal("cursor", &body)
     }
 
     fn decode(text: &str) -> Option<Cursor> {
-        let (first, body) = text.split_once('\n')?;
-        let crc = u32::from_str_radix(first.strip_prefix("bbq cursor 1 ")?, 16).ok()?;
-        if crc != crc32c(body.as_bytes()) {
-            return None;
-        }
+        let body = sealed::open("cursor", text)?;
         let mut cursor = Cursor::default();
         for line in body.lines() {
             let (key, value) = line.split_once(' ')?;

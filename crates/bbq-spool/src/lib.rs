@@ -27,6 +27,7 @@ mod lock;
 mod progress;
 mod reader;
 mod recovery;
+pub mod sealed;
 mod segments;
 mod spares;
 mod spool;

@@ -321,15 +321,16 @@ impl Spool {
         kept
     }
 
-    /// Deletes the oldest sealed segment of the lane that has most of them, read or not (drop-oldest). Answers whether
-    /// there was one.
-    pub fn drop_oldest(&self) -> bool {
+    /// Deletes the oldest sealed segment of the lane that has most of them, read or not (drop-oldest), if it ends at or
+    /// before `until`. Answers whether there was one.
+    pub fn drop_oldest(&self, until: &[LanePlace]) -> bool {
         let fullest = self.lanes.iter().max_by_key(|core| core.segments.count());
         let Some((core, oldest)) = fullest.and_then(|core| Some((core, core.segments.oldest_sealed()?)))
         else {
             return false;
         };
-        self.delete(core, &oldest)
+        let covered = oldest.end.is_some_and(|end| end <= position_in(until, core.index));
+        covered && self.delete(core, &oldest)
     }
 
     fn delete(&self, core: &LaneCore, segment: &Segment) -> bool {

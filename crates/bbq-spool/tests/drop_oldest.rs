@@ -21,7 +21,7 @@ fn a_reader_hears_exactly_how_many_records_were_dropped() {
     }
     let cursor = Cursor { places: vec![behind.place()], ..Cursor::default() };
     let segments = spool.segments();
-    assert!(spool.drop_oldest() && spool.drop_oldest());
+    assert!(spool.drop_oldest(&spool.ends()) && spool.drop_oldest(&spool.ends()));
     assert_eq!(spool.segments(), segments - 2);
 
     let GroupRead::Lost(lost) = read_group(&mut behind, &mut found) else { panic!("nothing lost") };
@@ -48,13 +48,13 @@ fn a_reader_hears_exactly_how_many_records_were_dropped() {
 fn the_newest_segment_is_never_dropped() {
     let disk = CrashDisk::new(1);
     let spool = open(&disk, 2);
-    assert!(!spool.drop_oldest());
+    assert!(!spool.drop_oldest(&spool.ends()));
     put(&spool, 1, &made(1, 900));
-    assert!(!spool.drop_oldest());
+    assert!(!spool.drop_oldest(&spool.ends()));
     for index in 1..20 {
         put(&spool, 1, &made(1 + 10 * index, 900));
     }
-    while spool.drop_oldest() {}
+    while spool.drop_oldest(&spool.ends()) {}
     assert_eq!(spool.segments(), 1);
     spool.close();
     // Its totals are those of the lane.

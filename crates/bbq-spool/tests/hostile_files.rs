@@ -99,7 +99,7 @@ fn survive(disk: &CrashDisk, cursor: &Cursor) {
     while last.read(&mut |_| read += 1).unwrap() != GroupRead::CaughtUp {}
     assert!(read > 0);
     spool.retire(&spool.ends());
-    while spool.drop_oldest() {}
+    while spool.drop_oldest(&spool.ends()) {}
     assert_eq!(spool.close().values().sum::<u64>(), 0);
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
     )?;
     writeln!(out, "  workers  {}", config.workers)?;
     for listener in &config.listen {
-        let distribution = listener.distribution.unwrap_or(config.distribution);
+        let distribution = config.distribution_of(listener);
         writeln!(out, "  listen   {} (distribution {distribution})", listener.text)?;
     }
     for sink in &config.sinks {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bbq_client::{Compression, Notice, NoticeHandler, SendError, Sender, SenderOptions};
+use bbq_client::{Compression, MESSAGE_BYTES_MAX, Notice, NoticeHandler, SendError, Sender, SenderOptions};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use memchr::memrchr;
 
@@ -102,6 +102,12 @@ fn send_lines(mut input: Input, sender: &Sender, bar: &ProgressBar) -> anyhow::R
     let mut line = 0;
     loop {
         if filled == buffer.len() {
+            // No server takes this; without an end to it, it would take all memory.
+            anyhow::ensure!(
+                filled <= MESSAGE_BYTES_MAX,
+                "line {} has over {MESSAGE_BYTES_MAX} bytes, more than any server takes; is it text?",
+                line + 1
+            );
             buffer.resize(2 * filled, 0);
         }
         let bytes = match input.reader.read(&mut buffer[filled..]) {

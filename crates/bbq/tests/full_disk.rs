@@ -60,9 +60,9 @@ fn senders_wait_and_go_on_when_there_is_room() {
                 "batches wait"
             );
             ballast.remove();
+            server.wait_delivered(2 * MESSAGES + 1);
         });
         assert_eq!(acknowledged.load(Ordering::Acquire), MESSAGES);
-        server.wait_delivered(2 * MESSAGES + 1);
         assert_eq!(server.health().0, 200);
         assert_all_once(&setup.written(), "lines");
         assert_all_once(&setup.written(), "bbq");
@@ -94,9 +94,9 @@ fn a_kill_while_it_is_full_costs_nothing_that_was_acknowledged() {
             assert_waiting(&server, &status);
             assert!(!sender.is_finished());
             ballast.remove();
+            server.wait_delivered(MESSAGES);
         });
         assert_eq!(acknowledged.load(Ordering::Acquire), MESSAGES);
-        server.wait_delivered(MESSAGES);
         assert_all_once(&setup.written(), "bbq");
     });
 }

@@ -158,6 +158,14 @@ impl Config {
         Ok(config)
     }
 
+    /// How a listener is spread: as it says itself, or else as all are. Unix sockets have only one way.
+    #[must_use]
+    pub fn distribution_of(&self, spec: &ListenSpec) -> Distribution {
+        let inherited =
+            if spec.address.transport().is_unix() { Distribution::Auto } else { self.distribution };
+        spec.distribution.unwrap_or(inherited)
+    }
+
     fn check(&self) -> Result<(), ConfigError> {
         if self.segment_bytes < SEGMENT_BYTES_MIN {
             return Err(ConfigError::new(format!(

@@ -37,6 +37,8 @@ pub(super) struct FileOutput {
     inode: u64,
     /// What we know to be in the file.
     length: u64,
+    /// A part of a failed write may stand behind `length`.
+    torn: bool,
     /// The day of its first message (UTC).
     day: NaiveDate,
     /// The name the file gets when it is set aside, once that was decided.
@@ -105,6 +107,7 @@ impl FileOutput {
             regular: metadata.is_file(),
             inode: metadata.ino(),
             length: metadata.len(),
+            torn: false,
             file,
             day,
             aside: None,
@@ -129,6 +132,14 @@ impl FileOutput {
         format!("inode {} length {}{rotating}", self.inode, self.length)
     }
 
+    /// Cuts off the part of a write that failed. Never longer: somebody else may have cut the file meanwhile.
+    fn take_back_part(&mut self) -> io::Result<()> {
+        let length = self.file.metadata().map_err(|error| named(&self.path, &error))?.len();
+        self.file.set_len(length.min(self.length)).map_err(|error| named(&self.path, &error))?;
+        self.torn = false;
+        Ok(())
+    }
+
     /// Notices what others did to the file.
     fn follow(&mut self) -> io::Result<()> {
         if !self.regular {
@@ -137,8 +148,11 @@ impl FileOutput {
         let length = self.file.metadata()?.len();
         if length < self.length {
             warn!(path = %self.path.display(), "the file was cut by somebody else; going on at its end");
-            self.length = length;
+        } else if length > self.length {
+            // Remembered with ours: cutting back to ours alone would take our last bytes for theirs.
+            warn!(path = %self.path.display(), bytes = length - self.length, "somebody else writes to the file, too");
         }
+        self.length = length;
         let still_ours = fs::metadata(&self.path).is_ok_and(|metadata| metadata.ino() == self.inode);
         if !still_ours {
             info!(path = %self.path.display(), "the file was moved away; beginning a new one");
@@ -195,6 +209,9 @@ impl FileOutput {
 
 impl Output for FileOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.torn {
+            self.take_back_part()?;
+        }
         match self.file.write_all(bytes) {
             Ok(()) => {
                 self.length += if self.regular { bytes.len() as u64 } else { 0 };
@@ -202,10 +219,11 @@ impl Output for FileOutput {
             }
             Err(error) => {
                 // Whatever part of it was written must not stay: the next try writes all of it.
-                if self.regular
-                    && let Err(worse) = self.file.set_len(self.length)
+                self.torn = self.regular;
+                if self.torn
+                    && let Err(worse) = self.take_back_part()
                 {
-                    warn!(path = %self.path.display(), error = %worse, "cannot take back a part of a failed write");
+                    warn!(error = %worse, "cannot take back a part of a failed write; trying again before the next");
                 }
                 Err(named(&self.path, &error))
             }
@@ -325,6 +343,35 @@ mod tests {
         output.write(b"c\n").unwrap();
         output.commit().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"c\n");
+    }
+
+    #[test]
+    fn what_others_append_does_not_cost_ours() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out.log");
+        let mut output = open(&path, Rotation::default(), None);
+        output.write(b"one\n").unwrap();
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"theirs\n").unwrap();
+        output.write(b"two\n").unwrap();
+        let state = output.commit().unwrap();
+        output.write(b"three\n").unwrap();
+        drop(output);
+        let mut output = open(&path, Rotation::default(), Some(&state));
+        output.write(b"3\n").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"one\ntheirs\ntwo\n3\n");
+    }
+
+    #[test]
+    fn a_part_of_a_failed_write_that_could_not_be_taken_back_goes_before_the_next() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out.log");
+        let mut output = open(&path, Rotation::default(), None);
+        output.write(b"one\n").unwrap();
+        output.file.write_all(b"tw").unwrap();
+        output.torn = true;
+        output.write(b"two\n").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"one\ntwo\n");
+        assert_eq!(output.length, 8);
     }
 
     #[test]

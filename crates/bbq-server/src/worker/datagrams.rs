@@ -33,6 +33,7 @@ pub(super) async fn serve(intake: Rc<Intake>, door: usize, mut datagrams: AsyncD
                 if let Err(error) = turn {
                     let source = &intake.doors[door].spec.source;
                     tracing::error!(listener = source, worker = intake.worker, %error, "listener failed");
+                    intake.doors[door].ledger.set_failure(format!("worker {}: {error}", intake.worker));
                     return;
                 }
             }

@@ -46,7 +46,10 @@ pub(super) struct Door {
     pub(super) ledger: Arc<ListenerLedger>,
     pub(super) source: u16,
     batcher: RefCell<Batcher>,
+    /// What single peers did wrong.
     pub(super) trouble: Occasional,
+    /// What keeps it from accepting: its own, so that peers cannot keep it from being said.
+    pub(super) no_accept: Occasional,
 }
 
 pub(super) struct Intake {
@@ -102,6 +105,7 @@ impl Intake {
                 source,
                 batcher: RefCell::new(batcher),
                 trouble: Occasional::default(),
+                no_accept: Occasional::default(),
             }
         });
         Ok(Intake {
@@ -207,6 +211,8 @@ impl Intake {
         loop {
             self.flush_wanted.notified().await;
             self.flush_all();
+            // A full batch that the lane took is room, too: nobody else says so before the lane has written it.
+            self.room.notify_waiters();
         }
     }
 

@@ -39,6 +39,7 @@ pub(super) async fn serve(intake: Rc<Intake>, door: usize, mut listener: AsyncLi
                 Err(error) => {
                     let source = &intake.doors[door].spec.source;
                     tracing::error!(listener = source, worker = intake.worker, %error, "listener failed");
+                    intake.doors[door].ledger.set_failure(format!("worker {}: {error}", intake.worker));
                     return;
                 }
             },
@@ -119,7 +120,7 @@ fn welcome(intake: &Rc<Intake>, door: usize, accepted: Accepted) -> Welcomed {
 }
 
 fn report_limit(intake: &Intake, door: usize) {
-    if let Some(repeats) = intake.doors[door].trouble.report() {
+    if let Some(repeats) = intake.doors[door].no_accept.report() {
         warn!(
             listener = intake.doors[door].spec.source,
             worker = intake.worker,
@@ -133,7 +134,7 @@ fn report_limit(intake: &Intake, door: usize) {
 
 fn report_starved(intake: &Intake, door: usize, state: AcceptState) {
     let AcceptState::Starved(errno) = state else { return };
-    if let Some(repeats) = intake.doors[door].trouble.report() {
+    if let Some(repeats) = intake.doors[door].no_accept.report() {
         let error = io::Error::from(errno);
         warn!(
             listener = intake.doors[door].spec.source,

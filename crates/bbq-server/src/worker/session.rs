@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use tracing::{debug, warn};
 
 use super::intake::{Intake, OpenConnection, READ_BYTES};
-use crate::streams::Stream;
+use crate::streams::{Settled, Stream};
 use crate::time::unix_ns;
 
 /// Unsent bytes for a client that does not read: a welcome and a refusal fit; acknowledgements are cumulative, so only the
@@ -88,6 +88,7 @@ impl Acks {
     pub(super) fn fail(&self) {
         for lost in self.pending.borrow_mut().drain(..) {
             lost.stream.set_failed();
+            lost.session.failed.set(true);
             lost.session.outstanding.set(0);
             lost.session.wake.notify_one();
         }
@@ -105,6 +106,8 @@ struct Session {
     said: Cell<u64>,
     /// Bytes that the socket did not take.
     outbox: RefCell<Vec<u8>>,
+    /// The lane failed with batches of this session in it.
+    failed: Cell<bool>,
     /// The own task has something to look at.
     wake: Notify,
     in_line: Cell<bool>,
@@ -192,6 +195,8 @@ struct Conversation {
     /// Received; what stands before `handled` is done with. 0 <= handled <= held.len().
     held: Vec<u8>,
     handled: usize,
+    /// What the worker's account has of `held`.
+    accounted: usize,
     /// For compressed bodies.
     scratch: Vec<u8>,
 }
@@ -209,6 +214,7 @@ impl Conversation {
             limits,
             held: Vec::new(),
             handled: 0,
+            accounted: 0,
             scratch: Vec::new(),
         }
     }
@@ -249,11 +255,13 @@ impl Conversation {
         };
         let (known, owner) = self.intake.streams.take_over(hello.stream);
         // What came over an earlier connection of this stream must be on disk, or the answer would invite it again.
-        let Some(last_sequence) = known.settled().await else {
-            return Err((
-                stream,
-                Refusal::new(RefusalCode::SpoolFailed, "a lane failed; the server must be restarted"),
-            ));
+        let last_sequence = match known.settled(owner).await {
+            Settled::Until(sequence) => sequence,
+            Settled::Never => {
+                let why = "a lane failed; the server must be restarted";
+                return Err((stream, Refusal::new(RefusalCode::SpoolFailed, why)));
+            }
+            Settled::TakenOver => return Err((stream, taken_over())),
         };
         let session = Rc::new(Session {
             stream,
@@ -262,6 +270,7 @@ impl Conversation {
             acknowledged: Cell::new(last_sequence),
             said: Cell::new(last_sequence),
             outbox: RefCell::default(),
+            failed: Cell::new(false),
             wake: Notify::new(),
             in_line: Cell::new(false),
         });
@@ -284,6 +293,10 @@ impl Conversation {
             let handled = self.handle(Some(speaker))?;
             // The welcome, and acknowledgements that no disk has to be waited for.
             session.push_out();
+            if session.failed.get() {
+                let why = "the lane failed with batches that were not acknowledged; send them again";
+                return Err(Refusal::new(RefusalCode::SpoolFailed, why));
+            }
             let needed = match handled {
                 Handled::NeedMore(bytes) => bytes,
                 Handled::Hello(_) => return Err(Refusal::new(RefusalCode::Malformed, "a second hello")),
@@ -396,9 +409,19 @@ impl Conversation {
 
     /// Gives the buffer back: a session that waits for its client holds none.
     fn release(&mut self) {
-        self.intake.hold(self.held.len(), 0);
         self.intake.give_back(std::mem::take(&mut self.held));
         self.handled = 0;
+        // Less than before is never refused.
+        self.account();
+    }
+
+    /// Tells the worker how much is held now; `false` when that is too much.
+    fn account(&mut self) -> bool {
+        let is_allowed = self.intake.hold(self.accounted, self.held.len());
+        if is_allowed {
+            self.accounted = self.held.len();
+        }
+        is_allowed
     }
 
     /// Appends a batch if it is new and right; `false` when the lane is full.
@@ -413,7 +436,7 @@ impl Conversation {
         }
         let mut head = speaker.stream.head();
         if head.owner != speaker.owner {
-            return Err(Refusal::new(RefusalCode::TakenOver, "a newer connection speaks for this stream"));
+            return Err(taken_over());
         }
         match SequenceCheck::of(head.appended, header.first_sequence, header.records) {
             SequenceCheck::Next => {}
@@ -421,8 +444,10 @@ impl Conversation {
             SequenceCheck::Duplicate => {
                 door.ledger.add_duplicates(u64::from(header.records));
                 drop(head);
-                speaker.session.said.set(0);
-                speaker.session.acknowledge(speaker.stream.durable());
+                if speaker.session.level != AckLevel::None {
+                    speaker.session.said.set(0);
+                    speaker.session.acknowledge(speaker.stream.durable());
+                }
                 return Ok(true);
             }
             SequenceCheck::Overlap => {
@@ -478,10 +503,9 @@ impl Conversation {
                 },
             };
             for _ in 0..READS_PER_TURN_MAX {
-                let held = self.held.len();
                 match self.receive_now(stream, needed) {
                     Ok(Some(0)) | Err(_) => return Received::End,
-                    Ok(Some(_)) if !self.intake.hold(held, self.held.len()) => return Received::TooMuch,
+                    Ok(Some(_)) if !self.account() => return Received::TooMuch,
                     Ok(Some(_)) if self.held.len() - self.handled >= needed => return Received::Some,
                     Ok(Some(_)) => {}
                     Ok(None) => {
@@ -505,12 +529,9 @@ impl Conversation {
         if self.held.capacity() - self.held.len() >= missing {
             return;
         }
-        let before = self.held.len();
         self.held.drain(..self.handled);
         self.handled = 0;
         self.held.reserve_exact(missing);
-        // Only shorter: nothing to refuse.
-        self.intake.hold(before, self.held.len());
     }
 
     /// Reads once, without waiting; `None` when nothing is there, 0 at the end.
@@ -546,9 +567,16 @@ fn busy() -> Refusal {
     Refusal::new(RefusalCode::Busy, "too much is held in unfinished batches; try again later")
 }
 
-/// Ready when there is something in the outbox and the socket takes it.
+fn taken_over() -> Refusal {
+    Refusal::new(RefusalCode::TakenOver, "a newer connection speaks for this stream")
+}
+
+/// Ready when there is something in the outbox and the socket takes it, or when nothing more will be.
 async fn unsent(session: &Session) {
     loop {
+        if session.failed.get() {
+            return;
+        }
         if session.outbox.borrow().is_empty() {
             session.wake.notified().await;
         } else {

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bbq_wire::StreamId;
 use serde_json::Value;
 
-use super::Server;
 use super::session::{Answer, Session, batch};
+use super::{PATIENCE, Server};
 
 /// Bytes of a message with its line feed.
 pub const MESSAGE_BYTES: usize = 1000;
@@ -27,6 +27,7 @@ pub fn message(kind: &str, number: u64) -> String {
 /// Sends `MESSAGES` lines, numbered from 1, over one connection, counting them in `sent`.
 pub fn lines(address: SocketAddr, kind: &str, sent: &AtomicU64) {
     let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a time-out");
     for number in 1..=MESSAGES {
         stream.write_all((message(kind, number) + "\n").as_bytes()).expect("it reads");
         sent.store(number, Ordering::Release);
@@ -41,6 +42,7 @@ pub fn batches(address: SocketAddr, id: StreamId, acknowledged: &AtomicU64) {
     assert!(last >= known, "{known} was acknowledged, and the server knows {last}");
     acknowledged.store(last, Ordering::Release);
     let mut stream = session.stream.try_clone().expect("a descriptor");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a time-out");
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for first in (last + 1..=MESSAGES).step_by(BATCH as usize) {

@@ -1,0 +1,27 @@
+//! If this fails, a client that only waits for its acknowledgements waits for ever when the server's disk failed, although
+//! it may have another server to go to.
+
+mod support;
+
+use std::io::Write;
+use std::net::TcpStream;
+
+use support::{PATIENCE, Setup, protocol};
+
+#[test]
+fn who_waits_for_an_acknowledgement_hears_that_the_disk_failed() {
+    // No file may grow beyond 64 blocks, and a segment is allocated whole: creating it fails, and not for want of room.
+    let limited = "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\"";
+    let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]).prefix(&["sh", "-c", limited]);
+    let server = setup.start();
+    let mut client = TcpStream::connect(setup.address(0)).expect("it listens");
+    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    client.write_all(&protocol::hello(1)).expect("it reads");
+    assert_eq!(protocol::receive(&mut client).0, 2, "a welcome");
+    client.write_all(&protocol::batch(1, 1, &[b"one"])).expect("it reads");
+    let (kind, payload) = protocol::receive(&mut client);
+    assert_eq!(kind, 4, "a refusal");
+    assert_eq!(payload[..3], [8, 0, 1], "spool failed, to be sent again elsewhere");
+    let status = server.status();
+    assert!(status["troubles"][0].as_str().is_some_and(|trouble| trouble.contains("failed")), "{status:#}");
+}

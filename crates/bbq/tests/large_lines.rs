@@ -1,0 +1,22 @@
+//! A connection whose messages fill a batch each is read on as soon as the lane has taken the batch. If this fails, it
+//! waits for `spool.flush_interval_ms` behind every one of them.
+
+mod support;
+
+use support::Setup;
+
+#[test]
+fn large_lines_do_not_wait_for_the_flush_interval() {
+    const LINES: usize = 8;
+    let setup =
+        Setup::new(&["lines+tcp://127.0.0.1:{0}"]).with(&["--config", "{dir}/bbq.toml", "--workers", "1"]);
+    let config = setup.path().join("bbq.toml");
+    // As long as may be: eight of them are longer than the test's patience.
+    std::fs::write(&config, "[spool]\nflush_interval_ms = 10000\n").unwrap();
+    let server = setup.start();
+    let line = [vec![b'x'; 300 * 1024], vec![b'\n']].concat();
+    server.send(0, &line.repeat(LINES));
+    server.wait_status("all lines", |status| status["ledger"]["received"] == LINES);
+    assert_eq!(server.stop(), Some(0));
+    assert_eq!(setup.written().len(), LINES * line.len());
+}
