@@ -75,10 +75,14 @@ fn stop_under_load(stop: impl FnOnce(Server<'_>) -> Option<i32>) {
     assert_kept(&String::from_utf8_lossy(&written), acknowledged.load(Ordering::Acquire));
     let log_before = setup.log();
     assert!(!log_before.contains("ERROR"), "{log_before}");
+    let lines = written.split(|byte| *byte == b'\n').count() - 1;
+    for word in [format!("received={lines} "), format!("delivered={lines} "), "queued=0 ".to_owned()] {
+        assert!(log_before.contains(&format!("ledger.{word}")), "{word}: {log_before}");
+    }
     let server = setup.start();
     let status = server.status();
     assert_eq!(status["ledger"]["queued"], 0, "{status:#}");
-    assert_eq!(status["ledger"]["delivered"], written.split(|byte| *byte == b'\n').count() - 1, "{status:#}");
+    assert_eq!(status["ledger"]["delivered"], lines, "{status:#}");
     assert_balanced(&status);
     let repairs = setup.log()[log_before.len()..].to_owned();
     for word in ["cut off", "taking back", "damaged", "ERROR"] {
