@@ -47,12 +47,13 @@ fn batches(setup: &Setup, acknowledged: &AtomicU64) {
     }
 }
 
-fn stop_under_load(stop: impl FnOnce(Server<'_>) -> Option<i32>) {
+/// `idle` adds connections that say nothing, and do not go when they are told to.
+fn stop_under_load(idle: bool, stop: impl FnOnce(Server<'_>) -> Option<i32>) {
     let setup = Setup::new(&LISTEN).with(&["--workers", "2"]);
     let server = setup.start();
-    let idle: Vec<TcpStream> =
-        [0, 0, 1, 2].map(|listener| TcpStream::connect(setup.address(listener)).expect("it listens")).into();
-    let (mut idle_session, _) = Session::open(setup.address(1), stream_id(2));
+    let connect = |listener| TcpStream::connect(setup.address(listener)).expect("it listens");
+    let silent = idle.then(|| [0, 0, 1, 2].map(connect));
+    let session = idle.then(|| Session::open(setup.address(1), stream_id(2)).0);
     let acknowledged = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let _guard = server.killed_if_this_fails();
@@ -69,16 +70,22 @@ fn stop_under_load(stop: impl FnOnce(Server<'_>) -> Option<i32>) {
         assert_eq!(stop(server), Some(0), "{}", setup.log());
     });
     // They were open all the time, and said nothing.
-    drop(idle);
-    assert!(matches!(idle_session.next(), Answer::Refused(refusal) if refusal.retry), "it was told why");
+    drop(silent);
+    if let Some(mut session) = session {
+        assert!(matches!(session.next(), Answer::Refused(refusal) if refusal.retry), "it was told why");
+    }
     let written = setup.written();
     assert_kept(&String::from_utf8_lossy(&written), acknowledged.load(Ordering::Acquire));
     let log_before = setup.log();
     assert!(!log_before.contains("ERROR"), "{log_before}");
+    let lines = written.split(|byte| *byte == b'\n').count() - 1;
+    for word in [format!("received={lines} "), format!("delivered={lines} "), "queued=0 ".to_owned()] {
+        assert!(log_before.contains(&format!("ledger.{word}")), "{word}: {log_before}");
+    }
     let server = setup.start();
     let status = server.status();
     assert_eq!(status["ledger"]["queued"], 0, "{status:#}");
-    assert_eq!(status["ledger"]["delivered"], written.split(|byte| *byte == b'\n').count() - 1, "{status:#}");
+    assert_eq!(status["ledger"]["delivered"], lines, "{status:#}");
     assert_balanced(&status);
     let repairs = setup.log()[log_before.len()..].to_owned();
     for word in ["cut off", "taking back", "damaged", "ERROR"] {
@@ -107,13 +114,18 @@ fn assert_kept(written: &str, acknowledged: u64) {
 
 #[test]
 fn sigterm_keeps_what_was_received() {
-    stop_under_load(|server| server.stop());
+    stop_under_load(false, |server| server.stop());
 }
 
 #[test]
 fn sigint_keeps_what_was_received() {
-    stop_under_load(|server| {
+    stop_under_load(false, |server| {
         server.signal(libc::SIGINT);
         server.wait_end()
     });
+}
+
+#[test]
+fn clients_that_say_nothing_do_not_keep_it_from_stopping() {
+    stop_under_load(true, |server| server.stop());
 }

@@ -284,7 +284,11 @@ pub struct KilledIfThisFails(rustix::process::Pid);
 
 impl Drop for KilledIfThisFails {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        // Not after it was waited for: another process may have its number then.
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.as_raw_nonzero())).unwrap_or_default();
+        let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let is_ours = behind_name.split_whitespace().nth(1) == Some(&std::process::id().to_string());
+        if std::thread::panicking() && is_ours {
             // Ended already, or ended now.
             let _ended = rustix::process::kill_process(self.0, rustix::process::Signal::KILL);
         }
