@@ -150,6 +150,8 @@ fn read_newest(storage: &dyn Storage, path: &Path, start: u64) -> io::Result<Con
     let file = storage.open(path)?;
     let file_bytes = file.len()?;
     let contents = read_contents(&*file, start, false)?;
+    // What a killed process wrote may be in the page cache alone; from here on it counts as durable.
+    file.sync_data()?;
     let kept = contents.end - start;
     if contents.in_use && kept < file_bytes {
         // Uncut it still ends there, because the next segment begins there.
