@@ -72,7 +72,7 @@ fn senders_wait_and_go_on_when_there_is_room() {
 }
 
 #[test]
-#[ignore = "a known defect: about one run in ten, under load, a lane does not go on; see docs/ROADMAP.md"]
+#[ignore = "a known defect: now and then, under load, a lane does not go on; see docs/ROADMAP.md"]
 fn a_kill_while_it_is_full_costs_nothing_that_was_acknowledged() {
     in_own_mounts("a_kill_while_it_is_full_costs_nothing_that_was_acknowledged", || {
         let setup = setup();
