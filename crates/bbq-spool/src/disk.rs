@@ -22,6 +22,11 @@ impl Storage for DiskStorage {
         missing.into_iter().try_for_each(sync_parent)
     }
 
+    fn available(&self, directory: &Path) -> io::Result<u64> {
+        let room = rustix::fs::statvfs(directory)?;
+        Ok(room.f_bavail.saturating_mul(room.f_frsize))
+    }
+
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(directory)? {
@@ -97,7 +102,7 @@ fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     if bytes == 0 {
         return Ok(()); // fallocate(2) answers EINVAL
     }
-    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
+    match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes)) {
         Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(bytes),
         other => other.map_err(io::Error::from),
     }

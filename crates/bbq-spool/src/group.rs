@@ -1,8 +1,12 @@
 //! The group that a lane collects: frame space first, entries behind it.
 
 use bbq_wire::BatchHeader;
+use bbq_wire::limits::BATCH_HEADER_BYTES;
 
-use crate::format::{Binding, Envelope, GROUP_FRAME_BYTES, GroupFrame};
+use crate::format::{Binding, ENVELOPE_BYTES, Envelope, GROUP_FRAME_BYTES, GroupFrame};
+
+/// From the tag of a group to that of the next part it is split into: far from those of other groups (lane::TAG_STEP).
+const PART_TAG_STEP: u64 = 0xd134_2543_de82_ef95;
 
 /// Entries that will become durable together. Its buffer is used again.
 #[derive(Debug, Default)]
@@ -55,6 +59,25 @@ impl Group {
         self.tallies[source] += u64::from(header.records);
     }
 
+    /// The same entries in groups of at most `bytes_max` each, or of one entry that is larger.
+    pub(crate) fn split(&self, bytes_max: usize) -> Vec<Group> {
+        let mut parts: Vec<Group> = Vec::new();
+        let mut tag = self.tag;
+        let mut rest = self.bytes.get(GROUP_FRAME_BYTES..).unwrap_or_default();
+        while let Some((envelope, header, batch)) = first_entry(rest) {
+            rest = &rest[ENVELOPE_BYTES + batch.len()..];
+            let fits = |part: &Group| part.len() + ENVELOPE_BYTES + batch.len() <= bytes_max;
+            if !parts.last().is_some_and(fits) {
+                parts.push(Group { tag, ..Group::default() });
+                tag = tag.wrapping_add(PART_TAG_STEP);
+            }
+            if let Some(part) = parts.last_mut() {
+                part.push(&envelope, &header, batch);
+            }
+        }
+        parts
+    }
+
     /// Writes the frame and lends what goes to disk.
     pub(crate) fn seal(&mut self, position: u64, first_record: u64) -> (GroupFrame, &[u8]) {
         let frame = GroupFrame {
@@ -80,4 +103,12 @@ impl Group {
         self.records = 0;
         self.tallies.fill(0);
     }
+}
+
+/// The first of the entries that [`Group::push`] put together.
+fn first_entry(entries: &[u8]) -> Option<(Envelope, BatchHeader, &[u8])> {
+    let (envelope, binding) = Envelope::decode(entries)?;
+    let batch = entries.get(ENVELOPE_BYTES..)?.get(..binding.batch_bytes as usize)?;
+    let header = BatchHeader::decode(batch.first_chunk::<BATCH_HEADER_BYTES>()?).ok()?;
+    Some((envelope, header, batch))
 }

@@ -209,15 +209,6 @@ impl LaneCore {
         Some(number)
     }
 
-    /// What may collect. While there is no room on disk it is one group of the usual size: a larger one would need more room
-    /// in one piece than a small disk may ever have.
-    fn buffer_bytes_max(&self) -> usize {
-        match self.condition() {
-            LaneCondition::WaitingForSpace => GROUP_BYTES_TARGET,
-            _ => LANE_BUFFER_BYTES_MAX,
-        }
-    }
-
     /// Publishes that a group is durable.
     pub(crate) fn publish(&self, group: u64, durable: Durable) {
         // The group first: who sees the position sees the group, too (Lane::durable_group).
@@ -300,7 +291,7 @@ impl Lane {
         if filling.closed {
             return Err(LaneError::Failed("the server is stopping".to_owned()));
         }
-        if filling.group.len() >= self.0.buffer_bytes_max() {
+        if filling.group.len() >= LANE_BUFFER_BYTES_MAX {
             filling.room_wanted = true;
             return Err(LaneError::Full);
         }
@@ -336,7 +327,7 @@ impl Lane {
     #[must_use]
     pub fn has_room(&self) -> bool {
         let mut filling = self.0.locked();
-        let room = filling.group.len() < self.0.buffer_bytes_max();
+        let room = filling.group.len() < LANE_BUFFER_BYTES_MAX;
         filling.room_wanted |= !room;
         room
     }

@@ -48,6 +48,10 @@ pub const GROUP_BUFFER_BYTES: usize = GROUP_BYTES_TARGET + 512 * 1024;
 /// How long messages that nobody waits for may collect before they are written.
 pub const FLUSH_INTERVAL_DEFAULT: Duration = Duration::from_millis(10);
 
+/// What a lane leaves free on the disk, or a segment if that is less: a spool that fills the disk alone is emptied by
+/// sinks, and those need room for their cursors and the checkpoint of streams (some 16 MiB with the most streams).
+pub const DISK_RESERVE_BYTES: u64 = 16 * 1024 * 1024;
+
 /// How often a writer that found no space looks again; deletions wake it at once.
 pub const SPACE_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 

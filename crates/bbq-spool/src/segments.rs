@@ -39,6 +39,10 @@ impl Segments {
         self.by_start.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     pub(crate) fn path(&self, start: u64) -> PathBuf {
         path_of(&self.directory, start)
     }

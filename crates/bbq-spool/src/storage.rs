@@ -7,6 +7,8 @@ use std::path::Path;
 pub trait Storage: Send + Sync {
     /// Makes a directory and its parents, durably; those that exist are fine.
     fn create_dir_all(&self, directory: &Path) -> io::Result<()>;
+    /// Bytes that files in a directory may still take.
+    fn available(&self, directory: &Path) -> io::Result<u64>;
     /// Names of the files in a directory, in no order.
     fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
     /// Makes a new file of `bytes` zeros whose space is allocated. File and name are durable on return.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a group is written only after the one before it is durable; recovery relies on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::format::{GroupFrame, SegmentHeader, Sources};
 use crate::group::Group;
 use crate::hot::HotGroup;
 use crate::lane::{Durable, LaneCondition, LaneCore};
-use crate::limits::{GROUP_BUFFER_BYTES, SPACE_RETRY_INTERVAL};
+use crate::limits::{DISK_RESERVE_BYTES, GROUP_BUFFER_BYTES, SPACE_RETRY_INTERVAL};
 use crate::segments::Segment;
 use crate::time::unix_ns;
 
@@ -47,6 +47,9 @@ pub(crate) struct Writer {
     records: u64,
     sources: Sources,
     segment_bytes: u64,
+    /// What a segment of that size takes in one group. A larger group is split, so that a small disk, or a small limit,
+    /// never has to have much room in one piece; only a single batch that is larger gets a segment of its own size.
+    group_bytes_max: u64,
     flush_interval: Duration,
     /// The sources' names, for readers of hot groups.
     names: Arc<Sources>,
@@ -65,6 +68,8 @@ impl Writer {
     ) -> Writer {
         let Durable { position, records } = core.durable();
         let names = Arc::new(sources.clone());
+        // One byte less than there is, see SegmentHeader::allocated.
+        let group_bytes_max = segment_bytes.saturating_sub(sources.header_bytes() as u64 + 1);
         Writer {
             core,
             open: None,
@@ -72,6 +77,7 @@ impl Writer {
             records,
             sources,
             segment_bytes,
+            group_bytes_max,
             flush_interval,
             names,
             last: (position, position),
@@ -83,21 +89,40 @@ impl Writer {
     pub(crate) fn run(mut self) -> Tallies {
         let mut group = Group::default();
         while let Some(number) = self.core.take_group(&mut group, self.flush_interval) {
-            if let Err(stop) = self.put(&mut group) {
-                return self.stopped(&stop, &group);
+            if group.len() as u64 <= self.group_bytes_max {
+                if let Err(stop) = self.store(&mut group, number) {
+                    return self.stopped(&stop, &[group]);
+                }
+                group.clear();
+            } else {
+                let mut parts = VecDeque::from(group.split(self.group_bytes_max as usize));
+                group.clear();
+                while !parts.is_empty() {
+                    // Only the last part ends the group that senders wait for.
+                    let done = number - u64::from(parts.len() > 1);
+                    if let Err(stop) = self.store(&mut parts[0], done) {
+                        return self.stopped(&stop, parts.make_contiguous());
+                    }
+                    parts.pop_front();
+                }
             }
-            for (source, records) in group.tallies() {
-                self.sources.add(source, records);
-            }
-            self.keep_hot(&mut group);
-            group.clear();
-            self.core.publish(number, Durable { position: self.position, records: self.records });
         }
         if let Err(why) = self.seal() {
             // Recovery finds the end by reading; nothing is lost.
             warn!(lane = self.core.index, why, "the last segment could not be cut to its length");
         }
         Tallies::new()
+    }
+
+    /// Makes a group durable and lets readers and senders know: all groups up to `done` are.
+    fn store(&mut self, group: &mut Group, done: u64) -> Result<(), Stop> {
+        self.put(group)?;
+        for (source, records) in group.tallies() {
+            self.sources.add(source, records);
+        }
+        self.keep_hot(group);
+        self.core.publish(done, Durable { position: self.position, records: self.records });
+        Ok(())
     }
 
     /// Leaves the group to the readers, who may see it as soon as it is published.
@@ -110,10 +135,11 @@ impl Writer {
     }
 
     /// Nothing is written any more: what is in memory was never acknowledged, and is counted.
-    fn stopped(&self, stop: &Stop, group: &Group) -> Tallies {
+    fn stopped(&self, stop: &Stop, unwritten: &[Group]) -> Tallies {
         let (Stop::NoSpace(why) | Stop::Failed(why)) = stop;
-        let mut lost: Tallies = group.tallies().collect();
-        for (source, records) in self.core.fail(why.clone()).tallies() {
+        let collected = self.core.fail(why.clone());
+        let mut lost = Tallies::new();
+        for (source, records) in unwritten.iter().chain([&collected]).flat_map(Group::tallies) {
             *lost.entry(source).or_default() += records;
         }
         let lane = self.core.index;
@@ -209,7 +235,9 @@ impl Writer {
     fn recycle(&self, capacity: u64, header: &[u8]) -> Option<Box<dyn StorageFile>> {
         let core = &self.core;
         let (spare, bytes) = core.spares.take()?;
-        if bytes <= capacity && core.usage.try_take(capacity - bytes) {
+        let more = capacity.saturating_sub(bytes);
+        let grows = more == 0 || self.disk_has_room(more).is_ok();
+        if bytes <= capacity && grows && core.usage.try_take(more) {
             let path = core.segments.path(self.position);
             match core.storage.recycle(&spare, &path, capacity, header) {
                 Ok(file) => {
@@ -218,7 +246,7 @@ impl Writer {
                 }
                 Err(error) => info!(lane = core.index, %error, "a spare segment cannot be used"),
             }
-            core.usage.give_back(capacity - bytes);
+            core.usage.give_back(more);
         }
         self.remove_spare(&spare, bytes);
         None
@@ -249,7 +277,9 @@ impl Writer {
                 self.wait_for_space(&format!("the spool holds {used} of {most} bytes (spool.bytes_max)"))?;
                 continue;
             }
-            match self.core.storage.create(&path, capacity) {
+            let created =
+                self.disk_has_room(capacity).and_then(|()| self.core.storage.create(&path, capacity));
+            match created {
                 Ok(file) => {
                     if self.core.condition() == LaneCondition::WaitingForSpace {
                         info!(lane = self.core.index, "there is room again");
@@ -270,6 +300,19 @@ impl Writer {
                 }
             }
         }
+    }
+
+    /// Whether the disk holds so much more and what is left free.
+    fn disk_has_room(&self, bytes: u64) -> io::Result<()> {
+        let reserve = DISK_RESERVE_BYTES.min(self.segment_bytes);
+        // Where this cannot be told, the disk itself says when it is full.
+        let available = self.core.storage.available(self.core.segments.directory()).unwrap_or(u64::MAX);
+        if available >= bytes.saturating_add(reserve) {
+            return Ok(());
+        }
+        let why =
+            format!("{available} bytes are left on the disk, and {reserve} of them are kept for cursors");
+        Err(io::Error::new(io::ErrorKind::StorageFull, why))
     }
 
     fn wait_for_space(&self, why: &str) -> Result<(), Stop> {

@@ -22,7 +22,8 @@ fn heard(lane: &Lane) -> Arc<Progress> {
 /// Appends until the buffer refuses.
 fn fill(lane: &Lane, all: &mut Vec<Made>) {
     loop {
-        let made = made(1 + records(all), 20_000);
+        // Several fit a segment; the group that collects is many times a segment.
+        let made = made(1 + records(all), 2_000);
         match made.append(lane, true) {
             Ok(_) => all.push(made),
             Err(LaneError::Full) => return,
@@ -63,6 +64,7 @@ fn at_its_limit_the_lane_refuses_waits_and_goes_on_when_segments_were_retired() 
         let found = read_all(&mut reader);
         assert_eq!(found.lost(), 0);
         batches.extend(found.batches);
+        assert!(spool.usage().bytes() <= spool.usage().bytes_max(), "{:?}", spool.usage());
         spool.retire(&[reader.place()]);
         batches.len() == all.len()
     });

@@ -11,5 +11,6 @@ mod full_disk;
 mod hostile_files;
 mod real_disk;
 mod recycled;
+mod split_groups;
 mod stress;
 mod support;

@@ -15,8 +15,8 @@ use serde_json::Value;
 use support::flood::{MESSAGES, assert_all_once, lines, tally, wait_standstill};
 use support::{Server, Setup, assert_balanced};
 
-/// More than the largest group that a lane collects (8 MiB), which gets a segment of its own.
-const CONFIG: &str = "[spool]\nsegment_bytes = \"1MiB\"\nbytes_max = \"16MiB\"\n";
+/// Less than a lane collects in memory.
+const CONFIG: &str = "[spool]\nsegment_bytes = \"1MiB\"\nbytes_max = \"4MiB\"\n";
 
 fn setup(on_full: &str) -> Setup {
     let spec = format!("lines+tcp://127.0.0.1:{{0}}?on_full={on_full}");
@@ -108,5 +108,5 @@ fn drop_oldest_reads_on_and_the_newest_arrive() {
     assert_eq!(tally.len() as u64 + dropped, MESSAGES, "{status:#}");
     let numbers = numbers(&output);
     assert!(numbers.is_sorted() && numbers.last() == Some(&MESSAGES), "the newest arrive");
-    assert!(dropped > 1000, "a spool of 16 MiB cannot hold what was sent");
+    assert!(dropped > 1000, "a spool of 4 MiB cannot hold what was sent");
 }

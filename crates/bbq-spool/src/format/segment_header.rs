@@ -63,6 +63,13 @@ impl Sources {
         }
     }
 
+    /// Bytes of a segment header that names them.
+    #[must_use]
+    pub fn header_bytes(&self) -> usize {
+        let names = self.0.iter().map(|(name, _)| 8 + 2 + name.len()).sum::<usize>();
+        (FIXED_BYTES + names).next_multiple_of(ALIGN)
+    }
+
     /// Where records are counted whose source is no longer named.
     pub const FORMER: &'static str = "(former)";
 }
@@ -110,7 +117,7 @@ impl SegmentHeader {
             out.extend_from_slice(&(name.len() as u16).to_le_bytes());
             out.extend_from_slice(name.as_bytes());
         }
-        out.resize(out.len().next_multiple_of(ALIGN), 0);
+        out.resize(self.sources.header_bytes(), 0);
         let header_bytes = out.len() as u32;
         out[8..12].copy_from_slice(&header_bytes.to_le_bytes());
         seal(&mut out);

@@ -65,6 +65,8 @@ impl Session {
                             self.bytes.extend_from_slice(&buffer[..bytes]);
                             continue;
                         }
+                        // Reads with a time-out are not taken up again by the kernel, signal(7).
+                        Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                         Err(error) if error.kind() == ErrorKind::ConnectionReset => return Answer::Closed,
                         Err(error) => panic!("no answer: {error}"),
                     },
