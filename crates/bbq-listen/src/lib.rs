@@ -68,20 +68,33 @@ mod async_connection;
 mod async_datagrams;
 #[cfg(feature = "tokio")]
 mod async_listener;
+mod bell;
 mod counters;
 mod distribution;
+mod door;
+#[cfg(feature = "tokio")]
+mod entrance;
 mod error;
 mod group;
+mod handoff;
 mod holder;
+mod inbox;
 mod limits;
 mod open;
 #[cfg(feature = "tokio")]
 mod pace;
+mod places;
+mod program;
+mod pulse;
 mod receiver;
+mod seat;
 mod socket;
+mod steered;
+mod steering;
 mod sys;
 mod unix_diag;
 mod unix_path;
+mod watch;
 
 pub use acceptor::{ACCEPTS_PER_TURN_MAX, AcceptOutcome, AcceptState, Accepted, Acceptor};
 pub use address::{Address, Transport, UNIX_PATH_BYTES_MAX};
@@ -92,17 +105,24 @@ pub use async_datagrams::{AsyncDatagrams, RECEIVES_PER_TURN_MAX};
 #[cfg(feature = "tokio")]
 pub use async_listener::AsyncListener;
 pub use counters::Counters;
-pub use distribution::Distribution;
+pub use distribution::{Distribution, HandoffRule};
+pub use door::OpenCount;
 pub use error::ListenError;
-pub use group::{BACKLOG_DEFAULT, Group, GroupOptions, Seat};
+pub use group::{BACKLOG_DEFAULT, Group, GroupOptions};
 pub use holder::Holder;
 pub use limits::{DescriptorLimit, WORKERS_MAX, raise_descriptor_limit, worker_count};
 pub use open::RECEIVE_BUFFER_BYTES_DEFAULT;
 #[cfg(feature = "tokio")]
 pub use pace::STARVED_PAUSE;
+pub use pulse::Pulse;
+#[cfg(feature = "tokio")]
+pub use pulse::install_pulse;
 pub use receiver::{DATAGRAM_BYTES_MAX, Datagram, ReceiveOutcome, ReceiveState, Receiver};
+pub use seat::Seat;
 pub use socket::{PeerAddress, QueueState, Socket};
+pub use steering::{Steering, WEIGHT_MAX};
 pub use sys::DATAGRAMS_PER_CALL;
+pub use watch::{STALL_THRESHOLD_DEFAULT, STALL_THRESHOLD_MIN, Watch, WatchEvent};
 
 // Of the public API: the reason in `AcceptState::Starved` and `ReceiveState::Starved`.
 pub use rustix::io::Errno;

@@ -4,8 +4,9 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use crate::places::Baton;
 use crate::{Address, Counters, sys, unix_diag};
 
 /// What waits on a socket.
@@ -40,6 +41,7 @@ pub struct Socket {
     address: Address,
     receive_buffer_bytes: Option<u32>,
     counters: Counters,
+    baton: Mutex<Baton>,
 }
 
 impl Socket {
@@ -57,12 +59,17 @@ impl Socket {
             address,
             receive_buffer_bytes,
             counters: Counters::default(),
+            baton: Mutex::default(),
         }
     }
 
     #[cfg(feature = "tokio")]
     pub(crate) fn descriptor(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.descriptor)
+    }
+
+    pub(crate) fn baton(&self) -> &Mutex<Baton> {
+        &self.baton
     }
 
     /// Its place in the group, which it keeps for as long as the group is open.

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use bbq_listen::Watch;
 use bbq_spool::DirectoryLock;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
@@ -31,6 +32,8 @@ const GIVE_UP_PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct Control {
     pub(crate) parts: Arc<Parts>,
     pub(crate) threads: Threads,
+    /// Kept for as long as the workers are.
+    pub(crate) _watch: Option<Watch>,
     pub(crate) tell_workers: watch::Sender<bool>,
     pub(crate) stop: Arc<Stop>,
     pub(crate) admin: Option<AdminListener>,

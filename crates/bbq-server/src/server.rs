@@ -5,9 +5,11 @@ use std::net::TcpListener as AdminListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use bbq_listen::{Address, Group, GroupOptions, Holder, ListenError, raise_descriptor_limit};
+use bbq_listen::{
+    Address, Group, GroupOptions, Holder, ListenError, Watch, WatchEvent, raise_descriptor_limit,
+};
 use bbq_spool::{DirectoryLock, DiskStorage, Lane, LaneCondition, Spool, SpoolError, Storage};
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -15,6 +17,7 @@ use tracing::{info, warn};
 use crate::config::{Config, ListenSpec, Protocol};
 use crate::control;
 use crate::ledger::{DropReason, Ledger};
+use crate::occasional::Occasional;
 use crate::retention::Retention;
 use crate::sink::{OLDEST, SinkDriver, SinkLedger};
 use crate::status::{
@@ -201,11 +204,13 @@ impl Server {
             })
         });
         let threads = Threads { workers: workers.collect::<Result<_, _>>()?, sinks };
+        let watch = parts.watch(config.stall_threshold)?;
         parts.ready.store(true, Ordering::Release);
         parts.announce();
         let control = control::Control {
             parts,
             threads,
+            _watch: watch,
             tell_workers,
             stop,
             admin,
@@ -223,6 +228,21 @@ impl Server {
     }
 }
 
+/// Says what the watch did, not more often than one can read.
+fn report(event: &WatchEvent, occasional: &Occasional) {
+    match event {
+        WatchEvent::Stalled { address, worker } => {
+            if let Some(repeats) = occasional.report() {
+                warn!(worker, address, repeats, "worker is stalled; the others take what waits for it");
+            }
+        }
+        WatchEvent::Recovered { address, worker, rescued } if *rescued > 0 => {
+            info!(worker, address, rescued, "worker is back");
+        }
+        _ => {}
+    }
+}
+
 fn spawn<T: Send + 'static>(
     name: String,
     work: impl FnOnce() -> T + Send + 'static,
@@ -235,6 +255,7 @@ fn open_listeners(config: &Config) -> Result<Vec<Listener>, StartError> {
     let open = |spec: &ListenSpec| {
         let options = GroupOptions {
             distribution: config.distribution_of(spec),
+            steering: spec.steering.clone(),
             backlog: spec.backlog,
             receive_buffer_bytes: spec.receive_buffer_bytes,
             ..GroupOptions::new(spec.address.clone(), config.workers)
@@ -309,6 +330,15 @@ impl Parts {
             view: Arc::clone(&self.workers[index]),
             stop,
         })
+    }
+
+    /// Lets somebody look after stalled workers, unless that is not wanted or there is nobody to help.
+    fn watch(&self, threshold: Option<Duration>) -> Result<Option<Watch>, StartError> {
+        let Some(threshold) = threshold.filter(|_| self.workers.len() > 1) else { return Ok(None) };
+        let occasional = Occasional::default();
+        let groups = self.listeners.iter().map(|listener| &listener.group);
+        let watch = Watch::start(groups, threshold, move |event| report(&event, &occasional));
+        watch.map(Some).map_err(|source| StartError::Thread { name: "watch".to_owned(), source })
     }
 
     fn announce(&self) {
@@ -394,7 +424,7 @@ impl Parts {
         let listener = &self.listeners[index];
         let ledger = self.ledger.listener(index);
         let dropped = ledger.dropped();
-        let sockets = listener.group.sockets().iter().map(|socket| {
+        let sockets = listener.group.sockets().into_iter().map(|socket| {
             let queue = socket.queue();
             SocketStatus {
                 index: socket.index(),
@@ -404,6 +434,7 @@ impl Parts {
                 backlog: queue.map(|state| state.backlog),
                 drops: socket.drops(),
                 starved: socket.counters().starved(),
+                rescued: socket.counters().rescued(),
             }
         });
         ListenerStatus {
@@ -412,6 +443,7 @@ impl Parts {
             configured: listener.group.configured().to_string(),
             distribution: listener.group.distribution().to_string(),
             fallback: listener.group.fallback().map(str::to_owned),
+            steering: listener.group.steering(),
             sockets: sockets.collect(),
             ledger: ListenerLedgerStatus {
                 received: ledger.spooled() + dropped.values().sum::<u64>(),

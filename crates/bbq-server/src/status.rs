@@ -59,6 +59,8 @@ pub struct ListenerStatus {
     pub distribution: String,
     /// Why it is not the configured one.
     pub fallback: Option<String>,
+    /// What chooses the socket that a sender gets; none where there is nothing to choose.
+    pub steering: Option<String>,
     /// Its sockets, by index.
     pub sockets: Vec<SocketStatus>,
     /// What came in.
@@ -82,6 +84,8 @@ pub struct SocketStatus {
     pub drops: Option<u64>,
     /// Times that accepting stopped for want of descriptors or memory.
     pub starved: u64,
+    /// Connections, or datagrams, that other workers took because the socket's own did not come around.
+    pub rescued: u64,
 }
 
 /// What came in at a listener, ever.
