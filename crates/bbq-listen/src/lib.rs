@@ -73,6 +73,7 @@ mod error;
 mod group;
 mod holder;
 mod limits;
+mod netlink;
 mod open;
 #[cfg(feature = "tokio")]
 mod pace;
