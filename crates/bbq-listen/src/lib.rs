@@ -48,7 +48,8 @@
 //!
 //! # What it does for you
 //! - **Guard.** An address that somebody listens on is refused, and the holder named. Plain `SO_REUSEPORT` lets a second
-//!   copy of a server join and silently take half of the traffic.
+//!   copy of a server join and silently take half of the traffic. Who joins later without asking cannot be kept out, but
+//!   is seen: [`Group::foreign_members`].
 //! - **Bounds.** A turn accepts at most [`ACCEPTS_PER_TURN_MAX`]; running out of descriptors is an outcome, not an error,
 //!   and the rest goes on waiting in the queue.
 //! - **To be seen.** Per socket: [`Counters`], [`Socket::queue`] (how much waits, and how much may), [`Socket::drops`].
@@ -70,8 +71,10 @@ mod async_listener;
 mod counters;
 mod distribution;
 mod error;
+mod foreign;
 mod group;
 mod holder;
+mod inet_diag;
 mod limits;
 mod netlink;
 mod open;
@@ -94,6 +97,7 @@ pub use async_listener::AsyncListener;
 pub use counters::Counters;
 pub use distribution::Distribution;
 pub use error::ListenError;
+pub use foreign::ForeignMember;
 pub use group::{BACKLOG_DEFAULT, Group, GroupOptions, Seat};
 pub use holder::Holder;
 pub use limits::{DescriptorLimit, WORKERS_MAX, raise_descriptor_limit, worker_count};
