@@ -52,7 +52,8 @@
 //!   is seen: [`Group::foreign_members`].
 //! - **Bounds.** A turn accepts at most [`ACCEPTS_PER_TURN_MAX`]; running out of descriptors is an outcome, not an error,
 //!   and the rest goes on waiting in the queue.
-//! - **To be seen.** Per socket: [`Counters`], [`Socket::queue`] (how much waits, and how much may), [`Socket::drops`].
+//! - **To be seen.** Per socket: [`Counters`], [`Socket::queue`] (how much waits, and how much may), [`Socket::drops`],
+//!   [`Socket::accept_delay`] (how long connections waited).
 //!
 //! It knows nothing of messages, reads no connection, starts no thread, logs nothing.
 //!
@@ -60,6 +61,7 @@
 
 #![deny(unsafe_code)]
 
+mod accept_delay;
 mod acceptor;
 mod address;
 #[cfg(feature = "tokio")]
@@ -86,6 +88,7 @@ mod sys;
 mod unix_diag;
 mod unix_path;
 
+pub use accept_delay::{ACCEPT_DELAY_BUCKETS_MS, AcceptDelay};
 pub use acceptor::{ACCEPTS_PER_TURN_MAX, AcceptOutcome, AcceptState, Accepted, Acceptor};
 pub use address::{Address, Transport, UNIX_PATH_BYTES_MAX};
 #[cfg(feature = "tokio")]

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
+use crate::accept_delay::{AcceptDelay, AcceptDelays};
 use crate::{Address, Counters, sys, unix_diag};
 
 /// What waits on a socket.
@@ -40,6 +41,7 @@ pub struct Socket {
     address: Address,
     receive_buffer_bytes: Option<u32>,
     counters: Counters,
+    accept_delays: AcceptDelays,
 }
 
 impl Socket {
@@ -57,6 +59,7 @@ impl Socket {
             address,
             receive_buffer_bytes,
             counters: Counters::default(),
+            accept_delays: AcceptDelays::default(),
         }
     }
 
@@ -83,6 +86,15 @@ impl Socket {
     /// Totals since it was opened.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    pub(crate) fn accept_delays(&self) -> &AcceptDelays {
+        &self.accept_delays
+    }
+
+    /// How long connections waited to be accepted, of samples. Only tcp sockets ever have any.
+    pub fn accept_delay(&self) -> AcceptDelay {
+        self.accept_delays.read()
     }
 
     /// The receive buffer that the system granted, in the measure in which it was asked for: less than that where
