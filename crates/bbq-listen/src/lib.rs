@@ -53,7 +53,7 @@
 //! - **Bounds.** A turn accepts at most [`ACCEPTS_PER_TURN_MAX`]; running out of descriptors is an outcome, not an error,
 //!   and the rest goes on waiting in the queue.
 //! - **To be seen.** Per socket: [`Counters`], [`Socket::queue`] (how much waits, and how much may), [`Socket::drops`],
-//!   [`Socket::accept_delay`] (how long connections waited).
+//!   [`Socket::accept_delay`] (how long connections waited). Whether the shares are even: [`Evenness`].
 //!
 //! It knows nothing of messages, reads no connection, starts no thread, logs nothing.
 //!
@@ -70,9 +70,11 @@ mod async_connection;
 mod async_datagrams;
 #[cfg(feature = "tokio")]
 mod async_listener;
+mod chi_square;
 mod counters;
 mod distribution;
 mod error;
+mod evenness;
 mod foreign;
 mod group;
 mod holder;
@@ -100,6 +102,7 @@ pub use async_listener::AsyncListener;
 pub use counters::Counters;
 pub use distribution::Distribution;
 pub use error::ListenError;
+pub use evenness::Evenness;
 pub use foreign::ForeignMember;
 pub use group::{BACKLOG_DEFAULT, Group, GroupOptions, Seat};
 pub use holder::Holder;
