@@ -14,6 +14,8 @@ use tracing::{info, warn};
 
 use crate::config::{Config, ListenSpec, Protocol};
 use crate::control;
+use crate::evenness::{EvennessWatch, Shares};
+use crate::foreign::ForeignWatch;
 use crate::ledger::{DropReason, Ledger};
 use crate::retention::Retention;
 use crate::sink::{OLDEST, SinkDriver, SinkLedger};
@@ -119,6 +121,17 @@ struct Owed {
 struct Listener {
     spec: Arc<ListenSpec>,
     group: Group,
+    foreign: ForeignWatch,
+    shares: Arc<Shares>,
+    evenness: EvennessWatch,
+}
+
+impl Listener {
+    fn new(spec: &ListenSpec, group: Group) -> Listener {
+        let shares = Arc::new(Shares::new(group.workers()));
+        let evenness = EvennessWatch::new(&shares);
+        Listener { spec: Arc::new(spec.clone()), group, foreign: ForeignWatch::default(), shares, evenness }
+    }
 }
 
 /// What control and admin look at.
@@ -240,7 +253,7 @@ fn open_listeners(config: &Config) -> Result<Vec<Listener>, StartError> {
             ..GroupOptions::new(spec.address.clone(), config.workers)
         };
         match Group::open(&options) {
-            Ok(group) => Ok(Listener { spec: Arc::new(spec.clone()), group }),
+            Ok(group) => Ok(Listener::new(spec, group)),
             Err(source) => Err(StartError::Listen { spec: spec.text.clone(), source }),
         }
     };
@@ -296,6 +309,7 @@ impl Parts {
             Ok(ListenerSeat {
                 spec: Arc::clone(&listener.spec),
                 ledger: Arc::clone(self.ledger.listener(place)),
+                shares: Arc::clone(&listener.shares),
                 seat,
             })
         };
@@ -338,6 +352,20 @@ impl Parts {
         {
             let drops = listener.group.sockets().iter().filter_map(|socket| socket.drops()).sum();
             self.ledger.listener(index).note_kernel_drops(drops);
+        }
+    }
+
+    /// Looks whether other processes have joined. Not on the control thread's loop: see `ForeignWatch::look`.
+    pub(crate) fn look_for_foreign_members(&self) {
+        for listener in &self.listeners {
+            listener.foreign.look(&listener.spec.text, &listener.group);
+        }
+    }
+
+    /// Looks how even the workers' shares are.
+    pub(crate) fn look_at_evenness(&self) {
+        for listener in self.listeners.iter().filter(|listener| !listener.spec.is_datagram()) {
+            listener.evenness.look(&listener.spec.text, listener.group.distribution(), &listener.shares);
         }
     }
 
@@ -387,13 +415,17 @@ impl Parts {
             let why = self.ledger.listener(index).failure()?;
             Some(format!("listener {} takes nothing any more: {why}", listener.spec.text))
         });
-        lanes.chain(sinks).chain(listeners).collect()
+        let foreign = self.listeners.iter().filter_map(|listener| {
+            Some(format!("listener {} {}", listener.spec.text, listener.foreign.trouble()?))
+        });
+        lanes.chain(sinks).chain(listeners).chain(foreign).collect()
     }
 
     fn listener_status(&self, index: usize) -> ListenerStatus {
         let listener = &self.listeners[index];
         let ledger = self.ledger.listener(index);
         let dropped = ledger.dropped();
+        let is_tcp = matches!(listener.group.local_address(), Address::Tcp(_));
         let sockets = listener.group.sockets().iter().map(|socket| {
             let queue = socket.queue();
             SocketStatus {
@@ -404,6 +436,7 @@ impl Parts {
                 backlog: queue.map(|state| state.backlog),
                 drops: socket.drops(),
                 starved: socket.counters().starved(),
+                accept_delay_ms: is_tcp.then(|| socket.accept_delay().into()),
             }
         });
         ListenerStatus {
@@ -413,6 +446,8 @@ impl Parts {
             distribution: listener.group.distribution().to_string(),
             fallback: listener.group.fallback().map(str::to_owned),
             sockets: sockets.collect(),
+            foreign: listener.foreign.members(),
+            evenness: listener.evenness.last(),
             ledger: ListenerLedgerStatus {
                 received: ledger.spooled() + dropped.values().sum::<u64>(),
                 dropped,

@@ -20,6 +20,7 @@ use super::session::Acks;
 use super::stopping::Stopping;
 use super::{ConnectionBudget, Worker, WorkerView};
 use crate::config::{ListenSpec, OnFull};
+use crate::evenness::Shares;
 use crate::ledger::{DropReason, ListenerLedger};
 use crate::occasional::Occasional;
 use crate::retention::Retention;
@@ -44,6 +45,7 @@ const ROOM_RETRY: Duration = Duration::from_millis(20);
 pub(super) struct Door {
     pub(super) spec: Arc<ListenSpec>,
     pub(super) ledger: Arc<ListenerLedger>,
+    pub(super) shares: Arc<Shares>,
     pub(super) source: u16,
     batcher: RefCell<Batcher>,
     /// What single peers did wrong.
@@ -102,6 +104,7 @@ impl Intake {
             Door {
                 spec: Arc::clone(spec),
                 ledger: Arc::clone(&listener.ledger),
+                shares: Arc::clone(&listener.shares),
                 source,
                 batcher: RefCell::new(batcher),
                 trouble: Occasional::default(),

@@ -62,7 +62,9 @@ async fn turn(intake: &Rc<Intake>, door: usize, listener: &mut AsyncListener) ->
     });
     let outcome = outcome.await;
     intake.budget.give_back(unused.get());
-    outcome
+    let outcome = outcome?;
+    intake.doors[door].shares.add(intake.worker, outcome.accepted);
+    Ok(outcome)
 }
 
 /// Takes what is queued when the server stops.

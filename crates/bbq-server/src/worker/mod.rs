@@ -35,6 +35,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_local;
 
 use crate::config::ListenSpec;
+use crate::evenness::Shares;
 use crate::ledger::ListenerLedger;
 use crate::retention::Retention;
 use crate::streams::Streams;
@@ -79,6 +80,7 @@ fn milliseconds(duration: Duration) -> u64 {
 pub(crate) struct ListenerSeat {
     pub(crate) spec: Arc<ListenSpec>,
     pub(crate) ledger: Arc<ListenerLedger>,
+    pub(crate) shares: Arc<Shares>,
     pub(crate) seat: Seat,
 }
 
