@@ -1,8 +1,6 @@
 //! If this fails, one worker gets all the connections of a listener and nobody is told, or the operator is alarmed by
 //! chance.
 
-#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
-
 mod support;
 
 use std::cell::Cell;

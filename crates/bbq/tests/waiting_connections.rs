@@ -61,7 +61,8 @@ fn the_queue_is_what_ss_shows_and_the_wait_is_measured() {
     let mut seen = queues(&status);
     assert_eq!(seen.iter().sum::<u64>(), WAITING, "{status:#}");
     let mut by_ss = queues_by_ss(&setup);
-    (seen.sort_unstable(), by_ss.sort_unstable());
+    seen.sort_unstable();
+    by_ss.sort_unstable();
     assert_eq!(seen, by_ss, "{status:#}");
 
     while since.elapsed() < WAIT {
