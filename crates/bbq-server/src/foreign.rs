@@ -29,7 +29,10 @@ impl ForeignWatch {
     /// Looks who is there now. May take a tenth of a second when somebody is new: not for a worker's thread.
     pub(crate) fn look(&self, listener: &str, group: &Group) {
         let members = match group.foreign_members() {
-            Ok(members) => members,
+            Ok(members) => {
+                self.blind.store(false, Ordering::Relaxed);
+                members
+            }
             Err(error) => {
                 if !self.blind.swap(true, Ordering::Relaxed) {
                     warn!(listener, %error, "cannot see whether other processes listen at this address");

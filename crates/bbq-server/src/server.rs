@@ -28,7 +28,8 @@ use crate::streams::Streams;
 use crate::time::{unix_ns, unix_seconds};
 use crate::worker::{ConnectionBudget, ListenerSeat, Worker, WorkerView};
 
-/// Descriptors that connections never get: standard ones, lock, event loops, admin and its clients.
+/// Descriptors that connections never get: standard ones, lock, event loops, admin and its clients, and three to look who
+/// else listens.
 const DESCRIPTORS_RESERVED: u64 = 48;
 /// Descriptors a lane may have open: segment, the next one, a directory while it is synced.
 const DESCRIPTORS_PER_LANE: u64 = 4;
