@@ -92,11 +92,14 @@ fn neighbours_are_no_members() {
 fn a_child_process_that_inherited_the_sockets_is_no_stranger() {
     let group = common::group("tcp", Distribution::Reuseport, 2);
     let inherited = group.sockets()[0].as_fd().try_clone_to_owned().unwrap();
-    let mut child =
-        Command::new("cat").stdin(inherited).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // It lives as long as its standard input, writes nothing, and is asked for nothing.
+    let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(inherited).spawn().unwrap();
+    let own = rustix::fs::fstat(&group.sockets()[0]).unwrap().st_ino;
+    let of_child = std::fs::read_link(format!("/proc/{}/fd/1", child.id())).unwrap();
+    assert_eq!(of_child.to_str().unwrap(), format!("socket:[{own}]"));
     assert_eq!(group.foreign_members().unwrap(), []);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
 }
 
 /// As after a resize, or two groups by mistake: whoever it is, it takes a share.
