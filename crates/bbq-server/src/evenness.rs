@@ -73,8 +73,9 @@ impl EvennessWatch {
     /// Closes the window if it is complete. Ask it every second or so.
     pub(crate) fn look(&self, listener: &str, distribution: Distribution, shares: &Shares) {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let change = windows.look(shares.read(), Instant::now());
-        let Some(last) = windows.last.as_ref().filter(|_| is_meant_to_be_even(distribution)) else { return };
+        let change =
+            windows.look(shares.read(), Instant::now()).filter(|_| is_meant_to_be_even(distribution));
+        let Some(last) = windows.last.as_ref() else { return };
         let (connections, smallest, largest) = (last.connections, last.smallest, last.largest);
         match change {
             Some(Change::Uneven) => warn!(
@@ -137,6 +138,12 @@ fn is_meant_to_be_even(distribution: Distribution) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_skew_of_a_shared_socket_is_no_news() {
+        assert!(is_meant_to_be_even(Distribution::Reuseport));
+        assert!(!is_meant_to_be_even(Distribution::Shared));
+    }
 
     struct Run {
         windows: Windows,
