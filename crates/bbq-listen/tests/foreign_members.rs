@@ -1,23 +1,31 @@
 //! If this fails, another process takes a share of the group's connections or datagrams and nobody is told, or the
 //! group's own sockets are called foreign.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 mod common;
 
+use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-use bbq_listen::{Address, Distribution, Group};
+use bbq_listen::{Address, Distribution, Group, GroupOptions};
 use socket2::{Domain, Protocol, Socket, Type};
+
+/// Ports that the system does not give to clients, and how many are tried until one is free at every address.
+const PORTS: std::ops::Range<u16> = 10_000..32_000;
+const PORTS_TRIED_MAX: u32 = 50;
 
 /// Joins with `SO_REUSEPORT`, says so, and stays until its standard input ends.
 const JOIN: &str = "
-import socket, sys
+import errno, socket, sys
 kind = {'tcp': socket.SOCK_STREAM, 'udp': socket.SOCK_DGRAM}[sys.argv[1]]
 s = socket.socket(socket.AF_INET6 if ':' in sys.argv[2] else socket.AF_INET, kind)
 s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-s.bind((sys.argv[2], int(sys.argv[3])))
+try: s.bind((sys.argv[2], int(sys.argv[3])))
+except OSError as error:
+    if error.errno != errno.EADDRINUSE: raise
+    sys.exit('in use')
 if kind == socket.SOCK_STREAM: s.listen(1)
 print('joined', flush=True)
 sys.stdin.read()
@@ -30,14 +38,19 @@ struct Stranger {
 }
 
 impl Stranger {
-    fn joins(word: &str, host: &str, port: u16) -> Self {
+    /// `None` where the kernel does not let it.
+    fn tries_to_join(word: &str, host: &str, port: u16) -> Option<Self> {
         let mut command = Command::new("python3");
         command.args(["-c", JOIN, word, host, &port.to_string()]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "joined\n");
-        Self { stdin: child.stdin.take(), child }
+        let stranger = Self { stdin: child.stdin.take(), child };
+        (line == "joined\n").then_some(stranger)
+    }
+
+    fn joins(word: &str, host: &str, port: u16) -> Self {
+        Self::tries_to_join(word, host, port).expect("it may join")
     }
 
     fn leaves(mut self) {
@@ -57,9 +70,7 @@ impl Drop for Stranger {
 #[test]
 fn a_process_that_joins_is_named_and_one_that_leaves_is_gone() {
     for (word, host) in [("tcp", "127.0.0.1"), ("udp", "127.0.0.1"), ("tcp", "0.0.0.0"), ("udp", "::")] {
-        let group = common::group(word, Distribution::Reuseport, 3);
-        assert_eq!(group.foreign_members().unwrap(), []);
-        let stranger = Stranger::joins(word, host, common::port_of(&group).port());
+        let (group, stranger) = joined(word, host);
         let members = group.foreign_members().unwrap();
         assert_eq!(members.len(), 1, "{word} {host}: {members:?}");
         assert_eq!(
@@ -76,6 +87,23 @@ fn a_process_that_joins_is_named_and_one_that_leaves_is_gone() {
         assert_eq!(group.foreign_members().unwrap(), [], "{word} {host}");
         assert_eq!(members[0].holder(), None);
     }
+}
+
+/// A group that had no stranger, and one at `host`. At a port of the system's choice a wildcard would find clients of
+/// whatever else runs on this machine in its way, also those that have ended, for a minute (TIME_WAIT).
+fn joined(word: &str, host: &str) -> (Group, Stranger) {
+    for _ in 0..PORTS_TRIED_MAX {
+        let random = RandomState::new().hash_one(0) % u64::from(PORTS.end - PORTS.start);
+        let address =
+            Address::parse(word, &format!("127.0.0.1:{}", u64::from(PORTS.start) + random)).unwrap();
+        let options = GroupOptions { distribution: Distribution::Reuseport, ..GroupOptions::new(address, 3) };
+        let Ok(group) = Group::open(&options) else { continue };
+        assert_eq!(group.foreign_members().unwrap(), []);
+        if let Some(stranger) = Stranger::tries_to_join(word, host, common::port_of(&group).port()) {
+            return (group, stranger);
+        }
+    }
+    panic!("no stranger may join {word} at {host}");
 }
 
 #[test]
@@ -122,6 +150,6 @@ fn a_socket_of_this_process_beside_the_group_is_seen() {
 fn a_path_has_no_strangers() {
     let directory = tempfile::tempdir().unwrap();
     let address = Address::Unix(directory.path().join("socket"));
-    let group = Group::open(&bbq_listen::GroupOptions::new(address, 1)).unwrap();
+    let group = Group::open(&GroupOptions::new(address, 1)).unwrap();
     assert_eq!(group.foreign_members().unwrap(), []);
 }
