@@ -2,7 +2,7 @@
 //!
 //! It waits for nothing and knows no runtime; `async_listener` is it with tokio around.
 //!
-//! Invariant: one call makes at most `ACCEPTS_PER_TURN_MAX` system calls.
+//! Invariant: one call makes at most `ACCEPTS_PER_TURN_MAX` system calls, and two to see how long connections waited.
 //! Invariant: whatever the kernel says of one connection, the next one is still accepted.
 
 use std::io;
@@ -184,11 +184,15 @@ pub(crate) fn accept_from(
     limit: usize,
     f: &mut impl FnMut(Accepted),
 ) -> io::Result<AcceptOutcome> {
+    let sampling = socket.accept_delays().sampling();
     let (mut accepted, mut aborted) = (0, 0);
     let mut state = Ok(AcceptState::More);
     while accepted + aborted < limit.min(ACCEPTS_PER_TURN_MAX) {
         match acceptfrom_with(socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             Ok((stream, peer)) => {
+                if sampling.wants(accepted) {
+                    socket.accept_delays().sample(&stream);
+                }
                 accepted += 1;
                 let peer = PeerAddress(peer.and_then(|peer| SocketAddr::try_from(peer).ok()));
                 f(Accepted { stream, peer, open: None });

@@ -48,10 +48,12 @@
 //!
 //! # What it does for you
 //! - **Guard.** An address that somebody listens on is refused, and the holder named. Plain `SO_REUSEPORT` lets a second
-//!   copy of a server join and silently take half of the traffic.
+//!   copy of a server join and silently take half of the traffic. Who joins later without asking cannot be kept out, but
+//!   is seen: [`Group::foreign_members`].
 //! - **Bounds.** A turn accepts at most [`ACCEPTS_PER_TURN_MAX`]; running out of descriptors is an outcome, not an error,
 //!   and the rest goes on waiting in the queue.
-//! - **To be seen.** Per socket: [`Counters`], [`Socket::queue`] (how much waits, and how much may), [`Socket::drops`].
+//! - **To be seen.** Per socket: [`Counters`], [`Socket::queue`] (how much waits, and how much may), [`Socket::drops`],
+//!   [`Socket::accept_delay`] (how long connections waited). Whether the shares are even: [`Evenness`].
 //!
 //! It knows nothing of messages, reads no connection, starts no thread, logs nothing.
 //!
@@ -59,6 +61,7 @@
 
 #![deny(unsafe_code)]
 
+mod accept_delay;
 mod acceptor;
 mod address;
 mod adopt;
@@ -69,17 +72,22 @@ mod async_datagrams;
 #[cfg(feature = "tokio")]
 mod async_listener;
 mod bell;
+mod chi_square;
 mod counters;
 mod distribution;
 mod door;
 #[cfg(feature = "tokio")]
 mod entrance;
 mod error;
+mod evenness;
+mod foreign;
 mod group;
 mod handoff;
 mod holder;
 mod inbox;
+mod inet_diag;
 mod limits;
+mod netlink;
 mod open;
 #[cfg(feature = "tokio")]
 mod pace;
@@ -96,6 +104,7 @@ mod unix_diag;
 mod unix_path;
 mod watch;
 
+pub use accept_delay::{ACCEPT_DELAY_BUCKETS_MS, AcceptDelay};
 pub use acceptor::{ACCEPTS_PER_TURN_MAX, AcceptOutcome, AcceptState, Accepted, Acceptor};
 pub use address::{Address, Transport, UNIX_PATH_BYTES_MAX};
 #[cfg(feature = "tokio")]
@@ -108,6 +117,8 @@ pub use counters::Counters;
 pub use distribution::{Distribution, HandoffRule};
 pub use door::OpenCount;
 pub use error::ListenError;
+pub use evenness::Evenness;
+pub use foreign::ForeignMember;
 pub use group::{BACKLOG_DEFAULT, Group, GroupOptions};
 pub use holder::Holder;
 pub use limits::{DescriptorLimit, WORKERS_MAX, raise_descriptor_limit, worker_count};

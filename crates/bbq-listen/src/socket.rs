@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex};
 
+use crate::accept_delay::{AcceptDelay, AcceptDelays};
 use crate::places::Baton;
 use crate::{Address, Counters, sys, unix_diag};
 
@@ -42,6 +43,7 @@ pub struct Socket {
     receive_buffer_bytes: Option<u32>,
     counters: Counters,
     baton: Mutex<Baton>,
+    accept_delays: AcceptDelays,
 }
 
 impl Socket {
@@ -60,6 +62,7 @@ impl Socket {
             receive_buffer_bytes,
             counters: Counters::default(),
             baton: Mutex::default(),
+            accept_delays: AcceptDelays::default(),
         }
     }
 
@@ -90,6 +93,15 @@ impl Socket {
     /// Totals since it was opened.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    pub(crate) fn accept_delays(&self) -> &AcceptDelays {
+        &self.accept_delays
+    }
+
+    /// How long connections waited to be accepted, of samples. Only tcp sockets ever have any.
+    pub fn accept_delay(&self) -> AcceptDelay {
+        self.accept_delays.read()
     }
 
     /// The receive buffer that the system granted, in the measure in which it was asked for: less than that where

@@ -31,6 +31,9 @@ const SO_MEMINFO: libc::c_int = 55;
 const TCP_INFO_WORDS: usize = 8;
 const TCP_INFO_UNACKED: usize = 6;
 const TCP_INFO_SACKED: usize = 7;
+/// The same up to and including `tcpi_last_data_sent`.
+const TCP_INFO_WORDS_TO_LAST_SENT: usize = 12;
+const TCP_INFO_LAST_DATA_SENT: usize = 11;
 
 /// Words of `SO_MEMINFO`, `SK_MEMINFO_VARS` in linux/sock_diag.h.
 const MEMINFO_WORDS: usize = 9;
@@ -66,6 +69,13 @@ impl Slot {
 pub(crate) fn tcp_listen_queue(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     let words: [u32; TCP_INFO_WORDS] = read_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
     Ok((words[TCP_INFO_UNACKED], words[TCP_INFO_SACKED]))
+}
+
+/// Milliseconds since a connection last sent data; before it has sent any, since its handshake.
+pub(crate) fn tcp_last_sent_ms(connection: BorrowedFd<'_>) -> io::Result<u32> {
+    let words: [u32; TCP_INFO_WORDS_TO_LAST_SENT] =
+        read_option(connection, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    Ok(words[TCP_INFO_LAST_DATA_SENT])
 }
 
 /// Memory and drops of any socket.

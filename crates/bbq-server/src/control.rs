@@ -23,6 +23,8 @@ use crate::stop::Stop;
 
 /// How often drops are saved, and whether a thread is still there is looked at.
 const TICK: Duration = Duration::from_secs(1);
+/// How often it is looked whether other processes have joined a listener.
+const FOREIGN_INTERVAL: Duration = Duration::from_secs(2);
 /// The streams' checkpoint is written when so much would have to be read again at the next start: about a second's worth.
 const CHECKPOINT_BYTES: u64 = 1024 * 1024 * 1024;
 
@@ -45,7 +47,7 @@ pub(crate) struct Control {
 impl Control {
     /// Works until a signal, and ends everything in order. `true` when nothing went wrong.
     pub(crate) fn run(mut self) -> bool {
-        let runtime = match Builder::new_current_thread().enable_all().build() {
+        let runtime = match Builder::new_current_thread().enable_all().thread_name("control-look").build() {
             Ok(runtime) => runtime,
             Err(error) => {
                 error!(%error, "the control thread cannot start its event loop; stopping");
@@ -83,6 +85,7 @@ impl Control {
                 }
             };
         info!(pid = std::process::id(), "ready");
+        tokio::spawn(watch_foreign_members(Arc::clone(&self.parts)));
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -99,6 +102,7 @@ impl Control {
     /// `false` when a thread is gone that should not be.
     fn look_after(&self) -> bool {
         self.parts.note_kernel_drops();
+        self.parts.look_at_evenness();
         if let Err(error) = self.parts.ledger.save() {
             warn!(%error, "cannot save the ledger of drops");
         }
@@ -163,6 +167,19 @@ fn wait_for(threads: &[JoinHandle<()>], patience: Duration) {
     let waits = || deadline.is_none_or(|deadline| Instant::now() < deadline);
     while !threads.iter().all(JoinHandle::is_finished) && waits() {
         std::thread::park_timeout(Duration::from_millis(2));
+    }
+}
+
+/// Looks again and again, one look at a time, for as long as the runtime lasts.
+async fn watch_foreign_members(parts: Arc<Parts>) {
+    let mut interval = tokio::time::interval(FOREIGN_INTERVAL);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        let parts = Arc::clone(&parts);
+        let look = tokio::task::spawn_blocking(move || parts.look_for_foreign_members());
+        // One that panics is reported by the hook, and looked at again.
+        let _looked = look.await;
     }
 }
 

@@ -12,6 +12,8 @@
 mod admin;
 pub mod config;
 mod control;
+mod evenness;
+mod foreign;
 mod ledger;
 mod occasional;
 mod retention;

@@ -16,6 +16,8 @@ use tracing::{info, warn};
 
 use crate::config::{Config, ListenSpec, Protocol};
 use crate::control;
+use crate::evenness::EvennessWatch;
+use crate::foreign::ForeignWatch;
 use crate::ledger::{DropReason, Ledger};
 use crate::occasional::Occasional;
 use crate::retention::Retention;
@@ -29,7 +31,8 @@ use crate::streams::Streams;
 use crate::time::{unix_ns, unix_seconds};
 use crate::worker::{ConnectionBudget, ListenerSeat, Worker, WorkerView};
 
-/// Descriptors that connections never get: standard ones, lock, event loops, admin and its clients.
+/// Descriptors that connections never get: standard ones, lock, event loops, admin and its clients, and three to look who
+/// else listens.
 const DESCRIPTORS_RESERVED: u64 = 48;
 /// Descriptors a lane may have open: segment, the next one, a directory while it is synced.
 const DESCRIPTORS_PER_LANE: u64 = 4;
@@ -122,6 +125,15 @@ struct Owed {
 struct Listener {
     spec: Arc<ListenSpec>,
     group: Group,
+    foreign: ForeignWatch,
+    evenness: EvennessWatch,
+}
+
+impl Listener {
+    fn new(spec: &ListenSpec, group: Group) -> Listener {
+        let evenness = EvennessWatch::new(group.taken());
+        Listener { spec: Arc::new(spec.clone()), group, foreign: ForeignWatch::default(), evenness }
+    }
 }
 
 /// What control and admin look at.
@@ -261,7 +273,7 @@ fn open_listeners(config: &Config) -> Result<Vec<Listener>, StartError> {
             ..GroupOptions::new(spec.address.clone(), config.workers)
         };
         match Group::open(&options) {
-            Ok(group) => Ok(Listener { spec: Arc::new(spec.clone()), group }),
+            Ok(group) => Ok(Listener::new(spec, group)),
             Err(source) => Err(StartError::Listen { spec: spec.text.clone(), source }),
         }
     };
@@ -371,6 +383,20 @@ impl Parts {
         }
     }
 
+    /// Looks whether other processes have joined. Not on the control thread's loop: see `ForeignWatch::look`.
+    pub(crate) fn look_for_foreign_members(&self) {
+        for listener in &self.listeners {
+            listener.foreign.look(&listener.spec.text, &listener.group);
+        }
+    }
+
+    /// Looks how even the workers' shares are.
+    pub(crate) fn look_at_evenness(&self) {
+        for listener in self.listeners.iter().filter(|listener| !listener.spec.is_datagram()) {
+            listener.evenness.look(&listener.spec, listener.group.distribution(), listener.group.taken());
+        }
+    }
+
     /// What a lane could not write was counted as spooled. Batches of bbq clients were not acknowledged and come again;
     /// of everybody else it is lost.
     pub(crate) fn note_unwritten(&self, source: u16, records: u64) {
@@ -417,13 +443,17 @@ impl Parts {
             let why = self.ledger.listener(index).failure()?;
             Some(format!("listener {} takes nothing any more: {why}", listener.spec.text))
         });
-        lanes.chain(sinks).chain(listeners).collect()
+        let foreign = self.listeners.iter().filter_map(|listener| {
+            Some(format!("listener {} {}", listener.spec.text, listener.foreign.trouble()?))
+        });
+        lanes.chain(sinks).chain(listeners).chain(foreign).collect()
     }
 
     fn listener_status(&self, index: usize) -> ListenerStatus {
         let listener = &self.listeners[index];
         let ledger = self.ledger.listener(index);
         let dropped = ledger.dropped();
+        let is_tcp = matches!(listener.group.local_address(), Address::Tcp(_));
         let sockets = listener.group.sockets().into_iter().map(|socket| {
             let queue = socket.queue();
             SocketStatus {
@@ -435,6 +465,7 @@ impl Parts {
                 drops: socket.drops(),
                 starved: socket.counters().starved(),
                 rescued: socket.counters().rescued(),
+                accept_delay_ms: is_tcp.then(|| socket.accept_delay().into()),
             }
         });
         ListenerStatus {
@@ -445,6 +476,8 @@ impl Parts {
             fallback: listener.group.fallback().map(str::to_owned),
             steering: listener.group.steering(),
             sockets: sockets.collect(),
+            foreign: listener.foreign.members(),
+            evenness: listener.evenness.last(),
             ledger: ListenerLedgerStatus {
                 received: ledger.spooled() + dropped.values().sum::<u64>(),
                 dropped,
