@@ -18,6 +18,7 @@ const NEEDS: [(&str, &str); 8] = [
     ("prlimit", "util-linux"),
     ("python3", "python3"),
     ("ss", "iproute2"),
+    ("strace", "strace"),
     ("unshare", "util-linux"),
 ];
 
@@ -121,7 +122,16 @@ mod tests {
     fn what_is_not_on_the_path_is_missing_and_each_package_is_named_once() {
         let nowhere = missing(&[PathBuf::from("/proc/self/nowhere")]);
         assert_eq!(nowhere.len(), NEEDS.len());
-        let all = ["bsdutils", "g++", "netcat-openbsd", "python3", "syslog-ng-core", "util-linux"];
+        let all = [
+            "bsdutils",
+            "g++",
+            "iproute2",
+            "netcat-openbsd",
+            "python3",
+            "strace",
+            "syslog-ng-core",
+            "util-linux",
+        ];
         assert_eq!(packages(&nowhere), all);
     }
 
