@@ -146,6 +146,15 @@ pub enum ListenError {
         address: Address,
     },
 
+    /// Sockets that somebody else opened are not what they should be.
+    #[error("the sockets handed over for {address} do not fit: {problem}")]
+    Unfit {
+        /// The address.
+        address: Address,
+        /// Which of them, and what is wrong with it.
+        problem: String,
+    },
+
     /// The system refused a step.
     #[error("{address} cannot be opened: {step} failed")]
     System {

@@ -5,10 +5,12 @@
 //! Invariant: a socket keeps its index for as long as the group is open.
 //! Invariant: a socket is open as long as the group or any seat at it is.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use crate::adopt::adopt;
 use crate::limits::WORKERS_MAX;
-use crate::open::open;
+use crate::open::{Opened, open};
 use crate::unix_path::OwnedPath;
 use crate::{Address, Distribution, ListenError, Socket};
 
@@ -51,8 +53,8 @@ impl GroupOptions {
 /// socket. Connections that wait on a socket when it is closed are reset by the kernel.
 #[derive(Debug)]
 pub struct Group {
-    // Held for its drop, which comes first: while a socket is open the kernel gives its file's inode number to no other.
-    _path: Option<OwnedPath>,
+    // Dropped first: while a socket is open the kernel gives its file's inode number to no other.
+    path: Option<OwnedPath>,
     sockets: Vec<Arc<Socket>>,
     workers: usize,
     local_address: Address,
@@ -67,10 +69,27 @@ impl Group {
     /// Refuses an address that anybody else listens on, this process included, and names the holder where /proc tells.
     /// That it is refused also holds for servers started at the same moment: one of them gets it.
     pub fn open(options: &GroupOptions) -> Result<Self, ListenError> {
-        if options.workers == 0 || options.workers > WORKERS_MAX {
-            return Err(ListenError::WorkerCount { workers: options.workers });
-        }
-        let opened = open(options)?;
+        check_workers(options)?;
+        Ok(Self::of(options, open(options)?))
+    }
+
+    /// Makes a group of sockets that somebody else opened: the program before an upgrade, or systemd. Their order is
+    /// their index.
+    ///
+    /// Each must be what `options` ask for: transport, address (with port 0 any port, the same for all), listening. One is
+    /// shared; several must be one for each worker. Descriptors are closed on exec and non-blocking from here on, and
+    /// backlog and receive buffer are as in `options`.
+    ///
+    /// The file of a unix socket stays when the group closes, as it is somebody else's: see
+    /// [`set_owns_file`](Self::set_owns_file).
+    ///
+    /// To hand the sockets of a group over, lend the descriptors of [`sockets`](Self::sockets) in their order.
+    pub fn adopt(options: &GroupOptions, sockets: Vec<OwnedFd>) -> Result<Self, ListenError> {
+        check_workers(options)?;
+        Ok(Self::of(options, adopt(options, sockets)?))
+    }
+
+    fn of(options: &GroupOptions, opened: Opened) -> Self {
         let own = opened.distribution == Distribution::Reuseport;
         let sockets = opened.sockets.into_iter().enumerate().map(|(index, descriptor)| {
             let worker = own.then_some(index);
@@ -82,15 +101,27 @@ impl Group {
                 opened.receive_buffer_bytes,
             ))
         });
-        Ok(Self {
-            _path: opened.path,
+        Self {
+            path: opened.path,
             sockets: sockets.collect(),
             workers: options.workers,
             local_address: opened.address.clone(),
             configured: options.distribution,
             distribution: opened.distribution,
             fallback: opened.fallback,
-        })
+        }
+    }
+
+    /// Whether the file of a unix socket goes when the group closes. It does when the group made it.
+    pub fn owns_file(&self) -> bool {
+        self.path.as_ref().is_some_and(OwnedPath::is_ours)
+    }
+
+    /// Says who removes the file of a unix socket: one who has handed the sockets over leaves it to the other.
+    pub fn set_owns_file(&self, owns: bool) {
+        if let Some(path) = &self.path {
+            path.set_ours(owns);
+        }
     }
 
     /// Where it listens, with the port that was chosen.
@@ -145,6 +176,13 @@ impl Group {
         let socket = &self.sockets[worker % self.sockets.len()];
         Seat { worker, socket: Arc::clone(socket) }
     }
+}
+
+fn check_workers(options: &GroupOptions) -> Result<(), ListenError> {
+    if options.workers == 0 || options.workers > WORKERS_MAX {
+        return Err(ListenError::WorkerCount { workers: options.workers });
+    }
+    Ok(())
 }
 
 /// A worker's place in a group: who it is and the socket it takes connections or datagrams from.

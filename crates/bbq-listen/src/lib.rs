@@ -61,6 +61,7 @@
 
 mod acceptor;
 mod address;
+mod adopt;
 #[cfg(feature = "tokio")]
 mod async_connection;
 #[cfg(feature = "tokio")]

@@ -30,8 +30,8 @@ pub const RECEIVE_BUFFER_BYTES_DEFAULT: u32 = 4 * 1024 * 1024;
 const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
-const UNIX_REASON: &str = "unix sockets have no SO_REUSEPORT";
-const ONE_WORKER_REASON: &str = "there is only one worker";
+pub(crate) const UNIX_REASON: &str = "unix sockets have no SO_REUSEPORT";
+pub(crate) const ONE_WORKER_REASON: &str = "there is only one worker";
 
 /// The sockets of a group as they were opened.
 pub(crate) struct Opened {
@@ -145,8 +145,8 @@ fn open_reuseport(
 }
 
 /// The system calls of opening, with their errors said for one address.
-struct Steps<'a> {
-    address: &'a Address,
+pub(crate) struct Steps<'a> {
+    pub(crate) address: &'a Address,
 }
 
 impl Steps<'_> {
@@ -160,6 +160,15 @@ impl Steps<'_> {
         // socket2 sets FD_CLOEXEC as it creates.
         let socket =
             socket2::Socket::new(domain, kind, protocol).map_err(|error| self.failed("socket", error))?;
+        self.set_options(&socket, options)?;
+        Ok(socket)
+    }
+
+    pub(crate) fn set_options(
+        &self,
+        socket: &socket2::Socket,
+        options: &GroupOptions,
+    ) -> Result<(), ListenError> {
         socket.set_nonblocking(true).map_err(|error| self.failed("fcntl O_NONBLOCK", error))?;
         match self.address {
             // A restart must not wait for the old connections' TIME_WAIT. UDP has none, and there the option would let
@@ -182,7 +191,7 @@ impl Steps<'_> {
             }
             Address::Unix(_) => {}
         }
-        Ok(socket)
+        Ok(())
     }
 
     fn name(&self, address: &Address) -> io::Result<SockAddr> {
@@ -196,7 +205,7 @@ impl Steps<'_> {
         self.name(address).and_then(|name| socket.bind(&name)).map_err(|error| self.failed("bind", error))
     }
 
-    fn listen(&self, socket: &socket2::Socket, backlog: u32) -> Result<(), ListenError> {
+    pub(crate) fn listen(&self, socket: &socket2::Socket, backlog: u32) -> Result<(), ListenError> {
         if !self.address.transport().is_stream() {
             return Ok(());
         }
@@ -204,7 +213,7 @@ impl Steps<'_> {
         socket.listen(backlog).map_err(|error| self.failed("listen", error))
     }
 
-    fn bound_address(&self, socket: &socket2::Socket) -> Result<Address, ListenError> {
+    pub(crate) fn bound_address(&self, socket: &socket2::Socket) -> Result<Address, ListenError> {
         let name = || -> Result<_, ListenError> {
             let name = socket.local_addr().map_err(|error| self.failed("getsockname", error))?;
             name.as_socket().ok_or_else(|| self.failed("getsockname", io::ErrorKind::InvalidData.into()))
@@ -216,7 +225,10 @@ impl Steps<'_> {
         }
     }
 
-    fn granted_receive_buffer(&self, socket: &socket2::Socket) -> Result<Option<u32>, ListenError> {
+    pub(crate) fn granted_receive_buffer(
+        &self,
+        socket: &socket2::Socket,
+    ) -> Result<Option<u32>, ListenError> {
         if self.address.transport().is_stream() {
             return Ok(None);
         }
@@ -226,7 +238,7 @@ impl Steps<'_> {
         Ok(Some(u32::try_from(doubled / 2).unwrap_or(u32::MAX)))
     }
 
-    fn failed(&self, step: &'static str, source: io::Error) -> ListenError {
+    pub(crate) fn failed(&self, step: &'static str, source: io::Error) -> ListenError {
         let address = self.address.clone();
         let is_unix = address.transport().is_unix();
         match Errno::from_io_error(&source) {

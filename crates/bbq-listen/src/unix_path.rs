@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -46,25 +47,41 @@ fn probe(path: &Path) -> rustix::io::Result<()> {
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
 }
 
-/// A socket file of ours. Dropping it removes the file, unless another has taken its place; drop it while the socket is
-/// open, or the other may by chance have got the same inode number.
+/// A socket file. Dropping it removes the file if it is ours, unless another has taken its place; drop it while the
+/// socket is open, or the other may by chance have got the same inode number.
 #[derive(Debug)]
 pub(crate) struct OwnedPath {
     path: PathBuf,
-    /// Device and inode of the file that our bind created.
+    /// Device and inode of the file that the bind created.
     identity: (u64, u64),
+    ours: AtomicBool,
 }
 
 impl OwnedPath {
     /// For the file that a bind has just created.
     pub(crate) fn created(path: &Path) -> io::Result<Self> {
-        Ok(Self { path: path.to_owned(), identity: identity(path)? })
+        Ok(Self { path: path.to_owned(), identity: identity(path)?, ours: AtomicBool::new(true) })
+    }
+
+    /// For the file of a socket that somebody else opened, and removes.
+    pub(crate) fn adopted(path: &Path) -> io::Result<Self> {
+        let path = Self::created(path)?;
+        path.set_ours(false);
+        Ok(path)
+    }
+
+    pub(crate) fn is_ours(&self) -> bool {
+        self.ours.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_ours(&self, ours: bool) {
+        self.ours.store(ours, Ordering::Relaxed);
     }
 }
 
 impl Drop for OwnedPath {
     fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|now| now == self.identity) {
+        if self.is_ours() && identity(&self.path).is_ok_and(|now| now == self.identity) {
             // Nobody is left to tell; the next start removes what stays.
             let _ = fs::remove_file(&self.path);
         }

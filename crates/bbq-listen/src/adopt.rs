@@ -1,0 +1,132 @@
+//! Makes a group of sockets that somebody else opened: the program before an upgrade, or systemd.
+//!
+//! It opens and binds nothing, so it can take nobody's place and no queued connection is lost. What was handed over is
+//! looked at, not believed: a socket of another address would otherwise be served under a false name.
+//!
+//! Invariant: sockets keep the order in which they came, which is their index.
+//! Invariant: a group that is refused closes its copies and changes nothing else; whoever handed them over keeps them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use socket2::{Domain, Socket, Type};
+
+use crate::open::{ONE_WORKER_REASON, Opened, Steps, UNIX_REASON};
+use crate::unix_path::OwnedPath;
+use crate::{Address, Distribution, GroupOptions, ListenError};
+
+pub(crate) fn adopt(options: &GroupOptions, sockets: Vec<OwnedFd>) -> Result<Opened, ListenError> {
+    let configured = &options.address;
+    let sockets: Vec<Socket> = sockets.into_iter().map(Socket::from).collect();
+    let unfit = |problem: String| ListenError::Unfit { address: configured.clone(), problem };
+    let Some(first) = sockets.first() else { return Err(unfit("there is none".to_owned())) };
+    for (index, socket) in sockets.iter().enumerate() {
+        check(configured, socket).map_err(|problem| unfit(format!("number {index} {problem}")))?;
+    }
+    // Where the system chose the port, it must have been the same for all.
+    let step = Steps { address: configured };
+    let address = step.bound_address(first)?;
+    for (index, socket) in sockets.iter().enumerate().skip(1) {
+        check(&address, socket).map_err(|problem| unfit(format!("number {index} {problem}")))?;
+    }
+    let (distribution, fallback) = distribution_of(options, &sockets).map_err(unfit)?;
+    let step = Steps { address: &address };
+    for socket in &sockets {
+        socket.set_cloexec(true).map_err(|error| step.failed("fcntl FD_CLOEXEC", error))?;
+        step.set_options(socket, options)?;
+        // A second listen changes nothing but the backlog (net/ipv4/af_inet.c, net/unix/af_unix.c).
+        step.listen(socket, options.backlog)?;
+    }
+    let path = match &address {
+        Address::Unix(path) | Address::UnixDatagram(path) => {
+            Some(OwnedPath::adopted(path).map_err(|error| step.failed("lstat", error))?)
+        }
+        Address::Tcp(_) | Address::Udp(_) => None,
+    };
+    let receive_buffer_bytes = step.granted_receive_buffer(first)?;
+    Ok(Opened {
+        sockets: sockets.into_iter().map(OwnedFd::from).collect(),
+        address,
+        distribution,
+        fallback,
+        receive_buffer_bytes,
+        path,
+    })
+}
+
+/// What they are, whatever the configuration asks for: it cannot be had without opening or closing one.
+fn distribution_of(
+    options: &GroupOptions,
+    sockets: &[Socket],
+) -> Result<(Distribution, Option<String>), String> {
+    let (configured, workers) = (options.distribution, options.workers);
+    let sharing = || sockets.iter().all(|socket| socket.reuse_port().unwrap_or(false));
+    match sockets.len() {
+        1 if workers == 1 && configured == Distribution::Reuseport => Ok((Distribution::Reuseport, None)),
+        1 => Ok((Distribution::Shared, shared_because(options))),
+        count if options.address.transport().is_unix() => {
+            Err(format!("there are {count}, and {UNIX_REASON}"))
+        }
+        count if count != workers => {
+            Err(format!("there are {count} for {workers} workers; one for all or one for each is needed"))
+        }
+        _ if !sharing() => Err("there are several, not all with SO_REUSEPORT".to_owned()),
+        count if configured == Distribution::Shared => {
+            Ok((Distribution::Reuseport, Some(format!("{count} sockets were handed over"))))
+        }
+        _ => Ok((Distribution::Reuseport, None)),
+    }
+}
+
+fn shared_because(options: &GroupOptions) -> Option<String> {
+    let reason = match options.distribution {
+        Distribution::Shared => return None,
+        _ if options.address.transport().is_unix() => UNIX_REASON,
+        _ if options.workers == 1 => ONE_WORKER_REASON,
+        _ => "one socket was handed over",
+    };
+    Some(reason.to_owned())
+}
+
+/// What is wrong with one socket.
+fn check(address: &Address, socket: &Socket) -> Result<(), String> {
+    let answer = |error: io::Error| format!("is no socket that can be looked at ({error})");
+    let (domain, kind) = match address {
+        Address::Tcp(to) => (Domain::for_address(*to), Type::STREAM),
+        Address::Udp(to) => (Domain::for_address(*to), Type::DGRAM),
+        Address::Unix(_) => (Domain::UNIX, Type::STREAM),
+        Address::UnixDatagram(_) => (Domain::UNIX, Type::DGRAM),
+    };
+    if socket.domain().map_err(answer)? != domain || socket.r#type().map_err(answer)? != kind {
+        return Err("is of another kind".to_owned());
+    }
+    let name = socket.local_addr().map_err(answer)?;
+    let fits = match address {
+        Address::Tcp(to) | Address::Udp(to) => name.as_socket().is_some_and(|bound| same(*to, bound)),
+        Address::Unix(path) | Address::UnixDatagram(path) => {
+            name.as_pathname().is_some_and(|bound| same_path(path, bound))
+        }
+    };
+    if !fits {
+        let bound = name.as_socket().map(|bound| bound.to_string());
+        let bound = bound.or_else(|| Some(name.as_pathname()?.display().to_string()));
+        return Err(format!("is bound to {}", bound.unwrap_or_else(|| "nothing".to_owned())));
+    }
+    if address.transport().is_stream() && !socket.is_listener().map_err(answer)? {
+        return Err("does not listen".to_owned());
+    }
+    Ok(())
+}
+
+/// Port 0 means that the system was asked to choose.
+fn same(wanted: SocketAddr, bound: SocketAddr) -> bool {
+    wanted.ip() == bound.ip() && (wanted.port() == 0 || wanted.port() == bound.port())
+}
+
+/// A socket's name is what was bound, which may have been relative.
+fn same_path(wanted: &Path, bound: &Path) -> bool {
+    let absolute = |path: &Path| std::path::absolute(path).ok();
+    wanted == bound || absolute(wanted).is_some_and(|wanted| absolute(bound) == Some(wanted))
+}
