@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use crate::step;
 
 /// Program, and the Debian package that has it.
-const NEEDS: [(&str, &str); 7] = [
+const NEEDS: [(&str, &str); 9] = [
     ("c++", "g++"),
+    ("curl", "curl"),
+    ("dig", "bind9-dnsutils"),
     ("logger", "bsdutils"),
     ("loggen", "syslog-ng-core"),
     ("nc", "netcat-openbsd"),
@@ -120,7 +122,16 @@ mod tests {
     fn what_is_not_on_the_path_is_missing_and_each_package_is_named_once() {
         let nowhere = missing(&[PathBuf::from("/proc/self/nowhere")]);
         assert_eq!(nowhere.len(), NEEDS.len());
-        let all = ["bsdutils", "g++", "netcat-openbsd", "python3", "syslog-ng-core", "util-linux"];
+        let all = [
+            "bind9-dnsutils",
+            "bsdutils",
+            "curl",
+            "g++",
+            "netcat-openbsd",
+            "python3",
+            "syslog-ng-core",
+            "util-linux",
+        ];
         assert_eq!(packages(&nowhere), all);
     }
 
