@@ -13,7 +13,8 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     let clippy = ["clippy", "--release", "--locked", "--all-targets"];
     let deny = ["--", "-D", "warnings"];
     cargo(&[], &[&clippy[..], &["--workspace"], &deny].concat())?;
-    // In the workspace the server turns the feature on; a server author may leave it off.
-    cargo(&[], &[&clippy[..], &["--package", "bbq-listen"], &deny].concat())?;
+    // In the workspace the server turns the feature on, and so do the examples; a server author may leave it off.
+    let library = ["clippy", "--release", "--locked", "--lib", "--package", "bbq-listen"];
+    cargo(&[], &[&library[..], &deny].concat())?;
     cargo(&[("RUSTDOCFLAGS", "-D warnings")], &["doc", "--release", "--locked", "--no-deps", "--workspace"])
 }

@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use crate::step;
 
 /// Program, and the Debian package that has it.
-const NEEDS: [(&str, &str); 8] = [
+const NEEDS: [(&str, &str); 11] = [
     ("c++", "g++"),
+    ("curl", "curl"),
+    ("dig", "bind9-dnsutils"),
     ("logger", "bsdutils"),
     ("loggen", "syslog-ng-core"),
     ("nc", "netcat-openbsd"),
@@ -123,7 +125,9 @@ mod tests {
         let nowhere = missing(&[PathBuf::from("/proc/self/nowhere")]);
         assert_eq!(nowhere.len(), NEEDS.len());
         let all = [
+            "bind9-dnsutils",
             "bsdutils",
+            "curl",
             "g++",
             "iproute2",
             "netcat-openbsd",

@@ -18,10 +18,9 @@ use crate::inbox::INBOX_MAX;
 use crate::places::Places;
 use crate::{HandoffRule, Socket};
 
-/// How long it waits when all inboxes are full or nobody is there: short against what a person notices, long against what
-/// a look costs.
-const RETRY: Duration = Duration::from_millis(1);
-/// How long it waits when descriptors or memory ran out.
+/// How long it waits when all inboxes are full: short against what a person notices, long against what a look costs.
+const FULL: Duration = Duration::from_millis(1);
+/// How long it waits when nobody is there, or descriptors or memory ran out.
 const STARVED: Duration = Duration::from_millis(50);
 
 /// The running thread; ends when dropped.
@@ -81,7 +80,7 @@ impl Passing {
         let doors = self.places.doors();
         let room: usize = doors.iter().filter(|door| door.is_able()).map(|door| room_of(door)).sum();
         if room == 0 {
-            return Some(RETRY);
+            return Some(if doors.iter().any(|door| door.is_served()) { FULL } else { STARVED });
         }
         let (places, rule) = (&self.places, self.rule);
         let mut last = self.last;

@@ -1,11 +1,14 @@
 //! If this fails, connections or datagrams wait for a worker that does not come around, although others are free.
 
-use std::net::{SocketAddr, TcpStream};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Barrier, mpsc};
+use std::time::{Duration, Instant};
 
+use bbq_listen::{AsyncDatagrams, STALL_THRESHOLD_DEFAULT, Seat, Watch, WatchEvent, install_pulse};
+
+use crate::common;
 use crate::serving::{BLOCKED, LOST, Serving, answer, ask};
-use bbq_listen::{STALL_THRESHOLD_DEFAULT, Watch, WatchEvent};
 
 const WORKERS: usize = 4;
 const CONNECTIONS: usize = 400;
@@ -16,14 +19,14 @@ const LATE_MAX: usize = CONNECTIONS / 50;
 
 /// Blocks a worker while connections arrive; answers how long each waited, sorted.
 fn waits(word: &str, watched: bool) -> Vec<Duration> {
-    let group = crate::common::group("tcp", word.parse().unwrap(), WORKERS);
+    let group = common::group("tcp", word.parse().unwrap(), WORKERS);
     let (tell, events) = mpsc::sync_channel(16);
     let watch = watched.then(|| {
         let tell = move |event| drop(tell.try_send(event));
         Watch::start([&group], STALL_THRESHOLD_DEFAULT, tell).unwrap()
     });
     let serving = Serving::start(&group);
-    let to = crate::common::port_of(&group);
+    let to = common::port_of(&group);
     ask(to);
     serving.block(1);
     let mut waits = connect_all(to);
@@ -77,7 +80,7 @@ fn without_a_watch_they_wait() {
 
 #[test]
 fn what_was_queued_before_is_taken_over() {
-    let group = crate::common::group("tcp", "reuseport".parse().unwrap(), WORKERS);
+    let group = common::group("tcp", "reuseport".parse().unwrap(), WORKERS);
     let _watch = Watch::start([&group], STALL_THRESHOLD_DEFAULT, drop).unwrap();
     let serving = Serving::start(&group);
     serving.block(0);
@@ -85,11 +88,74 @@ fn what_was_queued_before_is_taken_over() {
     serving.block(2);
     // Three of four are blocked, and the fourth has them all.
     let mut streams: Vec<TcpStream> =
-        (0..100).map(|_| TcpStream::connect(crate::common::port_of(&group)).unwrap()).collect();
+        (0..100).map(|_| TcpStream::connect(common::port_of(&group)).unwrap()).collect();
     for stream in &mut streams {
         answer(stream);
     }
     let rescued: u64 = group.sockets().iter().map(|socket| socket.counters().rescued()).sum();
     assert!(rescued > 0, "nothing was rescued");
     serving.stop();
+}
+
+/// A worker that echoes what comes with its own number, and blocks on `block`.
+#[expect(clippy::disallowed_methods, reason = "a worker that blocks is what the test is about")]
+fn echo(seat: Seat, ready: &Barrier, over: &AtomicBool) {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    install_pulse(&mut builder);
+    builder.enable_all().build().unwrap().block_on(async {
+        let socket = std::sync::Arc::clone(seat.socket());
+        let mut datagrams = AsyncDatagrams::new(seat).unwrap();
+        ready.wait();
+        while !over.load(Ordering::Relaxed) {
+            let mut blocks = false;
+            let turn = datagrams.turn(|datagram| {
+                blocks |= datagram.bytes == b"block";
+                let to = datagram.peer.0.unwrap();
+                rustix::net::sendto(&socket, datagram.bytes, rustix::net::SendFlags::empty(), &to).unwrap();
+            });
+            // Wakes up to see whether it is over.
+            if let Ok(turn) = tokio::time::timeout(Duration::from_millis(100), turn).await {
+                turn.unwrap();
+            }
+            if blocks {
+                std::thread::sleep(BLOCKED);
+            }
+        }
+    });
+}
+
+#[test]
+fn datagrams_do_not_wait_for_a_blocked_worker() {
+    for word in ["reuseport", "shared", "duplicate=2"] {
+        let group = common::group("udp", word.parse().unwrap(), WORKERS);
+        let _watch = Watch::start([&group], STALL_THRESHOLD_DEFAULT, drop).unwrap();
+        let (ready, over) = (Barrier::new(WORKERS + 1), AtomicBool::new(false));
+        let mut waits = Vec::new();
+        std::thread::scope(|threads| {
+            for seat in group.seats() {
+                let (ready, over) = (&ready, &over);
+                threads.spawn(move || echo(seat, ready, over));
+            }
+            ready.wait();
+            let to = common::port_of(&group);
+            let query = |text: &[u8]| {
+                let start = Instant::now();
+                let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+                client.set_read_timeout(Some(LOST)).unwrap();
+                client.send_to(text, to).unwrap();
+                while let Err(error) = client.recv_from(&mut [0; 16]) {
+                    assert_eq!(error.kind(), std::io::ErrorKind::Interrupted, "no answer");
+                }
+                start.elapsed()
+            };
+            query(b"block");
+            waits.extend((0..CONNECTIONS).map(|_| query(b"query")));
+            over.store(true, Ordering::Relaxed);
+        });
+        waits.sort_unstable();
+        println!("{word}: median {:?}, longest {:?}", waits[CONNECTIONS / 2], waits[CONNECTIONS - 1]);
+        assert!(waits[CONNECTIONS - 1] < BLOCKED / 2, "{word}: somebody waited {:?}", waits[CONNECTIONS - 1]);
+        let late = waits.iter().filter(|wait| **wait > WAIT_MAX).count();
+        assert!(late <= LATE_MAX, "{word}: {late} of {CONNECTIONS} waited more than {WAIT_MAX:?}");
+    }
 }

@@ -1,0 +1,203 @@
+//! A connection on which requests are answered one after the other.
+//!
+//! The first read is made when the connection is accepted; it becomes a task only if it would block. One that waits holds
+//! no buffer, only what is left of a request or an answer. All answers to what one read brought are one write.
+//!
+//! Invariant: nothing is read while an answer waits to be written, so a peer that does not read stops being served.
+
+use std::cell::RefCell;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use bbq_listen::{AsyncConnection, Errno};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt};
+
+/// Bytes of one read, with what was left of the read before: at least two of the longest requests that we take.
+const READ_BYTES: usize = 16 * 1024;
+/// At the end every connection that is readable has had its turn after so many rounds of the event loop.
+const LAST_ROUNDS: usize = 16;
+/// A protocol lets its answers be written once they have this size. Above it a write costs by the byte, not by the call.
+pub(crate) const OUTPUT_BYTES_ENOUGH: usize = 64 * 1024;
+
+/// What becomes of the connection after some answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// What was not used is the beginning of a request: read on.
+    Read,
+    /// The output has become large: write it, then ask again.
+    Write,
+    /// That was the last answer.
+    Close,
+    /// That was the last answer, and more may be on its way: it is read and thrown away, because closing before would
+    /// reset the connection and the answer with it.
+    Refuse,
+}
+
+/// What is spoken on a connection.
+pub(crate) trait Protocol: Send + Sync + 'static {
+    /// Appends the answers to the requests in `input` to `output`; returns how much of `input` they used. A request that
+    /// has no end within half of [`READ_BYTES`] must be refused.
+    fn answer(&self, input: &[u8], output: &mut Vec<u8>) -> (usize, Next);
+}
+
+/// What a connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    Readable,
+    Writable,
+    /// Nothing: it has more, and others have a turn first.
+    Turn,
+    Ended,
+}
+
+struct Buffers {
+    input: [u8; READ_BYTES],
+    output: Vec<u8>,
+}
+
+thread_local! {
+    /// One pair for all connections of a worker: what they hold between two turns is their own.
+    static BUFFERS: RefCell<Box<Buffers>> =
+        RefCell::new(Box::new(Buffers { input: [0; READ_BYTES], output: Vec::new() }));
+}
+
+/// Serves a connection just accepted: at once as far as it goes, the rest in a task.
+pub(crate) fn begin<P: Protocol + Clone>(stream: OwnedFd, protocol: &P) {
+    let mut state = State::default();
+    let wait = state.advance(stream.as_fd(), protocol);
+    if wait != Wait::Ended {
+        // An answer must not wait for the acknowledgement of the one before it. Unix sockets refuse, and need it not.
+        let _ = sockopt::set_tcp_nodelay(&stream, true);
+        tokio::spawn(go_on(stream, state, wait, protocol.clone()));
+    }
+}
+
+/// Lets the connections that are readable have their answers before the runtime ends, and with it all of them.
+pub(crate) async fn last_turns() {
+    for _ in 0..LAST_ROUNDS {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn go_on<P: Protocol>(stream: OwnedFd, mut state: State, mut wait: Wait, protocol: P) {
+    // Without memory for a registration there is nothing to do but to hang up.
+    let Ok(connection) = AsyncConnection::for_both(stream) else { return };
+    loop {
+        let ready = match wait {
+            Wait::Readable => connection.readable().await,
+            Wait::Writable => connection.writable().await,
+            Wait::Turn => {
+                tokio::task::yield_now().await;
+                wait = state.advance(connection.as_fd(), &protocol);
+                continue;
+            }
+            Wait::Ended => return,
+        };
+        let Ok(mut ready) = ready else { return };
+        let next = state.advance(connection.as_fd(), &protocol);
+        if next == wait {
+            ready.clear_ready();
+        }
+        wait = next;
+    }
+}
+
+/// What a connection keeps while it waits.
+#[derive(Debug, Default)]
+struct State {
+    /// Not answered yet. At most `READ_BYTES`.
+    input: Vec<u8>,
+    /// Not written yet.
+    output: Vec<u8>,
+    /// What follows when `output` is written.
+    then: Option<Next>,
+}
+
+impl State {
+    /// Writes, answers and reads until it would block, but reads no more than one full buffer.
+    fn advance(&mut self, stream: BorrowedFd<'_>, protocol: &impl Protocol) -> Wait {
+        let output = std::mem::take(&mut self.output);
+        if let Err(wait) = self.write(stream, &output) {
+            return wait;
+        }
+        match self.then {
+            Some(Next::Close) => Wait::Ended,
+            Some(Next::Refuse) => discard(stream),
+            _ => BUFFERS.with_borrow_mut(|buffers| self.converse(stream, protocol, buffers)),
+        }
+    }
+
+    fn converse(&mut self, stream: BorrowedFd<'_>, protocol: &impl Protocol, buffers: &mut Buffers) -> Wait {
+        let Buffers { input, output } = buffers;
+        let mut filled = self.input.len();
+        input[..filled].copy_from_slice(&self.input);
+        self.input.clear();
+        let mut used = 0;
+        let mut drained = None;
+        loop {
+            while used < filled {
+                output.clear();
+                let (length, next) = protocol.answer(&input[used..filled], output);
+                used += length;
+                self.then = Some(next);
+                if let Err(wait) = self.write(stream, output) {
+                    self.input.extend_from_slice(&input[used..filled]);
+                    return wait;
+                }
+                match next {
+                    Next::Write => {}
+                    Next::Read => break,
+                    Next::Close => return Wait::Ended,
+                    Next::Refuse => return discard(stream),
+                }
+            }
+            if let Some(wait) = drained {
+                self.input.extend_from_slice(&input[used..filled]);
+                return wait;
+            }
+            input.copy_within(used..filled, 0);
+            (filled, used) = (filled - used, 0);
+            let room = READ_BYTES - filled;
+            // Less than there was room for means that nothing is left, and the next byte wakes us.
+            match recv(stream, &mut input[filled..], RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Wait::Ended,
+                Ok((length, _)) => {
+                    filled += length;
+                    drained = Some(if length < room { Wait::Readable } else { Wait::Turn });
+                }
+                Err(Errno::AGAIN) => drained = Some(Wait::Readable),
+                Err(Errno::INTR) => drained = Some(Wait::Turn),
+                Err(_) => return Wait::Ended,
+            }
+        }
+    }
+
+    /// Writes all of `output`, or keeps the rest and says what to wait for.
+    fn write(&mut self, stream: BorrowedFd<'_>, mut output: &[u8]) -> Result<(), Wait> {
+        while !output.is_empty() {
+            match send(stream, output, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(length) => output = &output[length..],
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    self.output = output.to_vec();
+                    return Err(Wait::Writable);
+                }
+                Err(_) => return Err(Wait::Ended),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Says that no more is written, and throws away what comes until the peer has ended, too.
+fn discard(stream: BorrowedFd<'_>) -> Wait {
+    if shutdown(stream, Shutdown::Write).is_err() {
+        return Wait::Ended;
+    }
+    let mut waste = [0; 4096];
+    match recv(stream, &mut waste, RecvFlags::DONTWAIT) {
+        Ok((0, _)) => Wait::Ended,
+        Ok(_) | Err(Errno::INTR) => Wait::Turn,
+        Err(Errno::AGAIN) => Wait::Readable,
+        Err(_) => Wait::Ended,
+    }
+}
