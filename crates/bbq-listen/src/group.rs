@@ -239,7 +239,7 @@ impl Group {
         if workers < before {
             *self.inner.removed_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }
-        self.inner.steered().resize(workers);
+        self.inner.steered().resize(workers, places.seen());
         self.inner.steer();
         Ok(())
     }
@@ -297,8 +297,12 @@ impl Group {
         Some(Seat::new(self.inner.address.clone(), own, places.socket(0)?, door, Arc::clone(places)))
     }
 
-    /// Ends the acceptor thread of `handoff`, so that what comes now stays in the kernel's queue: before an upgrade.
-    pub fn stop_handing(&self) {
+    /// All workers end, and others will come, perhaps of another process: what waits, and what comes meanwhile, stays in the
+    /// kernel's queues, each worker's in its own. The first worker that serves again ends the pause.
+    ///
+    /// Of a `handoff` the acceptor thread ends for good: hand the sockets over, and [`adopt`](Self::adopt) them.
+    pub fn pause(&self) {
+        self.inner.places.pause();
         drop(self.handoff.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 

@@ -96,6 +96,7 @@ mod program;
 mod pulse;
 mod receiver;
 mod seat;
+mod seen;
 mod socket;
 mod steered;
 mod steering;

@@ -8,11 +8,13 @@
 //! Invariant: a common socket is armed in a door that is served, as soon as there is one.
 
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::door::Door;
+use crate::seen::Seen;
 use crate::watch::Alarm;
-use crate::{Distribution, Socket};
+use crate::{Address, Distribution, Socket};
 
 /// Where a common socket is armed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,6 +32,10 @@ pub(crate) enum Baton {
 pub(crate) struct Places {
     distribution: Distribution,
     inside: RwLock<Inside>,
+    /// Of a reuseport group for datagrams.
+    seen: Option<Seen>,
+    /// All workers end, and others will come.
+    paused: AtomicBool,
     /// Of the watch, if one is kept: the last one that began.
     alarm: Mutex<Option<Arc<Alarm>>>,
 }
@@ -42,7 +48,23 @@ struct Inside {
 
 impl Places {
     pub(crate) fn new(distribution: Distribution, sockets: Vec<Arc<Socket>>, doors: Vec<Arc<Door>>) -> Self {
-        Self { distribution, inside: RwLock::new(Inside { sockets, doors }), alarm: Mutex::default() }
+        let datagrams = sockets.first().is_some_and(|socket| matches!(socket.address(), Address::Udp(_)));
+        Self {
+            distribution,
+            inside: RwLock::new(Inside { sockets, doors }),
+            seen: (distribution.is_reuseport() && datagrams).then(Seen::new),
+            paused: AtomicBool::new(false),
+            alarm: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn pause(&self) {
+        self.paused.store(true, Ordering::Relaxed);
+    }
+
+    /// Where senders were seen, in a group that has to know.
+    pub(crate) fn seen(&self) -> Option<&Seen> {
+        self.seen.as_ref()
     }
 
     pub(crate) fn distribution(&self) -> Distribution {
@@ -101,6 +123,7 @@ impl Places {
 
     /// The calling thread serves `door` from now on: what nobody served is armed there.
     pub(crate) fn enter(&self, door: &Door) -> Arc<crate::Pulse> {
+        self.paused.store(false, Ordering::Relaxed);
         let pulse = door.enter();
         if let Some(alarm) = &*self.alarm.lock().unwrap_or_else(PoisonError::into_inner) {
             pulse.tell(alarm);
@@ -127,8 +150,8 @@ impl Places {
         }
         for socket in self.sockets() {
             let mut baton = baton_of(&socket);
-            let was_own = *baton == Baton::Own && self.is_own_of(&socket, door.worker());
-            if was_own || *baton == Baton::With(door.worker()) {
+            let is_left = *baton == Baton::Own && self.is_own_of(&socket, door.worker());
+            if (is_left && !self.paused.load(Ordering::Relaxed)) || *baton == Baton::With(door.worker()) {
                 door.remove(socket.as_fd());
                 self.hand_to(&socket, &mut baton, self.next(door.worker()).as_deref());
             }

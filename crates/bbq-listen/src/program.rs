@@ -4,6 +4,8 @@
 //! The program sees the packet that opens a connection, or the datagram, and answers the index of a socket in the order in
 //! which the group was bound. For an index that is none the kernel's own hash decides.
 
+use std::net::{IpAddr, SocketAddr};
+
 use crate::sys::Instruction;
 
 /// Parts into which the senders are divided. A worker has one at least, so no fewer than the workers of a group; a program
@@ -62,10 +64,7 @@ pub(crate) fn by_cpu(owners: &[u16]) -> Vec<Instruction> {
 }
 
 /// The slot of a sender, as the program computes it.
-#[cfg(test)]
-fn slot_of(sender: std::net::SocketAddr) -> usize {
-    use std::net::IpAddr;
-
+pub(crate) fn slot_of(sender: SocketAddr) -> usize {
     let address = match sender.ip().to_canonical() {
         IpAddr::V4(address) => u32::from(address),
         IpAddr::V6(address) => {

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use crate::door::{DOOR_EVENTS_MAX, Waiting};
 use crate::seat::Served;
+use crate::seen::Seen;
 use crate::sys::{self, DATAGRAMS_PER_CALL, Slot};
 use crate::{PeerAddress, Seat, Socket};
 
@@ -113,7 +114,7 @@ impl Receiver {
         };
         let outcome = self.buffers.receive(socket)?;
         self.seat.add_received(outcome.received);
-        self.buffers.hand_over(outcome.received, f);
+        self.buffers.hand_over(outcome.received, self.seat.seat().places().seen(), f);
         Ok(outcome)
     }
 
@@ -138,7 +139,7 @@ impl Receiver {
                 socket.counters().add_rescued(outcome.received);
             }
             self.seat.add_received(outcome.received);
-            self.buffers.hand_over(outcome.received, f);
+            self.buffers.hand_over(outcome.received, places.seen(), f);
             total.received += outcome.received;
             total.truncated += outcome.truncated;
             total.state = match outcome.state {
@@ -177,14 +178,14 @@ impl Buffers {
     }
 
     /// Hands over what the last call received.
-    fn hand_over(&self, received: usize, f: &mut impl FnMut(Datagram<'_>)) {
+    fn hand_over(&self, received: usize, seen: Option<&Seen>, f: &mut impl FnMut(Datagram<'_>)) {
         let places = self.storage.chunks_exact(self.datagram_bytes_max);
         for (slot, place) in self.slots.iter().zip(places).take(received) {
-            f(Datagram {
-                bytes: &place[..slot.length],
-                peer: PeerAddress(socket_address(&slot.name)),
-                truncated: slot.truncated,
-            });
+            let peer = PeerAddress(socket_address(&slot.name));
+            if let (Some(seen), Some(sender)) = (seen, peer.0) {
+                seen.note(sender);
+            }
+            f(Datagram { bytes: &place[..slot.length], peer, truncated: slot.truncated });
         }
     }
 }

@@ -54,6 +54,9 @@ impl Socket {
         address: Address,
         receive_buffer_bytes: Option<u32>,
     ) -> Self {
+        // A connection is anybody's until its worker is there. A datagram waits for the worker that its sender has always had.
+        let waits = worker.is_some() && !address.transport().is_stream();
+        let baton = if waits { Baton::Own } else { Baton::Loose };
         Self {
             descriptor: Arc::new(descriptor),
             index,
@@ -61,7 +64,7 @@ impl Socket {
             address,
             receive_buffer_bytes,
             counters: Counters::default(),
-            baton: Mutex::default(),
+            baton: Mutex::new(baton),
             accept_delays: AcceptDelays::default(),
         }
     }

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use crate::door::Door;
+use crate::seen::Seen;
 use crate::steering::{Slots, cpu_program};
 use crate::{Address, Distribution, GroupOptions, ListenError, Socket, Steering, sys};
 
@@ -72,10 +73,11 @@ impl Steered {
     }
 
     /// The group has so many workers from now on.
-    pub(crate) fn resize(&mut self, workers: usize) {
+    pub(crate) fn resize(&mut self, workers: usize, seen: Option<&Seen>) {
         if workers > self.workers {
             // Whoever was removed and is back gets its slots back.
-            self.slots = self.slots.with_more(workers as u16, |_| false);
+            let is_busy = |slot| seen.is_some_and(|seen| seen.is_busy(slot));
+            self.slots = self.slots.with_more(workers as u16, is_busy);
         }
         if let Steering::Weights(weights) = &mut self.steering {
             weights.resize(workers.max(weights.len()), 1);

@@ -100,7 +100,8 @@ impl Slots {
         Self(self.0.iter().map(owner).collect())
     }
 
-    /// Gives new workers their share, out of slots in which nobody was seen: senders stay where they are.
+    /// Gives new workers their share, out of slots in which nobody was seen: senders stay where they are. Where everybody is
+    /// busy a new worker gets nothing before somebody falls silent or a resize.
     pub(crate) fn with_more(&self, workers: u16, is_busy: impl Fn(usize) -> bool) -> Self {
         let mut owners = self.0.clone();
         let known = self.0.iter().copied().max().unwrap_or(0) + 1;

@@ -209,6 +209,7 @@ impl<F: FnMut(WatchEvent)> Round<F> {
                 soon |= retry_loose(&group, &socket);
             }
             soon |= group.close_removed();
+            group.places.seen().inspect(|seen| seen.age());
         }
         soon
     }

@@ -101,4 +101,12 @@ fn only_senders_of_removed_workers_move() {
     group.resize(4).unwrap();
     let grown = workers_of(&group, &senders);
     assert_eq!(grown, before, "who was moved is back where it was");
+    group.resize(8).unwrap();
+    assert_eq!(workers_of(&group, &senders), before, "who is there stays where he is");
+    let newcomers: Vec<UdpSocket> = (0..200).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    let workers = workers_of(&group, &newcomers);
+    assert!(
+        workers.iter().filter(|worker| **worker >= 4).count() > 50,
+        "the new workers get nobody: {workers:?}"
+    );
 }
