@@ -60,6 +60,7 @@
 #![deny(unsafe_code)]
 
 mod acceptor;
+mod activation;
 mod address;
 mod adopt;
 #[cfg(feature = "tokio")]
@@ -84,6 +85,7 @@ mod unix_diag;
 mod unix_path;
 
 pub use acceptor::{ACCEPTS_PER_TURN_MAX, AcceptOutcome, AcceptState, Accepted, Acceptor};
+pub use activation::{Activated, activated, bound_address};
 pub use address::{Address, Transport, UNIX_PATH_BYTES_MAX};
 #[cfg(feature = "tokio")]
 pub use async_connection::AsyncConnection;
