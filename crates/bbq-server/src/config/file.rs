@@ -9,8 +9,17 @@ use toml::Spanned;
 use super::query::nearest;
 use super::{ConfigError, parse_bytes};
 
-const KEYS: [&str; 8] =
-    ["listen", "sink", "data", "workers", "distribution", "admin", "drain_timeout_seconds", "spool"];
+const KEYS: [&str; 9] = [
+    "listen",
+    "sink",
+    "data",
+    "workers",
+    "distribution",
+    "admin",
+    "drain_timeout_seconds",
+    "upgrade_timeout_seconds",
+    "spool",
+];
 const SPOOL_KEYS: [&str; 3] = ["bytes_max", "segment_bytes", "flush_interval_ms"];
 
 /// The keys of the file. See `docs/CONFIGURATION.md` for what each means.
@@ -24,6 +33,7 @@ pub struct ConfigFile {
     pub(super) distribution: Option<Spanned<String>>,
     pub(super) admin: Option<Spanned<String>>,
     pub(super) drain_timeout_seconds: Option<u64>,
+    pub(super) upgrade_timeout_seconds: Option<u64>,
     #[serde(default)]
     pub(super) spool: SpoolSection,
     #[serde(skip)]

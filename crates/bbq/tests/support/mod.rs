@@ -9,8 +9,11 @@
 )]
 
 pub mod client;
+pub mod connecting;
 pub mod flood;
+pub mod lineage;
 pub mod mounts;
+pub mod namespace;
 pub mod process;
 pub mod protocol;
 pub mod random;
