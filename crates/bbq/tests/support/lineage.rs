@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, waitpid};
@@ -18,11 +18,17 @@ pub struct Lineage<'a> {
 
 impl<'a> Lineage<'a> {
     /// Starts the first one, which is ready when this returns.
+    #[expect(clippy::zombie_processes, reason = "waited for by its number, as are those after it")]
     pub fn start(setup: &'a Setup) -> Lineage<'a> {
         // Whose parent ends becomes a child of this process, which can wait for it.
         set_child_subreaper(Some(Pid::INIT)).expect("Linux 3.4");
         let log = fs::OpenOptions::new().create(true).append(true).open(setup.path().join("log"));
-        let child = setup.command().stderr(log.expect("a log")).spawn().expect("the server starts");
+        let child = setup
+            .command()
+            .stdout(Stdio::null())
+            .stderr(log.expect("a log"))
+            .spawn()
+            .expect("the server starts");
         let lineage = Lineage { setup, pid: child.id() };
         let waited = Command::new(BBQ).args(["status", "--wait", "30", "--admin", &setup.admin()]).output();
         let waited = waited.expect("status runs");
@@ -40,13 +46,13 @@ impl<'a> Lineage<'a> {
 
     /// SIGUSR2; returns when the old one has ended in order and the new one is ready.
     pub fn upgrade(&mut self) {
-        let ready = self.ready();
+        let ready = self.count("ready pid=");
         self.signal(Signal::USR2);
         let old = self.pid;
         assert_eq!(self.wait_end(old), Some(0), "{}", self.setup.log());
+        self.pid = self.last("handed over pid=");
         self.wait_log("ready pid=", ready + 1);
-        self.pid = self.last_ready();
-        assert_ne!(self.pid, old);
+        assert_eq!(self.last("ready pid="), self.pid);
     }
 
     /// SIGHUP; returns when it is done.
@@ -80,14 +86,11 @@ impl<'a> Lineage<'a> {
         whole.lines().filter(|line| line.contains(words)).count()
     }
 
-    fn ready(&self) -> usize {
-        self.count("ready pid=")
-    }
-
-    fn last_ready(&self) -> u32 {
+    /// The number behind the last of these words in the log.
+    fn last(&self, words: &str) -> u32 {
         let log = self.setup.log();
-        let last = log.lines().filter_map(|line| line.split_once("ready pid=")).last().expect("it was ready");
-        last.1.trim().parse().expect("a number")
+        let last = log.lines().rev().find_map(|line| line.split_once(words));
+        last.unwrap_or_else(|| panic!("no {words:?}\n{log}")).1.trim().parse().expect("a number")
     }
 
     /// `bbq status --json`.
