@@ -1,7 +1,5 @@
 //! If this fails, a server under systemd does not take the sockets it is given, or systemd does not learn how far it is.
 
-#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
-
 mod support;
 
 use std::io::{ErrorKind, Write};
