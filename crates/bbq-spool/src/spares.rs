@@ -1,50 +1,54 @@
 //! Segments that everybody has passed, kept to be written again: their blocks are allocated and their pages are in memory,
 //! so writing them costs the copy and no more.
 //!
-//! Invariant: a spare is no lane's. What is left of them after a crash is removed by the next start.
+//! Invariant: a spare is written again by its own lane only. What it held stays in it, and is told from what is new by its
+//! position, which a lane never uses twice, but two lanes may both use.
+//! Invariant: what is left of them after a crash is removed by the next start.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tracing::warn;
 
+use crate::limits::SPARES_PER_LANE;
 use crate::{SpoolError, Storage};
 
 const PREFIX: &str = "spare-";
 
 pub(crate) struct Spares {
     directory: PathBuf,
-    count_max: usize,
     named: AtomicU64,
-    /// Files, and the bytes they take.
-    files: Mutex<Vec<(PathBuf, u64)>>,
+    files: Mutex<Vec<Spare>>,
+}
+
+/// A file that nobody needs.
+pub(crate) struct Spare {
+    lane: u32,
+    pub(crate) path: PathBuf,
+    /// What it takes on disk.
+    pub(crate) bytes: u64,
 }
 
 impl Spares {
     /// None yet; removes those of an earlier run.
-    pub(crate) fn open(
-        storage: &dyn Storage,
-        directory: &Path,
-        count_max: usize,
-    ) -> Result<Spares, SpoolError> {
+    pub(crate) fn open(storage: &dyn Storage, directory: &Path) -> Result<Spares, SpoolError> {
         let names = storage.list(directory).map_err(SpoolError::io("list", directory))?;
         for name in names.iter().filter(|name| name.starts_with(PREFIX)) {
             let path = directory.join(name);
             storage.remove(&path).map_err(SpoolError::io("remove", path))?;
         }
-        Ok(Spares {
-            directory: directory.to_owned(),
-            count_max,
-            named: AtomicU64::new(0),
-            files: Mutex::default(),
-        })
+        Ok(Spares { directory: directory.to_owned(), named: AtomicU64::new(0), files: Mutex::default() })
     }
 
-    /// Keeps the file at `path` if there are not enough; answers whether it did.
-    pub(crate) fn keep(&self, storage: &dyn Storage, path: &Path, bytes: u64) -> bool {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        if files.len() >= self.count_max {
+    fn locked(&self) -> MutexGuard<'_, Vec<Spare>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the file at `path` if its lane has not enough; answers whether it did.
+    pub(crate) fn keep(&self, storage: &dyn Storage, lane: u32, path: &Path, bytes: u64) -> bool {
+        let mut files = self.locked();
+        if files.iter().filter(|spare| spare.lane == lane).count() >= SPARES_PER_LANE {
             return false;
         }
         let spare = self.directory.join(format!("{PREFIX}{}", self.named.fetch_add(1, Ordering::Relaxed)));
@@ -52,12 +56,19 @@ impl Spares {
             warn!(path = %path.display(), %error, "a segment cannot be kept as a spare");
             return false;
         }
-        files.push((spare, bytes));
+        files.push(Spare { lane, path: spare, bytes });
         true
     }
 
-    /// A spare, and the bytes it takes.
-    pub(crate) fn take(&self) -> Option<(PathBuf, u64)> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    /// A spare of a lane.
+    pub(crate) fn take(&self, lane: u32) -> Option<Spare> {
+        let mut files = self.locked();
+        let newest = files.iter().rposition(|spare| spare.lane == lane)?;
+        Some(files.remove(newest))
+    }
+
+    /// A spare of any lane, for its room.
+    pub(crate) fn take_any(&self) -> Option<Spare> {
+        self.locked().pop()
     }
 }

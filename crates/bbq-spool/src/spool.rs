@@ -16,8 +16,7 @@ use crate::hot::Hot;
 use crate::lane::{Durable, LaneCore, Shared};
 use crate::limits::{
     FLUSH_INTERVAL_DEFAULT, HOT_BYTES_DEFAULT, LANES_MAX, RECOVERED_MAX, SEGMENT_BYTES_DEFAULT,
-    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN, SOURCES_MAX, SPARES_PER_LANE,
-    SPOOL_BYTES_DEFAULT,
+    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN, SOURCES_MAX, SPOOL_BYTES_DEFAULT,
 };
 use crate::recovery::{RecoveredLane, recover};
 use crate::segments::{Segment, Segments};
@@ -134,7 +133,7 @@ impl Spool {
         let set_aside = storage.list(&quarantine).map_err(SpoolError::io("list", &quarantine))?;
         let set_aside =
             set_aside.iter().filter(|name| name.ends_with(".bad") || name.ends_with(".seg")).count();
-        let spares = Spares::open(&*storage, &root, SPARES_PER_LANE * options.lanes as usize)?;
+        let spares = Spares::open(&*storage, &root)?;
         let mut spool = Spool {
             storage,
             directory: options.directory.clone(),
@@ -310,11 +309,16 @@ impl Spool {
 
     /// Keeps a segment that everybody has passed for the next one to be written, as long as room is plentiful.
     fn keep_as_spare(&self, core: &LaneCore, segment: &Segment) -> bool {
-        if self.usage.bytes() > self.usage.bytes_max() / 2 {
+        if core.index >= self.written || self.usage.bytes() > self.usage.bytes_max() / 2 {
             return false;
         }
         core.dropped_until.fetch_max(segment.end.unwrap_or(segment.start), Ordering::AcqRel);
-        let kept = self.spares.keep(&*self.storage, &core.segments.path(segment.start), segment.allocated);
+        let kept = self.spares.keep(
+            &*self.storage,
+            core.index,
+            &core.segments.path(segment.start),
+            segment.allocated,
+        );
         if kept {
             core.segments.forget(segment.start);
         }

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use crate::hot::HotGroup;
 use crate::lane::{Durable, LaneCondition, LaneCore};
 use crate::limits::{DISK_RESERVE_BYTES, GROUP_BUFFER_BYTES, SPACE_RETRY_INTERVAL};
 use crate::segments::Segment;
+use crate::spares::Spare;
 use crate::time::unix_ns;
 
 /// The segment that is being written.
@@ -234,12 +234,12 @@ impl Writer {
     /// Makes the segment from a spare, if there is one and it can be done; a spare that is of no use goes.
     fn recycle(&self, capacity: u64, header: &[u8]) -> Option<Box<dyn StorageFile>> {
         let core = &self.core;
-        let (spare, bytes) = core.spares.take()?;
-        let more = capacity.saturating_sub(bytes);
+        let spare = core.spares.take(core.index)?;
+        let more = capacity.saturating_sub(spare.bytes);
         let grows = more == 0 || self.disk_has_room(more).is_ok();
-        if bytes <= capacity && grows && core.usage.try_take(more) {
+        if spare.bytes <= capacity && grows && core.usage.try_take(more) {
             let path = core.segments.path(self.position);
-            match core.storage.recycle(&spare, &path, capacity, header) {
+            match core.storage.recycle(&spare.path, &path, capacity, header) {
                 Ok(file) => {
                     core.usage.set_newest(core.index, capacity);
                     return Some(file);
@@ -248,22 +248,21 @@ impl Writer {
             }
             core.usage.give_back(more);
         }
-        self.remove_spare(&spare, bytes);
+        self.remove_spare(&spare);
         None
     }
 
-    fn remove_spare(&self, spare: &Path, bytes: u64) {
-        if let Err(error) = self.core.storage.remove(spare) {
-            warn!(path = %spare.display(), %error, "a spare segment cannot be removed before the next start");
+    fn remove_spare(&self, spare: &Spare) {
+        if let Err(error) = self.core.storage.remove(&spare.path) {
+            warn!(path = %spare.path.display(), %error, "a spare segment cannot be removed before the next start");
         }
-        self.core.usage.give_back(bytes);
+        self.core.usage.give_back(spare.bytes);
     }
 
     /// Gives back the room of a spare; answers whether there was one. Those that are kept while this writer waits for room
     /// are found by its next look.
     fn free_spare(&self) -> bool {
-        let spare = self.core.spares.take();
-        spare.inspect(|(path, bytes)| self.remove_spare(path, *bytes)).is_some()
+        self.core.spares.take_any().inspect(|spare| self.remove_spare(spare)).is_some()
     }
 
     fn create(&self, capacity: u64) -> Result<Box<dyn StorageFile>, Stop> {

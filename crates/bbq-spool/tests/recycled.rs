@@ -4,8 +4,10 @@
 use bbq_spool::{Cursor, GroupRead};
 use bbq_wire::Compression;
 
-use crate::support::{CrashDisk, EIO, Fault, Made, Op, Random, for_seeds, open, read_group, wait_until};
-use crate::support::{Found, read_all};
+use crate::support::{
+    CrashDisk, EIO, Fault, Found, Made, Op, Random, directory, for_seeds, made, open, put, read_all,
+    read_group, wait_until,
+};
 
 /// Bytes of the record of each entry of a group. With what is around them, the entries behind the first begin at a sector of
 /// the disk (512 bytes) in the first shape, their batches in the second, and the next group stands as this one does: so
@@ -58,4 +60,25 @@ fn what_a_segment_held_before_is_not_taken_for_a_part_of_a_torn_group() {
         assert_eq!(found.batches, expected);
         assert!(found.batches.len() as u64 >= groups * ENTRIES);
     });
+}
+
+#[test]
+fn a_lane_is_not_given_what_another_lane_left() {
+    let disk = CrashDisk::new(1);
+    let spool = open(&disk, 2);
+    for index in 0..10 {
+        put(&spool, 0, &made(1 + 10 * index, 2_000));
+    }
+    let mut reader = spool.readers(&Cursor::default()).swap_remove(0);
+    read_all(&mut reader);
+    spool.retire(&[reader.place()]);
+    let spares = || {
+        let names = disk.names(&directory().join("spool"));
+        names.iter().filter(|name| name.to_string_lossy().contains("spare-")).count()
+    };
+    assert!(spares() > 0);
+    let before = spares();
+    // Both lanes begin at position 0, so what stands in the first segment of the one is right in the place of the other's.
+    put(&spool, 1, &made(1, 10));
+    assert_eq!(spares(), before);
 }
