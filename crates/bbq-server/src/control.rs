@@ -7,14 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bbq_spool::{DirectoryLock, LaneCondition};
-use tokio::net::TcpListener;
 use tokio::runtime::Builder;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
-use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
-use crate::admin;
+use crate::admin::Admin;
 use crate::changes::Changes;
 use crate::config::{Config, ConfigSource, ListenSpec};
 use crate::listeners::{Listener, Sockets};
@@ -22,6 +19,7 @@ use crate::notify::{self, notify};
 use crate::reload;
 use crate::running::{Halt, Halted, Running};
 use crate::server::Parts;
+use crate::signals::Signals;
 use crate::upgrade::{Predecessor, Program, Successor};
 use crate::worker::ParkedConnection;
 
@@ -29,8 +27,6 @@ use crate::worker::ParkedConnection;
 const TICK: Duration = Duration::from_secs(1);
 /// The streams' checkpoint is written when so much would have to be read again at the next start: about a second's worth.
 const CHECKPOINT_BYTES: u64 = 1024 * 1024 * 1024;
-/// How long an upgrade waits for those who have asked the admin something.
-const ADMIN_PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Control {
     /// What is in force.
@@ -55,38 +51,6 @@ enum Ending {
     HandedOver,
     /// A pause could not be ended. It was said why.
     Lost,
-}
-
-/// The admin while it answers.
-struct Admin {
-    end: oneshot::Sender<()>,
-    task: JoinHandle<()>,
-}
-
-/// Signals that are waited for.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
-    upgrade: Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Signals> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-            upgrade: signal(SignalKind::user_defined2())?,
-        })
-    }
-
-    async fn next_stop(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
-        tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
-        }
-    }
 }
 
 /// A successor that is being prepared by a thread.
@@ -168,7 +132,9 @@ impl Control {
                     });
                     match successor {
                         Ok(successor) => {
-                            end_admin(admin.take()).await;
+                            if let Some(admin) = admin.take() {
+                                admin.end().await;
+                            }
                             if self.hand_over(running, successor, &tell_admin) {
                                 return Ending::HandedOver;
                             }
@@ -184,22 +150,7 @@ impl Control {
 
     fn serve_admin(&self, parts: &watch::Receiver<Arc<Parts>>) -> Option<Admin> {
         let listener = self.sockets.admin.as_ref()?;
-        match listener.try_clone().and_then(TcpListener::from_std) {
-            Ok(listener) => {
-                let (end, ended) = oneshot::channel();
-                let parts = parts.clone();
-                let task = tokio::spawn(async move {
-                    if let Err(error) = admin::serve(listener, parts, ended).await {
-                        error!(%error, "the admin failed");
-                    }
-                });
-                Some(Admin { end, task })
-            }
-            Err(error) => {
-                error!(%error, "the admin cannot be served");
-                None
-            }
-        }
+        Admin::start(listener, parts).inspect_err(|error| error!(%error, "the admin cannot be served")).ok()
     }
 
     /// SIGHUP. Connections wait in the kernel's queue while it lasts.
@@ -396,16 +347,6 @@ fn moved(parked: &mut Vec<ParkedConnection>, old: &[Listener], new: &[Listener])
 fn waiting_lane(parts: &Parts) -> Option<String> {
     let waits = parts.lanes.iter().find(|lane| lane.view().condition == LaneCondition::WaitingForSpace)?;
     Some(format!("lane {} waits for space on disk; make room, then try again", waits.index()))
-}
-
-async fn end_admin(admin: Option<Admin>) {
-    let Some(Admin { end, task }) = admin else { return };
-    // An error means that it has ended.
-    let _ended = end.send(());
-    let abort = task.abort_handle();
-    if tokio::time::timeout(ADMIN_PATIENCE, task).await.is_err() {
-        abort.abort();
-    }
 }
 
 /// `false` when a thread is gone that should not be.

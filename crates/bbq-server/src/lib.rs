@@ -23,6 +23,7 @@ mod reload;
 mod retention;
 mod running;
 mod server;
+mod signals;
 mod sink;
 pub mod status;
 mod stop;
