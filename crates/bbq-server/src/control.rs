@@ -188,8 +188,9 @@ impl Control {
         }
         let plan = reload::plan(&self.config, new.clone(), &self.sockets.listeners);
         let plan = plan.map_err(|error| with_sources(&error))?;
-        self.loaded = new;
         if plan.config == self.config {
+            self.loaded = new;
+            self.changes.set_refused(None);
             info!("reloaded: nothing that can be changed now");
             return Ok(());
         }
@@ -199,6 +200,7 @@ impl Control {
         self.sockets.listeners = plan.listeners;
         let went_on = self.go_on(running, tell_admin, halted, Some(before));
         if went_on.is_ok() {
+            self.loaded = new;
             self.changes.set_refused(None);
             info!("reloaded");
         }
