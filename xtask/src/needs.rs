@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use crate::step;
 
 /// Program, and the Debian package that has it.
-const NEEDS: [(&str, &str); 7] = [
+const NEEDS: [(&str, &str); 8] = [
     ("c++", "g++"),
     ("logger", "bsdutils"),
     ("loggen", "syslog-ng-core"),
     ("nc", "netcat-openbsd"),
     ("prlimit", "util-linux"),
     ("python3", "python3"),
+    ("ss", "iproute2"),
     ("unshare", "util-linux"),
 ];
 

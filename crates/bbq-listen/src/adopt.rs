@@ -65,10 +65,14 @@ fn distribution_of(
     let sharing = || sockets.iter().all(|socket| socket.reuse_port().unwrap_or(false));
     match sockets.len() {
         1 if workers == 1 && configured == Distribution::Reuseport => Ok((Distribution::Reuseport, None)),
+        1 if matches!(configured, Distribution::AcceptMutex | Distribution::Handoff(_)) => {
+            Ok((configured, None))
+        }
         1 => Ok((Distribution::Shared, shared_because(options))),
         count if options.address.transport().is_unix() => {
             Err(format!("there are {count}, and {UNIX_REASON}"))
         }
+        _ if matches!(configured, Distribution::Duplicate(_)) && sharing() => Ok((configured, None)),
         count if count != workers => {
             Err(format!("there are {count} for {workers} workers; one for all or one for each is needed"))
         }

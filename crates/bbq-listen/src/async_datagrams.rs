@@ -2,16 +2,12 @@
 //!
 //! It receives and hands over; it keeps nothing, answers nothing, and logs nothing.
 //!
-//! Invariant: readiness is cleared only when nothing waits any more, so no wake-up is lost.
+//! Invariant: a datagram is handed over on the thread that serves the seat.
 
 use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
-use tokio::io::unix::AsyncFd;
-
+use crate::entrance::{Entrance, Ready};
 use crate::pace::Pace;
-use crate::sys::register_readable;
 use crate::{DATAGRAM_BYTES_MAX, Datagram, ReceiveOutcome, ReceiveState, Receiver, Seat};
 
 /// Calls of `recvmmsg` before the worker looks at anything else: 128 datagrams, which take about as long as a batch of
@@ -23,7 +19,7 @@ pub const RECEIVES_PER_TURN_MAX: usize = 4;
 /// The runtime needs its I/O and time drivers (`enable_all`).
 #[derive(Debug)]
 pub struct AsyncDatagrams {
-    registration: AsyncFd<Arc<OwnedFd>>,
+    entrance: Entrance,
     receiver: Receiver,
     pace: Pace,
 }
@@ -37,10 +33,8 @@ impl AsyncDatagrams {
 
     /// The same, with room for datagrams of `datagram_bytes_max`, at most [`DATAGRAM_BYTES_MAX`]; longer ones are cut.
     pub fn with_datagram_bytes_max(seat: Seat, datagram_bytes_max: usize) -> io::Result<Self> {
-        let descriptor = seat.socket().descriptor();
-        let receiver = Receiver::new(seat, datagram_bytes_max)?;
-        let registration = register_readable(descriptor)?;
-        Ok(Self { registration, receiver, pace: Pace::Ready })
+        let entrance = Entrance::new(&seat)?;
+        Ok(Self { entrance, receiver: Receiver::new(seat, datagram_bytes_max)?, pace: Pace::Ready })
     }
 
     /// The seat it receives for.
@@ -52,17 +46,20 @@ impl AsyncDatagrams {
     /// each datagram to `f`. Call it in a loop. Between two turns the other tasks of the runtime run. After
     /// [`ReceiveState::Starved`] the next turn first waits [`STARVED_PAUSE`](crate::STARVED_PAUSE).
     ///
-    /// With a shared socket a turn may find that another worker was quicker and receive none. Dropping the future before
+    /// A turn may find that another worker was quicker and receive none. Dropping the future before
     /// it is ready loses nothing.
     ///
     /// # Errors
     /// Only what another turn will not mend. What was received before has been handed over.
     pub async fn turn(&mut self, mut f: impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
         self.pace.keep().await;
-        let mut ready = self.registration.readable().await?;
-        let total = receive_batches(&mut self.receiver, &mut f)?;
+        let receiver = &mut self.receiver;
+        let (total, mut guard) = match self.entrance.ready().await? {
+            Ready::Own(guard) => (receive_batches(|| receiver.receive_own(&mut f))?, guard),
+            Ready::Door(guard) => (receive_batches(|| receiver.receive_common(&mut f))?, guard),
+        };
         match total.state {
-            ReceiveState::Drained => ready.clear_ready(),
+            ReceiveState::Drained => guard.clear_ready(),
             ReceiveState::More => self.pace = Pace::Yield,
             ReceiveState::Starved(_) => self.pace = Pace::paused(),
         }
@@ -75,14 +72,14 @@ impl AsyncDatagrams {
     /// # Errors
     /// As [`turn`](Self::turn).
     pub fn turn_now(&mut self, mut f: impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
-        receive_batches(&mut self.receiver, &mut f)
+        receive_batches(|| self.receiver.receive_batch(&mut f))
     }
 }
 
-fn receive_batches(receiver: &mut Receiver, f: &mut impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
+fn receive_batches(mut receive: impl FnMut() -> io::Result<ReceiveOutcome>) -> io::Result<ReceiveOutcome> {
     let mut total = ReceiveOutcome { received: 0, truncated: 0, state: ReceiveState::More };
     for _ in 0..RECEIVES_PER_TURN_MAX {
-        let batch = receiver.receive_batch(f)?;
+        let batch = receive()?;
         total.received += batch.received;
         total.truncated += batch.truncated;
         total.state = batch.state;

@@ -2,16 +2,12 @@
 //!
 //! It accepts and hands over; it spawns nothing, reads nothing, and logs nothing.
 //!
-//! Invariant: readiness is cleared only when nothing waits any more, so no wake-up is lost.
+//! Invariant: a connection is handed over on the thread that serves the seat.
 
 use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
-use tokio::io::unix::AsyncFd;
-
+use crate::entrance::{Entrance, Ready};
 use crate::pace::Pace;
-use crate::sys::register_readable;
 use crate::{AcceptOutcome, AcceptState, Accepted, Acceptor, Seat};
 
 /// Accepts the connections of one seat on the tokio runtime that it is made in, best a `current_thread` one per worker.
@@ -19,18 +15,16 @@ use crate::{AcceptOutcome, AcceptState, Accepted, Acceptor, Seat};
 /// The runtime needs its I/O and time drivers (`enable_all`).
 #[derive(Debug)]
 pub struct AsyncListener {
-    registration: AsyncFd<Arc<OwnedFd>>,
+    entrance: Entrance,
     acceptor: Acceptor,
     pace: Pace,
 }
 
 impl AsyncListener {
-    /// Registers the socket of `seat` with the current runtime.
+    /// Registers `seat` with the current runtime, on whose thread it is served.
     pub fn new(seat: Seat) -> io::Result<Self> {
-        let descriptor = seat.socket().descriptor();
-        let acceptor = Acceptor::new(seat)?;
-        let registration = register_readable(descriptor)?;
-        Ok(Self { registration, acceptor, pace: Pace::Ready })
+        let entrance = Entrance::new(&seat)?;
+        Ok(Self { entrance, acceptor: Acceptor::new(seat)?, pace: Pace::Ready })
     }
 
     /// The seat it accepts for.
@@ -45,7 +39,7 @@ impl AsyncListener {
     /// Register with the runtime only those that would block. Between two turns the other tasks of the runtime run.
     /// After [`AcceptState::Starved`] the next turn first waits [`STARVED_PAUSE`](crate::STARVED_PAUSE).
     ///
-    /// With a shared socket a turn may find that another worker was quicker and accept none. Dropping the future before
+    /// A turn may find that another worker was quicker and accept none. Dropping the future before
     /// it is ready loses nothing.
     ///
     /// # Errors
@@ -65,10 +59,12 @@ impl AsyncListener {
         mut f: impl FnMut(Accepted),
     ) -> io::Result<AcceptOutcome> {
         self.pace.keep().await;
-        let mut ready = self.registration.readable().await?;
-        let outcome = self.acceptor.accept_batch(limit(), &mut f)?;
+        let (outcome, mut guard) = match self.entrance.ready().await? {
+            Ready::Own(guard) => (self.acceptor.accept_own(limit(), &mut f)?, guard),
+            Ready::Door(guard) => (self.acceptor.accept_common(limit(), &mut f)?, guard),
+        };
         match outcome.state {
-            AcceptState::Drained => ready.clear_ready(),
+            AcceptState::Drained => guard.clear_ready(),
             AcceptState::More => self.pace = Pace::Yield,
             AcceptState::Starved(_) => self.pace = Pace::paused(),
         }

@@ -11,6 +11,7 @@ pub struct Counters {
     accepted: AtomicU64,
     aborted: AtomicU64,
     starved: AtomicU64,
+    rescued: AtomicU64,
     received: AtomicU64,
     truncated: AtomicU64,
 }
@@ -31,6 +32,11 @@ impl Counters {
         self.starved.load(Relaxed)
     }
 
+    /// Connections or datagrams that other workers took, because the socket's own did not come around.
+    pub fn rescued(&self) -> u64 {
+        self.rescued.load(Relaxed)
+    }
+
     /// Datagrams received.
     pub fn received(&self) -> u64 {
         self.received.load(Relaxed)
@@ -48,6 +54,10 @@ impl Counters {
 
     pub(crate) fn add_starved(&self) {
         add(&self.starved, 1);
+    }
+
+    pub(crate) fn add_rescued(&self, count: usize) {
+        add(&self.rescued, count);
     }
 
     pub(crate) fn add_datagrams(&self, received: usize, truncated: usize) {

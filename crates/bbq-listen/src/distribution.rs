@@ -3,9 +3,11 @@
 //! What a name means in sockets is decided in `open`.
 
 use std::fmt;
+use std::num::NonZeroU16;
 use std::str::FromStr;
 
-use crate::ListenError;
+use crate::limits::WORKERS_MAX;
+use crate::{ListenError, Transport};
 
 /// How connections and datagrams are spread over the workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -15,30 +17,79 @@ pub enum Distribution {
     #[default]
     Auto,
     /// One socket per worker with `SO_REUSEPORT`; the kernel's hash of the peer's address chooses. Cheapest per
-    /// connection, even over many clients, but what waits behind a busy worker waits.
+    /// connection, even over many clients. What waits behind a busy worker waits, unless a [`Watch`](crate::Watch) runs.
     Reuseport,
-    /// One socket that every worker accepts from: who is free takes the next. Every idle worker hears of a new
-    /// connection and the first takes it, so a busy worker delays nobody, and a quiet one may get most.
+    /// One socket that every worker accepts from: who is free takes the next. One is woken at a time.
     Shared,
+    /// One socket and a mutex: who holds it accepts one connection and passes it on to the next worker. Even, but each
+    /// connection costs a hand-over.
+    AcceptMutex,
+    /// One socket and a thread that accepts for all and passes connections on: for few connections that last long.
+    Handoff(HandoffRule),
+    /// So many sockets with `SO_REUSEPORT`, each shared by all workers; one per 8 processors unless a number is given
+    /// (Yingqi Lu's duplicated listen sockets).
+    Duplicate(Option<NonZeroU16>),
+}
+
+/// Who gets the next connection of a `handoff`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum HandoffRule {
+    /// Each in turn.
+    #[default]
+    RoundRobin,
+    /// Who has the fewest open connections.
+    Fewest,
 }
 
 impl Distribution {
-    /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 3] = [Self::Auto, Self::Reuseport, Self::Shared];
+    /// The words, as configuration and status write them.
+    pub const WORDS: [&str; 9] = [
+        "auto",
+        "reuseport",
+        "shared",
+        "accept-mutex",
+        "handoff",
+        "handoff=round-robin",
+        "handoff=fewest",
+        "duplicate",
+        "duplicate=N",
+    ];
 
-    /// The word for it, as configuration and status write it.
-    pub const fn word(self) -> &'static str {
+    /// Why a transport cannot be spread that way, if it cannot.
+    pub fn misfit(self, transport: Transport) -> Option<&'static str> {
         match self {
-            Self::Auto => "auto",
-            Self::Reuseport => "reuseport",
-            Self::Shared => "shared",
+            Self::Auto | Self::Shared => None,
+            Self::Reuseport | Self::Duplicate(_) if transport.is_unix() => {
+                Some("unix sockets have no SO_REUSEPORT; use auto, shared, accept-mutex or handoff")
+            }
+            Self::AcceptMutex | Self::Handoff(_) if !transport.is_stream() => {
+                Some("datagrams are received, not accepted; use auto, reuseport, shared or duplicate")
+            }
+            Self::Duplicate(Some(sockets)) if usize::from(sockets.get()) > WORKERS_MAX => {
+                Some("that many sockets help nobody; use 1 to 1024")
+            }
+            _ => None,
         }
+    }
+
+    /// Whether each worker has a socket of its own.
+    pub fn is_reuseport(self) -> bool {
+        self == Self::Reuseport
     }
 }
 
 impl fmt::Display for Distribution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Reuseport => f.write_str("reuseport"),
+            Self::Shared => f.write_str("shared"),
+            Self::AcceptMutex => f.write_str("accept-mutex"),
+            Self::Handoff(HandoffRule::RoundRobin) => f.write_str("handoff"),
+            Self::Handoff(HandoffRule::Fewest) => f.write_str("handoff=fewest"),
+            Self::Duplicate(None) => f.write_str("duplicate"),
+            Self::Duplicate(Some(sockets)) => write!(f, "duplicate={sockets}"),
+        }
     }
 }
 
@@ -46,10 +97,25 @@ impl FromStr for Distribution {
     type Err = ListenError;
 
     fn from_str(word: &str) -> Result<Self, ListenError> {
-        Self::ALL
-            .into_iter()
-            .find(|distribution| distribution.word() == word)
-            .ok_or_else(|| ListenError::UnknownDistribution { word: word.to_owned() })
+        let unknown = || ListenError::UnknownDistribution { word: word.to_owned() };
+        Ok(match word.split_once('=') {
+            None => match word {
+                "auto" => Self::Auto,
+                "reuseport" => Self::Reuseport,
+                "shared" => Self::Shared,
+                "accept-mutex" => Self::AcceptMutex,
+                "handoff" => Self::Handoff(HandoffRule::RoundRobin),
+                "duplicate" => Self::Duplicate(None),
+                _ => return Err(unknown()),
+            },
+            Some(("handoff", "round-robin")) => Self::Handoff(HandoffRule::RoundRobin),
+            Some(("handoff", "fewest")) => Self::Handoff(HandoffRule::Fewest),
+            Some(("duplicate", sockets)) => match sockets.parse() {
+                Ok(sockets) => Self::Duplicate(Some(sockets)),
+                Err(_) => return Err(unknown()),
+            },
+            Some(_) => return Err(unknown()),
+        })
     }
 }
 
@@ -59,12 +125,21 @@ mod tests {
 
     #[test]
     fn words_read_back_and_an_unknown_one_names_the_known() {
-        for distribution in Distribution::ALL {
-            assert_eq!(distribution.to_string().parse::<Distribution>().unwrap(), distribution);
+        for word in Distribution::WORDS {
+            let word = word.replace('N', "3");
+            let read: Distribution = word.parse().unwrap();
+            let again: Distribution = read.to_string().parse().unwrap();
+            assert_eq!(again, read);
         }
-        let message = "round-robin".parse::<Distribution>().unwrap_err().to_string();
-        for word in ["round-robin", "auto", "reuseport", "shared"] {
-            assert!(message.contains(word), "{message}");
+        for word in
+            ["round-robin", "duplicate=0", "duplicate=x", "handoff=most", "shared=1", "duplicate=70000"]
+        {
+            let message = word.parse::<Distribution>().unwrap_err().to_string();
+            for known in
+                [word, "auto", "reuseport", "shared", "accept-mutex", "handoff=fewest", "duplicate=N"]
+            {
+                assert!(message.contains(known), "{message}");
+            }
         }
     }
 }

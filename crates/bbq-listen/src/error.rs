@@ -7,7 +7,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::{Address, Distribution, Holder, Transport};
+use crate::{Address, Distribution, Holder, Steering, Transport};
 
 /// Why a group did not open. All of it is for the operator to mend, and none of it mends itself.
 #[derive(Debug, thiserror::Error)]
@@ -48,14 +48,14 @@ pub enum ListenError {
     },
 
     /// Not a distribution.
-    #[error("unknown distribution {word:?}; known are {}", words(&Distribution::ALL))]
+    #[error("unknown distribution {word:?}; known are {}", Distribution::WORDS.join(", "))]
     UnknownDistribution {
         /// What was written.
         word: String,
     },
 
     /// The transport cannot be spread that way.
-    #[error("{address} cannot be spread by {distribution}: {reason}; use auto or shared")]
+    #[error("{address} cannot be spread by {distribution}: {reason}")]
     UnsupportedDistribution {
         /// The address.
         address: Address,
@@ -63,6 +63,27 @@ pub enum ListenError {
         distribution: Distribution,
         /// Why it cannot be.
         reason: &'static str,
+    },
+
+    /// Not a steering.
+    #[error(
+        "unknown steering {text:?}; known are hash, cpu and weights:A,B,... (one weight of 0 to {} per worker, not all 0)",
+        crate::WEIGHT_MAX
+    )]
+    UnknownSteering {
+        /// What was written.
+        text: String,
+    },
+
+    /// A steering that the group cannot have.
+    #[error("{address} cannot be steered by {steering}: {reason}")]
+    UnsupportedSteering {
+        /// The address.
+        address: Address,
+        /// What was asked for.
+        steering: Steering,
+        /// Why it cannot be, and what to do.
+        reason: String,
     },
 
     /// No workers, or more than [`WORKERS_MAX`](crate::WORKERS_MAX).
@@ -177,6 +198,8 @@ impl ListenError {
                 | Self::InvalidAddress { .. }
                 | Self::UnknownDistribution { .. }
                 | Self::UnsupportedDistribution { .. }
+                | Self::UnknownSteering { .. }
+                | Self::UnsupportedSteering { .. }
                 | Self::WorkerCount { .. }
         )
     }

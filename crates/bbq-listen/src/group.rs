@@ -1,22 +1,31 @@
 //! A group: all the sockets that listen on one address, and the workers' seats in it.
 //!
-//! It accepts nothing and starts no thread; that is the workers' part.
+//! It accepts nothing; that is the workers' part, or that of its acceptor thread (`handoff`).
 //!
 //! Invariant: a socket keeps its index for as long as the group is open.
-//! Invariant: a socket is open as long as the group or any seat at it is.
+//! Invariant: a socket is open as long as the group is, unless its worker was removed and nothing waits on it.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::adopt::adopt;
+use crate::door::Door;
+use crate::handoff::{Handoff, relieve};
 use crate::limits::WORKERS_MAX;
-use crate::open::{Opened, open};
+use crate::open::{Opened, Steps, open, open_another};
+use crate::places::Places;
+use crate::steered::Steered;
 use crate::unix_path::OwnedPath;
-use crate::{Address, Distribution, ListenError, Socket};
+use crate::{Address, Distribution, ListenError, Seat, Socket, Steering};
 
 /// Connections that may wait on each socket of a group when nobody says how many. The system grants at most
 /// `net.core.somaxconn`, which is 4,096 since Linux 5.4.
 pub const BACKLOG_DEFAULT: u32 = 4096;
+
+/// How long the socket of a worker that was removed stays open at least: so long a handshake that began with it may take to
+/// end there. A connection whose handshake ends on a closed socket is reset (unless `net.ipv4.tcp_migrate_req` is set).
+const REMOVED_LINGER: Duration = Duration::from_secs(3);
 
 /// What to open.
 #[derive(Debug, Clone)]
@@ -25,6 +34,8 @@ pub struct GroupOptions {
     pub address: Address,
     /// How connections or datagrams are spread over the workers.
     pub distribution: Distribution,
+    /// Which worker a sender gets, for `reuseport`.
+    pub steering: Steering,
     /// How many seats: 1 to [`WORKERS_MAX`].
     pub workers: usize,
     /// Connections that may wait on each socket. Only for tcp and unix.
@@ -35,11 +46,13 @@ pub struct GroupOptions {
 }
 
 impl GroupOptions {
-    /// `address` for `workers`, everything else by default: distribution `auto`, backlog [`BACKLOG_DEFAULT`].
+    /// `address` for `workers`, everything else by default: distribution `auto`, steering `hash`, backlog
+    /// [`BACKLOG_DEFAULT`].
     pub fn new(address: Address, workers: usize) -> Self {
         Self {
             address,
             distribution: Distribution::Auto,
+            steering: Steering::Hash,
             workers,
             backlog: BACKLOG_DEFAULT,
             receive_buffer_bytes: None,
@@ -55,12 +68,20 @@ impl GroupOptions {
 pub struct Group {
     // Dropped first: while a socket is open the kernel gives its file's inode number to no other.
     path: Option<OwnedPath>,
-    sockets: Vec<Arc<Socket>>,
-    workers: usize,
-    local_address: Address,
-    configured: Distribution,
-    distribution: Distribution,
+    handoff: Mutex<Option<Handoff>>,
+    inner: Arc<Inner>,
+    options: GroupOptions,
     fallback: Option<String>,
+    receive_buffer_bytes: Option<u32>,
+}
+
+/// What seats and the watch share with the group.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) address: Address,
+    pub(crate) places: Arc<Places>,
+    steered: Mutex<Steered>,
+    removed_at: Mutex<Option<Instant>>,
 }
 
 impl Group {
@@ -70,7 +91,7 @@ impl Group {
     /// That it is refused also holds for servers started at the same moment: one of them gets it.
     pub fn open(options: &GroupOptions) -> Result<Self, ListenError> {
         check_workers(options)?;
-        Ok(Self::of(options, open(options)?))
+        Self::of(options, open(options)?)
     }
 
     /// Makes a group of sockets that somebody else opened: the program before an upgrade, or systemd. Their order is
@@ -86,30 +107,46 @@ impl Group {
     /// To hand the sockets of a group over, lend the descriptors of [`sockets`](Self::sockets) in their order.
     pub fn adopt(options: &GroupOptions, sockets: Vec<OwnedFd>) -> Result<Self, ListenError> {
         check_workers(options)?;
-        Ok(Self::of(options, adopt(options, sockets)?))
+        Self::of(options, adopt(options, sockets)?)
     }
 
-    fn of(options: &GroupOptions, opened: Opened) -> Self {
-        let own = opened.distribution == Distribution::Reuseport;
-        let sockets = opened.sockets.into_iter().enumerate().map(|(index, descriptor)| {
-            let worker = own.then_some(index);
-            Arc::new(Socket::new(
-                descriptor,
-                index,
-                worker,
-                opened.address.clone(),
-                opened.receive_buffer_bytes,
-            ))
-        });
-        Self {
+    fn of(options: &GroupOptions, opened: Opened) -> Result<Self, ListenError> {
+        let step = Steps { address: &opened.address };
+        let own = opened.distribution.is_reuseport();
+        let receive_buffer_bytes = opened.receive_buffer_bytes;
+        let sockets: Vec<_> = (0..)
+            .zip(opened.sockets)
+            .map(|(index, descriptor)| {
+                let worker = own.then_some(index);
+                Arc::new(Socket::new(descriptor, index, worker, opened.address.clone(), receive_buffer_bytes))
+            })
+            .collect();
+        let with_inbox = matches!(opened.distribution, Distribution::Handoff(_));
+        let doors = (0..options.workers).map(|worker| Door::new(worker, with_inbox).map(Arc::new));
+        let doors =
+            doors.collect::<Result<_, _>>().map_err(|error| step.failed("epoll_create", error.into()))?;
+        let steered = Steered::new(options, opened.distribution, &sockets)?;
+        let places = Arc::new(Places::new(opened.distribution, sockets, doors));
+        let handoff = match (opened.distribution, places.socket(0)) {
+            (Distribution::Handoff(rule), Some(socket)) => {
+                let handoff = Handoff::start(Arc::clone(&places), socket, rule);
+                Some(handoff.map_err(|error| step.failed("starting the acceptor thread", error))?)
+            }
+            _ => None,
+        };
+        Ok(Self {
             path: opened.path,
-            sockets: sockets.collect(),
-            workers: options.workers,
-            local_address: opened.address.clone(),
-            configured: options.distribution,
-            distribution: opened.distribution,
+            handoff: Mutex::new(handoff),
+            inner: Arc::new(Inner {
+                address: opened.address.clone(),
+                places,
+                steered: Mutex::new(steered),
+                removed_at: Mutex::new(None),
+            }),
+            options: GroupOptions { address: opened.address, ..options.clone() },
             fallback: opened.fallback,
-        }
+            receive_buffer_bytes,
+        })
     }
 
     /// Whether the file of a unix socket goes when the group closes. It does when the group made it.
@@ -126,17 +163,17 @@ impl Group {
 
     /// Where it listens, with the port that was chosen.
     pub fn local_address(&self) -> &Address {
-        &self.local_address
+        &self.inner.address
     }
 
     /// The distribution that was asked for.
     pub fn configured(&self) -> Distribution {
-        self.configured
+        self.options.distribution
     }
 
     /// The distribution in use; never `auto`.
     pub fn distribution(&self) -> Distribution {
-        self.distribution
+        self.inner.places.distribution()
     }
 
     /// Why the distribution in use is not the one asked for, or not the first choice of `auto`.
@@ -144,37 +181,161 @@ impl Group {
         self.fallback.as_deref()
     }
 
-    /// How many seats it has.
-    pub fn workers(&self) -> usize {
-        self.workers
+    /// What chooses a sender's socket now; `None` where there is nothing to choose.
+    pub fn steering(&self) -> Option<String> {
+        self.inner.steered().describe()
     }
 
-    /// Its sockets in the order of their index.
-    pub fn sockets(&self) -> &[Arc<Socket>] {
-        &self.sockets
+    /// Steers differently from now on. Connections that are queued or open stay where they are; senders of datagrams may
+    /// change their worker.
+    ///
+    /// # Errors
+    /// If the group cannot be steered that way, or the system refuses; then it is steered as before.
+    pub fn set_steering(&self, steering: &Steering) -> Result<(), ListenError> {
+        let options =
+            GroupOptions { steering: steering.clone(), workers: self.workers(), ..self.options.clone() };
+        let new = Steered::new(&options, self.distribution(), &self.inner.places.sockets())?;
+        *self.inner.steered() = new;
+        self.inner.steer();
+        Ok(())
+    }
+
+    /// How many seats it has.
+    pub fn workers(&self) -> usize {
+        self.inner.places.doors().len()
+    }
+
+    /// Its sockets in the order of their index: for a while also those of workers that were removed.
+    pub fn sockets(&self) -> Vec<Arc<Socket>> {
+        self.inner.places.sockets()
+    }
+
+    /// Connections or datagrams that each worker took, from whichever socket.
+    pub fn taken(&self) -> Vec<u64> {
+        self.inner.places.doors().iter().map(|door| door.taken()).collect()
+    }
+
+    /// Grows or shrinks the group to so many seats.
+    ///
+    /// New seats can be taken at once. The workers of removed seats end by themselves: what is queued on their sockets, or
+    /// still comes there, is taken by the others, and the sockets are closed when nothing waits there any more and some
+    /// seconds have passed (by the [`Watch`](crate::Watch), or by [`close_removed`](Self::close_removed)). Senders of
+    /// datagrams stay with their workers, but for those of removed ones.
+    ///
+    /// # Errors
+    /// If the number is out of range, or a socket cannot be opened; then the group is as it was before.
+    pub fn resize(&self, workers: usize) -> Result<(), ListenError> {
+        check_workers(&GroupOptions { workers, ..self.options.clone() })?;
+        let before = self.workers();
+        let places = &self.inner.places;
+        if workers > before {
+            self.grow(before, workers)?;
+        }
+        for _ in workers..before {
+            if let Some(door) = places.pop_door() {
+                relieve(&places.doors(), &door);
+            }
+        }
+        if workers < before {
+            *self.inner.removed_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
+        self.inner.steered().resize(workers);
+        self.inner.steer();
+        Ok(())
+    }
+
+    fn grow(&self, before: usize, workers: usize) -> Result<(), ListenError> {
+        let step = Steps { address: &self.inner.address };
+        let with_inbox = matches!(self.distribution(), Distribution::Handoff(_));
+        let sockets = self.inner.places.sockets();
+        let mut new = Vec::new();
+        for worker in before..workers {
+            let door =
+                Door::new(worker, with_inbox).map_err(|error| step.failed("epoll_create", error.into()))?;
+            let is_missing = self.distribution().is_reuseport() && sockets.len() <= worker;
+            let socket = if is_missing { Some(open_another(&self.options)?) } else { None };
+            new.push((door, socket));
+        }
+        for (door, descriptor) in new {
+            let worker = door.worker();
+            let socket = descriptor.map(|descriptor| {
+                let address = self.inner.address.clone();
+                Arc::new(Socket::new(descriptor, worker, Some(worker), address, self.receive_buffer_bytes))
+            });
+            self.inner.places.push(socket.clone(), Arc::new(door));
+            if let Some(socket) = socket {
+                self.inner.places.retry(&socket);
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the sockets of removed workers on which nothing waits any more; answers whether some are left.
+    pub fn close_removed(&self) -> bool {
+        self.inner.close_removed()
     }
 
     /// The place of worker `worker`, counted from 0. A seat may be taken more than once, as a restarted worker does.
     pub fn seat(&self, worker: usize) -> Result<Seat, ListenError> {
-        if worker >= self.workers {
-            return Err(ListenError::NoSuchSeat {
-                address: self.local_address.clone(),
-                worker,
-                workers: self.workers,
-            });
-        }
-        Ok(self.seat_at(worker))
+        self.seat_at(worker).ok_or_else(|| ListenError::NoSuchSeat {
+            address: self.inner.address.clone(),
+            worker,
+            workers: self.workers(),
+        })
     }
 
     /// Every seat, in the order of the workers.
-    pub fn seats(&self) -> impl ExactSizeIterator<Item = Seat> + '_ {
-        (0..self.workers).map(|worker| self.seat_at(worker))
+    pub fn seats(&self) -> impl ExactSizeIterator<Item = Seat> {
+        let seats: Vec<Seat> = (0..self.workers()).filter_map(|worker| self.seat_at(worker)).collect();
+        seats.into_iter()
     }
 
-    fn seat_at(&self, worker: usize) -> Seat {
-        // One socket per worker, or one for all.
-        let socket = &self.sockets[worker % self.sockets.len()];
-        Seat { worker, socket: Arc::clone(socket) }
+    fn seat_at(&self, worker: usize) -> Option<Seat> {
+        let places = &self.inner.places;
+        let door = places.door(worker)?;
+        let own = places.sockets().into_iter().find(|socket| places.is_own_of(socket, worker));
+        Some(Seat::new(self.inner.address.clone(), own, places.socket(0)?, door, Arc::clone(places)))
+    }
+
+    /// Ends the acceptor thread of `handoff`, so that what comes now stays in the kernel's queue: before an upgrade.
+    pub fn stop_handing(&self) {
+        drop(self.handoff.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+}
+
+impl Inner {
+    fn steered(&self) -> std::sync::MutexGuard<'_, Steered> {
+        self.steered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Turns connections away from workers that cannot take them, and back.
+    pub(crate) fn steer(&self) {
+        self.steered().apply(&self.places.sockets(), &self.places.doors());
+    }
+
+    pub(crate) fn close_removed(&self) -> bool {
+        let mut removed_at = self.removed_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(since) = *removed_at else { return false };
+        let workers = self.places.doors().len();
+        if since.elapsed() < REMOVED_LINGER {
+            return true;
+        }
+        // From the end: the kernel puts the last of a group into the place of one that goes.
+        while let Some(last) = self.places.sockets().last().filter(|socket| socket.index() >= workers) {
+            if !self.places.distribution().is_reuseport() {
+                break;
+            }
+            if last.queue().is_some_and(|state| state.queue > 0) {
+                return true;
+            }
+            drop(self.places.pop_socket());
+        }
+        *removed_at = None;
+        false
     }
 }
 
@@ -183,23 +344,4 @@ fn check_workers(options: &GroupOptions) -> Result<(), ListenError> {
         return Err(ListenError::WorkerCount { workers: options.workers });
     }
     Ok(())
-}
-
-/// A worker's place in a group: who it is and the socket it takes connections or datagrams from.
-#[derive(Debug, Clone)]
-pub struct Seat {
-    worker: usize,
-    socket: Arc<Socket>,
-}
-
-impl Seat {
-    /// The worker's number, from 0.
-    pub fn worker(&self) -> usize {
-        self.worker
-    }
-
-    /// The socket to serve; its own, or the one that all share.
-    pub fn socket(&self) -> &Arc<Socket> {
-        &self.socket
-    }
 }

@@ -1,5 +1,5 @@
 //! Which process holds an address, as far as /proc tells: the socket's inode from /proc/net, its owner from
-//! /proc/PID/fd. Only for the message of a refusal.
+//! /proc/PID/fd. For messages to people.
 //!
 //! It sees this network namespace, and of other users' processes nothing unless it runs as root.
 //!
@@ -128,7 +128,8 @@ fn unix_line(line: &str) -> Option<(&str, u64, &str)> {
     Some((fields[3], fields[6].parse().ok()?, rest))
 }
 
-fn owner_of(inode: u64) -> Option<Holder> {
+/// The process that has the socket with this inode; the one with the lowest number if several share it.
+pub(crate) fn owner_of(inode: u64) -> Option<Holder> {
     let wanted = format!("socket:[{inode}]");
     let pids = fs::read_dir("/proc").ok()?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let mut pids: Vec<u32> = pids.collect();

@@ -48,10 +48,12 @@
 //!
 //! # What it does for you
 //! - **Guard.** An address that somebody listens on is refused, and the holder named. Plain `SO_REUSEPORT` lets a second
-//!   copy of a server join and silently take half of the traffic.
+//!   copy of a server join and silently take half of the traffic. Who joins later without asking cannot be kept out, but
+//!   is seen: [`Group::foreign_members`].
 //! - **Bounds.** A turn accepts at most [`ACCEPTS_PER_TURN_MAX`]; running out of descriptors is an outcome, not an error,
 //!   and the rest goes on waiting in the queue.
-//! - **To be seen.** Per socket: [`Counters`], [`Socket::queue`] (how much waits, and how much may), [`Socket::drops`].
+//! - **To be seen.** Per socket: [`Counters`], [`Socket::queue`] (how much waits, and how much may), [`Socket::drops`],
+//!   [`Socket::accept_delay`] (how long connections waited). Whether the shares are even: [`Evenness`].
 //!
 //! It knows nothing of messages, reads no connection, starts no thread, logs nothing.
 //!
@@ -59,6 +61,7 @@
 
 #![deny(unsafe_code)]
 
+mod accept_delay;
 mod acceptor;
 mod activation;
 mod address;
@@ -69,21 +72,40 @@ mod async_connection;
 mod async_datagrams;
 #[cfg(feature = "tokio")]
 mod async_listener;
+mod bell;
+mod chi_square;
 mod counters;
 mod distribution;
+mod door;
+#[cfg(feature = "tokio")]
+mod entrance;
 mod error;
+mod evenness;
+mod foreign;
 mod group;
+mod handoff;
 mod holder;
+mod inbox;
+mod inet_diag;
 mod limits;
+mod netlink;
 mod open;
 #[cfg(feature = "tokio")]
 mod pace;
+mod places;
+mod program;
+mod pulse;
 mod receiver;
+mod seat;
 mod socket;
+mod steered;
+mod steering;
 mod sys;
 mod unix_diag;
 mod unix_path;
+mod watch;
 
+pub use accept_delay::{ACCEPT_DELAY_BUCKETS_MS, AcceptDelay};
 pub use acceptor::{ACCEPTS_PER_TURN_MAX, AcceptOutcome, AcceptState, Accepted, Acceptor};
 pub use activation::{Activated, activated, bound_address};
 pub use address::{Address, Transport, UNIX_PATH_BYTES_MAX};
@@ -94,17 +116,26 @@ pub use async_datagrams::{AsyncDatagrams, RECEIVES_PER_TURN_MAX};
 #[cfg(feature = "tokio")]
 pub use async_listener::AsyncListener;
 pub use counters::Counters;
-pub use distribution::Distribution;
+pub use distribution::{Distribution, HandoffRule};
+pub use door::OpenCount;
 pub use error::ListenError;
-pub use group::{BACKLOG_DEFAULT, Group, GroupOptions, Seat};
+pub use evenness::Evenness;
+pub use foreign::ForeignMember;
+pub use group::{BACKLOG_DEFAULT, Group, GroupOptions};
 pub use holder::Holder;
 pub use limits::{DescriptorLimit, WORKERS_MAX, raise_descriptor_limit, worker_count};
 pub use open::RECEIVE_BUFFER_BYTES_DEFAULT;
 #[cfg(feature = "tokio")]
 pub use pace::STARVED_PAUSE;
+pub use pulse::Pulse;
+#[cfg(feature = "tokio")]
+pub use pulse::install_pulse;
 pub use receiver::{DATAGRAM_BYTES_MAX, Datagram, ReceiveOutcome, ReceiveState, Receiver};
+pub use seat::Seat;
 pub use socket::{PeerAddress, QueueState, Socket};
+pub use steering::{Steering, WEIGHT_MAX};
 pub use sys::DATAGRAMS_PER_CALL;
+pub use watch::{STALL_THRESHOLD_DEFAULT, STALL_THRESHOLD_MIN, Watch, WatchEvent};
 
 // Of the public API: the reason in `AcceptState::Starved` and `ReceiveState::Starved`.
 pub use rustix::io::Errno;

@@ -18,7 +18,7 @@ use socket2::{Domain, Protocol, SockAddr, TcpKeepalive, Type};
 
 use crate::holder::holder_of;
 use crate::unix_path::{OwnedPath, make_way};
-use crate::{Address, Distribution, GroupOptions, ListenError};
+use crate::{Address, Distribution, GroupOptions, ListenError, worker_count};
 
 /// Receive buffer asked for when nobody says how large: a burst of 3,000 datagrams of 1 KiB while the worker is busy
 /// elsewhere. The system grants at most `net.core.rmem_max`.
@@ -44,23 +44,52 @@ pub(crate) struct Opened {
 }
 
 pub(crate) fn open(options: &GroupOptions) -> Result<Opened, ListenError> {
-    let shared_because = match options.distribution {
-        Distribution::Shared => None,
-        Distribution::Reuseport if options.address.transport().is_unix() => {
-            return Err(ListenError::UnsupportedDistribution {
-                address: options.address.clone(),
-                distribution: Distribution::Reuseport,
-                reason: UNIX_REASON,
-            });
-        }
-        Distribution::Auto if options.address.transport().is_unix() => Some(UNIX_REASON),
-        Distribution::Auto if options.workers == 1 => Some(ONE_WORKER_REASON),
-        Distribution::Auto | Distribution::Reuseport => {
-            return open_reuseport(options, |socket| socket.set_reuse_port(true));
-        }
+    let transport = options.address.transport();
+    if let Some(reason) = options.distribution.misfit(transport) {
+        return Err(ListenError::UnsupportedDistribution {
+            address: options.address.clone(),
+            distribution: options.distribution,
+            reason,
+        });
+    }
+    let plain = |reason: Option<&str>| {
+        let first = open_first(options)?;
+        Ok(first.into_opened(Vec::new(), Distribution::Shared, reason.map(str::to_owned)))
     };
-    let first = open_first(options)?;
-    Ok(first.into_shared(shared_because.map(str::to_owned)))
+    match options.distribution {
+        Distribution::Shared => plain(None),
+        Distribution::Auto if transport.is_unix() => plain(Some(UNIX_REASON)),
+        Distribution::Auto if options.workers == 1 => plain(Some(ONE_WORKER_REASON)),
+        Distribution::Auto | Distribution::Reuseport => {
+            open_several(options, options.workers, Distribution::Reuseport, allow_sharing)
+        }
+        Distribution::Duplicate(sockets) => {
+            let sockets = sockets.map_or_else(duplicates, |sockets| usize::from(sockets.get()));
+            open_several(options, sockets, options.distribution, allow_sharing)
+        }
+        Distribution::AcceptMutex | Distribution::Handoff(_) => {
+            Ok(open_first(options)?.into_opened(Vec::new(), options.distribution, None))
+        }
+    }
+}
+
+/// Opens one more socket of a group that is open, the last of it.
+pub(crate) fn open_another(options: &GroupOptions) -> Result<OwnedFd, ListenError> {
+    let step = Steps { address: &options.address };
+    let socket = step.create(options)?;
+    allow_sharing(&socket).map_err(|error| step.failed("setsockopt SO_REUSEPORT", error))?;
+    step.bind(&socket, &options.address)?;
+    step.listen(&socket, options.backlog)?;
+    Ok(socket.into())
+}
+
+fn allow_sharing(socket: &socket2::Socket) -> io::Result<()> {
+    socket.set_reuse_port(true)
+}
+
+/// One socket for 8 processors that the process may use, rounded up, as Yingqi Lu measured it to be enough.
+fn duplicates() -> usize {
+    worker_count().div_ceil(8)
 }
 
 /// The first socket: it alone has the address, and listens.
@@ -72,10 +101,6 @@ struct First {
 }
 
 impl First {
-    fn into_shared(self, fallback: Option<String>) -> Opened {
-        self.into_opened(Vec::new(), Distribution::Shared, fallback)
-    }
-
     fn into_opened(
         self,
         others: Vec<socket2::Socket>,
@@ -113,18 +138,21 @@ fn open_first(options: &GroupOptions) -> Result<First, ListenError> {
     Ok(First { socket, address, receive_buffer_bytes, path })
 }
 
-/// `allow_sharing` sets `SO_REUSEPORT`.
-fn open_reuseport(
+/// `allow_sharing` sets `SO_REUSEPORT`. Where the system refuses it, the group has one socket for all.
+fn open_several(
     options: &GroupOptions,
+    count: usize,
+    distribution: Distribution,
     mut allow_sharing: impl FnMut(&socket2::Socket) -> io::Result<()>,
 ) -> Result<Opened, ListenError> {
     let first = open_first(options)?;
+    let shared = |first: First, reason| Ok(first.into_opened(Vec::new(), Distribution::Shared, Some(reason)));
     if let Err(error) = allow_sharing(&first.socket) {
-        return Ok(first.into_shared(Some(format!("this system has no SO_REUSEPORT ({error})"))));
+        return shared(first, format!("this system has no SO_REUSEPORT ({error})"));
     }
     let step = Steps { address: &first.address };
-    let mut others = Vec::with_capacity(options.workers - 1);
-    for _ in 1..options.workers {
+    let mut others = Vec::with_capacity(count - 1);
+    for _ in 1..count {
         let socket = step.create(options)?;
         let joined = allow_sharing(&socket).and_then(|()| socket.bind(&step.name(&first.address)?));
         if let Err(error) = joined {
@@ -133,15 +161,14 @@ fn open_reuseport(
                 .socket
                 .set_reuse_port(false)
                 .map_err(|error| step.failed("setsockopt SO_REUSEPORT", error))?;
-            let reason = format!("this system refused a second socket on the address ({error})");
-            return Ok(first.into_shared(Some(reason)));
+            return shared(first, format!("this system refused a second socket on the address ({error})"));
         }
         others.push(socket);
     }
     for socket in &others {
         step.listen(socket, options.backlog)?;
     }
-    Ok(first.into_opened(others, Distribution::Reuseport, None))
+    Ok(first.into_opened(others, distribution, None))
 }
 
 /// The system calls of opening, with their errors said for one address.
@@ -270,7 +297,7 @@ mod tests {
     fn a_system_without_reuseport_gets_one_socket_and_the_reason() {
         for refused_at in 0..3 {
             let mut calls = 0;
-            let opened = open_reuseport(&options(), |socket| {
+            let opened = open_several(&options(), 3, Distribution::Reuseport, |socket| {
                 calls += 1;
                 if calls > refused_at {
                     return Err(io::Error::from_raw_os_error(libc::ENOPROTOOPT));

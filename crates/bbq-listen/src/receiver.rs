@@ -8,11 +8,14 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use crate::door::{DOOR_EVENTS_MAX, Waiting};
+use crate::seat::Served;
 use crate::sys::{self, DATAGRAMS_PER_CALL, Slot};
-use crate::{PeerAddress, Seat};
+use crate::{PeerAddress, Seat, Socket};
 
 /// Room for each datagram when nobody says how much: no UDP datagram is longer than 65,507 bytes. A unixgram may be,
 /// and is then cut and says so.
@@ -51,37 +54,46 @@ pub struct ReceiveOutcome {
     pub state: ReceiveState,
 }
 
-/// Receives datagrams from the socket of one seat into buffers of its own.
+/// Receives the datagrams of one seat into buffers of its own: those of its own socket, and those of common ones when it
+/// is its turn.
+///
+/// As long as it lives its worker counts as being there.
 #[derive(Debug)]
 pub struct Receiver {
-    seat: Seat,
+    seat: Served,
+    buffers: Buffers,
+}
+
+/// Room for the datagrams of one call.
+#[derive(Debug)]
+struct Buffers {
     storage: Box<[u8]>,
     slots: Box<[Slot]>,
     datagram_bytes_max: usize,
 }
 
 impl Receiver {
-    /// For the socket of `seat`, of a transport that has datagrams. It allocates [`DATAGRAMS_PER_CALL`] times
-    /// `datagram_bytes_max`, which is brought within 1 and [`DATAGRAM_BYTES_MAX`].
+    /// For `seat`, of a transport that has datagrams; on the thread that serves it. It allocates [`DATAGRAMS_PER_CALL`]
+    /// times `datagram_bytes_max`, which is brought within 1 and [`DATAGRAM_BYTES_MAX`].
     pub fn new(seat: Seat, datagram_bytes_max: usize) -> io::Result<Self> {
-        if seat.socket().address().transport().is_stream() {
+        if seat.address().transport().is_stream() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("{} has connections, not datagrams", seat.socket().address()),
+                format!("{} has connections, not datagrams", seat.address()),
             ));
         }
         let datagram_bytes_max = datagram_bytes_max.clamp(1, DATAGRAM_BYTES_MAX);
-        Ok(Self {
-            seat,
+        let buffers = Buffers {
             storage: vec![0; datagram_bytes_max * DATAGRAMS_PER_CALL].into_boxed_slice(),
             slots: vec![Slot::EMPTY; DATAGRAMS_PER_CALL].into_boxed_slice(),
             datagram_bytes_max,
-        })
+        };
+        Ok(Self { seat: Served::new(seat), buffers })
     }
 
     /// The seat it receives for.
     pub fn seat(&self) -> &Seat {
-        &self.seat
+        self.seat.seat()
     }
 
     /// Receives what waits, at most [`DATAGRAMS_PER_CALL`] datagrams, and hands each to `f`.
@@ -89,8 +101,60 @@ impl Receiver {
     /// # Errors
     /// Only what another try will not mend.
     pub fn receive_batch(&mut self, f: &mut impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
+        let own = self.receive_own(f)?;
+        if own.received > 0 || own.state != ReceiveState::Drained { Ok(own) } else { self.receive_common(f) }
+    }
+
+    /// From its own socket, if it has one.
+    pub(crate) fn receive_own(&mut self, f: &mut impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
+        self.seat.beat();
+        let Some(socket) = self.seat.seat().own() else {
+            return Ok(ReceiveOutcome { received: 0, truncated: 0, state: ReceiveState::Drained });
+        };
+        let outcome = self.buffers.receive(socket)?;
+        self.seat.add_received(outcome.received);
+        self.buffers.hand_over(outcome.received, f);
+        Ok(outcome)
+    }
+
+    /// From the common sockets that are armed in its door, one batch of one of them.
+    pub(crate) fn receive_common(&mut self, f: &mut impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
+        self.seat.beat();
+        let mut total = ReceiveOutcome { received: 0, truncated: 0, state: ReceiveState::Drained };
+        let mut waiting = [Waiting::Inbox; DOOR_EVENTS_MAX];
+        let found = self.seat.seat().door().waiting(&mut waiting)?;
+        let (places, worker) = (Arc::clone(self.seat.seat().places()), self.seat.seat().worker());
+        for waiting in &waiting[..found] {
+            let Waiting::Socket(index) = *waiting else { continue };
+            let Some(socket) = places.socket(index) else { continue };
+            let outcome = self.buffers.receive(&socket);
+            // Before they are handled, which may take long.
+            match &outcome {
+                Ok(outcome) if outcome.received > 0 => places.pass(&socket, worker),
+                _ => places.keep(&socket, worker),
+            }
+            let outcome = outcome?;
+            if socket.worker().is_some_and(|own| own != worker) {
+                socket.counters().add_rescued(outcome.received);
+            }
+            self.seat.add_received(outcome.received);
+            self.buffers.hand_over(outcome.received, f);
+            total.received += outcome.received;
+            total.truncated += outcome.truncated;
+            total.state = match outcome.state {
+                // Whether there is more, the door says at the next look.
+                ReceiveState::Drained | ReceiveState::More => ReceiveState::More,
+                starved @ ReceiveState::Starved(_) => starved,
+            };
+        }
+        Ok(total)
+    }
+}
+
+impl Buffers {
+    /// One batch of a socket.
+    fn receive(&mut self, socket: &Socket) -> io::Result<ReceiveOutcome> {
         let nothing = |state| ReceiveOutcome { received: 0, truncated: 0, state };
-        let socket = self.seat.socket();
         let result =
             sys::receive_many(socket.as_fd(), &mut self.storage, self.datagram_bytes_max, &mut self.slots);
         let received = match result {
@@ -105,21 +169,23 @@ impl Receiver {
                 _ => return Err(error),
             },
         };
-        let mut truncated = 0;
-        for (slot, place) in
-            self.slots.iter().zip(self.storage.chunks_exact(self.datagram_bytes_max)).take(received)
-        {
-            truncated += usize::from(slot.truncated);
+        let truncated = self.slots.iter().take(received).filter(|slot| slot.truncated).count();
+        socket.counters().add_datagrams(received, truncated);
+        // The kernel stops short of a full batch only when nothing is left.
+        let state = if received < DATAGRAMS_PER_CALL { ReceiveState::Drained } else { ReceiveState::More };
+        Ok(ReceiveOutcome { received, truncated, state })
+    }
+
+    /// Hands over what the last call received.
+    fn hand_over(&self, received: usize, f: &mut impl FnMut(Datagram<'_>)) {
+        let places = self.storage.chunks_exact(self.datagram_bytes_max);
+        for (slot, place) in self.slots.iter().zip(places).take(received) {
             f(Datagram {
                 bytes: &place[..slot.length],
                 peer: PeerAddress(socket_address(&slot.name)),
                 truncated: slot.truncated,
             });
         }
-        socket.counters().add_datagrams(received, truncated);
-        // The kernel stops short of a full batch only when nothing is left.
-        let state = if received < DATAGRAMS_PER_CALL { ReceiveState::Drained } else { ReceiveState::More };
-        Ok(ReceiveOutcome { received, truncated, state })
     }
 }
 

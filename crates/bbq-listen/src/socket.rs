@@ -4,8 +4,10 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use crate::accept_delay::{AcceptDelay, AcceptDelays};
+use crate::places::Baton;
 use crate::{Address, Counters, sys, unix_diag};
 
 /// What waits on a socket.
@@ -40,6 +42,8 @@ pub struct Socket {
     address: Address,
     receive_buffer_bytes: Option<u32>,
     counters: Counters,
+    baton: Mutex<Baton>,
+    accept_delays: AcceptDelays,
 }
 
 impl Socket {
@@ -57,12 +61,18 @@ impl Socket {
             address,
             receive_buffer_bytes,
             counters: Counters::default(),
+            baton: Mutex::default(),
+            accept_delays: AcceptDelays::default(),
         }
     }
 
     #[cfg(feature = "tokio")]
     pub(crate) fn descriptor(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.descriptor)
+    }
+
+    pub(crate) fn baton(&self) -> &Mutex<Baton> {
+        &self.baton
     }
 
     /// Its place in the group, which it keeps for as long as the group is open.
@@ -83,6 +93,15 @@ impl Socket {
     /// Totals since it was opened.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    pub(crate) fn accept_delays(&self) -> &AcceptDelays {
+        &self.accept_delays
+    }
+
+    /// How long connections waited to be accepted, of samples. Only tcp sockets ever have any.
+    pub fn accept_delay(&self) -> AcceptDelay {
+        self.accept_delays.read()
     }
 
     /// The receive buffer that the system granted, in the measure in which it was asked for: less than that where

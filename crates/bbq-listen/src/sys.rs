@@ -1,5 +1,5 @@
-//! What no library wraps safely: `TCP_INFO` of a listening socket, `SO_MEMINFO`, `recvmmsg`, taking a descriptor by its
-//! number, and registering one with tokio.
+//! What no library wraps safely: `TCP_INFO` of a listening socket, `SO_MEMINFO`, programs for `SO_REUSEPORT`, `recvmmsg`,
+//! taking a descriptor by its number, and registering one with tokio.
 //!
 //! It decides nothing: it moves numbers and bytes between the kernel and safe types.
 //!
@@ -31,6 +31,9 @@ const SO_MEMINFO: libc::c_int = 55;
 const TCP_INFO_WORDS: usize = 8;
 const TCP_INFO_UNACKED: usize = 6;
 const TCP_INFO_SACKED: usize = 7;
+/// The same up to and including `tcpi_last_data_sent`.
+const TCP_INFO_WORDS_TO_LAST_SENT: usize = 12;
+const TCP_INFO_LAST_DATA_SENT: usize = 11;
 
 /// Words of `SO_MEMINFO`, `SK_MEMINFO_VARS` in linux/sock_diag.h.
 const MEMINFO_WORDS: usize = 9;
@@ -68,6 +71,13 @@ pub(crate) fn tcp_listen_queue(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)>
     Ok((words[TCP_INFO_UNACKED], words[TCP_INFO_SACKED]))
 }
 
+/// Milliseconds since a connection last sent data; before it has sent any, since its handshake.
+pub(crate) fn tcp_last_sent_ms(connection: BorrowedFd<'_>) -> io::Result<u32> {
+    let words: [u32; TCP_INFO_WORDS_TO_LAST_SENT] =
+        read_option(connection, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    Ok(words[TCP_INFO_LAST_DATA_SENT])
+}
+
 /// Memory and drops of any socket.
 pub(crate) fn memory_info(socket: BorrowedFd<'_>) -> io::Result<MemoryInfo> {
     let words: [u32; MEMINFO_WORDS] = read_option(socket, libc::SOL_SOCKET, SO_MEMINFO)?;
@@ -95,6 +105,48 @@ fn read_option<const WORDS: usize>(
         return Err(io::ErrorKind::Unsupported.into());
     }
     Ok(words)
+}
+
+/// One instruction of classic BPF (`struct sock_filter`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Instruction {
+    pub(crate) code: u16,
+    pub(crate) jump_true: u8,
+    pub(crate) jump_false: u8,
+    pub(crate) k: u32,
+}
+
+/// Lets `program` choose the socket in the group that `socket` is in; `None`: the kernel's hash.
+pub(crate) fn choose_by(socket: BorrowedFd<'_>, program: Option<&[Instruction]>) -> io::Result<()> {
+    let mut filter: Vec<libc::sock_filter> = program
+        .unwrap_or_default()
+        .iter()
+        .map(|one| libc::sock_filter { code: one.code, jt: one.jump_true, jf: one.jump_false, k: one.k })
+        .collect();
+    let length = u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let whole = libc::sock_fprog { len: length, filter: filter.as_mut_ptr() };
+    let nothing: libc::c_int = 0;
+    // SAFETY: `whole` says exactly how long `filter` is, and the kernel only reads both, during the call; without a program
+    // an int is passed, which is not looked at; the descriptor is open for as long as it is borrowed.
+    let result = unsafe {
+        match program {
+            Some(_) => libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_ATTACH_REUSEPORT_CBPF,
+                (&raw const whole).cast(),
+                mem::size_of_val(&whole) as libc::socklen_t,
+            ),
+            None => libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_DETACH_REUSEPORT_BPF,
+                (&raw const nothing).cast(),
+                mem::size_of_val(&nothing) as libc::socklen_t,
+            ),
+        }
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Takes up to [`DATAGRAMS_PER_CALL`] waiting datagrams, the i-th into the i-th `datagram_bytes` of `storage`. Returns

@@ -1,9 +1,10 @@
 //! If this fails, status shows a queue that is not there, or hides the one that makes clients wait.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 mod common;
 
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 
 use bbq_listen::{Acceptor, Address, Distribution, Group, GroupOptions, QueueState};
 
@@ -23,6 +24,24 @@ fn the_queue_of_tcp_is_what_nobody_accepted() {
     }
     assert!(group.sockets().iter().all(|socket| socket.queue().unwrap().queue == 0));
     drop(clients);
+}
+
+/// The worker of each seat is blocked: nobody accepts.
+#[test]
+fn the_queue_of_each_socket_is_what_ss_shows() {
+    let group = common::group("tcp", Distribution::Reuseport, 3);
+    for round in 1..4 {
+        let _clients = connect(common::port_of(&group), 20);
+        let queues: Vec<u64> = group.sockets().iter().map(|socket| socket.queue().unwrap().queue).collect();
+        assert_eq!(queues.iter().sum::<u64>(), 20, "{queues:?}");
+        let sockets = group.sockets();
+        let inodes = sockets.iter().map(|socket| rustix::fs::fstat(socket).unwrap().st_ino);
+        let of_ss = inodes.map(|inode| receive_queue_by_ss(common::port_of(&group), inode));
+        assert_eq!(of_ss.collect::<Vec<_>>(), queues, "round {round}");
+        for seat in group.seats() {
+            Acceptor::new(seat).unwrap().accept_batch(64, &mut drop).unwrap();
+        }
+    }
 }
 
 #[test]
@@ -64,6 +83,18 @@ fn what_waits_on_udp_is_seen_in_bytes() {
     client_of(common::port_of(&group)).send(&[1; 500]).unwrap();
     let state = socket.queue().unwrap();
     assert!(state.queue >= 500 && state.backlog >= state.queue, "{state:?}");
+}
+
+/// Recv-Q of `ss -ltn` for the socket with this inode.
+fn receive_queue_by_ss(listener: SocketAddr, inode: u64) -> u64 {
+    let output = Command::new("ss")
+        .args(["-H", "-O", "-ltne", "src", &listener.to_string()])
+        .output()
+        .expect("ss of iproute2 is installed");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = text.lines().find(|line| line.split_whitespace().any(|word| word == format!("ino:{inode}")));
+    let line = line.unwrap_or_else(|| panic!("ss does not show the socket {inode}: {text}"));
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 /// Connections that are established and wait to be accepted.

@@ -25,6 +25,8 @@ use crate::worker::ParkedConnection;
 
 /// How often drops are saved, and whether a thread is still there is looked at.
 const TICK: Duration = Duration::from_secs(1);
+/// How often it is looked whether other processes have joined a listener.
+const FOREIGN_INTERVAL: Duration = Duration::from_secs(2);
 /// The streams' checkpoint is written when so much would have to be read again at the next start: about a second's worth.
 const CHECKPOINT_BYTES: u64 = 1024 * 1024 * 1024;
 
@@ -66,7 +68,7 @@ async fn prepared(preparation: &mut Preparation) -> Result<Successor, String> {
 impl Control {
     /// Works until a signal, and ends everything in order. `true` when nothing went wrong.
     pub(crate) fn run(mut self, running: Running) -> bool {
-        let runtime = match Builder::new_current_thread().enable_all().build() {
+        let runtime = match Builder::new_current_thread().enable_all().thread_name("control-look").build() {
             Ok(runtime) => runtime,
             Err(error) => {
                 error!(%error, "the control thread cannot start its event loop; stopping");
@@ -113,6 +115,7 @@ impl Control {
         }
         info!(pid = std::process::id(), "ready");
         notify(notify::READY);
+        tokio::spawn(watch_foreign_members(parts.clone()));
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut preparation: Preparation = None;
@@ -351,10 +354,24 @@ fn waiting_lane(parts: &Parts) -> Option<String> {
     Some(format!("lane {} waits for space on disk; make room, then try again", waits.index()))
 }
 
+/// Looks again and again, one look at a time, for as long as the runtime lasts.
+async fn watch_foreign_members(parts: watch::Receiver<Arc<Parts>>) {
+    let mut interval = tokio::time::interval(FOREIGN_INTERVAL);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        let parts = Arc::clone(&parts.borrow());
+        let look = tokio::task::spawn_blocking(move || parts.look_for_foreign_members());
+        // One that panics is reported by the hook, and looked at again.
+        let _looked = look.await;
+    }
+}
+
 /// `false` when a thread is gone that should not be.
 fn look_after(running: &Running) -> bool {
     let parts = &running.parts;
     parts.note_kernel_drops();
+    parts.look_at_evenness();
     if let Err(error) = parts.ledger.save() {
         warn!(%error, "cannot save the ledger of drops");
     }

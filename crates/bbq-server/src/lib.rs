@@ -15,6 +15,8 @@ mod admin;
 mod changes;
 pub mod config;
 mod control;
+mod evenness;
+mod foreign;
 mod ledger;
 mod listeners;
 mod notify;

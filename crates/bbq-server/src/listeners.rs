@@ -11,6 +11,8 @@ use std::sync::Arc;
 use bbq_listen::{Address, Group, GroupOptions, Holder};
 
 use crate::config::{Config, ListenSpec};
+use crate::evenness::EvennessWatch;
+use crate::foreign::ForeignWatch;
 use crate::server::StartError;
 
 /// A listener, as status and control see it.
@@ -18,6 +20,8 @@ use crate::server::StartError;
 pub(crate) struct Listener {
     pub(crate) spec: Arc<ListenSpec>,
     pub(crate) group: Arc<Group>,
+    pub(crate) foreign: Arc<ForeignWatch>,
+    pub(crate) evenness: Arc<EvennessWatch>,
     /// What the kernel had dropped on its sockets when a ledger last counted that.
     pub(crate) kernel_seen: u64,
 }
@@ -70,6 +74,7 @@ impl Listener {
     ) -> Result<Listener, StartError> {
         let options = GroupOptions {
             distribution: config.distribution_of(spec),
+            steering: spec.steering.clone(),
             backlog: spec.backlog,
             receive_buffer_bytes: spec.receive_buffer_bytes,
             ..GroupOptions::new(spec.address.clone(), config.workers)
@@ -81,11 +86,17 @@ impl Listener {
             None => Group::open(&options),
         };
         let group = group.map_err(|source| StartError::Listen { spec: spec.text.clone(), source })?;
-        Ok(Listener { spec: Arc::new(spec.clone()), group: Arc::new(group), kernel_seen })
+        Ok(Listener {
+            spec: Arc::new(spec.clone()),
+            foreign: Arc::default(),
+            evenness: Arc::new(EvennessWatch::new(group.taken())),
+            group: Arc::new(group),
+            kernel_seen,
+        })
     }
 
     fn offer(&self) -> io::Result<OfferedGroup> {
-        let sockets = self.group.sockets().iter().map(|socket| socket.as_fd().try_clone_to_owned());
+        let sockets = self.group.sockets().into_iter().map(|socket| socket.as_fd().try_clone_to_owned());
         Ok(OfferedGroup {
             address: self.spec.address.clone(),
             sockets: sockets.collect::<io::Result<_>>()?,

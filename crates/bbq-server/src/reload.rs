@@ -52,13 +52,14 @@ pub(crate) fn plan(old: &Config, new: Config, open: &[Listener]) -> Result<Plan,
             );
         }
         let spec = Arc::new(spec.clone());
-        listeners.push(Listener { spec, group: Arc::clone(&listener.group), ..*listener });
+        listeners.push(Listener { spec, ..listener.clone() });
     }
     // As the sockets are; so a later reload names it again.
     for (spec, listener) in config.listen.iter_mut().zip(&listeners) {
         let before = open.iter().find(|before| Arc::ptr_eq(&before.group, &listener.group));
         if let Some(before) = before {
             spec.distribution = Some(old.distribution_of(&before.spec));
+            spec.steering = before.spec.steering.clone();
             spec.backlog = before.spec.backlog;
             spec.receive_buffer_bytes = before.spec.receive_buffer_bytes;
         }
@@ -76,6 +77,7 @@ fn unchanged_in_a_socket(
 ) -> Vec<&'static str> {
     let changes = [
         ("distribution", old_config.distribution_of(old) != new_config.distribution_of(new)),
+        ("steering", old.steering != new.steering),
         ("backlog", old.backlog != new.backlog),
         ("receive_buffer_bytes", old.receive_buffer_bytes != new.receive_buffer_bytes),
     ];

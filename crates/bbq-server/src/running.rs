@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bbq_listen::raise_descriptor_limit;
+use bbq_listen::{Watch, WatchEvent, raise_descriptor_limit};
 use bbq_spool::{DiskStorage, Spool, Storage};
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -19,6 +19,7 @@ use crate::changes::Changes;
 use crate::config::Config;
 use crate::ledger::Ledger;
 use crate::listeners::Listener;
+use crate::occasional::Occasional;
 use crate::retention::Retention;
 use crate::server::{Parts, StartError};
 use crate::sink::SinkDriver;
@@ -50,6 +51,8 @@ pub(crate) struct Running {
     sinks: Vec<JoinHandle<()>>,
     tell_workers: watch::Sender<Order>,
     stop: Arc<Stop>,
+    /// Looks after stalled workers.
+    watch: Option<Watch>,
 }
 
 /// How to end.
@@ -132,9 +135,10 @@ impl Running {
             })
         });
         let workers = workers.collect::<Result<_, _>>()?;
+        let watch = rescue(&parts, config.stall_threshold)?;
         parts.ready.store(true, Ordering::Release);
         parts.announce();
-        Ok(Running { parts, workers, sinks, tell_workers, stop })
+        Ok(Running { parts, workers, sinks, tell_workers, stop, watch })
     }
 
     /// A thread that ended and should not have.
@@ -148,6 +152,7 @@ impl Running {
     pub(crate) fn end(self, halt: &Halt) -> Halted {
         let parts = self.parts;
         parts.ready.store(false, Ordering::Release);
+        drop(self.watch);
         let mut in_order = true;
         let order = match halt {
             Halt::Stop { .. } => Order::Stop,
@@ -210,6 +215,30 @@ pub(crate) fn spawn<T: Send + 'static>(
 ) -> Result<JoinHandle<T>, StartError> {
     let thread = std::thread::Builder::new().name(name.clone()).spawn(work);
     thread.map_err(|source| StartError::Thread { name, source })
+}
+
+/// Lets somebody look after stalled workers, unless that is not wanted or there is nobody to help.
+fn rescue(parts: &Parts, threshold: Option<Duration>) -> Result<Option<Watch>, StartError> {
+    let Some(threshold) = threshold.filter(|_| parts.workers.len() > 1) else { return Ok(None) };
+    let occasional = Occasional::default();
+    let groups = parts.listeners.iter().map(|listener| &*listener.group);
+    let watch = Watch::start(groups, threshold, move |event| report(&event, &occasional));
+    watch.map(Some).map_err(|source| StartError::Thread { name: "watch".to_owned(), source })
+}
+
+/// Says what the watch did, not more often than one can read.
+fn report(event: &WatchEvent, occasional: &Occasional) {
+    match event {
+        WatchEvent::Stalled { address, worker } => {
+            if let Some(repeats) = occasional.report() {
+                warn!(worker, address, repeats, "worker is stalled; the others take what waits for it");
+            }
+        }
+        WatchEvent::Recovered { address, worker, rescued } if *rescued > 0 => {
+            info!(worker, address, rescued, "worker is back");
+        }
+        _ => {}
+    }
 }
 
 fn connections_max(config: &Config) -> Result<u64, StartError> {

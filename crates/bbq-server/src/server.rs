@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use bbq_listen::{Holder, ListenError, activated};
+use bbq_listen::{Address, Holder, ListenError, activated};
 use bbq_spool::{DirectoryLock, Lane, LaneCondition, Spool, SpoolError};
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -251,6 +251,20 @@ impl Parts {
         }
     }
 
+    /// Looks whether other processes have joined. Not on the control thread's loop: see `ForeignWatch::look`.
+    pub(crate) fn look_for_foreign_members(&self) {
+        for listener in &self.listeners {
+            listener.foreign.look(&listener.spec.text, &listener.group);
+        }
+    }
+
+    /// Looks how even the workers' shares are.
+    pub(crate) fn look_at_evenness(&self) {
+        for listener in self.listeners.iter().filter(|listener| !listener.spec.is_datagram()) {
+            listener.evenness.look(&listener.spec, listener.group.distribution(), listener.group.taken());
+        }
+    }
+
     /// What a lane could not write was counted as spooled. Batches of bbq clients were not acknowledged and come again;
     /// of everybody else it is lost.
     pub(crate) fn note_unwritten(&self, source: u16, records: u64) {
@@ -298,14 +312,18 @@ impl Parts {
             let why = self.ledger.listener(index).failure()?;
             Some(format!("listener {} takes nothing any more: {why}", listener.spec.text))
         });
-        lanes.chain(sinks).chain(listeners).collect()
+        let foreign = self.listeners.iter().filter_map(|listener| {
+            Some(format!("listener {} {}", listener.spec.text, listener.foreign.trouble()?))
+        });
+        lanes.chain(sinks).chain(listeners).chain(foreign).collect()
     }
 
     fn listener_status(&self, index: usize) -> ListenerStatus {
         let listener = &self.listeners[index];
         let ledger = self.ledger.listener(index);
         let dropped = ledger.dropped();
-        let sockets = listener.group.sockets().iter().map(|socket| {
+        let is_tcp = matches!(listener.group.local_address(), Address::Tcp(_));
+        let sockets = listener.group.sockets().into_iter().map(|socket| {
             let queue = socket.queue();
             SocketStatus {
                 index: socket.index(),
@@ -315,6 +333,8 @@ impl Parts {
                 backlog: queue.map(|state| state.backlog),
                 drops: socket.drops(),
                 starved: socket.counters().starved(),
+                rescued: socket.counters().rescued(),
+                accept_delay_ms: is_tcp.then(|| socket.accept_delay().into()),
             }
         });
         ListenerStatus {
@@ -323,7 +343,10 @@ impl Parts {
             configured: listener.group.configured().to_string(),
             distribution: listener.group.distribution().to_string(),
             fallback: listener.group.fallback().map(str::to_owned),
+            steering: listener.group.steering(),
             sockets: sockets.collect(),
+            foreign: listener.foreign.members(),
+            evenness: listener.evenness.last(),
             ledger: ListenerLedgerStatus {
                 received: ledger.spooled() + dropped.values().sum::<u64>(),
                 dropped,

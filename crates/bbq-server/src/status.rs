@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bbq_listen::{ACCEPT_DELAY_BUCKETS_MS, AcceptDelay};
 use serde::{Deserialize, Serialize};
 
 /// Records by reason.
@@ -61,8 +62,15 @@ pub struct ListenerStatus {
     pub distribution: String,
     /// Why it is not the configured one.
     pub fallback: Option<String>,
+    /// What chooses the socket that a sender gets; none where there is nothing to choose.
+    pub steering: Option<String>,
     /// Its sockets, by index.
     pub sockets: Vec<SocketStatus>,
+    /// Sockets of other processes at its address, which take a share that never arrives here.
+    pub foreign: Vec<ForeignStatus>,
+    /// How even the workers' shares of its connections were in the last window; none for datagrams, and before there
+    /// were enough.
+    pub evenness: Option<EvennessStatus>,
     /// What came in.
     pub ledger: ListenerLedgerStatus,
 }
@@ -84,6 +92,82 @@ pub struct SocketStatus {
     pub drops: Option<u64>,
     /// Times that accepting stopped for want of descriptors or memory.
     pub starved: u64,
+    /// Connections, or datagrams, that other workers took because the socket's own did not come around.
+    pub rescued: u64,
+    /// How long connections waited to be accepted, since the start; none but for tcp.
+    pub accept_delay_ms: Option<AcceptDelayStatus>,
+}
+
+/// How long connections waited in the accept queue, of samples.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AcceptDelayStatus {
+    /// Connections that were looked at.
+    pub samples: u64,
+    /// Milliseconds that half of them waited at most, as the upper end of a bucket; none without samples.
+    pub p50: Option<u64>,
+    /// The same of 99 in 100.
+    pub p99: Option<u64>,
+    /// The longest; none without samples.
+    pub max: Option<u64>,
+    /// Those that waited so long or shorter; each has those before it in it.
+    pub buckets: Vec<AcceptDelayBucket>,
+}
+
+/// One end of a histogram.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AcceptDelayBucket {
+    /// Milliseconds; none is without end.
+    pub le: Option<u64>,
+    /// Samples of at most so much.
+    pub count: u64,
+}
+
+impl From<AcceptDelay> for AcceptDelayStatus {
+    fn from(delay: AcceptDelay) -> AcceptDelayStatus {
+        let samples = delay.samples();
+        let ends = ACCEPT_DELAY_BUCKETS_MS.iter().copied().map(Some).chain([None]);
+        let sums = delay.buckets.iter().scan(0, |sum, count| {
+            *sum += count;
+            Some(*sum)
+        });
+        AcceptDelayStatus {
+            samples,
+            p50: delay.percentile_ms(50),
+            p99: delay.percentile_ms(99),
+            max: (samples > 0).then_some(delay.max_ms),
+            buckets: ends.zip(sums).map(|(le, count)| AcceptDelayBucket { le, count }).collect(),
+        }
+    }
+}
+
+/// A socket of another process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ForeignStatus {
+    /// Of the socket, as `ss -e` shows it.
+    pub inode: u64,
+    /// Whose it is, where the system tells.
+    pub pid: Option<u32>,
+    /// Its command.
+    pub command: Option<String>,
+}
+
+/// How even the workers' shares were.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct EvennessStatus {
+    /// In the window, of all workers.
+    pub connections: u64,
+    /// How much the shares differ from equal ones; 0 when all are the same.
+    pub chi_square: f64,
+    /// How likely chance alone makes such a difference.
+    pub p: f64,
+    /// Of the worker that took the fewest.
+    pub smallest: u64,
+    /// Of the worker that took the most.
+    pub largest: u64,
+    /// Length of the window.
+    pub seconds: f64,
+    /// Too uneven to be chance, and enough to matter.
+    pub uneven: bool,
 }
 
 /// What came in at a listener, ever.

@@ -72,7 +72,7 @@ fn write_listener(listener: &ListenerStatus, out: &mut dyn Write) -> io::Result<
     for socket in &listener.sockets {
         let number = |value: Option<u64>| value.map_or("?".to_owned(), |value| value.to_string());
         let worker = socket.worker.map_or("all".to_owned(), |worker| worker.to_string());
-        writeln!(
+        write!(
             out,
             "           socket {} worker {worker}: accepted {}, queue {} of {}{unit}, drops {}",
             socket.index,
@@ -80,6 +80,18 @@ fn write_listener(listener: &ListenerStatus, out: &mut dyn Write) -> io::Result<
             number(socket.queue),
             number(socket.backlog),
             number(socket.drops)
+        )?;
+        if let Some(p99) = socket.accept_delay_ms.as_ref().and_then(|delay| delay.p99) {
+            write!(out, ", accept delay p99 {p99} ms")?;
+        }
+        writeln!(out)?;
+    }
+    if let Some(evenness) = &listener.evenness {
+        let word = if evenness.uneven { "uneven" } else { "even" };
+        writeln!(
+            out,
+            "           {word}: of the {} connections of {:.0} s the workers took {} to {}",
+            evenness.connections, evenness.seconds, evenness.smallest, evenness.largest
         )?;
     }
     Ok(())

@@ -9,12 +9,13 @@ use toml::Spanned;
 use super::query::nearest;
 use super::{ConfigError, parse_bytes};
 
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "listen",
     "sink",
     "data",
     "workers",
     "distribution",
+    "stall_threshold_ms",
     "admin",
     "drain_timeout_seconds",
     "upgrade_timeout_seconds",
@@ -31,6 +32,7 @@ pub struct ConfigFile {
     pub(super) data: Option<PathBuf>,
     pub(super) workers: Option<usize>,
     pub(super) distribution: Option<Spanned<String>>,
+    pub(super) stall_threshold_ms: Option<u64>,
     pub(super) admin: Option<Spanned<String>>,
     pub(super) drain_timeout_seconds: Option<u64>,
     pub(super) upgrade_timeout_seconds: Option<u64>,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use bbq_listen::{Address, BACKLOG_DEFAULT, Distribution};
+use bbq_listen::{Address, BACKLOG_DEFAULT, Distribution, Steering};
 use bbq_wire::SourceKind;
 use bbq_wire::framing::{FramingRules, OnIncomplete, OnOversize};
 use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
@@ -74,6 +74,8 @@ pub struct ListenSpec {
     pub address: Address,
     /// How connections are spread, when this listener says so itself.
     pub distribution: Option<Distribution>,
+    /// Which worker a sender gets, for `reuseport`.
+    pub steering: Steering,
     /// What to do when the spool is full.
     pub on_full: OnFull,
     /// The text framings' rules.
@@ -108,6 +110,11 @@ impl ListenSpec {
             distribution: query.take("distribution", |word| {
                 word.parse().map_err(|error: bbq_listen::ListenError| error.to_string())
             })?,
+            steering: query
+                .take("steering", |text| {
+                    text.parse().map_err(|error: bbq_listen::ListenError| error.to_string())
+                })?
+                .unwrap_or_default(),
             on_full: query
                 .take_word(
                     "on_full",
@@ -162,10 +169,18 @@ impl ListenSpec {
     }
 
     fn check_contradictions(&self) -> Result<(), ConfigError> {
-        if self.distribution == Some(Distribution::Reuseport) && self.address.transport().is_unix() {
+        let misfit = self.distribution.and_then(|distribution| distribution.misfit(self.address.transport()));
+        if let Some(reason) = misfit {
+            return Err(ConfigError::new(format!("{:?}: distribution: {reason}", self.text)));
+        }
+        let can_be_steered = self
+            .distribution
+            .is_none_or(|distribution| matches!(distribution, Distribution::Auto | Distribution::Reuseport));
+        if self.steering != Steering::Hash && (!can_be_steered || self.address.transport().is_unix()) {
             return Err(ConfigError::new(format!(
-                "{:?}: unix sockets cannot be spread by reuseport; leave distribution out",
-                self.text
+                "{:?}: steering={} chooses among sockets of workers, and only reuseport over tcp or udp has those; leave \
+                 one of the two out",
+                self.text, self.steering
             )));
         }
         if self.protocol == Protocol::Bbq && !self.is_datagram() && self.on_full == OnFull::DropNewest {

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bbq_listen::Distribution;
+use bbq_listen::{Distribution, STALL_THRESHOLD_DEFAULT, STALL_THRESHOLD_MIN};
 use bbq_spool::limits::{
     FLUSH_INTERVAL_DEFAULT, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MIN, SPOOL_BYTES_DEFAULT,
 };
@@ -42,6 +42,8 @@ pub const DRAIN_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 pub const UPGRADE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 /// Listeners at most: each has a socket per worker, and an envelope names its source in 16 bits.
 pub const LISTENERS_MAX: usize = 256;
+/// The longest stall that may be looked away from: beyond it 0 says what is meant.
+pub const STALL_THRESHOLD_MAX: Duration = Duration::from_secs(60);
 /// Sinks at most: each is a thread.
 pub const SINKS_MAX: usize = 64;
 /// Workers at most, as in bbq-listen.
@@ -75,6 +77,8 @@ pub struct Config {
     pub workers: usize,
     /// Distribution of the listeners that name none.
     pub distribution: Distribution,
+    /// After what time a worker that does not come around is helped by the others; `None` is never.
+    pub stall_threshold: Option<Duration>,
     /// Where status is asked for; `None` is off.
     pub admin: Option<SocketAddr>,
     /// What to listen on.
@@ -165,6 +169,9 @@ impl Config {
             data,
             workers,
             distribution,
+            stall_threshold: file
+                .stall_threshold_ms
+                .map_or(Ok(Some(STALL_THRESHOLD_DEFAULT)), stall_threshold)?,
             admin,
             spool_bytes_max: file.spool_bytes("bytes_max", &file.spool.bytes_max, SPOOL_BYTES_DEFAULT)?,
             segment_bytes: file.spool_bytes(
@@ -185,12 +192,11 @@ impl Config {
         Ok(config)
     }
 
-    /// How a listener is spread: as it says itself, or else as all are. Unix sockets have only one way.
+    /// How a listener is spread: as it says itself, or else as all are, or `auto` where that does not fit its transport.
     #[must_use]
     pub fn distribution_of(&self, spec: &ListenSpec) -> Distribution {
-        let inherited =
-            if spec.address.transport().is_unix() { Distribution::Auto } else { self.distribution };
-        spec.distribution.unwrap_or(inherited)
+        let fits = self.distribution.misfit(spec.address.transport()).is_none();
+        spec.distribution.unwrap_or(if fits { self.distribution } else { Distribution::Auto })
     }
 
     fn check(&self) -> Result<(), ConfigError> {
@@ -243,6 +249,21 @@ fn checked_workers(workers: usize) -> Result<usize, ConfigError> {
     }
     Err(ConfigError::new(format!(
         "workers is {workers}; allowed is 1 to {WORKERS_MAX}, or leave it out for one per processor"
+    )))
+}
+
+fn stall_threshold(milliseconds: u64) -> Result<Option<Duration>, ConfigError> {
+    let threshold = Duration::from_millis(milliseconds);
+    if milliseconds == 0 {
+        return Ok(None);
+    }
+    if (STALL_THRESHOLD_MIN..=STALL_THRESHOLD_MAX).contains(&threshold) {
+        return Ok(Some(threshold));
+    }
+    Err(ConfigError::new(format!(
+        "stall_threshold_ms is {milliseconds}; allowed is {} to {}, or 0 to let what waits for a stalled worker wait",
+        STALL_THRESHOLD_MIN.as_millis(),
+        STALL_THRESHOLD_MAX.as_millis()
     )))
 }
 

@@ -130,7 +130,7 @@ pub(super) fn resume(intake: &Rc<Intake>, connection: ParkedConnection) {
     // It is open whatever the budget says: new ones wait until others have closed.
     intake.budget.take(1);
     intake.hold(0, framer.held_bytes());
-    let open = intake.connection_opened();
+    let open = intake.connection_opened(None);
     spawn_local(serve(Rc::clone(intake), door, stream, framer, peer, open));
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bbq_listen::OpenCount;
 use bbq_spool::Lane;
 use bbq_wire::{Peer, StreamId};
 use rustix::io::Errno;
@@ -295,10 +296,10 @@ impl Intake {
     }
 
     /// Counts a connection that stays; the budget was claimed for it.
-    pub(super) fn connection_opened(self: &Rc<Self>) -> OpenConnection {
+    pub(super) fn connection_opened(self: &Rc<Self>, handed: Option<OpenCount>) -> OpenConnection {
         self.open.set(self.open.get() + 1);
         self.view.connections.fetch_add(1, Ordering::Relaxed);
-        OpenConnection { intake: Rc::clone(self) }
+        OpenConnection { intake: Rc::clone(self), _handed: handed }
     }
 
     /// Waits until no connection is open.
@@ -312,6 +313,8 @@ impl Intake {
 /// A connection that is counted as open while this lives: from when it was accepted, not from when its task first runs.
 pub(super) struct OpenConnection {
     intake: Rc<Intake>,
+    /// Held for its drop: the distribution counts it, too.
+    _handed: Option<OpenCount>,
 }
 
 impl Drop for OpenConnection {

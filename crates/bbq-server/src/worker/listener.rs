@@ -101,7 +101,7 @@ enum Welcomed {
 fn welcome(intake: &Rc<Intake>, door: usize, accepted: Accepted) -> Welcomed {
     let peer = accepted.peer.0.map_or(Peer::Unnamed, Peer::Inet);
     let Some(mut framer) = Framer::of(intake.doors[door].spec.protocol) else {
-        let open = intake.connection_opened();
+        let open = intake.connection_opened(accepted.open);
         spawn_local(session::serve(Rc::clone(intake), door, accepted.stream, peer, open));
         return Welcomed::Stays;
     };
@@ -116,7 +116,7 @@ fn welcome(intake: &Rc<Intake>, door: usize, accepted: Accepted) -> Welcomed {
             ReadOutcome::Drained | ReadOutcome::More => {}
         }
     }
-    let open = intake.connection_opened();
+    let open = intake.connection_opened(accepted.open);
     spawn_local(connection::serve(Rc::clone(intake), door, accepted.stream, framer, peer, open));
     Welcomed::Stays
 }

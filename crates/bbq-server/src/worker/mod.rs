@@ -25,11 +25,11 @@ mod stopping;
 
 use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use bbq_listen::Seat;
+use bbq_listen::{Pulse, Seat, install_pulse};
 use bbq_spool::Lane;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
@@ -46,8 +46,6 @@ pub(crate) use connection::Framer;
 pub(crate) use parked::ParkedConnection;
 pub(crate) use stopping::Order;
 
-/// How often a worker says that it is alive.
-const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a stop waits for clients that were in the middle of something.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -55,28 +53,20 @@ const STOP_PATIENCE: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(crate) struct WorkerView {
     pub(crate) connections: AtomicU64,
-    /// Milliseconds from `epoch` to the last heartbeat.
-    beat_ms: AtomicU64,
-    epoch: Instant,
+    /// Of its thread, once that runs.
+    pulse: OnceLock<Arc<Pulse>>,
 }
 
 impl WorkerView {
     pub(crate) fn new() -> WorkerView {
-        WorkerView { connections: AtomicU64::new(0), beat_ms: AtomicU64::new(0), epoch: Instant::now() }
+        WorkerView { connections: AtomicU64::new(0), pulse: OnceLock::new() }
     }
 
-    fn beat(&self) {
-        self.beat_ms.store(milliseconds(self.epoch.elapsed()), Ordering::Relaxed);
-    }
-
-    /// How long ago the last heartbeat was.
+    /// For how long its thread has been running without coming around; 0 while it waits for something to do.
     pub(crate) fn heartbeat_age_ms(&self) -> u64 {
-        milliseconds(self.epoch.elapsed()).saturating_sub(self.beat_ms.load(Ordering::Relaxed))
+        let age = self.pulse.get().map_or(Duration::ZERO, |pulse| pulse.running_for());
+        u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
     }
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A worker's place at one listener.
@@ -107,20 +97,16 @@ impl Worker {
     /// # Errors
     /// What keeps the event loop or a socket from being set up.
     pub(crate) fn run(self) -> io::Result<Vec<ParkedConnection>> {
-        let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
+        // Its own thread's, and set once.
+        let _first = self.view.pulse.set(Pulse::of_this_thread());
+        let mut builder = Builder::new_current_thread();
+        install_pulse(&mut builder);
+        let runtime = builder.enable_all().build_local(LocalOptions::default())?;
         runtime.block_on(self.serve())
     }
 
     async fn serve(mut self) -> io::Result<Vec<ParkedConnection>> {
         let intake = Rc::new(Intake::new(&self)?);
-        let view = Arc::clone(&self.view);
-        let heartbeat = spawn_local(async move {
-            let mut interval = tokio::time::interval(HEARTBEAT_INTERVAL);
-            loop {
-                interval.tick().await;
-                view.beat();
-            }
-        });
         let lane = spawn_local(acks::serve(Rc::clone(&intake)));
         let flusher = spawn_local(Rc::clone(&intake).flush_when_wanted());
         let mut doors = Vec::new();
@@ -153,7 +139,6 @@ impl Worker {
         intake.flush_or_count();
         flusher.abort();
         lane.abort();
-        heartbeat.abort();
         Ok(intake.parked.take())
     }
 }

@@ -18,6 +18,7 @@ pub mod process;
 pub mod protocol;
 pub mod random;
 pub mod session;
+pub mod stranger;
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,0 +1,198 @@
+//! A worker's door: an epoll of its own into which others can put sockets for it to accept from, at any time and from any
+//! thread. The worker waits for the epoll as for a socket.
+//!
+//! A socket in it is armed for one event (`EPOLLONESHOT`) and fires in one door at a time: that is how a common socket wakes
+//! one worker and not all.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+
+use crate::inbox::Inbox;
+use crate::pulse::Pulse;
+
+/// Sockets looked at in one turn: a group has one common socket, or one for 8 processors.
+pub(crate) const DOOR_EVENTS_MAX: usize = 16;
+
+/// What stands for the inbox among the sockets' indices.
+const INBOX: u64 = u64::MAX;
+
+/// What waits at a door.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// Something on the socket with this index.
+    Socket(usize),
+    /// Connections in the inbox.
+    Inbox,
+}
+
+#[derive(Debug)]
+pub(crate) struct Door {
+    worker: usize,
+    epoll: Arc<OwnedFd>,
+    /// Listeners that serve it; 0 when its worker is not there.
+    served: AtomicUsize,
+    /// The worker runs and does not come around.
+    stalled: AtomicBool,
+    /// And has for so long that nothing new is to come to it.
+    avoided: AtomicBool,
+    /// Connections and datagrams its worker took, from whichever socket.
+    taken: AtomicU64,
+    /// Connections that were handed to it and are open, those in the inbox included.
+    open: Arc<AtomicUsize>,
+    pulse: Mutex<Option<Arc<Pulse>>>,
+    inbox: Option<Inbox>,
+}
+
+impl Door {
+    pub(crate) fn new(worker: usize, with_inbox: bool) -> Result<Self, Errno> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let inbox = if with_inbox { Some(Inbox::new()?) } else { None };
+        if let Some(inbox) = &inbox {
+            epoll::add(&epoll, inbox.bell(), EventData::new_u64(INBOX), EventFlags::IN)?;
+        }
+        Ok(Self {
+            worker,
+            epoll: Arc::new(epoll),
+            served: AtomicUsize::new(0),
+            stalled: AtomicBool::new(false),
+            avoided: AtomicBool::new(false),
+            taken: AtomicU64::new(0),
+            open: Arc::new(AtomicUsize::new(0)),
+            pulse: Mutex::new(None),
+            inbox,
+        })
+    }
+
+    pub(crate) fn worker(&self) -> usize {
+        self.worker
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn descriptor(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.epoll)
+    }
+
+    pub(crate) fn inbox(&self) -> Option<&Inbox> {
+        self.inbox.as_ref()
+    }
+
+    /// Counts one more open connection for as long as the answer lives.
+    pub(crate) fn open_one(&self) -> OpenCount {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        OpenCount(Arc::clone(&self.open))
+    }
+
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// What waits, into `found`; answers how much of it was filled.
+    pub(crate) fn waiting(&self, found: &mut [Waiting; DOOR_EVENTS_MAX]) -> Result<usize, Errno> {
+        let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; DOOR_EVENTS_MAX];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let (ready, _) = match epoll::wait(&self.epoll, &mut events[..], Some(&now)) {
+            Ok(count) => events.split_at(count),
+            Err(Errno::INTR) => return Ok(0),
+            Err(errno) => return Err(errno),
+        };
+        for (event, place) in ready.iter().zip(found.iter_mut()) {
+            *place = match event.data.u64() {
+                INBOX => Waiting::Inbox,
+                index => Waiting::Socket(index as usize),
+            };
+        }
+        Ok(ready.len())
+    }
+
+    /// Lets a socket fire here once.
+    pub(crate) fn arm(&self, index: usize, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+        let (data, flags) = (EventData::new_u64(index as u64), EventFlags::IN | EventFlags::ONESHOT);
+        match epoll::modify(&self.epoll, socket, data, flags) {
+            Err(Errno::NOENT) => epoll::add(&self.epoll, socket, data, flags),
+            other => other,
+        }
+    }
+
+    /// Takes a socket out; one that is not in it stays out.
+    pub(crate) fn remove(&self, socket: BorrowedFd<'_>) {
+        let _not_there = epoll::delete(&self.epoll, socket);
+    }
+
+    fn pulse(&self) -> MutexGuard<'_, Option<Arc<Pulse>>> {
+        self.pulse.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The calling thread serves it from now on.
+    pub(crate) fn enter(&self) -> Arc<Pulse> {
+        let pulse = Pulse::of_this_thread();
+        pulse.beat();
+        *self.pulse() = Some(Arc::clone(&pulse));
+        self.stalled.store(false, Ordering::Relaxed);
+        self.served.fetch_add(1, Ordering::AcqRel);
+        pulse
+    }
+
+    /// Answers whether nobody serves it any more.
+    pub(crate) fn leave(&self) -> bool {
+        self.served.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    pub(crate) fn is_served(&self) -> bool {
+        self.served.load(Ordering::Acquire) > 0
+    }
+
+    pub(crate) fn its_pulse(&self) -> Option<Arc<Pulse>> {
+        self.pulse().clone()
+    }
+
+    /// Whether its worker sleeps until something comes.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_able() && self.pulse().as_ref().is_some_and(|pulse| pulse.is_asleep())
+    }
+
+    /// Whether its worker is there and comes around.
+    pub(crate) fn is_able(&self) -> bool {
+        self.is_served() && !self.stalled.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_stalled(&self, stalled: bool) {
+        self.stalled.store(stalled, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_avoided(&self, avoided: bool) {
+        self.avoided.store(avoided, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_avoided(&self) -> bool {
+        self.avoided.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_taken(&self, count: usize) {
+        self.taken.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+}
+
+impl AsFd for Door {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+/// An open connection that was handed to a worker: keep it for as long as the connection, so that the next ones go to those
+/// who have the fewest.
+#[derive(Debug)]
+pub struct OpenCount(Arc<AtomicUsize>);
+
+impl Drop for OpenCount {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,118 @@
+//! Sockets of others at a group's address. With `SO_REUSEPORT` a process of the same user can join a group at any time
+//! and silently take a share; no socket option prevents it, so it is looked for.
+//!
+//! It changes nothing: whose socket it is, is for people to judge.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::holder::{Holder, owner_of};
+use crate::inet_diag::{BoundSocket, Protocol, bound_sockets};
+use crate::{Address, Group};
+
+/// A socket at a group's address, or at one that overlaps it, that the group did not open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ForeignMember {
+    /// Of the socket, as `ss -e` and `/proc/PID/fd` show it.
+    pub inode: u64,
+    /// Where it is bound.
+    pub address: SocketAddr,
+    /// The user that opened it.
+    pub user: u32,
+}
+
+impl ForeignMember {
+    /// The process that has it, where /proc tells: of other users' processes it does only to root. The lowest process id
+    /// when several share it.
+    ///
+    /// Costs a look at every descriptor that may be looked at: ask once per member.
+    #[must_use]
+    pub fn holder(&self) -> Option<Holder> {
+        owner_of(self.inode)
+    }
+}
+
+impl Group {
+    /// The sockets at its address, or at one that overlaps it, that are not its own: of another process, or of this one
+    /// beside the group. Always empty for the unix transports, whose paths only one socket can have.
+    ///
+    /// A child process that inherited a socket has the group's own, which is not foreign. Not seen are processes in
+    /// another network namespace, which take nothing from this one.
+    ///
+    /// Needs no privilege. Costs some system calls, and for udp a look at every UDP socket of the machine.
+    ///
+    /// # Errors
+    /// Where netlink is filtered away, as in some containers, or the kernel has no inet_diag.
+    pub fn foreign_members(&self) -> std::io::Result<Vec<ForeignMember>> {
+        let (protocol, address) = match self.local_address() {
+            Address::Tcp(address) => (Protocol::Tcp, *address),
+            Address::Udp(address) => (Protocol::Udp, *address),
+            Address::Unix(_) | Address::UnixDatagram(_) => return Ok(Vec::new()),
+        };
+        let bound = bound_sockets(protocol, address.port())?;
+        // After the kernel was asked, so that a socket that the group opened meanwhile is known.
+        let own: Vec<u64> = self
+            .sockets()
+            .iter()
+            .map(|socket| rustix::fs::fstat(socket).map(|stat| stat.st_ino))
+            .collect::<Result<_, _>>()?;
+        Ok(foreign(&bound, address, &own))
+    }
+}
+
+fn foreign(bound: &[BoundSocket], address: SocketAddr, own: &[u64]) -> Vec<ForeignMember> {
+    let only_ipv6 = bound.iter().any(|socket| socket.only_ipv6 && own.contains(&socket.inode));
+    let in_the_way = |socket: &&BoundSocket| {
+        !own.contains(&socket.inode)
+            && share_clients(
+                (socket.address.ip().to_canonical(), socket.only_ipv6),
+                (address.ip().to_canonical(), only_ipv6),
+            )
+    };
+    let member = |socket: &BoundSocket| ForeignMember {
+        inode: socket.inode,
+        address: socket.address,
+        user: socket.user,
+    };
+    bound.iter().filter(in_the_way).map(member).collect()
+}
+
+/// Whether there are clients that could reach either of two addresses with the same port; each with whether it takes
+/// IPv6 clients only.
+fn share_clients(a: (IpAddr, bool), b: (IpAddr, bool)) -> bool {
+    match (a, b) {
+        ((IpAddr::V4(_), _), (IpAddr::V6(all), only_ipv6))
+        | ((IpAddr::V6(all), only_ipv6), (IpAddr::V4(_), _)) => all.is_unspecified() && !only_ipv6,
+        ((a, _), (b, _)) => a == b || a.is_unspecified() || b.is_unspecified(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket(inode: u64, address: &str, only_ipv6: bool) -> BoundSocket {
+        BoundSocket { inode, address: address.parse().unwrap(), only_ipv6, user: 0 }
+    }
+
+    fn inodes(bound: &[BoundSocket], address: &str, own: &[u64]) -> Vec<u64> {
+        foreign(bound, address.parse().unwrap(), own).iter().map(|member| member.inode).collect()
+    }
+
+    #[test]
+    fn whoever_can_take_a_share_is_foreign() {
+        let bound = [
+            socket(1, "127.0.0.1:80", false),
+            socket(2, "0.0.0.0:80", false),
+            socket(3, "127.0.0.2:80", false),
+            socket(4, "[::]:80", false),
+            socket(5, "[::]:80", true),
+            socket(6, "[::1]:80", false),
+        ];
+        assert_eq!(inodes(&bound, "127.0.0.1:80", &[1]), [2, 4]);
+        assert_eq!(inodes(&bound, "0.0.0.0:80", &[2]), [1, 3, 4]);
+        assert_eq!(inodes(&bound, "[::]:80", &[4]), [1, 2, 3, 5, 6]);
+        assert_eq!(inodes(&bound, "[::]:80", &[5]), [4, 6], "it takes no IPv4 clients");
+        assert_eq!(inodes(&bound, "127.0.0.1:80", &[1, 2, 4]), [0_u64; 0]);
+    }
+}

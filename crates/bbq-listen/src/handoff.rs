@@ -1,0 +1,137 @@
+//! The acceptor thread of distribution `handoff`: accepts for all workers and leaves each connection in one's inbox.
+//!
+//! Invariant: a connection that no inbox takes stays in the kernel's queue.
+//! Invariant: when it ends, nothing is left in its hands.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::acceptor::{ACCEPTS_PER_TURN_MAX, AcceptState, Accepted, accept_from};
+use crate::bell::Bell;
+use crate::door::Door;
+use crate::inbox::INBOX_MAX;
+use crate::places::Places;
+use crate::{HandoffRule, Socket};
+
+/// How long it waits when all inboxes are full or nobody is there: short against what a person notices, long against what
+/// a look costs.
+const RETRY: Duration = Duration::from_millis(1);
+/// How long it waits when descriptors or memory ran out.
+const STARVED: Duration = Duration::from_millis(50);
+
+/// The running thread; ends when dropped.
+#[derive(Debug)]
+pub(crate) struct Handoff {
+    stop: Arc<Bell>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Handoff {
+    pub(crate) fn start(places: Arc<Places>, socket: Arc<Socket>, rule: HandoffRule) -> io::Result<Self> {
+        let stop = Arc::new(Bell::new()?);
+        let told = Arc::clone(&stop);
+        let thread = std::thread::Builder::new()
+            .name("handoff".to_owned())
+            .spawn(move || Passing { places, socket, rule, last: 0 }.run(&told))?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Handoff {
+    fn drop(&mut self) {
+        self.stop.ring();
+        if let Some(thread) = self.thread.take() {
+            let _ended = thread.join();
+        }
+    }
+}
+
+struct Passing {
+    places: Arc<Places>,
+    socket: Arc<Socket>,
+    rule: HandoffRule,
+    /// Who got the last connection.
+    last: usize,
+}
+
+impl Passing {
+    fn run(mut self, stop: &Bell) {
+        let mut pause = None;
+        loop {
+            let listens = if pause.is_some() { PollFlags::empty() } else { PollFlags::IN };
+            let mut waits =
+                [PollFd::new(stop, PollFlags::IN), PollFd::from_borrowed_fd(self.socket.as_fd(), listens)];
+            let pause_of = |pause: Duration| Timespec { tv_sec: 0, tv_nsec: pause.subsec_nanos().into() };
+            // An interrupted wait is looked at as any other.
+            let _woken = poll(&mut waits, pause.map(pause_of).as_ref());
+            if !waits[0].revents().is_empty() {
+                return;
+            }
+            pause = self.turn();
+        }
+    }
+
+    /// Accepts what the inboxes have room for; answers how long to wait before the next try, if not for a connection.
+    fn turn(&mut self) -> Option<Duration> {
+        let doors = self.places.doors();
+        let room: usize = doors.iter().filter(|door| door.is_able()).map(|door| room_of(door)).sum();
+        if room == 0 {
+            return Some(RETRY);
+        }
+        let (places, rule) = (&self.places, self.rule);
+        let mut last = self.last;
+        let outcome = accept_from(&self.socket, room.min(ACCEPTS_PER_TURN_MAX), &mut |accepted| {
+            last = give(&places.doors(), rule, last, accepted);
+        });
+        self.last = last;
+        match outcome {
+            Ok(outcome) if matches!(outcome.state, AcceptState::Starved(_)) => Some(STARVED),
+            Ok(_) => None,
+            // The socket was shut down: there is nothing to wait for, and the owner will end this.
+            Err(_) => Some(STARVED),
+        }
+    }
+}
+
+fn room_of(door: &Door) -> usize {
+    door.inbox().map_or(0, |inbox| INBOX_MAX.saturating_sub(inbox.len()))
+}
+
+/// Leaves a connection with a worker; answers whom.
+fn give(doors: &[Arc<Door>], rule: HandoffRule, last: usize, mut accepted: Accepted) -> usize {
+    let mut order: Vec<&Arc<Door>> =
+        (1..=doors.len()).map(|step| &doors[(last + step) % doors.len()]).collect();
+    // One that is stalled or gone is the last resort. The sort keeps the turn among equals.
+    order.sort_by_key(|door| match rule {
+        HandoffRule::RoundRobin => (!door.is_able(), 0),
+        HandoffRule::Fewest => (!door.is_able(), door.open()),
+    });
+    for door in order {
+        let Some(inbox) = door.inbox() else { continue };
+        accepted.open = Some(door.open_one());
+        match inbox.push(accepted) {
+            Ok(()) => return door.worker(),
+            Err(back) => accepted = back,
+        }
+    }
+    // The room was there a moment ago, and only this thread takes it.
+    last
+}
+
+/// Takes what waits in the inbox of a worker that does not come around, and gives it to others.
+pub(crate) fn relieve(doors: &[Arc<Door>], stalled: &Door) -> usize {
+    let Some(inbox) = stalled.inbox() else { return 0 };
+    let others: Vec<_> = doors.iter().filter(|door| door.is_able() && room_of(door) > 0).cloned().collect();
+    let mut moved = 0;
+    while !others.is_empty() && others.iter().any(|door| room_of(door) > 0) {
+        let Some(connection) = inbox.pop() else { break };
+        give(&others, HandoffRule::Fewest, 0, connection);
+        moved += 1;
+    }
+    moved
+}

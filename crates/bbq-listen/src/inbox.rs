@@ -1,0 +1,62 @@
+//! Connections that somebody else accepted for a worker (distribution `handoff`).
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+
+use crate::Accepted;
+use crate::bell::Bell;
+
+/// Connections that wait for one worker. Behind it they wait in the kernel's queue, where nothing is lost when the process
+/// ends; as many as one turn of the worker accepts are plenty.
+pub(crate) const INBOX_MAX: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    connections: Mutex<VecDeque<Accepted>>,
+    /// Readable while there are connections.
+    bell: Bell,
+}
+
+impl Inbox {
+    pub(crate) fn new() -> Result<Self, Errno> {
+        Ok(Self { connections: Mutex::new(VecDeque::with_capacity(INBOX_MAX)), bell: Bell::new()? })
+    }
+
+    fn locked(&self) -> MutexGuard<'_, VecDeque<Accepted>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.locked().len()
+    }
+
+    /// Leaves a connection here; gives it back when the inbox is full.
+    pub(crate) fn push(&self, connection: Accepted) -> Result<(), Accepted> {
+        let mut connections = self.locked();
+        if connections.len() >= INBOX_MAX {
+            return Err(connection);
+        }
+        connections.push_back(connection);
+        if connections.len() == 1 {
+            self.bell.ring();
+        }
+        Ok(())
+    }
+
+    /// The oldest connection.
+    pub(crate) fn pop(&self) -> Option<Accepted> {
+        let mut connections = self.locked();
+        let oldest = connections.pop_front();
+        if oldest.is_some() && connections.is_empty() {
+            self.bell.silence();
+        }
+        oldest
+    }
+}

@@ -1,0 +1,132 @@
+//! How a group is steered at this moment.
+
+use std::fmt::Write as _;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use crate::door::Door;
+use crate::steering::{Slots, cpu_program};
+use crate::{Address, Distribution, GroupOptions, ListenError, Socket, Steering, sys};
+
+#[derive(Debug)]
+pub(crate) struct Steered {
+    /// Whether there are sockets to choose from.
+    chooses: bool,
+    datagrams: bool,
+    steering: Steering,
+    workers: usize,
+    slots: Slots,
+    /// Workers that get nothing new at the moment.
+    absent: Vec<u16>,
+    /// A program of ours is in the kernel.
+    attached: bool,
+    /// Why not, if it should be.
+    problem: Option<String>,
+}
+
+impl Steered {
+    pub(crate) fn new(
+        options: &GroupOptions,
+        distribution: Distribution,
+        sockets: &[Arc<Socket>],
+    ) -> Result<Self, ListenError> {
+        let (address, steering, workers) = (&options.address, &options.steering, options.workers);
+        let refused = |reason: String| ListenError::UnsupportedSteering {
+            address: address.clone(),
+            steering: steering.clone(),
+            reason,
+        };
+        let chooses = distribution.is_reuseport();
+        if !chooses && *steering != Steering::Hash {
+            return Err(refused(format!(
+                "with the distribution {distribution} there is no socket per worker to choose; leave steering out, or use \
+                 the distribution reuseport with 2 workers or more"
+            )));
+        }
+        let slots = match steering {
+            Steering::Weights(weights) if weights.len() != workers => {
+                return Err(refused(format!(
+                    "it has {} weights for {workers} workers; write one for each",
+                    weights.len()
+                )));
+            }
+            Steering::Weights(weights) => Slots::of(weights),
+            Steering::Hash | Steering::Cpu => Slots::even(workers),
+        };
+        let datagrams = matches!(address, Address::Udp(_) | Address::UnixDatagram(_));
+        let mut steered = Self {
+            chooses,
+            datagrams,
+            steering: steering.clone(),
+            workers,
+            slots,
+            absent: Vec::new(),
+            attached: false,
+            problem: None,
+        };
+        steered.apply(sockets, &[]);
+        match &steered.problem {
+            Some(problem) if *steering != Steering::Hash => Err(refused(problem.clone())),
+            _ => Ok(steered),
+        }
+    }
+
+    /// The group has so many workers from now on.
+    pub(crate) fn resize(&mut self, workers: usize) {
+        if workers > self.workers {
+            // Whoever was removed and is back gets its slots back.
+            self.slots = self.slots.with_more(workers as u16, |_| false);
+        }
+        if let Steering::Weights(weights) = &mut self.steering {
+            weights.resize(workers.max(weights.len()), 1);
+        }
+        self.workers = workers;
+    }
+
+    /// Brings the kernel's choice up to date.
+    pub(crate) fn apply(&mut self, sockets: &[Arc<Socket>], doors: &[Arc<Door>]) {
+        let Some(first) = sockets.first().filter(|_| self.chooses) else { return };
+        // A sender of datagrams stays with its worker even if that is stalled: others empty its socket.
+        let is_avoided = |worker: u16| {
+            !self.datagrams && doors.get(usize::from(worker)).is_some_and(|door| door.is_avoided())
+        };
+        let is_absent = |worker: u16| usize::from(worker) >= self.workers || is_avoided(worker);
+        let absent: Vec<u16> = (0..sockets.len() as u16).filter(|worker| is_absent(*worker)).collect();
+        let program = match self.steering {
+            Steering::Hash if !self.datagrams && absent.is_empty() => None,
+            Steering::Cpu => Some(cpu_program(sockets.len(), is_absent)),
+            Steering::Hash | Steering::Weights(_) => Some(self.slots.without(is_absent).program()),
+        };
+        if program.is_none() && !self.attached {
+            self.absent = absent;
+            return;
+        }
+        match sys::choose_by(first.as_fd(), program.as_deref()) {
+            Ok(()) => {
+                self.attached = program.is_some();
+                self.problem = None;
+            }
+            Err(error) => self.problem = Some(format!("the system refuses to choose by a program ({error})")),
+        }
+        self.absent = absent;
+    }
+
+    pub(crate) fn describe(&self) -> Option<String> {
+        if !self.chooses {
+            return None;
+        }
+        let mut text = match (&self.steering, self.attached) {
+            (Steering::Hash, false) => "hash".to_owned(),
+            (Steering::Hash, true) => "hash by program".to_owned(),
+            (steering, _) => steering.to_string(),
+        };
+        // Writing to a String cannot fail.
+        if !self.absent.is_empty() {
+            let _infallible = write!(text, ", none to {:?}", self.absent);
+        }
+        if let Some(problem) = &self.problem {
+            let _infallible = write!(text, "; {problem}");
+        }
+        Some(text)
+    }
+}

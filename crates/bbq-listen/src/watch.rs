@@ -1,0 +1,294 @@
+//! The watch: sees when a worker does not come around, and lets the others take what waits for it.
+//!
+//! A worker of a `reuseport` group has a queue of its own, so one that is stalled holds hostage what waits there, and the
+//! kernel goes on giving it its share. The watch makes the socket of such a worker common to the others (`places`), turns new
+//! connections away from it (`steering`), and undoes both when it is back. For the other distributions it takes the baton,
+//! or the inbox, away from a stalled worker.
+//!
+//! It costs nothing while every worker sleeps: then it sleeps, too, and the first one to wake up wakes it.
+//!
+//! Invariant: it takes no connection and no datagram itself.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::thread::{JoinHandle, Thread};
+use std::time::Duration;
+
+use crate::door::Door;
+use crate::group::Inner;
+use crate::handoff::relieve;
+use crate::places::Baton;
+use crate::{Group, Socket};
+
+/// A worker that runs for so long without coming around is stalled, unless configured: far longer than a turn takes, and
+/// short enough that with the look and the wake-up nobody waits for 20 ms.
+pub const STALL_THRESHOLD_DEFAULT: Duration = Duration::from_millis(10);
+/// The shortest threshold: below it a worker that the system did not schedule for a moment would count as stalled.
+pub const STALL_THRESHOLD_MIN: Duration = Duration::from_millis(2);
+
+/// New connections are turned away from a worker that has been stalled for so many thresholds. The others take what comes
+/// to it anyway; a worker that a busy system does not schedule for a while is not to lose its share for that.
+const STEER_AFTER: u32 = 50;
+
+/// Tells the watch that a worker woke up.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    asleep: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+impl Alarm {
+    pub(crate) fn ring(&self) {
+        if self.asleep.load(Ordering::SeqCst)
+            && self.asleep.swap(false, Ordering::SeqCst)
+            && let Some(thread) = self.thread.get()
+        {
+            thread.unpark();
+        }
+    }
+}
+
+/// Something that the watch did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WatchEvent {
+    /// The worker does not come around while something waits for it; the others take that over.
+    Stalled {
+        /// Where the group listens.
+        address: String,
+        /// Which worker.
+        worker: usize,
+    },
+    /// It came around again.
+    Recovered {
+        /// Where the group listens.
+        address: String,
+        /// Which worker.
+        worker: usize,
+        /// Connections or datagrams that others took meanwhile, from its socket.
+        rescued: u64,
+    },
+}
+
+/// The watch over the workers of some groups, on a thread of its own; ends when dropped.
+#[derive(Debug)]
+pub struct Watch {
+    groups: Arc<Mutex<Vec<Watched>>>,
+    alarm: Arc<Alarm>,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    /// Starts to watch the workers of `groups`. A worker counts as stalled after `threshold`, at least
+    /// [`STALL_THRESHOLD_MIN`]. `tell` hears what it does, on its thread.
+    ///
+    /// Workers that run tokio call [`install_pulse`](crate::install_pulse) on the builders of their runtimes; others
+    /// [`Pulse::sleep`](crate::Pulse::sleep) and [`Pulse::wake`](crate::Pulse::wake) around the wait for events. Who does
+    /// neither counts as running, and has to come around in time even when nothing happens.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub fn start<'a>(
+        groups: impl IntoIterator<Item = &'a Group>,
+        threshold: Duration,
+        tell: impl FnMut(WatchEvent) + Send + 'static,
+    ) -> io::Result<Watch> {
+        let alarm = Arc::new(Alarm { asleep: AtomicBool::new(false), thread: OnceLock::new() });
+        let over = Arc::new(AtomicBool::new(false));
+        let round = Round {
+            groups: Arc::default(),
+            threshold: threshold.max(STALL_THRESHOLD_MIN),
+            alarm: Arc::clone(&alarm),
+            tell,
+        };
+        let watched = Arc::clone(&round.groups);
+        let ended = Arc::clone(&over);
+        let thread = std::thread::Builder::new().name("watch".to_owned()).spawn(move || round.run(&ended))?;
+        let watch = Watch { groups: watched, alarm, over, thread: Some(thread) };
+        groups.into_iter().for_each(|group| watch.add(group));
+        Ok(watch)
+    }
+
+    /// Watches one more group, until it is dropped.
+    pub fn add(&self, group: &Group) {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        groups.retain(|watched| watched.group.strong_count() > 0);
+        groups.push(Watched::new(group.inner()));
+        group.inner().places.tell(&self.alarm);
+        drop(groups);
+        self.alarm.ring();
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        self.alarm.asleep.store(false, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ended = thread.join();
+        }
+    }
+}
+
+/// A group under watch; its owner may drop it.
+#[derive(Debug)]
+struct Watched {
+    group: Weak<Inner>,
+    address: String,
+    /// Empty for workers that are well.
+    stalled: Vec<Option<Stall>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Stall {
+    /// What had been rescued from its socket when it began.
+    rescued: u64,
+    /// New connections are turned away.
+    steered: bool,
+}
+
+impl Watched {
+    fn new(group: &Arc<Inner>) -> Self {
+        Self { group: Arc::downgrade(group), address: group.address.to_string(), stalled: Vec::new() }
+    }
+}
+
+struct Round<F> {
+    groups: Arc<Mutex<Vec<Watched>>>,
+    threshold: Duration,
+    alarm: Arc<Alarm>,
+    tell: F,
+}
+
+impl<F: FnMut(WatchEvent)> Round<F> {
+    fn run(mut self, over: &AtomicBool) {
+        // This thread's own handle, set once.
+        let _first = self.alarm.thread.set(std::thread::current());
+        while !over.load(Ordering::SeqCst) {
+            if self.look() {
+                std::thread::park_timeout(self.threshold / 2);
+                continue;
+            }
+            // First say so, then look again who does not sleep: a worker wakes up the other way around.
+            self.alarm.asleep.store(true, Ordering::SeqCst);
+            if self.is_anybody_awake() {
+                self.alarm.asleep.store(false, Ordering::SeqCst);
+            } else {
+                while self.alarm.asleep.load(Ordering::SeqCst) && !over.load(Ordering::SeqCst) {
+                    std::thread::park();
+                }
+            }
+        }
+    }
+
+    fn is_anybody_awake(&self) -> bool {
+        let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        groups.iter().filter_map(|watched| watched.group.upgrade()).any(|group| {
+            let doors = group.places.doors();
+            doors.iter().filter_map(|door| door.its_pulse()).any(|pulse| !pulse.is_asleep())
+        })
+    }
+
+    /// One look at everybody; answers whether to look again soon.
+    fn look(&mut self) -> bool {
+        let mut soon = false;
+        for watched in self.groups.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
+            let Some(group) = watched.group.upgrade() else { continue };
+            let doors = group.places.doors();
+            watched.stalled.resize(doors.len().max(watched.stalled.len()), None);
+            for door in &doors {
+                if let Some(pulse) = door.its_pulse() {
+                    soon |= !pulse.is_asleep();
+                    look_at(&group, door, pulse.running_for(), self.threshold, watched, &mut self.tell);
+                }
+            }
+            for socket in group.places.sockets() {
+                soon |= retry_loose(&group, &socket);
+            }
+            soon |= group.close_removed();
+        }
+        soon
+    }
+}
+
+fn look_at(
+    group: &Inner,
+    door: &Arc<Door>,
+    running_for: Duration,
+    threshold: Duration,
+    watched: &mut Watched,
+    tell: &mut impl FnMut(WatchEvent),
+) {
+    let worker = door.worker();
+    let own = group.places.socket(worker).filter(|socket| socket.worker() == Some(worker));
+    let rescued = own.as_ref().map_or(0, |socket| socket.counters().rescued());
+    let overdue = running_for >= threshold;
+    match watched.stalled[worker] {
+        None if overdue && has_waiting(group, door, own.as_deref()) => {
+            watched.stalled[worker] = Some(Stall { rescued, steered: false });
+            door.set_stalled(true);
+            if let Some(socket) = &own {
+                group.places.share(socket);
+            }
+            tell(WatchEvent::Stalled { address: watched.address.clone(), worker });
+        }
+        Some(stall) if overdue && !stall.steered && running_for >= threshold * STEER_AFTER => {
+            watched.stalled[worker] = Some(Stall { steered: true, ..stall });
+            door.set_avoided(true);
+            group.steer();
+        }
+        Some(stall) if !overdue => {
+            watched.stalled[worker] = None;
+            door.set_stalled(false);
+            door.set_avoided(false);
+            if let Some(socket) = &own {
+                group.places.unshare(socket);
+            }
+            if stall.steered {
+                group.steer();
+            }
+            tell(WatchEvent::Recovered {
+                address: watched.address.clone(),
+                worker,
+                rescued: rescued.saturating_sub(stall.rescued),
+            });
+        }
+        _ => {}
+    }
+    if watched.stalled[worker].is_some() {
+        for socket in group.places.sockets() {
+            if group.places.baton(&socket) == Baton::With(worker) {
+                group.places.pass(&socket, worker);
+            }
+        }
+        let moved = relieve(&group.places.doors(), door);
+        if let Some(socket) = group.places.socket(0) {
+            socket.counters().add_rescued(moved);
+        }
+    }
+}
+
+/// Whether something waits for this worker alone.
+fn has_waiting(group: &Inner, door: &Door, own: Option<&Socket>) -> bool {
+    let is_queued = |socket: &Socket| socket.queue().is_none_or(|state| state.queue > 0);
+    own.is_some_and(is_queued)
+        || door.inbox().is_some_and(|inbox| inbox.len() > 0)
+        || group
+            .places
+            .sockets()
+            .iter()
+            .any(|socket| group.places.baton(socket) == Baton::With(door.worker()) && is_queued(socket))
+}
+
+/// A socket that could not be armed anywhere is tried again.
+fn retry_loose(group: &Inner, socket: &Socket) -> bool {
+    let is_served = group.places.doors().iter().any(|door| door.is_served());
+    if group.places.baton(socket) != Baton::Loose || !is_served {
+        return false;
+    }
+    group.places.retry(socket);
+    true
+}

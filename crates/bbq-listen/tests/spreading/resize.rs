@@ -1,0 +1,104 @@
+//! If this fails, growing or shrinking a group resets connections, leaves some waiting, or moves senders that could stay.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::serving::{Serving, ask};
+use bbq_listen::{Distribution, Group, Receiver, STALL_THRESHOLD_DEFAULT, Watch};
+
+/// Connects from several clients for as long as `body` runs; a refused or reset connection fails the test. Answers how many
+/// were served.
+fn under_load(to: SocketAddr, body: impl FnOnce()) -> u64 {
+    let (over, asked) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|threads| {
+        for _ in 0..8 {
+            threads.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    ask(to);
+                    asked.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let enough = |count| {
+            while asked.load(Ordering::Relaxed) < count {
+                std::thread::yield_now()
+            }
+        };
+        enough(500);
+        body();
+        enough(asked.load(Ordering::Relaxed) + 500);
+        over.store(true, Ordering::Relaxed);
+    });
+    asked.into_inner()
+}
+
+fn listeners(group: &Group) -> usize {
+    group.sockets().len()
+}
+
+#[test]
+fn connections_go_on_while_the_group_grows_and_shrinks() {
+    for word in ["reuseport", "shared", "accept-mutex", "handoff", "duplicate=2"] {
+        let group = crate::common::group("tcp", word.parse().unwrap(), 2);
+        let watch = Watch::start([&group], STALL_THRESHOLD_DEFAULT, drop).unwrap();
+        let mut serving = Serving::start(&group);
+        let mut removed = Vec::new();
+        let asked = under_load(crate::common::port_of(&group), || {
+            group.resize(8).unwrap();
+            serving.add(&group, 2);
+            group.resize(2).unwrap();
+            removed = serving.end_from(2);
+        });
+        let served = serving.stop();
+        assert_eq!(served.iter().chain(&removed).sum::<u64>(), asked, "{word}");
+        assert_eq!((group.workers(), served.len()), (2, 2));
+        drop(watch);
+        while group.close_removed() {
+            std::thread::yield_now();
+        }
+        let expected = if word == "shared" || word == "accept-mutex" || word == "handoff" { 1 } else { 2 };
+        assert_eq!(listeners(&group), expected, "{word}");
+    }
+}
+
+/// The worker whose socket each of the senders' datagrams came to.
+fn workers_of(group: &Group, senders: &[UdpSocket]) -> Vec<usize> {
+    let to = crate::common::port_of(group);
+    let mut receivers: Vec<Receiver> = group.seats().map(|seat| Receiver::new(seat, 100).unwrap()).collect();
+    let mut workers = vec![usize::MAX; senders.len()];
+    for (number, sender) in senders.iter().enumerate() {
+        sender.send_to(&(number as u32).to_be_bytes(), to).unwrap();
+        for receiver in &mut receivers {
+            let worker = receiver.seat().worker();
+            receiver
+                .receive_batch(&mut |datagram| {
+                    let number = u32::from_be_bytes(datagram.bytes.try_into().unwrap());
+                    workers[number as usize] = worker;
+                })
+                .unwrap();
+        }
+    }
+    workers
+}
+
+#[test]
+fn only_senders_of_removed_workers_move() {
+    let group = crate::common::group("udp", Distribution::Reuseport, 4);
+    let senders: Vec<UdpSocket> = (0..200).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    let before = workers_of(&group, &senders);
+    assert!(before.iter().all(|worker| *worker < 4), "{before:?}");
+    assert_eq!(workers_of(&group, &senders), before);
+    group.resize(3).unwrap();
+    let shrunk = workers_of(&group, &senders);
+    for (was, is) in before.iter().zip(&shrunk) {
+        assert!(if *was == 3 { *is < 3 } else { is == was }, "{was} -> {is}");
+    }
+    while group.close_removed() {
+        std::thread::yield_now();
+    }
+    assert_eq!(listeners(&group), 3);
+    assert_eq!(workers_of(&group, &senders), shrunk, "nothing moves when the socket is closed");
+    group.resize(4).unwrap();
+    let grown = workers_of(&group, &senders);
+    assert_eq!(grown, before, "who was moved is back where it was");
+}

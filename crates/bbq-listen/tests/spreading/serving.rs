@@ -1,0 +1,111 @@
+//! Worker threads that serve a group: each connection gets its worker's number and is closed.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Barrier};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bbq_listen::{ACCEPTS_PER_TURN_MAX, AsyncListener, Group, OpenCount, Seat, install_pulse};
+use tokio::sync::{Notify, watch};
+
+/// Longer than anything takes on a busy machine.
+pub(crate) const LOST: Duration = Duration::from_secs(20);
+/// How long a blocked worker does nothing.
+pub(crate) const BLOCKED: Duration = Duration::from_secs(2);
+
+pub(crate) struct Serving {
+    workers: Vec<Working>,
+}
+
+struct Working {
+    stop: watch::Sender<bool>,
+    block: Arc<Notify>,
+    thread: JoinHandle<u64>,
+}
+
+impl Serving {
+    pub(crate) fn start(group: &Group) -> Serving {
+        let mut serving = Serving { workers: Vec::new() };
+        serving.add(group, 0);
+        serving
+    }
+
+    /// Starts a worker for every seat from this one on, and waits until they serve.
+    pub(crate) fn add(&mut self, group: &Group, from: usize) {
+        let ready = Arc::new(Barrier::new(group.workers() - from + 1));
+        for seat in group.seats().skip(from) {
+            let (stop, block) = (watch::Sender::new(false), Arc::new(Notify::new()));
+            let (told, told_to_block, ready) = (stop.subscribe(), Arc::clone(&block), Arc::clone(&ready));
+            let thread = std::thread::spawn(move || serve(seat, told, &told_to_block, &ready));
+            self.workers.push(Working { stop, block, thread });
+        }
+        ready.wait();
+    }
+
+    /// The worker blocks its thread, from its next turn on.
+    pub(crate) fn block(&self, worker: usize) {
+        self.workers[worker].block.notify_one();
+    }
+
+    /// Ends the workers from this one on; answers the connections that each served.
+    pub(crate) fn end_from(&mut self, from: usize) -> Vec<u64> {
+        let ending = self.workers.split_off(from);
+        ending.iter().for_each(|worker| worker.stop.send(true).unwrap());
+        ending.into_iter().map(|worker| worker.thread.join().unwrap()).collect()
+    }
+
+    /// Ends all.
+    pub(crate) fn stop(mut self) -> Vec<u64> {
+        self.end_from(0)
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a worker that blocks is what the tests are about")]
+fn serve(seat: Seat, mut stop: watch::Receiver<bool>, block: &Notify, ready: &Barrier) -> u64 {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    install_pulse(&mut builder);
+    builder.enable_all().build().unwrap().block_on(async {
+        let worker = seat.worker() as u8;
+        let mut listener = AsyncListener::new(seat).unwrap();
+        ready.wait();
+        let mut served = 0;
+        // Open until the end of the worker, for those that count.
+        let mut kept: Vec<(TcpStream, Option<OpenCount>)> = Vec::new();
+        loop {
+            tokio::select! {
+                _ = stop.wait_for(|stop| *stop) => return served,
+                () = block.notified() => std::thread::sleep(BLOCKED),
+                turn = listener.turn(ACCEPTS_PER_TURN_MAX, |accepted| {
+                    served += 1;
+                    let mut stream = TcpStream::from(accepted.stream);
+                    stream.write_all(&[worker]).unwrap();
+                    if accepted.open.is_some() {
+                        kept.push((stream, accepted.open));
+                    }
+                }) => { turn.unwrap(); }
+            }
+        }
+    })
+}
+
+/// Connects and waits for the answer: who served it, and how long that took.
+pub(crate) fn ask(to: SocketAddr) -> (u8, Duration) {
+    let start = Instant::now();
+    let mut stream = TcpStream::connect(to).expect("nobody is refused");
+    (answer(&mut stream), start.elapsed())
+}
+
+pub(crate) fn answer(stream: &mut TcpStream) -> u8 {
+    stream.set_read_timeout(Some(LOST)).unwrap();
+    let mut byte = [0];
+    loop {
+        match stream.read(&mut byte) {
+            Ok(1) => return byte[0],
+            Ok(_) => panic!("closed without an answer"),
+            // Reads with a time-out are not taken up again by the kernel, signal(7).
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => panic!("no answer: {error}"),
+        }
+    }
+}

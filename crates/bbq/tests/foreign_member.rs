@@ -1,0 +1,73 @@
+//! If this fails, another process takes a share of what is sent to this server, and nothing shows that it is missing; or
+//! the operator is alarmed by nobody.
+
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::stranger::Stranger;
+use support::{Server, Setup};
+
+/// Within which it is to be reported. Looked for every 2 s; the rest is for a busy machine.
+const REPORTED_WITHIN: Duration = Duration::from_secs(5);
+
+fn foreign(status: &Value) -> &Vec<Value> {
+    status["listeners"][0]["foreign"].as_array().expect("foreign")
+}
+
+fn comes_and_goes(transport: &str) {
+    let spec = format!("lines+{transport}://127.0.0.1:{{0}}?distribution=reuseport");
+    let setup = Setup::new(&[&spec]).with(&["--workers", "2"]);
+    let server = setup.start();
+    let status = server.status();
+    assert_eq!((foreign(&status).len(), &status["troubles"]), (0, &json!([])), "{status:#}");
+
+    let stranger = Stranger::joins(transport, setup.address(0));
+    let since = Instant::now();
+    let status = server.wait_status("the stranger", |status| !foreign(status).is_empty());
+    let took = since.elapsed();
+    assert!(took < REPORTED_WITHIN, "reported after {took:?}");
+    assert_is_named(&server, &status, &stranger);
+    let (code, text) = server.health();
+    assert!(code == 503 && text.contains(&stranger.pid().to_string()), "{text}");
+
+    let pid = stranger.pid();
+    stranger.leaves();
+    let status = server.wait_status("its end", |status| foreign(status).is_empty());
+    assert_eq!(status["troubles"], json!([]), "{status:#}");
+    let log = setup.log();
+    let named = |level: &str| {
+        log.lines().filter(|line| line.contains(level) && line.contains(&format!("pid={pid}"))).count()
+    };
+    assert_eq!(
+        (named("WARN"), named("INFO")),
+        (1, 1),
+        "told once that it came, and once that it went: {log}"
+    );
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}
+
+fn assert_is_named(server: &Server<'_>, status: &Value, stranger: &Stranger) {
+    let member = &foreign(status)[0];
+    assert_eq!(member["pid"], stranger.pid(), "{status:#}");
+    assert!(member["command"].as_str().is_some_and(|command| command.starts_with("python")), "{status:#}");
+    assert!(member["inode"].as_u64().is_some_and(|inode| inode > 0), "{status:#}");
+    assert_eq!(foreign(status).len(), 1, "{status:#}");
+    let troubles = status["troubles"].as_array().expect("troubles");
+    let trouble = troubles.iter().find_map(Value::as_str).expect("a trouble");
+    let spec = server.setup.fill("127.0.0.1:{0}");
+    assert!(trouble.contains(&spec) && trouble.contains(&format!("pid {}", stranger.pid())), "{trouble}");
+}
+
+#[test]
+fn who_joins_a_tcp_listener_is_named_and_forgotten_when_it_goes() {
+    comes_and_goes("tcp");
+}
+
+#[test]
+fn who_joins_a_udp_listener_is_named_and_forgotten_when_it_goes() {
+    comes_and_goes("udp");
+}
