@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bbq_listen::Distribution;
 use bbq_spool::{DirectoryLock, LaneCondition};
 use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
@@ -215,6 +216,13 @@ impl Control {
         if preparation.is_some() {
             warn!("an upgrade is going on already");
             return;
+        }
+        let handing =
+            |listener: &&Listener| matches!(listener.group.distribution(), Distribution::Handoff(_));
+        if let Some(listener) = self.sockets.listeners.iter().find(handing) {
+            // What its acceptor took and no worker has read yet would be reset.
+            let spec = &listener.spec.text;
+            return self.refuse("upgrade", &format!("{spec} is spread by handoff, which needs a restart"));
         }
         let offered = match self.sockets.offer(&self.config) {
             Ok(offered) => offered,
