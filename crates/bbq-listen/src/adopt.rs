@@ -64,11 +64,21 @@ fn distribution_of(
     let (configured, workers) = (options.distribution, options.workers);
     let sharing = || sockets.iter().all(|socket| socket.reuse_port().unwrap_or(false));
     match sockets.len() {
+        1 if matches!(configured, Distribution::AcceptMutex | Distribution::Handoff(_)) => {
+            Ok((configured, None))
+        }
         1 if workers == 1 && configured == Distribution::Reuseport => Ok((Distribution::Reuseport, None)),
         1 if matches!(configured, Distribution::AcceptMutex | Distribution::Handoff(_)) => {
             Ok((configured, None))
         }
         1 => Ok((Distribution::Shared, shared_because(options))),
+        count
+            if let Distribution::Duplicate(wanted) = configured
+                && wanted.is_none_or(|wanted| usize::from(wanted.get()) == count)
+                && sharing() =>
+        {
+            Ok((configured, None))
+        }
         count if options.address.transport().is_unix() => {
             Err(format!("there are {count}, and {UNIX_REASON}"))
         }

@@ -49,3 +49,10 @@ impl AsFd for AsyncConnection {
         self.registration.get_ref().as_fd()
     }
 }
+
+impl From<AsyncConnection> for OwnedFd {
+    /// Takes it from the runtime, open as it is.
+    fn from(connection: AsyncConnection) -> OwnedFd {
+        connection.registration.into_inner()
+    }
+}

@@ -63,6 +63,7 @@
 
 mod accept_delay;
 mod acceptor;
+mod activation;
 mod address;
 mod adopt;
 #[cfg(feature = "tokio")]
@@ -107,6 +108,7 @@ mod watch;
 
 pub use accept_delay::{ACCEPT_DELAY_BUCKETS_MS, AcceptDelay};
 pub use acceptor::{ACCEPTS_PER_TURN_MAX, AcceptOutcome, AcceptState, Accepted, Acceptor};
+pub use activation::{Activated, activated, bound_address};
 pub use address::{Address, Transport, UNIX_PATH_BYTES_MAX};
 #[cfg(feature = "tokio")]
 pub use async_connection::AsyncConnection;

@@ -1,5 +1,5 @@
-//! What no library wraps safely: `TCP_INFO` of a listening socket, `SO_MEMINFO`, programs for `SO_REUSEPORT`, `recvmmsg`, and
-//! registering a descriptor with tokio.
+//! What no library wraps safely: `TCP_INFO` of a listening socket, `SO_MEMINFO`, programs for `SO_REUSEPORT`, `recvmmsg`,
+//! taking a descriptor by its number, and registering one with tokio.
 //!
 //! It decides nothing: it moves numbers and bytes between the kernel and safe types.
 //!
@@ -10,9 +10,9 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 #[cfg(feature = "tokio")]
-use std::{os::fd::OwnedFd, sync::Arc};
+use std::sync::Arc;
 
 #[cfg(feature = "tokio")]
 use tokio::io::{Interest, unix::AsyncFd};
@@ -192,6 +192,18 @@ pub(crate) fn receive_many(
         slot.truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
     }
     Ok(received)
+}
+
+/// Takes a descriptor that the process was started with. The caller takes each number once, and only those that the one who
+/// started the process says are for it.
+pub(crate) fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: F_GETFD only asks for the flags, of whatever has the number.
+    if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it is open, as was just seen. By the protocol of sd_listen_fds(3) it belongs to this process and nothing in
+    // it has it yet; the only caller takes each number once in the life of the process.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// Registers a descriptor for reading with the current tokio runtime. Several runtimes may have the same one: each has an

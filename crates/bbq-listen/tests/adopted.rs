@@ -58,6 +58,19 @@ fn a_group_moves_with_what_waits_in_it() {
 }
 
 #[test]
+fn each_distribution_stays_what_it_is() {
+    for (distribution, sockets) in [("accept-mutex", 1), ("duplicate=2", 2), ("shared", 1), ("reuseport", 4)]
+    {
+        let distribution: Distribution = distribution.parse().expect("one of them");
+        let options = GroupOptions { distribution, ..options("tcp://127.0.0.1:0", 4) };
+        let old = Group::open(&options).expect("it opens");
+        let new = Group::adopt(&options, copies(&old)).expect("it fits");
+        assert_eq!((new.distribution(), new.sockets().len()), (distribution, sockets));
+        assert_eq!(new.fallback(), None);
+    }
+}
+
+#[test]
 fn only_the_owner_removes_the_file_of_a_unix_socket() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("socket");

@@ -1,25 +1,28 @@
-//! The control thread: signals, admin, checkpoints, and the order in which everything ends.
+//! The control thread: signals, admin, checkpoints, and who does what in which order at a stop, a reload and an upgrade.
 //!
-//! The end: workers finish what they have and hand it to their lanes; the lanes write it; the sinks read to the end, for
-//! as long as there is patience; then the checkpoints are written. What no sink has taken stays in the spool.
+//! Reload and upgrade are both a pause: everything but the sockets ends in order (`running`), and either this process goes
+//! on with another configuration, or another process does. Connections wait in the kernel's queue meanwhile.
 
-use std::net::TcpListener as AdminListener;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bbq_listen::Watch;
-use bbq_spool::DirectoryLock;
-use tokio::net::TcpListener;
+use bbq_listen::Distribution;
+use bbq_spool::{DirectoryLock, LaneCondition};
 use tokio::runtime::Builder;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tracing::{error, info, warn};
 
-use crate::admin;
-use crate::server::{Parts, Threads};
-use crate::stop::Stop;
+use crate::admin::Admin;
+use crate::changes::Changes;
+use crate::config::{Config, ConfigSource, ListenSpec};
+use crate::listeners::{Listener, Sockets};
+use crate::notify::{self, notify};
+use crate::reload;
+use crate::running::{Halt, Halted, Running};
+use crate::server::Parts;
+use crate::signals::Signals;
+use crate::upgrade::{Predecessor, Program, Successor};
+use crate::worker::ParkedConnection;
 
 /// How often drops are saved, and whether a thread is still there is looked at.
 const TICK: Duration = Duration::from_secs(1);
@@ -28,164 +31,379 @@ const FOREIGN_INTERVAL: Duration = Duration::from_secs(2);
 /// The streams' checkpoint is written when so much would have to be read again at the next start: about a second's worth.
 const CHECKPOINT_BYTES: u64 = 1024 * 1024 * 1024;
 
-/// How long a sink that was told to give up may take to notice.
-const GIVE_UP_PATIENCE: Duration = Duration::from_secs(1);
-
 pub(crate) struct Control {
-    pub(crate) parts: Arc<Parts>,
-    pub(crate) threads: Threads,
-    /// Kept for as long as the workers are.
-    pub(crate) _watch: Option<Watch>,
-    pub(crate) tell_workers: watch::Sender<bool>,
-    pub(crate) stop: Arc<Stop>,
-    pub(crate) admin: Option<AdminListener>,
-    pub(crate) drain_timeout: Duration,
-    /// Held to the last.
-    pub(crate) lock: DirectoryLock,
+    /// What is in force.
+    pub(crate) config: Config,
+    /// What was read last; some of it may wait for an upgrade.
+    pub(crate) loaded: Config,
+    pub(crate) source: ConfigSource,
+    pub(crate) program: Program,
+    pub(crate) sockets: Sockets,
+    /// Held to the last, but for the time of an upgrade.
+    pub(crate) lock: Option<DirectoryLock>,
+    /// Whose place this process takes.
+    pub(crate) predecessor: Option<Predecessor>,
+    pub(crate) changes: Arc<Changes>,
+}
+
+/// Why serving ended.
+enum Ending {
+    /// By a signal or a failed thread; `true` when nothing failed.
+    Stop { in_order: bool },
+    /// Another process serves.
+    HandedOver,
+    /// A pause could not be ended. It was said why.
+    Lost,
+}
+
+/// A successor that is being prepared by a thread.
+type Preparation = Option<oneshot::Receiver<Result<Successor, String>>>;
+
+async fn prepared(preparation: &mut Preparation) -> Result<Successor, String> {
+    let Some(receiver) = preparation else { return std::future::pending().await };
+    let result = receiver.await;
+    *preparation = None;
+    result.unwrap_or_else(|_| Err("the thread that prepares it failed".to_owned()))
 }
 
 impl Control {
     /// Works until a signal, and ends everything in order. `true` when nothing went wrong.
-    pub(crate) fn run(mut self) -> bool {
+    pub(crate) fn run(mut self, running: Running) -> bool {
         let runtime = match Builder::new_current_thread().enable_all().thread_name("control-look").build() {
             Ok(runtime) => runtime,
             Err(error) => {
                 error!(%error, "the control thread cannot start its event loop; stopping");
-                return self.end();
+                return running.end(&self.stop()).in_order;
             }
         };
-        let served = runtime.block_on(self.serve());
+        let mut running = Some(running);
+        let ending = runtime.block_on(self.serve(&mut running));
         // The admin answers no more: its listener must be free for the next start.
         drop(runtime);
-        self.parts.ready.store(false, Ordering::Release);
-        let ended = self.end();
-        served && ended
-    }
-
-    async fn serve(&mut self) -> bool {
-        if let Some(listener) = self.admin.take() {
-            match TcpListener::from_std(listener) {
-                Ok(listener) => {
-                    let parts = Arc::clone(&self.parts);
-                    tokio::spawn(async move {
-                        if let Err(error) = admin::serve(listener, parts).await {
-                            error!(%error, "the admin failed");
-                        }
-                    });
-                }
-                Err(error) => error!(%error, "the admin cannot be served"),
+        match ending {
+            Ending::HandedOver => true,
+            Ending::Lost => false,
+            Ending::Stop { in_order } => {
+                notify(notify::STOPPING);
+                let ended = running.is_none_or(|running| running.end(&self.stop()).in_order);
+                in_order && ended
             }
         }
-        let (mut terminate, mut interrupt) =
-            match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
-                (Ok(terminate), Ok(interrupt)) => (terminate, interrupt),
-                (Err(error), _) | (_, Err(error)) => {
-                    error!(%error, "signals cannot be received; stopping");
-                    return false;
-                }
-            };
+    }
+
+    fn stop(&self) -> Halt {
+        Halt::Stop { drain_timeout: self.config.drain_timeout }
+    }
+
+    async fn serve(&mut self, running: &mut Option<Running>) -> Ending {
+        let Some(parts) = running.as_ref().map(|running| Arc::clone(&running.parts)) else {
+            return Ending::Lost;
+        };
+        let (tell_admin, parts) = watch::channel(parts);
+        let mut admin = self.serve_admin(&parts);
+        let mut signals = match Signals::new() {
+            Ok(signals) => signals,
+            Err(error) => {
+                error!(%error, "signals cannot be received; stopping");
+                return Ending::Stop { in_order: false };
+            }
+        };
+        if let Some(predecessor) = self.predecessor.take()
+            && let Err(error) = predecessor.release(&self.sockets.listeners)
+        {
+            error!(%error, "the server to take over from does not answer any more; stopping");
+            return Ending::Stop { in_order: false };
+        }
         info!(pid = std::process::id(), "ready");
-        tokio::spawn(watch_foreign_members(Arc::clone(&self.parts)));
+        notify(notify::READY);
+        tokio::spawn(watch_foreign_members(parts.clone()));
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut preparation: Preparation = None;
         loop {
+            let Some(now) = running.as_ref() else { return Ending::Lost };
             tokio::select! {
-                name = next_of(&mut terminate, &mut interrupt) => {
+                name = Signals::next_stop(&mut signals.terminate, &mut signals.interrupt) => {
                     info!(signal = name, "stopping: what was received is kept");
-                    return true;
+                    return Ending::Stop { in_order: true };
                 }
-                _ = tick.tick() => if !self.look_after() { return false },
+                _ = signals.hangup.recv() => self.reload(running, &tell_admin, preparation.is_some()),
+                _ = signals.upgrade.recv() => self.prepare_upgrade(&mut preparation),
+                successor = prepared(&mut preparation) => {
+                    let successor = successor.and_then(|successor| match waiting_lane(&now.parts) {
+                        Some(why) => Err(why),
+                        None => Ok(successor),
+                    });
+                    match successor {
+                        Ok(successor) => {
+                            if let Some(admin) = admin.take() {
+                                admin.end().await;
+                            }
+                            if self.hand_over(running, successor, &tell_admin) {
+                                return Ending::HandedOver;
+                            }
+                            admin = self.serve_admin(&parts);
+                        }
+                        Err(why) => self.refuse("upgrade", &why),
+                    }
+                }
+                _ = tick.tick() => if !look_after(now) { return Ending::Stop { in_order: false } },
             }
         }
     }
 
-    /// `false` when a thread is gone that should not be.
-    fn look_after(&self) -> bool {
-        self.parts.note_kernel_drops();
-        self.parts.look_at_evenness();
-        if let Err(error) = self.parts.ledger.save() {
-            warn!(%error, "cannot save the ledger of drops");
+    fn serve_admin(&self, parts: &watch::Receiver<Arc<Parts>>) -> Option<Admin> {
+        let listener = self.sockets.admin.as_ref()?;
+        Admin::start(listener, parts).inspect_err(|error| error!(%error, "the admin cannot be served")).ok()
+    }
+
+    /// SIGHUP. Connections wait in the kernel's queue while it lasts.
+    fn reload(
+        &mut self,
+        running: &mut Option<Running>,
+        tell_admin: &watch::Sender<Arc<Parts>>,
+        is_upgrading: bool,
+    ) {
+        notify(&notify::reloading());
+        if let Err(why) = self.try_reload(running, tell_admin, is_upgrading) {
+            self.refuse("reload", &why);
         }
-        let streams = &self.parts.streams;
-        if (streams.uncovered_bytes() >= CHECKPOINT_BYTES || streams.is_crowded())
-            && let Err(error) = self.parts.retention.checkpoint()
-        {
-            warn!(%error, "cannot write the checkpoint of streams");
+        notify(notify::READY);
+    }
+
+    fn try_reload(
+        &mut self,
+        running: &mut Option<Running>,
+        tell_admin: &watch::Sender<Arc<Parts>>,
+        is_upgrading: bool,
+    ) -> Result<(), String> {
+        if is_upgrading {
+            return Err("an upgrade is going on, which reads the configuration, too".to_owned());
         }
-        let gone = self.threads.workers.iter().chain(&self.threads.sinks).find(|thread| thread.is_finished());
-        match gone.and_then(|thread| thread.thread().name()) {
-            Some(name) => {
-                error!(thread = name, "a thread ended that should not; stopping the rest");
+        let new = self.source.load().map_err(|error| error.to_string())?;
+        if new == self.loaded {
+            self.changes.set_refused(None);
+            info!("reloaded: nothing has changed");
+            return Ok(());
+        }
+        let Some(now) = running.as_ref() else { return Ok(()) };
+        if let Some(why) = waiting_lane(&now.parts) {
+            return Err(why);
+        }
+        let plan = reload::plan(&self.config, new.clone(), &self.sockets.listeners);
+        let plan = plan.map_err(|error| with_sources(&error))?;
+        if plan.config == self.config {
+            self.loaded = new;
+            self.changes.set_refused(None);
+            info!("reloaded: nothing that can be changed now");
+            return Ok(());
+        }
+        let halted = self.pause(running, plan.kept);
+        let before = Before { config: self.config.clone(), listeners: self.sockets.listeners.clone() };
+        self.config = plan.config;
+        self.sockets.listeners = plan.listeners;
+        let went_on = self.go_on(running, tell_admin, halted, Some(before));
+        if went_on.is_ok() {
+            self.loaded = new;
+            self.changes.set_refused(None);
+            info!("reloaded");
+        }
+        went_on
+    }
+
+    /// SIGUSR2: a thread starts the new program and waits until it is prepared.
+    fn prepare_upgrade(&self, preparation: &mut Preparation) {
+        if preparation.is_some() {
+            warn!("an upgrade is going on already");
+            return;
+        }
+        let handing =
+            |listener: &&Listener| matches!(listener.group.distribution(), Distribution::Handoff(_));
+        if let Some(listener) = self.sockets.listeners.iter().find(handing) {
+            // What its acceptor took and no worker has read yet would be reset.
+            let spec = &listener.spec.text;
+            return self.refuse("upgrade", &format!("{spec} is spread by handoff, which needs a restart"));
+        }
+        let offered = match self.sockets.offer(&self.config) {
+            Ok(offered) => offered,
+            Err(error) => return self.refuse("upgrade", &format!("cannot copy the sockets: {error}")),
+        };
+        let (program, patience) = (self.program.clone(), self.config.upgrade_timeout);
+        let (tell, receiver) = oneshot::channel();
+        info!(program = %program, "upgrading");
+        let thread = std::thread::Builder::new().name("upgrade".to_owned()).spawn(move || {
+            // If nobody waits for it any more, it is dropped, which ends it.
+            let _stopping = tell.send(Successor::prepare(&program, &offered, patience));
+        });
+        match thread {
+            Ok(_detached) => *preparation = Some(receiver),
+            Err(error) => self.refuse("upgrade", &format!("cannot start a thread: {error}")),
+        }
+    }
+
+    /// `true` when the successor serves. Otherwise this process does again, or nobody.
+    fn hand_over(
+        &mut self,
+        running: &mut Option<Running>,
+        mut successor: Successor,
+        tell_admin: &watch::Sender<Arc<Parts>>,
+    ) -> bool {
+        let kept = self.sockets.listeners.iter().map(|listener| successor.keeps(&listener.spec)).collect();
+        let mut halted = self.pause(running, kept);
+        self.lock = None;
+        let listeners = self.sockets.listeners.clone();
+        let specs: Vec<&ListenSpec> = listeners.iter().map(|listener| &*listener.spec).collect();
+        let taken = successor.take_over(&specs, &mut halted.parked, halted.kernel_seen.clone());
+        match taken {
+            Ok(()) => {
+                for listener in listeners.iter().filter(|listener| successor.keeps(&listener.spec)) {
+                    listener.group.set_owns_file(false);
+                }
+                notify(&notify::main_pid(successor.pid()));
+                info!(pid = successor.pid(), "handed over");
+                true
+            }
+            Err(why) => {
+                // Ends it, so that the lock is free.
+                drop(successor);
+                self.refuse("upgrade", &why);
+                if let Err(why) = self.go_on(running, tell_admin, halted, None) {
+                    error!(why, "cannot go on after an upgrade that failed");
+                }
                 false
             }
-            None => true,
         }
     }
 
-    fn end(self) -> bool {
-        let mut in_order = true;
-        // A send fails only if every worker is gone already.
-        let _gone = self.tell_workers.send(true);
-        for worker in self.threads.workers {
-            in_order &= worker.join().is_ok();
+    fn pause(&self, running: &mut Option<Running>, kept: Arc<[bool]>) -> Halted {
+        match running.take() {
+            Some(running) => running.end(&Halt::Pause { kept }),
+            None => Halted { in_order: false, parked: Vec::new(), kernel_seen: Vec::new() },
         }
-        let unwritten = self.parts.spool.close();
-        for (source, records) in &unwritten {
-            self.parts.note_unwritten(*source, *records);
+    }
+
+    /// Starts again after a pause. When that fails with a new configuration, the one before is tried.
+    fn go_on(
+        &mut self,
+        running: &mut Option<Running>,
+        tell_admin: &watch::Sender<Arc<Parts>>,
+        halted: Halted,
+        before: Option<Before>,
+    ) -> Result<(), String> {
+        let mut parked = halted.parked;
+        let old = before.as_ref().map_or(&self.sockets.listeners, |before| &before.listeners).clone();
+        let seen_of = |listener: &Listener| {
+            let place = old.iter().position(|old| Arc::ptr_eq(&old.group, &listener.group));
+            place.and_then(|place| halted.kernel_seen.get(place).copied()).unwrap_or(0)
+        };
+        let resume = |mut listeners: Vec<Listener>| {
+            listeners.iter_mut().for_each(|listener| listener.kernel_seen = seen_of(listener));
+            listeners
+        };
+        self.sockets.listeners = resume(std::mem::take(&mut self.sockets.listeners));
+        let mut moved = moved(&mut parked, &old, &self.sockets.listeners);
+        let failed = match self.start(running, tell_admin, &mut moved) {
+            Ok(()) => return Ok(()),
+            Err(why) => why,
+        };
+        let Some(before) = before else { return Err(failed) };
+        let mut back = self::moved(&mut moved, &self.sockets.listeners, &before.listeners);
+        self.config = before.config;
+        self.sockets.listeners = resume(before.listeners);
+        match self.start(running, tell_admin, &mut back) {
+            Ok(()) => Err(failed),
+            Err(why) => Err(format!("{failed}; and the configuration before it: {why}")),
         }
-        self.stop.drain();
-        self.parts.spool.progress().announce();
-        wait_for(&self.threads.sinks, self.drain_timeout);
-        self.stop.give_up();
-        wait_for(&self.threads.sinks, GIVE_UP_PATIENCE);
-        for sink in self.threads.sinks {
-            if sink.is_finished() {
-                in_order &= sink.join().is_ok();
-            } else {
-                // In a system call that does not return. It ends with the process; the last commit stands.
-                warn!(thread = sink.thread().name(), "a sink is blocked by its output and is left behind");
-            }
+    }
+
+    fn start(
+        &mut self,
+        running: &mut Option<Running>,
+        tell_admin: &watch::Sender<Arc<Parts>>,
+        parked: &mut Vec<ParkedConnection>,
+    ) -> Result<(), String> {
+        if self.lock.is_none() {
+            let lock = DirectoryLock::take(&self.config.data);
+            self.lock = Some(lock.map_err(|error| with_sources(&error))?);
         }
-        self.parts.note_kernel_drops();
-        if let Err(error) =
-            self.parts.retention.checkpoint().map(|_| ()).and_then(|()| self.parts.ledger.save())
-        {
-            // The next start reads the segments instead, and forgets drops of the last second.
-            warn!(%error, "cannot write the last checkpoints");
-        }
-        let ledger = self.parts.status().ledger;
-        info!(ledger.received, ledger.delivered, ledger.queued, dropped = ?ledger.dropped, "stopped");
-        drop(self.lock);
-        in_order && unwritten.values().all(|records| *records == 0)
+        let started = Running::start(&self.config, self.sockets.listeners.clone(), parked, &self.changes);
+        let started = started.map_err(|error| with_sources(&error))?;
+        // Fails only when the admin is off.
+        let _nobody = tell_admin.send_replace(Arc::clone(&started.parts));
+        *running = Some(started);
+        Ok(())
+    }
+
+    fn refuse(&self, change: &'static str, why: &str) {
+        error!(change, why, "refused; going on as before");
+        self.changes.set_refused(Some(format!("{change}: {why}")));
     }
 }
 
-/// Waits until all threads have ended, at the latest for `patience`.
-fn wait_for(threads: &[JoinHandle<()>], patience: Duration) {
-    // `None` is beyond all time: a configuration may say so.
-    let deadline = Instant::now().checked_add(patience);
-    let waits = || deadline.is_none_or(|deadline| Instant::now() < deadline);
-    while !threads.iter().all(JoinHandle::is_finished) && waits() {
-        std::thread::park_timeout(Duration::from_millis(2));
-    }
+/// What was in force before a reload.
+struct Before {
+    config: Config,
+    listeners: Vec<Listener>,
+}
+
+/// Connections with the places that their listeners have now. Those whose listener is gone are not kept, so there are none.
+fn moved(parked: &mut Vec<ParkedConnection>, old: &[Listener], new: &[Listener]) -> Vec<ParkedConnection> {
+    let place = |connection: ParkedConnection| {
+        let source = &old.get(connection.door)?.spec.source;
+        let door = new.iter().position(|listener| listener.spec.source == *source)?;
+        Some(ParkedConnection { door, ..connection })
+    };
+    parked.drain(..).filter_map(place).collect()
+}
+
+/// A pause would lose what a lane has no room for.
+fn waiting_lane(parts: &Parts) -> Option<String> {
+    let waits = parts.lanes.iter().find(|lane| lane.view().condition == LaneCondition::WaitingForSpace)?;
+    Some(format!("lane {} waits for space on disk; make room, then try again", waits.index()))
 }
 
 /// Looks again and again, one look at a time, for as long as the runtime lasts.
-async fn watch_foreign_members(parts: Arc<Parts>) {
+async fn watch_foreign_members(parts: watch::Receiver<Arc<Parts>>) {
     let mut interval = tokio::time::interval(FOREIGN_INTERVAL);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
-        let parts = Arc::clone(&parts);
+        let parts = Arc::clone(&parts.borrow());
         let look = tokio::task::spawn_blocking(move || parts.look_for_foreign_members());
         // One that panics is reported by the hook, and looked at again.
         let _looked = look.await;
     }
 }
 
-async fn next_of(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
-    tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
+/// `false` when a thread is gone that should not be.
+fn look_after(running: &Running) -> bool {
+    let parts = &running.parts;
+    parts.note_kernel_drops();
+    parts.look_at_evenness();
+    if let Err(error) = parts.ledger.save() {
+        warn!(%error, "cannot save the ledger of drops");
     }
+    if (parts.streams.uncovered_bytes() >= CHECKPOINT_BYTES || parts.streams.is_crowded())
+        && let Err(error) = parts.retention.checkpoint()
+    {
+        warn!(%error, "cannot write the checkpoint of streams");
+    }
+    match running.gone() {
+        Some(name) => {
+            error!(thread = name, "a thread ended that should not; stopping the rest");
+            false
+        }
+        None => true,
+    }
+}
+
+/// An error and what it came from, in one line.
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
 }

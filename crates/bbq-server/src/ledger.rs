@@ -123,6 +123,15 @@ impl ListenerLedger {
         self.add_dropped(DropReason::Kernel, total.saturating_sub(seen));
     }
 
+    /// Goes on where another ledger stopped counting on the same sockets.
+    pub(crate) fn resume_kernel_drops(&self, seen: u64) {
+        self.kernel_seen.store(seen, Ordering::Relaxed);
+    }
+
+    pub(crate) fn kernel_seen(&self) -> u64 {
+        self.kernel_seen.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn spooled(&self) -> u64 {
         self.spooled_before + self.spooled.load(Ordering::Relaxed)
     }

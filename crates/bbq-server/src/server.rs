@@ -1,47 +1,32 @@
 //! The server as a whole: everything is opened before anything is served, and a start that fails leaves nothing behind.
 
 use std::io;
-use std::net::TcpListener as AdminListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
-use bbq_listen::{
-    Address, Group, GroupOptions, Holder, ListenError, Watch, WatchEvent, raise_descriptor_limit,
-};
-use bbq_spool::{DirectoryLock, DiskStorage, Lane, LaneCondition, Spool, SpoolError, Storage};
+use bbq_listen::{Address, Holder, ListenError, activated};
+use bbq_spool::{DirectoryLock, Lane, LaneCondition, Spool, SpoolError};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::config::{Config, ListenSpec, Protocol};
-use crate::control;
-use crate::evenness::EvennessWatch;
-use crate::foreign::ForeignWatch;
+use crate::activation;
+use crate::changes::Changes;
+use crate::config::{Config, ConfigSource, Protocol};
+use crate::control::Control;
 use crate::ledger::{DropReason, Ledger};
-use crate::occasional::Occasional;
+use crate::listeners::{Listener, Sockets};
 use crate::retention::Retention;
-use crate::sink::{OLDEST, SinkDriver, SinkLedger};
+use crate::running::{Running, spawn};
+use crate::sink::{OLDEST, SinkLedger};
 use crate::status::{
     Dropped, LaneStatus, LedgerStatus, ListenerLedgerStatus, ListenerStatus, SinkStatus, SocketStatus,
     SpoolStatus, Status, WorkerStatus,
 };
-use crate::stop::Stop;
 use crate::streams::Streams;
-use crate::time::{unix_ns, unix_seconds};
-use crate::worker::{ConnectionBudget, ListenerSeat, Worker, WorkerView};
-
-/// Descriptors that connections never get: standard ones, lock, event loops, admin and its clients, and three to look who
-/// else listens.
-const DESCRIPTORS_RESERVED: u64 = 48;
-/// Descriptors a lane may have open: segment, the next one, a directory while it is synced.
-const DESCRIPTORS_PER_LANE: u64 = 4;
-/// Descriptors a sink may have open: output, a segment of each lane (added by lane), a cursor and a directory.
-const DESCRIPTORS_PER_SINK: u64 = 4;
-/// A worker's epoll, eventfd and timer, with some to spare.
-const DESCRIPTORS_PER_WORKER: u64 = 8;
-/// The fewest connections that are worth starting for.
-const CONNECTIONS_MIN: u64 = 8;
+use crate::time::unix_ns;
+use crate::upgrade::{Predecessor, Program};
+use crate::worker::{ConnectionBudget, ListenerSeat, Order, ParkedConnection, Worker, WorkerView};
 
 /// Why the server did not start. Nothing was served.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +56,20 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// Sockets that were handed over by systemd.
+    #[error("cannot take the sockets of LISTEN_FDS")]
+    Activation(#[source] io::Error),
+    /// Sockets of systemd's that the configuration does not name.
+    #[error(
+        "systemd handed over {sockets}, which no listener names; add it to the configuration, or remove it from the socket unit"
+    )]
+    Unclaimed {
+        /// Their addresses.
+        sockets: String,
+    },
+    /// The hand-over by another server.
+    #[error("the server to take over from ended or said nothing sensible")]
+    Upgrade(#[source] io::Error),
     /// A sink.
     #[error("sink {spec}: {problem}")]
     Sink {
@@ -121,40 +120,19 @@ struct Owed {
     dropped: Dropped,
 }
 
-/// A listener, as status and control see it.
-struct Listener {
-    spec: Arc<ListenSpec>,
-    group: Group,
-    foreign: ForeignWatch,
-    evenness: EvennessWatch,
-}
-
-impl Listener {
-    fn new(spec: &ListenSpec, group: Group) -> Listener {
-        let evenness = EvennessWatch::new(group.taken());
-        Listener { spec: Arc::new(spec.clone()), group, foreign: ForeignWatch::default(), evenness }
-    }
-}
-
 /// What control and admin look at.
 pub(crate) struct Parts {
-    listeners: Vec<Listener>,
-    workers: Vec<Arc<WorkerView>>,
-    sinks: Vec<(String, Arc<SinkLedger>)>,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) workers: Vec<Arc<WorkerView>>,
+    pub(crate) sinks: Vec<(String, Arc<SinkLedger>)>,
     pub(crate) ledger: Ledger,
     pub(crate) spool: Arc<Spool>,
     pub(crate) streams: Arc<Streams>,
     pub(crate) retention: Arc<Retention>,
-    lanes: Vec<Lane>,
-    budget: Arc<ConnectionBudget>,
-    started: Instant,
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) budget: Arc<ConnectionBudget>,
+    pub(crate) changes: Arc<Changes>,
     pub(crate) ready: AtomicBool,
-}
-
-/// The threads to wait for.
-pub(crate) struct Threads {
-    pub(crate) workers: Vec<JoinHandle<()>>,
-    pub(crate) sinks: Vec<JoinHandle<()>>,
 }
 
 /// A running server.
@@ -163,73 +141,45 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens what the configuration names and starts serving. Returns once every listener is open.
+    /// Opens what the configuration names and starts serving. Returns once every listener is open. Sockets that systemd or
+    /// another server's upgrade hands over are taken as they are.
+    ///
+    /// `source` is where the configuration came from, and `program` how this process was started: for reloads and upgrades.
     ///
     /// # Errors
     /// The first thing that cannot be opened.
-    pub fn start(config: &Config) -> Result<Server, StartError> {
-        let lock = DirectoryLock::take(&config.data)?;
-        let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
-        let listeners = open_listeners(config)?;
-        let admin = open_admin(config)?;
-        let sources: Vec<String> = config.listen.iter().map(|spec| spec.source.clone()).collect();
-        let budget = Arc::new(ConnectionBudget::new(connections_max(config)?));
-        let spool = Arc::new(Spool::open(Arc::clone(&storage), &config.spool_options(sources.clone()))?);
-        let streams = Streams::recover(Arc::clone(&storage), &config.data, &spool, unix_seconds());
-        let streams = Arc::new(streams.map_err(StartError::Streams)?);
-        let recovered = spool.recovered();
-        let ledger = Ledger::recover(storage, &config.data, &sources, &recovered.sources, recovered.records);
-        let retention =
-            Arc::new(Retention::new(Arc::clone(&spool), Arc::clone(&streams), config.sinks.len()));
-        let stop = Arc::new(Stop::new());
-        let (tell_workers, stop_workers) = watch::channel(false);
-        let drivers = open_sinks(config, &spool, &retention, &stop)?;
-        let parts = Arc::new(Parts {
-            sinks: config
-                .sinks
-                .iter()
-                .zip(&drivers)
-                .map(|(spec, driver)| (spec.text.clone(), driver.ledger()))
-                .collect(),
-            workers: (0..config.workers).map(|_| Arc::new(WorkerView::new())).collect(),
-            lanes: spool.lanes(),
-            listeners,
-            ledger,
-            spool,
-            streams,
-            retention,
-            budget,
-            started: Instant::now(),
-            ready: AtomicBool::new(false),
-        });
-        let sinks = drivers
-            .into_iter()
-            .enumerate()
-            .map(|(index, driver)| spawn(format!("sink-{index}"), move || driver.run()));
-        let sinks = sinks.collect::<Result<_, _>>()?;
-        let workers = (0..config.workers).map(|index| {
-            let worker = parts.worker(index, stop_workers.clone())?;
-            spawn(format!("worker-{index}"), move || {
-                if let Err(error) = worker.run() {
-                    tracing::error!(worker = index, %error, "worker failed");
-                }
-            })
-        });
-        let threads = Threads { workers: workers.collect::<Result<_, _>>()?, sinks };
-        let watch = parts.watch(config.stall_threshold)?;
-        parts.ready.store(true, Ordering::Release);
-        parts.announce();
-        let control = control::Control {
-            parts,
-            threads,
-            _watch: watch,
-            tell_workers,
-            stop,
-            admin,
-            drain_timeout: config.drain_timeout,
-            lock,
+    pub fn start(config: Config, source: ConfigSource, program: Program) -> Result<Server, StartError> {
+        let predecessor = Predecessor::of_this_process().map_err(StartError::Upgrade)?;
+        let changes = Arc::new(Changes::new());
+        let mut parked = Vec::new();
+        let (sockets, lock, predecessor) = match predecessor {
+            Some((mut predecessor, mut offered)) => {
+                let mut sockets = Sockets::open(&config, &mut offered)?;
+                drop(offered);
+                let taken = predecessor.take_over(&mut sockets.listeners);
+                parked = taken.map_err(StartError::Upgrade)?;
+                (sockets, DirectoryLock::take(&config.data)?, Some(predecessor))
+            }
+            None => {
+                let lock = DirectoryLock::take(&config.data)?;
+                let mut offered = activation::offered(activated().map_err(StartError::Activation)?)?;
+                let sockets = Sockets::open(&config, &mut offered)?;
+                activation::refuse_rest(&offered)?;
+                (sockets, lock, None)
+            }
         };
-        let control = spawn("control".to_owned(), move || control.run())?;
+        let running = Running::start(&config, sockets.listeners.clone(), &mut parked, &changes)?;
+        let control = Control {
+            loaded: config.clone(),
+            config,
+            source,
+            program,
+            sockets,
+            lock: Some(lock),
+            predecessor,
+            changes,
+        };
+        let control = spawn("control".to_owned(), move || control.run(running))?;
         Ok(Server { control })
     }
 
@@ -240,87 +190,13 @@ impl Server {
     }
 }
 
-/// Says what the watch did, not more often than one can read.
-fn report(event: &WatchEvent, occasional: &Occasional) {
-    match event {
-        WatchEvent::Stalled { address, worker } => {
-            if let Some(repeats) = occasional.report() {
-                warn!(worker, address, repeats, "worker is stalled; the others take what waits for it");
-            }
-        }
-        WatchEvent::Recovered { address, worker, rescued } if *rescued > 0 => {
-            info!(worker, address, rescued, "worker is back");
-        }
-        _ => {}
-    }
-}
-
-fn spawn<T: Send + 'static>(
-    name: String,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>, StartError> {
-    let thread = std::thread::Builder::new().name(name.clone()).spawn(work);
-    thread.map_err(|source| StartError::Thread { name, source })
-}
-
-fn open_listeners(config: &Config) -> Result<Vec<Listener>, StartError> {
-    let open = |spec: &ListenSpec| {
-        let options = GroupOptions {
-            distribution: config.distribution_of(spec),
-            steering: spec.steering.clone(),
-            backlog: spec.backlog,
-            receive_buffer_bytes: spec.receive_buffer_bytes,
-            ..GroupOptions::new(spec.address.clone(), config.workers)
-        };
-        match Group::open(&options) {
-            Ok(group) => Ok(Listener::new(spec, group)),
-            Err(source) => Err(StartError::Listen { spec: spec.text.clone(), source }),
-        }
-    };
-    config.listen.iter().map(open).collect()
-}
-
-fn open_admin(config: &Config) -> Result<Option<AdminListener>, StartError> {
-    let Some(address) = config.admin else { return Ok(None) };
-    let listener = AdminListener::bind(address).and_then(|listener| {
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    });
-    listener.map(Some).map_err(|source| {
-        let in_use = source.kind() == io::ErrorKind::AddrInUse;
-        let holder = in_use.then(|| Holder::of(&Address::Tcp(address))).flatten();
-        StartError::Admin { address, holder, source }
-    })
-}
-
-fn connections_max(config: &Config) -> Result<u64, StartError> {
-    let limit = raise_descriptor_limit().soft;
-    let (lanes, sinks) = (config.workers as u64, config.sinks.len() as u64);
-    let reserved = DESCRIPTORS_RESERVED
-        + lanes * (DESCRIPTORS_PER_LANE + DESCRIPTORS_PER_WORKER + sinks)
-        + sinks * DESCRIPTORS_PER_SINK
-        + (config.listen.len() as u64) * lanes;
-    match limit.saturating_sub(reserved) {
-        0..CONNECTIONS_MIN => Err(StartError::Descriptors { limit, needed: reserved + CONNECTIONS_MIN }),
-        left => Ok(left),
-    }
-}
-
-fn open_sinks(
-    config: &Config,
-    spool: &Arc<Spool>,
-    retention: &Arc<Retention>,
-    stop: &Arc<Stop>,
-) -> Result<Vec<SinkDriver>, StartError> {
-    let open = |(index, spec): (usize, &crate::config::SinkSpec)| {
-        SinkDriver::open(index, spec, spool, Arc::clone(retention), Arc::clone(stop))
-            .map_err(|error| StartError::Sink { spec: spec.text.clone(), problem: error.to_string() })
-    };
-    config.sinks.iter().enumerate().map(open).collect()
-}
-
 impl Parts {
-    fn worker(&self, index: usize, stop: watch::Receiver<bool>) -> Result<Worker, StartError> {
+    pub(crate) fn worker(
+        &self,
+        index: usize,
+        stop: watch::Receiver<Order>,
+        parked: Vec<ParkedConnection>,
+    ) -> Result<Worker, StartError> {
         let seat = |(place, listener): (usize, &Listener)| {
             let seat = listener
                 .group
@@ -341,19 +217,11 @@ impl Parts {
             budget: Arc::clone(&self.budget),
             view: Arc::clone(&self.workers[index]),
             stop,
+            parked,
         })
     }
 
-    /// Lets somebody look after stalled workers, unless that is not wanted or there is nobody to help.
-    fn watch(&self, threshold: Option<Duration>) -> Result<Option<Watch>, StartError> {
-        let Some(threshold) = threshold.filter(|_| self.workers.len() > 1) else { return Ok(None) };
-        let occasional = Occasional::default();
-        let groups = self.listeners.iter().map(|listener| &listener.group);
-        let watch = Watch::start(groups, threshold, move |event| report(&event, &occasional));
-        watch.map(Some).map_err(|source| StartError::Thread { name: "watch".to_owned(), source })
-    }
-
-    fn announce(&self) {
+    pub(crate) fn announce(&self) {
         for listener in &self.listeners {
             let distribution = listener.group.distribution();
             info!(listener = listener.spec.text, address = %listener.group.local_address(), %distribution, "listening");
@@ -416,7 +284,8 @@ impl Parts {
             troubles: self.troubles(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            uptime_seconds: self.started.elapsed().as_secs(),
+            refused_change: self.changes.refused(),
+            uptime_seconds: self.changes.started().elapsed().as_secs(),
             connections_max: self.budget.max(),
             workers: self.workers.iter().enumerate().map(worker_status).collect(),
             listeners: (0..self.listeners.len()).map(|index| self.listener_status(index)).collect(),

@@ -16,6 +16,8 @@ pub struct Status {
     pub ready: bool,
     /// What keeps it from working as configured, if anything; one line each.
     pub troubles: Vec<String>,
+    /// Why the last reload or upgrade was not made; none once one was.
+    pub refused_change: Option<String>,
     /// Of the build.
     pub version: String,
     /// Process.

@@ -8,6 +8,8 @@ enum Phase {
     Running,
     /// Nothing new comes; what is there is finished.
     Draining,
+    /// Somebody goes on soon: what was read is committed, and the rest left to them.
+    Leaving,
     /// No more patience.
     Over,
 }
@@ -37,12 +39,20 @@ impl Stop {
         self.enter(Phase::Draining);
     }
 
+    pub(crate) fn leave(&self) {
+        self.enter(Phase::Leaving);
+    }
+
     pub(crate) fn give_up(&self) {
         self.enter(Phase::Over);
     }
 
     pub(crate) fn is_draining(&self) -> bool {
         self.phase() >= Phase::Draining
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.phase() == Phase::Leaving
     }
 
     pub(crate) fn is_over(&self) -> bool {

@@ -27,7 +27,8 @@ pub(crate) enum Command {
 }
 
 /// Without options: bbq on tcp 7700, lines on tcp 7701, syslog on udp and tcp 5514, all on loopback; data in ./bbq-data,
-/// messages in bbq-data/out/messages.log, admin on 127.0.0.1:7790. SIGTERM and SIGINT finish what was received, and stop.
+/// messages in bbq-data/out/messages.log, admin on 127.0.0.1:7790. SIGTERM and SIGINT finish what was received, and stop;
+/// SIGHUP reads the configuration again; SIGUSR2 starts the program again in the old one's place.
 #[derive(Args)]
 #[command(after_help = "\
 A listen SPEC is PROTOCOL+TRANSPORT://ADDRESS[?key=value&...]

@@ -10,6 +10,9 @@ pub(crate) fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     for trouble in &status.troubles {
         writeln!(out, "  trouble: {trouble}")?;
     }
+    if let Some(why) = &status.refused_change {
+        writeln!(out, "  refused: {why}")?;
+    }
     let ledger = &status.ledger;
     writeln!(out)?;
     writeln!(

@@ -9,7 +9,7 @@ use toml::Spanned;
 use super::query::nearest;
 use super::{ConfigError, parse_bytes};
 
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "listen",
     "sink",
     "data",
@@ -18,6 +18,7 @@ const KEYS: [&str; 9] = [
     "stall_threshold_ms",
     "admin",
     "drain_timeout_seconds",
+    "upgrade_timeout_seconds",
     "spool",
 ];
 const SPOOL_KEYS: [&str; 3] = ["bytes_max", "segment_bytes", "flush_interval_ms"];
@@ -34,6 +35,7 @@ pub struct ConfigFile {
     pub(super) stall_threshold_ms: Option<u64>,
     pub(super) admin: Option<Spanned<String>>,
     pub(super) drain_timeout_seconds: Option<u64>,
+    pub(super) upgrade_timeout_seconds: Option<u64>,
     #[serde(default)]
     pub(super) spool: SpoolSection,
     #[serde(skip)]

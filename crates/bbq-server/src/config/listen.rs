@@ -62,7 +62,7 @@ pub enum OnFull {
 }
 
 /// A checked listen SPEC.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenSpec {
     /// As it was written.
     pub text: String,

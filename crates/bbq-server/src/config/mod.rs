@@ -37,6 +37,9 @@ pub const LISTEN_DEFAULT: [&str; 4] = [
 ];
 /// How long a stop waits for the sinks to empty the spool; what is left is delivered by the next start.
 pub const DRAIN_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+/// How long an upgrade waits for each step of the new program: reading a configuration takes it milliseconds, recovering a
+/// large spool seconds.
+pub const UPGRADE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 /// Listeners at most: each has a socket per worker, and an envelope names its source in 16 bits.
 pub const LISTENERS_MAX: usize = 256;
 /// The longest stall that may be looked away from: beyond it 0 says what is meant.
@@ -66,7 +69,7 @@ impl ConfigError {
 }
 
 /// A checked configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The data directory.
     pub data: PathBuf,
@@ -90,6 +93,27 @@ pub struct Config {
     pub flush_interval: Duration,
     /// How long a stop waits for the sinks.
     pub drain_timeout: Duration,
+    /// How long an upgrade waits for each step of the new program.
+    pub upgrade_timeout: Duration,
+}
+
+/// Where a configuration comes from, to read it again.
+#[derive(Clone, Debug, Default)]
+pub struct ConfigSource {
+    /// The TOML file.
+    pub path: Option<PathBuf>,
+    /// What goes over it.
+    pub overrides: Overrides,
+}
+
+impl ConfigSource {
+    /// [`Config::load`].
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn load(&self) -> Result<Config, ConfigError> {
+        Config::load(self.path.as_deref(), &self.overrides)
+    }
 }
 
 /// What the command line says; it goes over the file.
@@ -160,6 +184,9 @@ impl Config {
                 .flush_interval_ms
                 .map_or(FLUSH_INTERVAL_DEFAULT, Duration::from_millis),
             drain_timeout: file.drain_timeout_seconds.map_or(DRAIN_TIMEOUT_DEFAULT, Duration::from_secs),
+            upgrade_timeout: file
+                .upgrade_timeout_seconds
+                .map_or(UPGRADE_TIMEOUT_DEFAULT, Duration::from_secs),
         };
         config.check()?;
         Ok(config)
@@ -183,6 +210,9 @@ impl Config {
             return Err(ConfigError::new(
                 "spool.flush_interval_ms is over 10000: messages nobody waits for would be at risk that long",
             ));
+        }
+        if self.upgrade_timeout.is_zero() {
+            return Err(ConfigError::new("upgrade_timeout_seconds is 0: no upgrade could ever be in time"));
         }
         self.spool_options(Vec::new()).check().map_err(|error| ConfigError::new(error.to_string()))?;
         for (index, spec) in self.listen.iter().enumerate() {

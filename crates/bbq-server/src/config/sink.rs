@@ -36,7 +36,7 @@ pub enum SinkTarget {
 }
 
 /// A checked sink SPEC.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SinkSpec {
     /// As it was written.
     pub text: String,

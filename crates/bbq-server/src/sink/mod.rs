@@ -164,6 +164,11 @@ impl SinkDriver {
                 let patience = if self.dirty { IDLE_COMMIT } else { COMMIT_INTERVAL };
                 self.progress.wait(seen, patience);
             }
+            if self.stop.is_leaving() {
+                // Without it, what was read since the last commit would be read again.
+                let _until_patience_is_over = self.commit_or_retry();
+                return;
+            }
             if self.stop.is_over() {
                 // The cursor of the last commit stands; the next start goes on from there.
                 return;

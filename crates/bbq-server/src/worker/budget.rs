@@ -38,6 +38,11 @@ impl ConnectionBudget {
         wanted.min(self.max.saturating_sub(open)) as usize
     }
 
+    /// Counts connections that are open already.
+    pub(super) fn take(&self, connections: u64) {
+        self.open.fetch_add(connections, Ordering::Relaxed);
+    }
+
     pub(super) fn give_back(&self, connections: usize) {
         if connections > 0 && self.open.fetch_sub(connections as u64, Ordering::Relaxed) >= self.max {
             self.closed.notify_waiters();

@@ -6,8 +6,10 @@ use std::rc::Rc;
 
 use bbq_listen::AsyncConnection;
 use bbq_wire::Peer;
-use bbq_wire::framing::{Frame, FramingError, FramingRules, Lines, Syslog, Whole};
+use bbq_wire::framing::{Frame, FramingError, FramingRules, Lines, Suspended, Syslog, Whole};
+use tokio::task::spawn_local;
 
+use super::ParkedConnection;
 use super::intake::{Intake, OpenConnection, ReadOutcome};
 use crate::config::Protocol;
 
@@ -17,7 +19,7 @@ pub(super) const READS_PER_TURN_MAX: usize = 4;
 const READS_AT_STOP_MAX: usize = 64;
 
 /// The framing of one connection.
-pub(super) enum Framer {
+pub(crate) enum Framer {
     Lines(Lines),
     Syslog(Syslog),
     Whole(Whole),
@@ -30,6 +32,25 @@ impl Framer {
             Protocol::Lines => Some(Framer::Lines(Lines::new())),
             Protocol::Syslog => Some(Framer::Syslog(Syslog::new())),
             Protocol::Whole => Some(Framer::Whole(Whole::new())),
+            Protocol::Bbq => None,
+        }
+    }
+
+    /// Where it stands, for another process to go on.
+    pub(crate) fn suspend(self) -> Suspended {
+        match self {
+            Framer::Lines(framer) => framer.suspend(),
+            Framer::Syslog(framer) => framer.suspend(),
+            Framer::Whole(framer) => framer.suspend(),
+        }
+    }
+
+    /// Goes on where another stood; `None` when there is no such place.
+    pub(crate) fn resume(protocol: Protocol, suspended: Suspended) -> Option<Framer> {
+        match protocol {
+            Protocol::Lines => Lines::resume(suspended).map(Framer::Lines),
+            Protocol::Syslog => Syslog::resume(suspended).map(Framer::Syslog),
+            Protocol::Whole => Whole::resume(suspended).map(Framer::Whole),
             Protocol::Bbq => None,
         }
     }
@@ -83,7 +104,17 @@ pub(super) async fn serve(
     peer: Peer,
     open: OpenConnection,
 ) {
-    if let Err(error) = read_on(&intake, door, stream, &mut framer, peer).await {
+    let ended = read_on(&intake, door, stream, &mut framer, peer).await;
+    if let Ok(Some(stream)) = ended {
+        intake.hold(framer.held_bytes(), 0);
+        intake.parked.borrow_mut().push(ParkedConnection {
+            worker: intake.worker,
+            door,
+            stream,
+            framer,
+            peer,
+        });
+    } else if let Err(error) = ended {
         // Registration failed: out of memory or of epoll watches.
         if let Some(repeats) = intake.doors[door].trouble.report() {
             tracing::warn!(listener = intake.doors[door].spec.source, %error, repeats, "connection closed");
@@ -93,17 +124,32 @@ pub(super) async fn serve(
     drop(open);
 }
 
+/// Goes on with a connection that another worker had.
+pub(super) fn resume(intake: &Rc<Intake>, connection: ParkedConnection) {
+    let ParkedConnection { door, stream, framer, peer, .. } = connection;
+    // It is open whatever the budget says: new ones wait until others have closed.
+    intake.budget.take(1);
+    intake.hold(0, framer.held_bytes());
+    let open = intake.connection_opened(None);
+    spawn_local(serve(Rc::clone(intake), door, stream, framer, peer, open));
+}
+
+/// Answers the connection when another worker is to go on with it.
 async fn read_on(
     intake: &Intake,
     door: usize,
     stream: OwnedFd,
     framer: &mut Framer,
     peer: Peer,
-) -> io::Result<()> {
+) -> io::Result<Option<OwnedFd>> {
     let stream = AsyncConnection::for_reading(stream)?;
     loop {
         if !intake.has_room(door) {
-            intake.wait_room(door).await;
+            tokio::select! {
+                biased;
+                () = intake.stopping.wait() => break,
+                () = intake.wait_room(door) => {}
+            }
         }
         let mut ready = tokio::select! {
             biased;
@@ -115,7 +161,7 @@ async fn read_on(
                 break;
             }
             match intake.read(door, &stream, framer, peer) {
-                ReadOutcome::Finished => return Ok(()),
+                ReadOutcome::Finished => return Ok(None),
                 ReadOutcome::Drained | ReadOutcome::Blocked => {
                     // A sender's end stays visible behind this: tokio keeps it, and epoll tells it anew.
                     ready.clear_ready();
@@ -127,14 +173,17 @@ async fn read_on(
         drop(ready);
         tokio::task::consume_budget().await;
     }
+    if intake.stopping.is_kept(door) {
+        return Ok(Some(stream.into()));
+    }
     for _ in 0..READS_AT_STOP_MAX {
         intake.wait_room(door).await;
         match intake.read(door, &stream, framer, peer) {
-            ReadOutcome::Finished => return Ok(()),
+            ReadOutcome::Finished => return Ok(None),
             ReadOutcome::Drained | ReadOutcome::Blocked => break,
             ReadOutcome::More => {}
         }
     }
     intake.abort(door, framer, peer);
-    Ok(())
+    Ok(None)
 }

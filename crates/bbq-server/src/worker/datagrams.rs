@@ -25,7 +25,11 @@ pub(super) async fn serve(intake: Rc<Intake>, door: usize, mut datagrams: AsyncD
     let mut scratch = Vec::new();
     loop {
         // A datagram socket cannot push back: what comes meanwhile waits in its buffer, and then the kernel drops and counts.
-        intake.wait_room(door).await;
+        tokio::select! {
+            biased;
+            () = intake.stopping.wait() => break,
+            () = intake.wait_room(door) => {}
+        }
         tokio::select! {
             biased;
             () = intake.stopping.wait() => break,
@@ -38,6 +42,9 @@ pub(super) async fn serve(intake: Rc<Intake>, door: usize, mut datagrams: AsyncD
                 }
             }
         }
+    }
+    if intake.stopping.is_kept(door) {
+        return;
     }
     for _ in 0..TURNS_AT_STOP_MAX {
         match datagrams.turn_now(|datagram| take(&intake, door, &datagram, &mut scratch)) {

@@ -19,7 +19,7 @@ use super::batcher::{Batcher, OwnStream};
 use super::connection::Framer;
 use super::session::Acks;
 use super::stopping::Stopping;
-use super::{ConnectionBudget, Worker, WorkerView};
+use super::{ConnectionBudget, ParkedConnection, Worker, WorkerView};
 use crate::config::{ListenSpec, OnFull};
 use crate::ledger::{DropReason, ListenerLedger};
 use crate::occasional::Occasional;
@@ -61,6 +61,8 @@ pub(super) struct Intake {
     pub(super) retention: Arc<Retention>,
     pub(super) budget: Arc<ConnectionBudget>,
     pub(super) stopping: Stopping,
+    /// Connections that another worker goes on with, once this one has ended.
+    pub(super) parked: RefCell<Vec<ParkedConnection>>,
     pub(super) acks: Acks,
     /// Woken by the lane's writer.
     pub(super) lane_moved: Arc<Notify>,
@@ -117,6 +119,7 @@ impl Intake {
             retention: Arc::clone(&worker.retention),
             budget: Arc::clone(&worker.budget),
             stopping: Stopping::default(),
+            parked: RefCell::default(),
             acks: Acks::default(),
             lane_moved,
             room: Notify::new(),
@@ -222,6 +225,18 @@ impl Intake {
         let mut own = self.own.borrow_mut();
         for door in &self.doors {
             door.batcher.borrow_mut().flush(&self.lane, &mut own);
+        }
+    }
+
+    /// Waits until the lane has taken every batch, or failed.
+    pub(super) async fn flushed(&self) {
+        loop {
+            let room = self.room.notified();
+            self.flush_all();
+            if self.doors.iter().all(|door| door.batcher.borrow().is_empty()) {
+                return;
+            }
+            room.await;
         }
     }
 

@@ -45,7 +45,9 @@ pub(super) async fn serve(intake: Rc<Intake>, door: usize, mut listener: AsyncLi
             },
         }
     }
-    finish(&intake, door, &mut listener).await;
+    if !intake.stopping.is_kept(door) {
+        finish(&intake, door, &mut listener).await;
+    }
 }
 
 /// Accepts a batch within the budget.

@@ -19,6 +19,7 @@ mod connection;
 mod datagrams;
 mod intake;
 mod listener;
+mod parked;
 mod session;
 mod stopping;
 
@@ -41,6 +42,9 @@ use crate::streams::Streams;
 use intake::Intake;
 
 pub(crate) use budget::ConnectionBudget;
+pub(crate) use connection::Framer;
+pub(crate) use parked::ParkedConnection;
+pub(crate) use stopping::Order;
 
 /// How long a stop waits for clients that were in the middle of something.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
@@ -81,15 +85,18 @@ pub(crate) struct Worker {
     pub(crate) retention: Arc<Retention>,
     pub(crate) budget: Arc<ConnectionBudget>,
     pub(crate) view: Arc<WorkerView>,
-    pub(crate) stop: watch::Receiver<bool>,
+    pub(crate) stop: watch::Receiver<Order>,
+    /// Connections that were open before, to go on with.
+    pub(crate) parked: Vec<ParkedConnection>,
 }
 
 impl Worker {
-    /// Works until it is told to stop, finishes what is there, and returns with everything handed to the lane.
+    /// Works until it is told to stop, finishes what is there, and returns with everything handed to the lane. Answers the
+    /// connections that somebody else goes on with.
     ///
     /// # Errors
     /// What keeps the event loop or a socket from being set up.
-    pub(crate) fn run(self) -> io::Result<()> {
+    pub(crate) fn run(self) -> io::Result<Vec<ParkedConnection>> {
         // Its own thread's, and set once.
         let _first = self.view.pulse.set(Pulse::of_this_thread());
         let mut builder = Builder::new_current_thread();
@@ -98,7 +105,7 @@ impl Worker {
         runtime.block_on(self.serve())
     }
 
-    async fn serve(mut self) -> io::Result<()> {
+    async fn serve(mut self) -> io::Result<Vec<ParkedConnection>> {
         let intake = Rc::new(Intake::new(&self)?);
         let lane = spawn_local(acks::serve(Rc::clone(&intake)));
         let flusher = spawn_local(Rc::clone(&intake).flush_when_wanted());
@@ -110,20 +117,28 @@ impl Worker {
                 spawn_local(listener::serve(Rc::clone(&intake), index, listener::register(listener.seat)?))
             });
         }
+        for connection in std::mem::take(&mut self.parked) {
+            connection::resume(&intake, connection);
+        }
+        let order = self.stop.wait_for(|order| *order != Order::Work).await.map(|order| order.clone());
         // An error means that the server is gone, which is a stop, too.
-        let _stop = self.stop.wait_for(|stop| *stop).await;
-        intake.stopping.begin();
+        let order = order.unwrap_or(Order::Stop);
+        let pauses = order != Order::Stop;
+        intake.stopping.begin(order);
         let finish = async {
             for door in doors {
                 // A door that panicked is reported by the runtime's hook; the others still finish.
                 let _finished = door.await;
             }
             intake.connections_closed().await;
+            if pauses {
+                intake.flushed().await;
+            }
         };
         let _in_time = tokio::time::timeout(STOP_PATIENCE, finish).await;
         intake.flush_or_count();
         flusher.abort();
         lane.abort();
-        Ok(())
+        Ok(intake.parked.take())
     }
 }

@@ -8,6 +8,8 @@
 use memchr::{memchr, memchr_iter};
 
 use super::partial::Partial;
+use super::suspended::Suspended;
+use super::syslog::Mode;
 use super::{Frame, FramingRules};
 
 /// Cuts one connection into lines.
@@ -46,6 +48,21 @@ impl Lines {
     /// stays, as no LF made it a delimiter.
     pub fn finish(&mut self, rules: &FramingRules, emit: &mut impl FnMut(Frame<'_>)) {
         self.partial.end_incomplete(rules, emit);
+    }
+
+    /// Where it stands, for another to go on.
+    #[must_use]
+    pub fn suspend(self) -> Suspended {
+        Suspended::of(self.partial, &Mode::Undecided)
+    }
+
+    /// Goes on where another stood; `None` when that was none of this kind.
+    #[must_use]
+    pub fn resume(suspended: Suspended) -> Option<Lines> {
+        match suspended.into_parts()? {
+            (partial, Mode::Undecided) => Some(Lines { partial }),
+            _ => None,
+        }
     }
 
     /// Bytes of memory held beside the struct itself; 0 between lines.

@@ -17,11 +17,13 @@
 mod datagram;
 mod lines;
 mod partial;
+mod suspended;
 mod syslog;
 mod whole;
 
 pub use datagram::datagram;
 pub use lines::Lines;
+pub use suspended::Suspended;
 pub use syslog::{FramingError, Syslog};
 pub use whole::Whole;
 

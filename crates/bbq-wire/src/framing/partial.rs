@@ -34,6 +34,14 @@ impl Partial {
         self.held.capacity()
     }
 
+    pub(super) fn into_parts(self) -> (Vec<u8>, u64, u8) {
+        (self.held, self.lost, self.last)
+    }
+
+    pub(super) fn of_parts(held: Vec<u8>, lost: u64, last: u8) -> Partial {
+        Partial { held, lost, last }
+    }
+
     /// Takes the next bytes of the message; lets go what is beyond the limit.
     pub(super) fn add(&mut self, rules: &FramingRules, bytes: &[u8]) {
         let Some(last) = bytes.last() else { return };

@@ -17,6 +17,7 @@ use memchr::{memchr2, memchr2_iter};
 
 use super::lines::without_cr;
 use super::partial::Partial;
+use super::suspended::Suspended;
 use super::{Frame, FramingRules, OnOversize};
 
 /// Digits of the longest count that is read; larger ones are not sizes but garbage.
@@ -40,7 +41,7 @@ pub enum FramingError {
 }
 
 #[derive(Debug, Default)]
-enum Mode {
+pub(super) enum Mode {
     /// No byte came yet.
     #[default]
     Undecided,
@@ -52,6 +53,29 @@ enum Mode {
     Counted { left: u64 },
     /// After a count that cannot be read.
     Broken { digits: u8, found: u8 },
+}
+
+impl Mode {
+    /// As `Suspended` has them. After a broken count the connection is closed, so nobody goes on from there.
+    pub(super) fn to_numbers(&self) -> (u8, u8, u64) {
+        match *self {
+            Mode::Undecided => (0, 0, 0),
+            Mode::Delimited => (1, 0, 0),
+            Mode::Count { digits, value } => (2, digits, value),
+            Mode::Counted { left } => (3, 0, left),
+            Mode::Broken { digits, .. } => (4, digits, 0),
+        }
+    }
+
+    pub(super) fn of_numbers(mode: u8, digits: u8, number: u64) -> Option<Mode> {
+        match (mode, digits, number) {
+            (0, ..) => Some(Mode::Undecided),
+            (1, ..) => Some(Mode::Delimited),
+            (2, 0..=COUNT_DIGITS_MAX, 0..10_000_000_000) => Some(Mode::Count { digits, value: number }),
+            (3, _, 1..10_000_000_000) => Some(Mode::Counted { left: number }),
+            _ => None,
+        }
+    }
 }
 
 /// Cuts one connection into syslog messages.
@@ -109,6 +133,19 @@ impl Syslog {
         } else {
             self.partial.end_incomplete(rules, emit);
         }
+    }
+
+    /// Where it stands, for another to go on.
+    #[must_use]
+    pub fn suspend(self) -> Suspended {
+        Suspended::of(self.partial, &self.mode)
+    }
+
+    /// Goes on where another stood; `None` when that stood nowhere a framer can.
+    #[must_use]
+    pub fn resume(suspended: Suspended) -> Option<Syslog> {
+        let (partial, mode) = suspended.into_parts()?;
+        Some(Syslog { partial, mode })
     }
 
     /// Bytes of memory held beside the struct itself; 0 between messages.

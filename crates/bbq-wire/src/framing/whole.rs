@@ -3,6 +3,8 @@
 //! A connection without bytes is no message. One that was reset is not whole: [`Whole::abort`].
 
 use super::partial::Partial;
+use super::suspended::Suspended;
+use super::syslog::Mode;
 use super::{Frame, FramingRules};
 
 /// Collects one connection.
@@ -44,6 +46,21 @@ impl Whole {
         let bytes = self.partial.forget();
         if bytes > 0 {
             emit(Frame::Incomplete { bytes });
+        }
+    }
+
+    /// Where it stands, for another to go on.
+    #[must_use]
+    pub fn suspend(self) -> Suspended {
+        Suspended::of(self.partial, &Mode::Undecided)
+    }
+
+    /// Goes on where another stood; `None` when that was none of this kind.
+    #[must_use]
+    pub fn resume(suspended: Suspended) -> Option<Whole> {
+        match suspended.into_parts()? {
+            (partial, Mode::Undecided) => Some(Whole { partial }),
+            _ => None,
         }
     }
 

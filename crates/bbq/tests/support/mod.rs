@@ -9,8 +9,11 @@
 )]
 
 pub mod client;
+pub mod connecting;
 pub mod flood;
+pub mod lineage;
 pub mod mounts;
+pub mod namespace;
 pub mod process;
 pub mod protocol;
 pub mod random;
@@ -42,6 +45,7 @@ pub struct Setup {
     /// Instead of the one file.
     sinks: Option<Vec<String>>,
     prefix: Vec<String>,
+    program: PathBuf,
 }
 
 impl Setup {
@@ -57,6 +61,7 @@ impl Setup {
             sink_query: String::new(),
             sinks: None,
             prefix: Vec::new(),
+            program: BBQ.into(),
         };
         setup.listen = listen.iter().map(|spec| setup.fill(spec)).collect();
         setup
@@ -101,6 +106,13 @@ impl Setup {
         self
     }
 
+    /// Starts a copy of the program, in the directory, which the test may replace. Answers where it is.
+    pub fn copy_program(&mut self) -> PathBuf {
+        self.program = self.path().join("bbq");
+        fs::copy(BBQ, &self.program).expect("a copy");
+        self.program.clone()
+    }
+
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
@@ -126,7 +138,7 @@ impl Setup {
     /// The command that starts the server; its log goes to `log` in the directory.
     pub fn command(&self) -> Command {
         let mut words = self.prefix.clone();
-        words.push(BBQ.to_owned());
+        words.push(self.program.display().to_string());
         let mut command = Command::new(&words[0]);
         command
             .args(&words[1..])

@@ -1,0 +1,67 @@
+//! Sockets that systemd opened: the environment of sd_listen_fds(3), read once.
+//!
+//! It says what came, and under which name; what each is for is the owner's to decide, with [`bound_address`] and
+//! [`Group::adopt`](crate::Group::adopt).
+//!
+//! Invariant: each descriptor is taken once in the life of the process.
+
+use std::env;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use socket2::{Domain, SockRef, Type};
+
+use crate::{Address, sys};
+
+/// The first descriptor: `SD_LISTEN_FDS_START`.
+const FIRST: RawFd = 3;
+/// Descriptors at most: far more than anybody's socket units, and a number to stop at when the environment is garbage.
+const ACTIVATED_MAX: RawFd = 4096;
+
+/// A descriptor that came with the start.
+#[derive(Debug)]
+pub struct Activated {
+    /// Its name (`FileDescriptorName=`); systemd's default is the name of the socket unit.
+    pub name: String,
+    /// Closed on exec.
+    pub descriptor: OwnedFd,
+}
+
+/// The descriptors that `LISTEN_FDS` counts, if `LISTEN_PID` says that they are for this process; none at every call after
+/// the first. Call it before anything else is opened.
+///
+/// # Errors
+/// That a descriptor which was counted is not there.
+pub fn activated() -> io::Result<Vec<Activated>> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    let number = |name| env::var(name).ok()?.parse::<i64>().ok();
+    if number("LISTEN_PID") != Some(std::process::id().into()) || TAKEN.swap(true, Ordering::AcqRel) {
+        return Ok(Vec::new());
+    }
+    let count = number("LISTEN_FDS").and_then(|count| RawFd::try_from(count).ok()).unwrap_or(0);
+    let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
+    let mut names = names.split(':');
+    (FIRST..FIRST + count.clamp(0, ACTIVATED_MAX))
+        .map(|number| {
+            let descriptor = sys::take_inherited(number)?;
+            fcntl_setfd(&descriptor, FdFlags::CLOEXEC)?;
+            Ok(Activated { name: names.next().unwrap_or("unknown").to_owned(), descriptor })
+        })
+        .collect()
+}
+
+/// Where a socket is bound; `None` for what is no socket of a transport that is known here.
+#[must_use]
+pub fn bound_address(socket: BorrowedFd<'_>) -> Option<Address> {
+    let socket = SockRef::from(&socket);
+    let name = socket.local_addr().ok()?;
+    match (socket.domain().ok()?, socket.r#type().ok()?) {
+        (Domain::IPV4 | Domain::IPV6, Type::STREAM) => name.as_socket().map(Address::Tcp),
+        (Domain::IPV4 | Domain::IPV6, Type::DGRAM) => name.as_socket().map(Address::Udp),
+        (Domain::UNIX, Type::STREAM) => name.as_pathname().map(|path| Address::Unix(path.to_owned())),
+        (Domain::UNIX, Type::DGRAM) => name.as_pathname().map(|path| Address::UnixDatagram(path.to_owned())),
+        _ => None,
+    }
+}

@@ -1,0 +1,60 @@
+//! What the two programs of an upgrade say to each other. They may be of different versions: names are append-only, and
+//! what one does not know it leaves alone.
+
+use serde::{Deserialize, Serialize};
+
+/// Old to new. Descriptors: the standard error to go on with, then the sockets of each group in order.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Offer {
+    pub(super) groups: Vec<OfferedSockets>,
+}
+
+/// A group of [`Offer`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct OfferedSockets {
+    /// As configured, such as `tcp://127.0.0.1:7701`.
+    pub(super) address: String,
+    /// How many, by index.
+    pub(super) sockets: usize,
+    /// Whether the file of a unix socket is to be removed at the end.
+    pub(super) owns_file: bool,
+}
+
+/// New to old: it has what it needs but for the data directory.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Prepared {
+    /// The listeners that it goes on with, as PROTOCOL+TRANSPORT://ADDRESS: what is queued there stays there.
+    pub(super) kept: Vec<String>,
+}
+
+/// Old to new, any number of times before [`Handed::Go`]; a descriptor for each connection.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Handed {
+    Connections(Vec<Connection>),
+    /// The data directory is free.
+    Go {
+        /// What the kernel had dropped when it was last counted, by group of [`Offer`].
+        kernel_seen: Vec<u64>,
+    },
+}
+
+/// An open connection in the middle of a message or between two.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Connection {
+    /// The listener, as in [`Prepared`].
+    pub(super) source: String,
+    pub(super) worker: usize,
+    /// Base64 of how bbq-wire writes a peer.
+    pub(super) peer: String,
+    /// Base64; this and the rest as in `bbq_wire::framing::Suspended`.
+    pub(super) held: String,
+    pub(super) lost: u64,
+    pub(super) last: u8,
+    pub(super) mode: u8,
+    pub(super) digits: u8,
+    pub(super) number: u64,
+}
+
+/// New to old: it serves.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Ready {}
