@@ -76,6 +76,11 @@ impl Distribution {
     pub fn is_reuseport(self) -> bool {
         self == Self::Reuseport
     }
+
+    /// Whether several sockets of such a group are one for each worker.
+    pub fn is_per_worker(self) -> bool {
+        !matches!(self, Self::Duplicate(_))
+    }
 }
 
 impl fmt::Display for Distribution {

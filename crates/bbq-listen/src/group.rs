@@ -127,13 +127,7 @@ impl Group {
             doors.collect::<Result<_, _>>().map_err(|error| step.failed("epoll_create", error.into()))?;
         let steered = Steered::new(options, opened.distribution, &sockets)?;
         let places = Arc::new(Places::new(opened.distribution, sockets, doors));
-        let handoff = match (opened.distribution, places.socket(0)) {
-            (Distribution::Handoff(rule), Some(socket)) => {
-                let handoff = Handoff::start(Arc::clone(&places), socket, rule);
-                Some(handoff.map_err(|error| step.failed("starting the acceptor thread", error))?)
-            }
-            _ => None,
-        };
+        let handoff = start_handoff(&places, &opened.address)?;
         Ok(Self {
             path: opened.path,
             handoff: Mutex::new(handoff),
@@ -236,6 +230,10 @@ impl Group {
                 relieve(&places.doors(), &door);
             }
         }
+        for socket in places.sockets().iter().filter(|socket| socket.worker() >= Some(workers)) {
+            // What waits there is everybody's now.
+            places.share(socket);
+        }
         if workers < before {
             *self.inner.removed_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }
@@ -300,10 +298,22 @@ impl Group {
     /// All workers end, and others will come, perhaps of another process: what waits, and what comes meanwhile, stays in the
     /// kernel's queues, each worker's in its own. The first worker that serves again ends the pause.
     ///
-    /// Of a `handoff` the acceptor thread ends for good: hand the sockets over, and [`adopt`](Self::adopt) them.
+    /// Of a `handoff` the acceptor thread ends; what it has handed to workers already is theirs to take.
     pub fn pause(&self) {
         self.inner.places.pause();
         drop(self.handoff.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    /// Goes on after a pause, right before workers serve again.
+    ///
+    /// # Errors
+    /// If the acceptor thread of a `handoff` cannot be started.
+    pub fn resume(&self) -> Result<(), ListenError> {
+        let mut handoff = self.handoff.lock().unwrap_or_else(PoisonError::into_inner);
+        if handoff.is_none() {
+            *handoff = start_handoff(&self.inner.places, &self.inner.address)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {
@@ -341,6 +351,15 @@ impl Inner {
         *removed_at = None;
         false
     }
+}
+
+fn start_handoff(places: &Arc<Places>, address: &Address) -> Result<Option<Handoff>, ListenError> {
+    let (Distribution::Handoff(rule), Some(socket)) = (places.distribution(), places.socket(0)) else {
+        return Ok(None);
+    };
+    let handoff = Handoff::start(Arc::clone(places), socket, rule);
+    let failed = |error| Steps { address }.failed("starting the acceptor thread", error);
+    handoff.map(Some).map_err(failed)
 }
 
 fn check_workers(options: &GroupOptions) -> Result<(), ListenError> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::door::Door;
 use crate::places::Places;
-use crate::{AcceptOutcome, Address, Pulse, Socket};
+use crate::{AcceptOutcome, Address, Distribution, Pulse, Socket};
 
 /// A worker's place in a group: who it is, the socket that is its own if it has one, and the door where common sockets
 /// and connections from others come in.
@@ -39,6 +39,11 @@ impl Seat {
     /// Where the group listens.
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// How the group is spread.
+    pub fn distribution(&self) -> Distribution {
+        self.places.distribution()
     }
 
     /// The socket that nobody else serves, unless this worker stalls. For an event loop: it is to be waited for, and so is

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_listen::Distribution;
 use bbq_spool::{DirectoryLock, LaneCondition};
 use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
@@ -217,13 +216,6 @@ impl Control {
             warn!("an upgrade is going on already");
             return;
         }
-        let handing =
-            |listener: &&Listener| matches!(listener.group.distribution(), Distribution::Handoff(_));
-        if let Some(listener) = self.sockets.listeners.iter().find(handing) {
-            // What its acceptor took and no worker has read yet would be reset.
-            let spec = &listener.spec.text;
-            return self.refuse("upgrade", &format!("{spec} is spread by handoff, which needs a restart"));
-        }
         let offered = match self.sockets.offer(&self.config) {
             Ok(offered) => offered,
             Err(error) => return self.refuse("upgrade", &format!("cannot copy the sockets: {error}")),
@@ -380,6 +372,10 @@ fn look_after(running: &Running) -> bool {
     let parts = &running.parts;
     parts.note_kernel_drops();
     parts.look_at_evenness();
+    for listener in &parts.listeners {
+        // Of workers that are gone since a reload.
+        let _some_are_left = listener.group.close_removed();
+    }
     if let Err(error) = parts.ledger.save() {
         warn!(%error, "cannot save the ledger of drops");
     }

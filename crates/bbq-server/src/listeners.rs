@@ -82,6 +82,10 @@ impl Listener {
         let found = take(offered, &spec.address);
         let kernel_seen = found.as_ref().map_or(0, |group| group.kernel_seen);
         let group = match found {
+            // As many as there were; the start makes as many of them as there are workers.
+            Some(found) if found.sockets.len() > 1 && options.distribution.is_per_worker() => {
+                Group::adopt(&GroupOptions { workers: found.sockets.len(), ..options }, found.sockets)
+            }
             Some(found) => Group::adopt(&options, found.sockets),
             None => Group::open(&options),
         };

@@ -22,11 +22,7 @@ pub(crate) struct Plan {
 
 /// Keys whose change needs another process.
 fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
-    let changes = [
-        ("data", old.data != new.data),
-        ("workers", old.workers != new.workers),
-        ("admin", old.admin != new.admin),
-    ];
+    let changes = [("data", old.data != new.data), ("admin", old.admin != new.admin)];
     changes.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
 }
 
@@ -35,7 +31,7 @@ pub(crate) fn plan(old: &Config, new: Config, open: &[Listener]) -> Result<Plan,
     for key in fixed(old, &new) {
         warn!(key, "needs an upgrade (SIGUSR2) or a restart; it stays as it is");
     }
-    let mut config = Config { data: old.data.clone(), workers: old.workers, admin: old.admin, ..new };
+    let mut config = Config { data: old.data.clone(), admin: old.admin, ..new };
     let mut listeners = Vec::with_capacity(config.listen.len());
     let mut left: Vec<&Listener> = open.iter().collect();
     for place in 0..config.listen.len() {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bbq_listen::{Watch, WatchEvent, raise_descriptor_limit};
+use bbq_listen::{ListenError, Watch, WatchEvent, raise_descriptor_limit};
 use bbq_spool::{DiskStorage, Spool, Storage};
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -84,6 +84,10 @@ impl Running {
         parked: &mut Vec<ParkedConnection>,
         changes: &Arc<Changes>,
     ) -> Result<Running, StartError> {
+        for listener in &listeners {
+            resume(listener, config.workers)
+                .map_err(|source| StartError::Listen { spec: listener.spec.text.clone(), source })?;
+        }
         let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
         let sources: Vec<String> = config.listen.iter().map(|spec| spec.source.clone()).collect();
         let budget = Arc::new(ConnectionBudget::new(connections_max(config)?));
@@ -156,7 +160,12 @@ impl Running {
         let mut in_order = true;
         let order = match halt {
             Halt::Stop { .. } => Order::Stop,
-            Halt::Pause { kept } => Order::Pause { kept: Arc::clone(kept) },
+            Halt::Pause { kept } => {
+                for (listener, _) in parts.listeners.iter().zip(kept.iter()).filter(|(_, kept)| **kept) {
+                    listener.group.pause();
+                }
+                Order::Pause { kept: Arc::clone(kept) }
+            }
         };
         // A send fails only if every worker is gone already.
         let _gone = self.tell_workers.send(order);
@@ -207,6 +216,14 @@ impl Running {
         let kernel_seen = listeners.map(|index| parts.ledger.listener(index).kernel_seen()).collect();
         Halted { in_order, parked, kernel_seen }
     }
+}
+
+/// Makes a listener ready for so many workers.
+fn resume(listener: &Listener, workers: usize) -> Result<(), ListenError> {
+    if listener.group.workers() != workers {
+        listener.group.resize(workers)?;
+    }
+    listener.group.resume()
 }
 
 pub(crate) fn spawn<T: Send + 'static>(

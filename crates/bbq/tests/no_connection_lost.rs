@@ -58,6 +58,36 @@ fn none_is_refused_or_reset_by_reloads_and_upgrades() {
     });
 }
 
+#[test]
+fn none_is_refused_or_reset_while_workers_come_and_go() {
+    let settings = ["net.ipv4.tcp_migrate_req=0", "net.ipv4.tcp_migrate_req=1"];
+    in_own_network("none_is_refused_or_reset_while_workers_come_and_go", &settings, || {
+        for distribution in ["reuseport", "shared", "accept-mutex", "handoff", "duplicate=2"] {
+            let setup = Setup::new(&[&format!("whole+tcp://127.0.0.1:{{0}}?distribution={distribution}")]);
+            let setup = setup.config("workers = 2\n");
+            let mut server = Lineage::start(&setup);
+            let outcome = while_connecting(setup.address(0), |outcome| {
+                for (round, workers) in [8, 2, 5, 2].into_iter().enumerate() {
+                    let configuration = format!("workers = {workers}\n");
+                    fs::write(setup.path().join("bbq.toml"), configuration).expect("a configuration");
+                    if round < 2 {
+                        server.reload()
+                    } else {
+                        server.upgrade()
+                    }
+                    let status = server.status();
+                    assert_eq!(status["workers"].as_array().map(Vec::len), Some(workers), "{status:#}");
+                    outcome.wait_more(BETWEEN);
+                }
+            });
+            assert_eq!(outcome.lost(), 0, "{distribution}: {outcome:?}\n{}", setup.log());
+            server.wait_delivered(outcome.answered());
+            assert_eq!(server.stop(), Some(0), "{}", setup.log());
+            assert_each_once(&setup.written(), &outcome);
+        }
+    });
+}
+
 /// Serves who waits, for a turn.
 fn serve(listener: &TcpListener) {
     let mut descriptors = [PollFd::new(listener, PollFlags::IN)];

@@ -110,3 +110,23 @@ fn only_senders_of_removed_workers_move() {
         "the new workers get nobody: {workers:?}"
     );
 }
+
+/// As a server that is restarted in place does it: nobody serves while the group shrinks.
+#[test]
+fn what_waits_in_a_pause_is_served_after_it() {
+    for word in ["reuseport", "shared", "accept-mutex", "handoff", "duplicate=2"] {
+        let group = crate::common::group("tcp", word.parse().unwrap(), 4);
+        let serving = Serving::start(&group);
+        group.pause();
+        serving.stop();
+        let mut waiting: Vec<_> =
+            (0..50).map(|_| std::net::TcpStream::connect(crate::common::port_of(&group)).unwrap()).collect();
+        group.resize(2).unwrap();
+        group.resume().unwrap();
+        let serving = Serving::start(&group);
+        for stream in &mut waiting {
+            assert!(crate::serving::answer(stream) < 2, "{word}");
+        }
+        assert_eq!(serving.stop().iter().sum::<u64>(), 50, "{word}");
+    }
+}

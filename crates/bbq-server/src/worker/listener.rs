@@ -5,7 +5,9 @@ use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 
-use bbq_listen::{ACCEPTS_PER_TURN_MAX, AcceptOutcome, AcceptState, Accepted, AsyncListener, Seat};
+use bbq_listen::{
+    ACCEPTS_PER_TURN_MAX, AcceptOutcome, AcceptState, Accepted, AsyncListener, Distribution, Seat,
+};
 use bbq_wire::Peer;
 use tokio::task::spawn_local;
 use tracing::warn;
@@ -23,6 +25,7 @@ pub(super) fn register(seat: Seat) -> io::Result<AsyncListener> {
 
 /// Accepts until the server stops, then what is queued.
 pub(super) async fn serve(intake: Rc<Intake>, door: usize, mut listener: AsyncListener) {
+    let is_handed = matches!(listener.seat().distribution(), Distribution::Handoff(_));
     loop {
         if intake.budget.is_used_up() {
             report_limit(&intake, door);
@@ -45,7 +48,8 @@ pub(super) async fn serve(intake: Rc<Intake>, door: usize, mut listener: AsyncLi
             },
         }
     }
-    if !intake.stopping.is_kept(door) {
+    // What was handed to this worker is in nobody else's reach, and what is queued is not taken then.
+    if !intake.stopping.is_kept(door) || is_handed {
         finish(&intake, door, &mut listener).await;
     }
 }
