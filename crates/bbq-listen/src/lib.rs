@@ -9,7 +9,9 @@
 //! ```no_run
 //! # #[cfg(feature = "tokio")]
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use bbq_listen::{ACCEPTS_PER_TURN_MAX, AsyncListener, Group, GroupOptions, worker_count};
+//! use bbq_listen::{
+//!     ACCEPTS_PER_TURN_MAX, AsyncListener, Group, GroupOptions, STALL_THRESHOLD_DEFAULT, Watch, install_pulse, worker_count,
+//! };
 //! use std::{io::Write, net::TcpStream, thread};
 //!
 //! bbq_listen::raise_descriptor_limit();
@@ -18,11 +20,14 @@
 //! if let Some(reason) = group.fallback() {
 //!     println!("because {reason}");
 //! }
+//! // Lets the others take what waits for a worker that does not come around.
+//! let _watch = Watch::start([&group], STALL_THRESHOLD_DEFAULT, |event| eprintln!("{event:?}"))?;
 //! thread::scope(|threads| {
 //!     for seat in group.seats() {
 //!         threads.spawn(move || -> std::io::Result<()> {
-//!             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-//!             runtime.block_on(async {
+//!             let mut builder = tokio::runtime::Builder::new_current_thread();
+//!             install_pulse(&mut builder);
+//!             builder.enable_all().build()?.block_on(async {
 //!                 let mut listener = AsyncListener::new(seat)?;
 //!                 loop {
 //!                     listener
@@ -44,18 +49,25 @@
 //! ```
 //!
 //! Without the feature `tokio` there are [`Acceptor`] and [`Receiver`]: the same bounded batches, for the event loop of
-//! your choice. A [`Socket`] lends its descriptor for it.
+//! your choice. It waits for two descriptors: that of the seat's own socket, if the distribution gives it one
+//! ([`Seat::own`]), and that of its door ([`Seat::door_descriptor`]), through which come connections of common sockets. Around
+//! the wait it calls [`Pulse::sleep`] and [`Pulse::wake`].
+//!
+//! Whole servers are in `examples/`: a greeter, HTTP, a TCP proxy, a name server, and one of several processes.
 //!
 //! # What it does for you
 //! - **Guard.** An address that somebody listens on is refused, and the holder named. Plain `SO_REUSEPORT` lets a second
 //!   copy of a server join and silently take half of the traffic. Who joins later without asking cannot be kept out, but
 //!   is seen: [`Group::foreign_members`].
+//! - **No hostages.** With a [`Watch`] nothing waits for a worker that is stalled or gone, whatever the distribution is.
+//! - **Nothing lost.** [`Group::resize`] grows and shrinks a group, [`Group::adopt`] takes the sockets of another process, and
+//!   [`Group::pause`] lets all workers end and others come: what is queued stays queued.
 //! - **Bounds.** A turn accepts at most [`ACCEPTS_PER_TURN_MAX`]; running out of descriptors is an outcome, not an error,
 //!   and the rest goes on waiting in the queue.
 //! - **To be seen.** Per socket: [`Counters`], [`Socket::queue`] (how much waits, and how much may), [`Socket::drops`],
-//!   [`Socket::accept_delay`] (how long connections waited). Whether the shares are even: [`Evenness`].
+//!   [`Socket::accept_delay`]; per group [`Group::taken`], [`Evenness`], [`Group::foreign_members`].
 //!
-//! It knows nothing of messages, reads no connection, starts no thread, logs nothing.
+//! It knows nothing of messages, reads no connection, logs nothing, and starts a thread only for a watch and for `handoff`.
 //!
 //! Invariant: raw system calls and `unsafe` are in `sys`, nowhere else.
 
