@@ -1,7 +1,7 @@
 //! A worker's place in a group.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use crate::door::Door;
@@ -58,8 +58,8 @@ impl Seat {
     }
 
     /// The epoll that is readable when there is something to take beside the worker's own socket.
-    pub fn door_descriptor(&self) -> std::os::fd::BorrowedFd<'_> {
-        std::os::fd::AsFd::as_fd(&*self.door)
+    pub fn door_descriptor(&self) -> BorrowedFd<'_> {
+        self.door.as_fd()
     }
 
     pub(crate) fn door(&self) -> &Arc<Door> {
@@ -71,7 +71,7 @@ impl Seat {
     }
 
     #[cfg(feature = "tokio")]
-    pub(crate) fn own_descriptor(&self) -> Option<Arc<OwnedFd>> {
+    pub(crate) fn own_descriptor(&self) -> Option<Arc<std::os::fd::OwnedFd>> {
         self.own.as_ref().map(|socket| socket.descriptor())
     }
 }
