@@ -6,6 +6,7 @@ mod example;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::thread;
 
 use example::Example;
 use rustix::process::{Pid, Signal, kill_process};
@@ -32,6 +33,12 @@ fn what_waits_on_the_socket_of_a_killed_child_is_answered() {
     for &pid in &killed {
         kill_process(Pid::from_raw(pid).unwrap(), Signal::STOP).unwrap();
     }
+    // The signal is sent, and takes effect a little later.
+    for &pid in &killed {
+        while !is_stopped(pid) {
+            thread::yield_now();
+        }
+    }
     let waiting: Vec<TcpStream> = (0..100).map(|_| send(&prefork)).collect();
     for &pid in &killed {
         kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
@@ -52,6 +59,15 @@ fn killing_children_one_after_the_other_never_leaves_a_gap() {
         assert_ne!(ask(&prefork), pid);
     }
     assert!(prefork.terminate().success);
+}
+
+/// Whether every thread of a process stands still (proc(5): the state behind the name).
+fn is_stopped(pid: i32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    threads.flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+    })
 }
 
 fn start(distribution: &str) -> Example {
