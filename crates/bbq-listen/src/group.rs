@@ -6,7 +6,7 @@
 //! Invariant: a socket is open as long as the group is, unless its worker was removed and nothing waits on it.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::adopt::adopt;
@@ -81,7 +81,15 @@ pub(crate) struct Inner {
     pub(crate) address: Address,
     pub(crate) places: Arc<Places>,
     steered: Mutex<Steered>,
-    removed_at: Mutex<Option<Instant>>,
+    removed: Mutex<Removed>,
+}
+
+/// Workers that were removed, whose sockets may be open still.
+#[derive(Debug, Default)]
+struct Removed {
+    /// When the last one was.
+    since: Option<Instant>,
+    doors: Vec<Arc<Door>>,
 }
 
 impl Group {
@@ -135,7 +143,7 @@ impl Group {
                 address: opened.address.clone(),
                 places,
                 steered: Mutex::new(steered),
-                removed_at: Mutex::new(None),
+                removed: Mutex::default(),
             }),
             options: GroupOptions { address: opened.address, ..options.clone() },
             fallback: opened.fallback,
@@ -222,21 +230,28 @@ impl Group {
         check_workers(&GroupOptions { workers, ..self.options.clone() })?;
         let before = self.workers();
         let places = &self.inner.places;
+        // Held to the end: nobody closes a socket that comes back.
+        let mut removed = self.inner.removed();
         if workers > before {
             self.grow(before, workers)?;
         }
         for _ in workers..before {
-            if let Some(door) = places.pop_door() {
-                relieve(&places.doors(), &door);
+            let Some(door) = places.pop_door() else { break };
+            for socket in places.sockets() {
+                places.pass(&socket, door.worker());
+            }
+            relieve(&places.doors(), &door);
+            removed.since = Some(Instant::now());
+            removed.doors.push(door);
+        }
+        for socket in places.sockets() {
+            // What waits there is everybody's now: of workers that go, and of one that was alone.
+            let is_left = socket.worker().map_or(workers > 1, |worker| worker >= workers);
+            if is_left {
+                places.share(&socket);
             }
         }
-        for socket in places.sockets().iter().filter(|socket| socket.worker() >= Some(workers)) {
-            // What waits there is everybody's now.
-            places.share(socket);
-        }
-        if workers < before {
-            *self.inner.removed_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-        }
+        drop(removed);
         self.inner.steered().resize(workers, places.seen());
         self.inner.steer();
         Ok(())
@@ -322,7 +337,7 @@ impl Group {
 }
 
 impl Inner {
-    fn steered(&self) -> std::sync::MutexGuard<'_, Steered> {
+    fn steered(&self) -> MutexGuard<'_, Steered> {
         self.steered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -331,24 +346,31 @@ impl Inner {
         self.steered().apply(&self.places.sockets(), &self.places.doors());
     }
 
+    fn removed(&self) -> MutexGuard<'_, Removed> {
+        self.removed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn close_removed(&self) -> bool {
-        let mut removed_at = self.removed_at.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(since) = *removed_at else { return false };
-        let workers = self.places.doors().len();
-        if since.elapsed() < REMOVED_LINGER {
+        let mut removed = self.removed();
+        let Some(since) = removed.since else { return false };
+        let doors = self.places.doors();
+        removed.doors.retain(|door| {
+            relieve(&doors, door);
+            door.is_served() || door.inbox().is_some_and(|inbox| inbox.len() > 0)
+        });
+        // A socket that its worker still serves would be closed by that, later, with whatever came to it meanwhile.
+        if since.elapsed() < REMOVED_LINGER || !removed.doors.is_empty() {
             return true;
         }
+        let is_left = |socket: &Arc<Socket>| socket.worker() >= Some(doors.len());
         // From the end: the kernel puts the last of a group into the place of one that goes.
-        while let Some(last) = self.places.sockets().last().filter(|socket| socket.index() >= workers) {
-            if !self.places.distribution().is_reuseport() {
-                break;
-            }
+        while let Some(last) = self.places.sockets().last().filter(|socket| is_left(socket)) {
             if last.queue().is_some_and(|state| state.queue > 0) {
                 return true;
             }
             drop(self.places.pop_socket());
         }
-        *removed_at = None;
+        removed.since = None;
         false
     }
 }

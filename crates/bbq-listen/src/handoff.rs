@@ -85,7 +85,11 @@ impl Passing {
         let (places, rule) = (&self.places, self.rule);
         let mut last = self.last;
         let outcome = accept_from(&self.socket, room.min(ACCEPTS_PER_TURN_MAX), &mut |accepted| {
-            last = give(&places.doors(), rule, last, accepted);
+            match give(&places.doors(), rule, last, accepted) {
+                Ok(worker) => last = worker,
+                // The room was there a moment ago: somebody's inbox was relieved into it.
+                Err(accepted) => put_anywhere(&places.doors(), accepted),
+            }
         });
         self.last = last;
         match outcome {
@@ -101,8 +105,13 @@ fn room_of(door: &Door) -> usize {
     door.inbox().map_or(0, |inbox| INBOX_MAX.saturating_sub(inbox.len()))
 }
 
-/// Leaves a connection with a worker; answers whom.
-fn give(doors: &[Arc<Door>], rule: HandoffRule, last: usize, mut accepted: Accepted) -> usize {
+/// Leaves a connection with a worker; answers whom, or gives it back when no inbox has room.
+fn give(
+    doors: &[Arc<Door>],
+    rule: HandoffRule,
+    last: usize,
+    mut accepted: Accepted,
+) -> Result<usize, Accepted> {
     let mut order: Vec<&Arc<Door>> =
         (1..=doors.len()).map(|step| &doors[(last + step) % doors.len()]).collect();
     // One that is stalled or gone is the last resort. The sort keeps the turn among equals.
@@ -114,23 +123,34 @@ fn give(doors: &[Arc<Door>], rule: HandoffRule, last: usize, mut accepted: Accep
         let Some(inbox) = door.inbox() else { continue };
         accepted.open = Some(door.open_one());
         match inbox.push(accepted) {
-            Ok(()) => return door.worker(),
+            Ok(()) => return Ok(door.worker()),
             Err(back) => accepted = back,
         }
     }
-    // The room was there a moment ago, and only this thread takes it.
-    last
+    Err(accepted)
 }
 
-/// Takes what waits in the inbox of a worker that does not come around, and gives it to others.
+/// Takes what waits in the inbox of a worker that does not come around or is gone, and gives it to others; answers how much.
 pub(crate) fn relieve(doors: &[Arc<Door>], stalled: &Door) -> usize {
     let Some(inbox) = stalled.inbox() else { return 0 };
-    let others: Vec<_> = doors.iter().filter(|door| door.is_able() && room_of(door) > 0).cloned().collect();
+    let is_other = |door: &&Arc<Door>| door.worker() != stalled.worker() && door.is_able();
+    let others: Vec<_> = doors.iter().filter(is_other).cloned().collect();
     let mut moved = 0;
-    while !others.is_empty() && others.iter().any(|door| room_of(door) > 0) {
+    while others.iter().any(|door| room_of(door) > 0) {
         let Some(connection) = inbox.pop() else { break };
-        give(&others, HandoffRule::Fewest, 0, connection);
+        if let Err(back) = give(&others, HandoffRule::Fewest, 0, connection) {
+            // The acceptor thread was quicker.
+            inbox.put_back(back);
+            break;
+        }
         moved += 1;
     }
     moved
+}
+
+/// Leaves a connection with the first worker, whose inbox is full: it has been accepted, and cannot go back.
+fn put_anywhere(doors: &[Arc<Door>], accepted: Accepted) {
+    if let Some(inbox) = doors.first().and_then(|door| door.inbox()) {
+        inbox.put_back(accepted);
+    }
 }

@@ -50,6 +50,14 @@ impl Inbox {
         Ok(())
     }
 
+    /// Leaves a connection at the front, however full it is: it has been accepted already. At most one for each of the two
+    /// who hand connections on.
+    pub(crate) fn put_back(&self, connection: Accepted) {
+        let mut connections = self.locked();
+        connections.push_front(connection);
+        self.bell.ring();
+    }
+
     /// The oldest connection.
     pub(crate) fn pop(&self) -> Option<Accepted> {
         let mut connections = self.locked();

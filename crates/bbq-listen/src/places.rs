@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::door::Door;
+use crate::handoff::relieve;
 use crate::seen::Seen;
 use crate::watch::Alarm;
 use crate::{Address, Distribution, Socket};
@@ -148,6 +149,9 @@ impl Places {
         if !door.leave() {
             return;
         }
+        if !self.paused.load(Ordering::Relaxed) {
+            relieve(&self.doors(), door);
+        }
         for socket in self.sockets() {
             let mut baton = baton_of(&socket);
             let is_left = *baton == Baton::Own && self.is_own_of(&socket, door.worker());
@@ -175,10 +179,13 @@ impl Places {
         }
     }
 
-    /// Gives a socket back to its own worker alone.
-    pub(crate) fn unshare(&self, socket: &Socket) {
+    /// Gives a socket back to its own worker alone, if that is there.
+    pub(crate) fn unshare(&self, socket: &Socket, own: &Door) {
         let mut baton = baton_of(socket);
-        self.take_back(socket, &mut baton);
+        // Under the lock: who leaves says so first, and then looks at the baton.
+        if own.is_served() {
+            self.take_back(socket, &mut baton);
+        }
     }
 
     fn take_back(&self, socket: &Socket, baton: &mut Baton) {
@@ -202,7 +209,8 @@ impl Places {
     pub(crate) fn keep(&self, socket: &Socket, worker: usize) {
         let mut baton = baton_of(socket);
         if *baton == Baton::With(worker) {
-            self.hand_to(socket, &mut baton, self.door(worker).as_deref());
+            let door = self.door(worker).filter(|door| door.is_served()).or_else(|| self.next(worker));
+            self.hand_to(socket, &mut baton, door.as_deref());
         }
     }
 

@@ -75,15 +75,19 @@ impl Pulse {
     }
 
     pub(crate) fn tell(&self, alarm: &Arc<Alarm>) {
-        // One watch for a thread; a second one of the same process looks by itself.
-        let _first_stays = self.alarm.set(Arc::clone(alarm));
+        // A thread rings one watch; another one looks by itself.
+        if !Arc::ptr_eq(self.alarm.get_or_init(|| Arc::clone(alarm)), alarm) {
+            alarm.set_deaf();
+        }
     }
 
     /// For how long it has been running without coming around, as far as looks at it tell; zero while it sleeps.
     pub fn running_for(&self) -> Duration {
+        // In this order: who is seen awake has beaten before it woke.
+        let is_asleep = self.is_asleep();
         let beats = self.beats.load(Ordering::Relaxed);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.is_asleep() || seen.beats != beats {
+        if is_asleep || seen.beats != beats {
             *seen = Seen { beats, since: Instant::now() };
         }
         seen.since.elapsed()

@@ -19,7 +19,7 @@ use crate::door::Door;
 use crate::group::Inner;
 use crate::handoff::relieve;
 use crate::places::Baton;
-use crate::{Group, Socket};
+use crate::{Distribution, Group, Socket};
 
 /// A worker that runs for so long without coming around is stalled, unless configured: far longer than a turn takes, and
 /// short enough that with the look and the wake-up nobody waits for 20 ms.
@@ -35,10 +35,17 @@ const STEER_AFTER: u32 = 50;
 #[derive(Debug)]
 pub(crate) struct Alarm {
     asleep: AtomicBool,
+    /// Some worker rings another watch, so this one must look by itself.
+    deaf: AtomicBool,
     thread: OnceLock<Thread>,
 }
 
 impl Alarm {
+    /// A worker has another alarm already.
+    pub(crate) fn set_deaf(&self) {
+        self.deaf.store(true, Ordering::Relaxed);
+    }
+
     pub(crate) fn ring(&self) {
         if self.asleep.load(Ordering::SeqCst)
             && self.asleep.swap(false, Ordering::SeqCst)
@@ -95,7 +102,11 @@ impl Watch {
         threshold: Duration,
         tell: impl FnMut(WatchEvent) + Send + 'static,
     ) -> io::Result<Watch> {
-        let alarm = Arc::new(Alarm { asleep: AtomicBool::new(false), thread: OnceLock::new() });
+        let alarm = Arc::new(Alarm {
+            asleep: AtomicBool::new(false),
+            deaf: AtomicBool::new(false),
+            thread: OnceLock::new(),
+        });
         let over = Arc::new(AtomicBool::new(false));
         let round = Round {
             groups: Arc::default(),
@@ -178,9 +189,32 @@ impl<F: FnMut(WatchEvent)> Round<F> {
                 self.alarm.asleep.store(false, Ordering::SeqCst);
             } else {
                 while self.alarm.asleep.load(Ordering::SeqCst) && !over.load(Ordering::SeqCst) {
+                    if self.alarm.deaf.load(Ordering::Relaxed) {
+                        std::thread::park_timeout(self.threshold / 2);
+                        break;
+                    }
                     std::thread::park();
                 }
             }
+        }
+        self.undo();
+    }
+
+    /// Whoever is stalled at the end is treated as the others again.
+    fn undo(&self) {
+        for watched in self.groups.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let Some(group) = watched.group.upgrade() else { continue };
+            for door in group.places.doors() {
+                if watched.stalled.get(door.worker()).is_none_or(Option::is_none) {
+                    continue;
+                }
+                door.set_stalled(false);
+                door.set_avoided(false);
+                if let Some(socket) = own_socket(&group, &door) {
+                    group.places.unshare(&socket, &door);
+                }
+            }
+            group.steer();
         }
     }
 
@@ -188,7 +222,8 @@ impl<F: FnMut(WatchEvent)> Round<F> {
         let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         groups.iter().filter_map(|watched| watched.group.upgrade()).any(|group| {
             let doors = group.places.doors();
-            doors.iter().filter_map(|door| door.its_pulse()).any(|pulse| !pulse.is_asleep())
+            let mut served = doors.iter().filter(|door| door.is_served());
+            served.any(|door| door.its_pulse().is_some_and(|pulse| !pulse.is_asleep()))
         })
     }
 
@@ -200,7 +235,9 @@ impl<F: FnMut(WatchEvent)> Round<F> {
             let doors = group.places.doors();
             watched.stalled.resize(doors.len().max(watched.stalled.len()), None);
             for door in &doors {
-                if let Some(pulse) = door.its_pulse() {
+                if !door.is_served() {
+                    relieve(&doors, door);
+                } else if let Some(pulse) = door.its_pulse() {
                     soon |= !pulse.is_asleep();
                     look_at(&group, door, pulse.running_for(), self.threshold, watched, &mut self.tell);
                 }
@@ -224,7 +261,7 @@ fn look_at(
     tell: &mut impl FnMut(WatchEvent),
 ) {
     let worker = door.worker();
-    let own = group.places.socket(worker).filter(|socket| socket.worker() == Some(worker));
+    let own = own_socket(group, door);
     let rescued = own.as_ref().map_or(0, |socket| socket.counters().rescued());
     let overdue = running_for >= threshold;
     match watched.stalled[worker] {
@@ -246,7 +283,7 @@ fn look_at(
             door.set_stalled(false);
             door.set_avoided(false);
             if let Some(socket) = &own {
-                group.places.unshare(socket);
+                group.places.unshare(socket, door);
             }
             if stall.steered {
                 group.steer();
@@ -272,6 +309,10 @@ fn look_at(
     }
 }
 
+fn own_socket(group: &Inner, door: &Door) -> Option<Arc<Socket>> {
+    group.places.socket(door.worker()).filter(|socket| socket.worker() == Some(door.worker()))
+}
+
 /// Whether something waits for this worker alone.
 fn has_waiting(group: &Inner, door: &Door, own: Option<&Socket>) -> bool {
     let is_queued = |socket: &Socket| socket.queue().is_none_or(|state| state.queue > 0);
@@ -287,7 +328,8 @@ fn has_waiting(group: &Inner, door: &Door, own: Option<&Socket>) -> bool {
 /// A socket that could not be armed anywhere is tried again.
 fn retry_loose(group: &Inner, socket: &Socket) -> bool {
     let is_served = group.places.doors().iter().any(|door| door.is_served());
-    if group.places.baton(socket) != Baton::Loose || !is_served {
+    let has_acceptor = matches!(group.places.distribution(), Distribution::Handoff(_));
+    if has_acceptor || group.places.baton(socket) != Baton::Loose || !is_served {
         return false;
     }
     group.places.retry(socket);

@@ -130,3 +130,34 @@ fn what_waits_in_a_pause_is_served_after_it() {
         assert_eq!(serving.stop().iter().sum::<u64>(), 50, "{word}");
     }
 }
+
+/// One worker alone has the socket for itself; with a second one it is common.
+#[test]
+fn a_group_of_one_worker_grows() {
+    for word in ["auto", "shared", "accept-mutex", "handoff", "duplicate"] {
+        for paused in [false, true] {
+            let group = crate::common::group("tcp", word.parse().unwrap(), 1);
+            let mut serving = Serving::start(&group);
+            ask(crate::common::port_of(&group));
+            if paused {
+                group.pause();
+                serving.stop();
+                group.resize(2).unwrap();
+                group.resume().unwrap();
+                serving = Serving::start(&group);
+            } else {
+                group.resize(2).unwrap();
+                serving.add(&group, 1);
+            }
+            for _ in 0..20 {
+                ask(crate::common::port_of(&group));
+            }
+            // The first one ends, and the other goes on.
+            let ended = serving.end_first();
+            for _ in 0..20 {
+                assert_eq!(ask(crate::common::port_of(&group)).0, 1, "{word}");
+            }
+            assert_eq!(ended + serving.stop().iter().sum::<u64>(), if paused { 40 } else { 41 }, "{word}");
+        }
+    }
+}

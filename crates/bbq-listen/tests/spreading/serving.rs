@@ -14,6 +14,7 @@ pub(crate) const LOST: Duration = Duration::from_secs(20);
 /// How long a blocked worker does nothing.
 pub(crate) const BLOCKED: Duration = Duration::from_secs(2);
 
+#[derive(Default)]
 pub(crate) struct Serving {
     workers: Vec<Working>,
 }
@@ -26,7 +27,7 @@ struct Working {
 
 impl Serving {
     pub(crate) fn start(group: &Group) -> Serving {
-        let mut serving = Serving { workers: Vec::new() };
+        let mut serving = Serving::default();
         serving.add(group, 0);
         serving
     }
@@ -53,6 +54,13 @@ impl Serving {
         let ending = self.workers.split_off(from);
         ending.iter().for_each(|worker| worker.stop.send(true).unwrap());
         ending.into_iter().map(|worker| worker.thread.join().unwrap()).collect()
+    }
+
+    /// Ends the first worker; answers the connections that it served.
+    pub(crate) fn end_first(&mut self) -> u64 {
+        let first = self.workers.remove(0);
+        first.stop.send(true).unwrap();
+        first.thread.join().unwrap()
     }
 
     /// Ends all.

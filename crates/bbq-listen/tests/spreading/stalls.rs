@@ -159,3 +159,44 @@ fn datagrams_do_not_wait_for_a_blocked_worker() {
         assert!(late <= LATE_MAX, "{word}: {late} of {CONNECTIONS} waited more than {WAIT_MAX:?}");
     }
 }
+
+/// A worker that stalls and then ends while its thread lives on: the others keep what they took over.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a worker that blocks is what the test is about")]
+fn what_a_stalled_worker_leaves_for_good_stays_with_the_others() {
+    let group = common::group("tcp", "reuseport".parse().unwrap(), 2);
+    let (tell, events) = mpsc::sync_channel(16);
+    let tell = move |event| drop(tell.try_send(event));
+    let _watch = Watch::start([&group], STALL_THRESHOLD_DEFAULT, tell).unwrap();
+    let to = common::port_of(&group);
+    let (over, ready) = (AtomicBool::new(false), Barrier::new(2));
+    let mut serving = Serving::default();
+    std::thread::scope(|threads| {
+        let (seat, over, ready) = (group.seat(0).unwrap(), &over, &ready);
+        threads.spawn(move || {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            install_pulse(&mut builder);
+            builder.enable_all().build().unwrap().block_on(async {
+                let listener = bbq_listen::AsyncListener::new(seat).unwrap();
+                ready.wait();
+                std::thread::sleep(BLOCKED);
+                drop(listener);
+                while !over.load(Ordering::Relaxed) {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            });
+        });
+        ready.wait();
+        serving.add(&group, 1);
+        // Enough that some come to the socket of the blocked one.
+        (0..50).for_each(|_| _ = ask(to));
+        assert!(matches!(events.recv_timeout(LOST).unwrap(), WatchEvent::Stalled { worker: 0, .. }));
+        // Until it has left, and longer than a look at it takes.
+        let start = Instant::now();
+        while start.elapsed() < BLOCKED + Duration::from_millis(500) {
+            assert_eq!(ask(to).0, 1);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    serving.stop();
+}

@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bbq_listen::{
     ACCEPTS_PER_TURN_MAX, AcceptOutcome, AcceptState, Accepted, AsyncListener, Distribution, Seat,
@@ -18,6 +19,8 @@ use super::session;
 
 /// Connections accepted after the stop has begun: what was queued is served, what keeps coming is not.
 const ACCEPTS_AT_STOP_MAX: usize = 8192;
+/// How long a look for what the acceptor thread of a handoff hands over at a stop is put off: as long as it pauses itself.
+const HANDED_PAUSE: Duration = Duration::from_millis(1);
 
 pub(super) fn register(seat: Seat) -> io::Result<AsyncListener> {
     AsyncListener::new(seat)
@@ -87,10 +90,19 @@ async fn finish(intake: &Rc<Intake>, door: usize, listener: &mut AsyncListener) 
         intake.budget.give_back(unused);
         match outcome {
             Ok(outcome) if outcome.state == AcceptState::More => accepts += outcome.accepted.max(1),
+            Ok(_) if is_handed_more(intake, door, listener) => tokio::time::sleep(HANDED_PAUSE).await,
             _ => return,
         }
         tokio::task::yield_now().await;
     }
+}
+
+/// Whether the acceptor thread of a handoff has not come to the end of the queue yet. In a pause it has ended.
+fn is_handed_more(intake: &Intake, door: usize, listener: &AsyncListener) -> bool {
+    let seat = listener.seat();
+    matches!(seat.distribution(), Distribution::Handoff(_))
+        && !intake.stopping.is_kept(door)
+        && seat.socket().queue().is_some_and(|state| state.queue > 0)
 }
 
 /// What became of a connection right after it was accepted.
