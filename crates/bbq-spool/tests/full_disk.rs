@@ -19,11 +19,15 @@ fn heard(lane: &Lane) -> Arc<Progress> {
     progress
 }
 
+/// Bytes of a record in batches of which several fit a segment; the group that collects is many times a segment.
+const SMALL: usize = 2_000;
+/// In batches that are larger than a segment, so that every group has one of its own.
+const LARGE: usize = 20_000;
+
 /// Appends until the buffer refuses.
-fn fill(lane: &Lane, all: &mut Vec<Made>) {
+fn fill(lane: &Lane, size: usize, all: &mut Vec<Made>) {
     loop {
-        // Several fit a segment; the group that collects is many times a segment.
-        let made = made(1 + records(all), 2_000);
+        let made = made(1 + records(all), size);
         match made.append(lane, true) {
             Ok(_) => all.push(made),
             Err(LaneError::Full) => return,
@@ -39,14 +43,14 @@ fn small(disk: &CrashDisk) -> Spool {
 }
 
 /// Appends until the writer waits for space and the buffer is full behind it.
-fn fill_all(spool: &Spool, progress: &Progress, all: &mut Vec<Made>) {
+fn fill_all(spool: &Spool, progress: &Progress, size: usize, all: &mut Vec<Made>) {
     let lane = &spool.lanes()[0];
     wait_until(progress, "no space", || {
-        fill(lane, all);
+        fill(lane, size, all);
         lane.view().condition == LaneCondition::WaitingForSpace
     });
     // The group that waits was taken before the last fill, or after.
-    fill(lane, all);
+    fill(lane, size, all);
     assert!(!lane.has_room());
 }
 
@@ -57,7 +61,7 @@ fn at_its_limit_the_lane_refuses_waits_and_goes_on_when_segments_were_retired() 
     let lane = &spool.lanes()[0];
     let progress = heard(lane);
     let mut all = Vec::new();
-    fill_all(&spool, &progress, &mut all);
+    fill_all(&spool, &progress, SMALL, &mut all);
     let mut reader = spool.readers(&Cursor::default()).swap_remove(0);
     let mut batches = Vec::new();
     wait_until(&progress, "room", || {
@@ -87,7 +91,7 @@ fn a_full_disk_is_waited_for() {
             let progress = heard(lane);
             disk.inject(Fault { op, path: "lane-0", after, times: u64::MAX, errno: ENOSPC });
             let mut all = Vec::new();
-            fill_all(&spool, &progress, &mut all);
+            fill_all(&spool, &progress, LARGE, &mut all);
             assert!(lane.durable_group() <= after);
             disk.heal();
             let last = wait_for_append(lane, &progress, &mut all);
@@ -149,7 +153,7 @@ fn closing_while_full_counts_what_was_not_written() {
         let spool = opener(&disk);
         let progress = heard(&spool.lanes()[0]);
         let mut all = Vec::new();
-        fill_all(&spool, &progress, &mut all);
+        fill_all(&spool, &progress, LARGE, &mut all);
         let unwritten: u64 = spool.close().values().sum();
         assert!(unwritten > 0);
         disk.heal();
