@@ -82,13 +82,13 @@ impl Passing {
         if room == 0 {
             return Some(if doors.iter().any(|door| door.is_served()) { FULL } else { STARVED });
         }
-        let (places, rule) = (&self.places, self.rule);
+        let rule = self.rule;
         let mut last = self.last;
         let outcome = accept_from(&self.socket, room.min(ACCEPTS_PER_TURN_MAX), &mut |accepted| {
-            match give(&places.doors(), rule, last, accepted) {
+            match give(&doors, rule, last, accepted) {
                 Ok(worker) => last = worker,
                 // The room was there a moment ago: somebody's inbox was relieved into it.
-                Err(accepted) => put_anywhere(&places.doors(), accepted),
+                Err(accepted) => put_anywhere(&doors, accepted),
             }
         });
         self.last = last;
@@ -112,18 +112,20 @@ fn give(
     last: usize,
     mut accepted: Accepted,
 ) -> Result<usize, Accepted> {
-    let mut order: Vec<&Arc<Door>> =
-        (1..=doors.len()).map(|step| &doors[(last + step) % doors.len()]).collect();
-    // One that is stalled or gone is the last resort. The sort keeps the turn among equals.
-    order.sort_by_key(|door| match rule {
+    let in_turn = || {
+        let behind = (1..=doors.len()).map(|step| &doors[(last + step) % doors.len()]);
+        behind.filter(|door| room_of(door) > 0)
+    };
+    // One that is stalled or gone is the last resort; of equals it is the first in turn.
+    let rank = |door: &&Arc<Door>| match rule {
         HandoffRule::RoundRobin => (!door.is_able(), 0),
         HandoffRule::Fewest => (!door.is_able(), door.open()),
-    });
-    for door in order {
-        let Some(inbox) = door.inbox() else { continue };
+    };
+    while let Some((door, inbox)) = in_turn().min_by_key(rank).and_then(|door| Some((door, door.inbox()?))) {
         accepted.open = Some(door.open_one());
         match inbox.push(accepted) {
             Ok(()) => return Ok(door.worker()),
+            // Full meanwhile.
             Err(back) => accepted = back,
         }
     }
@@ -138,8 +140,9 @@ pub(crate) fn relieve(doors: &[Arc<Door>], stalled: &Door) -> usize {
     let mut moved = 0;
     while others.iter().any(|door| room_of(door) > 0) {
         let Some(connection) = inbox.pop() else { break };
-        if let Err(back) = give(&others, HandoffRule::Fewest, 0, connection) {
+        if let Err(mut back) = give(&others, HandoffRule::Fewest, 0, connection) {
             // The acceptor thread was quicker.
+            back.open = Some(stalled.open_one());
             inbox.put_back(back);
             break;
         }
@@ -149,8 +152,9 @@ pub(crate) fn relieve(doors: &[Arc<Door>], stalled: &Door) -> usize {
 }
 
 /// Leaves a connection with the first worker, whose inbox is full: it has been accepted, and cannot go back.
-fn put_anywhere(doors: &[Arc<Door>], accepted: Accepted) {
-    if let Some(inbox) = doors.first().and_then(|door| door.inbox()) {
+fn put_anywhere(doors: &[Arc<Door>], mut accepted: Accepted) {
+    if let Some((first, inbox)) = doors.first().and_then(|door| Some((door, door.inbox()?))) {
+        accepted.open = Some(first.open_one());
         inbox.put_back(accepted);
     }
 }

@@ -225,7 +225,8 @@ impl Places {
     /// Who comes after `from`: of the accept-mutex simply the next one who is able, else one that is idle before any that is
     /// busy. Last of all `from` itself.
     fn next(&self, from: usize) -> Option<Arc<Door>> {
-        let doors = self.doors();
+        let inside = self.inside.read().unwrap_or_else(PoisonError::into_inner);
+        let doors = &inside.doors;
         let behind = |index: usize| &doors[(from + 1 + index) % doors.len()];
         let first =
             |wanted: fn(&Door) -> bool| (0..doors.len()).map(behind).find(|door| wanted(door)).cloned();

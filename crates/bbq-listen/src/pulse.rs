@@ -100,9 +100,17 @@ impl Pulse {
 #[cfg(feature = "tokio")]
 pub fn install_pulse(builder: &mut tokio::runtime::Builder) {
     builder.on_thread_park(|| {
-        PULSE.with(|pulse| pulse.get().inspect(|pulse| pulse.sleep()).map(drop).unwrap_or(()))
+        PULSE.with(|pulse| {
+            if let Some(pulse) = pulse.get() {
+                pulse.sleep();
+            }
+        });
     });
     builder.on_thread_unpark(|| {
-        PULSE.with(|pulse| pulse.get().inspect(|pulse| pulse.wake()).map(drop).unwrap_or(()))
+        PULSE.with(|pulse| {
+            if let Some(pulse) = pulse.get() {
+                pulse.wake();
+            }
+        });
     });
 }

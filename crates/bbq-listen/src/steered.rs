@@ -65,6 +65,12 @@ impl Steered {
             attached: false,
             problem: None,
         };
+        // What steered these sockets before, here or in the process that handed them over, is not known: the kernel's own hash
+        // is asked for again. Datagrams are left without a gap, as a program takes the place of another.
+        if let Some(first) = sockets.first().filter(|_| chooses && !datagrams && *steering == Steering::Hash)
+        {
+            let _mostly_there_is_none = sys::choose_by(first.as_fd(), None);
+        }
         steered.apply(sockets, &[]);
         match &steered.problem {
             Some(problem) if *steering != Steering::Hash => Err(refused(problem.clone())),

@@ -258,6 +258,13 @@ impl Parts {
         }
     }
 
+    /// Looks whether the workers come around.
+    pub(crate) fn look_at_workers(&self) {
+        for worker in &self.workers {
+            let _compared_with_next_time = worker.heartbeat_age_ms();
+        }
+    }
+
     /// Looks how even the workers' shares are.
     pub(crate) fn look_at_evenness(&self) {
         for listener in self.listeners.iter().filter(|listener| !listener.spec.is_datagram()) {

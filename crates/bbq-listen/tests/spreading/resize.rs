@@ -161,3 +161,22 @@ fn a_group_of_one_worker_grows() {
         }
     }
 }
+
+/// Which worker each of some connections came to, with a steering that was set while the group is served.
+fn workers_after(group: &Group, steering: &str) -> Vec<u8> {
+    group.set_steering(&steering.parse().unwrap()).unwrap();
+    (0..60).map(|_| ask(crate::common::port_of(group)).0).collect()
+}
+
+#[test]
+fn steering_is_swapped_while_the_group_is_served() {
+    let group = crate::common::group("tcp", Distribution::Reuseport, 2);
+    let serving = Serving::start(&group);
+    assert!(workers_after(&group, "weights:0,1").iter().all(|worker| *worker == 1));
+    assert!(workers_after(&group, "weights:1,0").iter().all(|worker| *worker == 0));
+    assert_eq!(group.steering().as_deref(), Some("weights:1,0"));
+    assert!(group.set_steering(&"weights:1".parse().unwrap()).is_err());
+    assert!(workers_after(&group, "hash").contains(&1), "the program is gone");
+    assert_eq!(group.steering().as_deref(), Some("hash"));
+    serving.stop();
+}
