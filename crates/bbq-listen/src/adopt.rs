@@ -68,9 +68,6 @@ fn distribution_of(
             Ok((configured, None))
         }
         1 if workers == 1 && configured == Distribution::Reuseport => Ok((Distribution::Reuseport, None)),
-        1 if matches!(configured, Distribution::AcceptMutex | Distribution::Handoff(_)) => {
-            Ok((configured, None))
-        }
         1 => Ok((Distribution::Shared, shared_because(options))),
         count
             if let Distribution::Duplicate(wanted) = configured
@@ -82,7 +79,6 @@ fn distribution_of(
         count if options.address.transport().is_unix() => {
             Err(format!("there are {count}, and {UNIX_REASON}"))
         }
-        _ if matches!(configured, Distribution::Duplicate(_)) && sharing() => Ok((configured, None)),
         count if count != workers => {
             Err(format!("there are {count} for {workers} workers; one for all or one for each is needed"))
         }
