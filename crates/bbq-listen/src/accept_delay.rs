@@ -19,7 +19,7 @@ pub const ACCEPT_DELAY_BUCKETS_MS: [u64; 12] = [1, 2, 5, 10, 20, 50, 100, 200, 5
 
 const BUCKETS: usize = ACCEPT_DELAY_BUCKETS_MS.len() + 1;
 
-/// One of so many batches has its first connection looked at: the call costs some 250 ns, an accept 20 times that.
+/// One of so many batches has its first connection looked at, so that the look is far cheaper than the accepts.
 const BATCHES_PER_SAMPLE: u64 = 16;
 
 /// What was seen on one socket since it was opened. Aligned so that two sockets' counters share no cache line.
