@@ -12,6 +12,7 @@ use std::net::TcpStream;
 use rustix::process::Signal;
 use support::Setup;
 use support::lineage::Lineage;
+use support::stranger::Stranger;
 
 /// The listeners by place, and something else.
 fn write(setup: &Setup, listeners: &[&str], rest: &str) {
@@ -65,14 +66,14 @@ fn a_broken_configuration_is_refused_with_its_place() {
     write(&setup, &[STAYS], "workerz = 3\n");
     let why = server.refused(Signal::HUP);
     assert!(why.contains("bbq.toml:2:1: unknown key \"workerz\""), "{why}");
-    // Somebody has the port.
-    let taken = std::net::TcpListener::bind(setup.address(2)).expect("it was free");
+    // Somebody has the port. Not this process: a child that another test starts would have it for a moment longer.
+    let stranger = Stranger::joins("tcp", setup.address(2));
     write(&setup, &[STAYS, COMES], "");
     let why = server.refused(Signal::HUP);
     assert!(why.contains(&setup.ports[2].to_string()) && why.contains("in use by"), "{why}");
     TcpStream::connect(setup.address(0)).expect("it listens").write_all(b"still here\n").expect("it reads");
     server.wait_delivered(1);
-    drop(taken);
+    stranger.leaves();
     server.reload();
     assert!(server.status()["refused_change"].is_null());
     TcpStream::connect(setup.address(2)).expect("it listens now");
