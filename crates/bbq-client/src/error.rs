@@ -1,14 +1,24 @@
-//! Why sending ends.
+//! Why a record was not taken, or why sending ended.
+
+use std::path::PathBuf;
+use std::time::Duration;
 
 use bbq_wire::session::Refusal;
 
-/// What a sender cannot mend by trying again. Servers that do not answer are no error: they are tried again.
+use crate::ReconnectError;
+
+/// What a sender answers. Servers that do not answer are no error: they are tried again.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// Nobody to send to.
-    #[error("no server is named")]
-    NoServers,
+    /// The queue is full, and `on_full` says not to wait, or not longer. The record was dropped and counted; others go on.
+    #[error(
+        "the sender's queue is full ({queue_bytes_max} bytes): its servers are slower than its application, or away"
+    )]
+    Full {
+        /// The bound.
+        queue_bytes_max: usize,
+    },
     /// A message over the server's limit. It was not taken; others go on.
     #[error(
         "message of {bytes} bytes is over the server's limit of {limit} (message_bytes_max of its listener)"
@@ -18,6 +28,14 @@ pub enum SendError {
         bytes: usize,
         /// The limit.
         limit: u32,
+    },
+    /// Not everything was acknowledged in time. It stays queued.
+    #[error("{queued} messages are not acknowledged after {waited:?}")]
+    Timeout {
+        /// How many wait.
+        queued: u64,
+        /// For how long.
+        waited: Duration,
     },
     /// The server refuses what was sent, and would again.
     #[error("{server} refused: {refusal}")]
@@ -35,10 +53,57 @@ pub enum SendError {
         /// What it did.
         problem: String,
     },
-    /// No thread, or no random number for the stream's name.
-    #[error("the system refused: {0}")]
-    System(String),
+    /// The record could not be written to the sender's own spool. It was dropped and counted; others go on.
+    #[error("cannot write to the spool {}: {problem}", directory.display())]
+    Spool {
+        /// The spool.
+        directory: PathBuf,
+        /// What the system says.
+        problem: String,
+    },
+    /// The process was forked since the sender was started: its threads are in the parent. Start another one here.
+    #[error("the sender belongs to the parent process; start one in each process, after the fork")]
+    Forked,
     /// The sender was closed, or failed before.
     #[error("the sender is closed")]
     Closed,
+}
+
+/// Why a sender cannot be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Nobody to send to.
+    #[error("no server is named")]
+    NoServers,
+    /// A value outside its range.
+    #[error("{option} is {value}; use {range}")]
+    Option {
+        /// Which.
+        option: &'static str,
+        /// What it is.
+        value: String,
+        /// What it may be.
+        range: String,
+    },
+    /// Contradictory reconnect parameters.
+    #[error(transparent)]
+    Reconnect(#[from] ReconnectError),
+    /// Another sender has the spool.
+    #[error("the spool {} is in use by another sender; give each its own directory", directory.display())]
+    SpoolInUse {
+        /// The spool.
+        directory: PathBuf,
+    },
+    /// The spool cannot be opened.
+    #[error("cannot open the spool {}: {problem}", directory.display())]
+    Spool {
+        /// The spool.
+        directory: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// No thread, or no random number for the stream's name.
+    #[error("the system refused: {0}")]
+    System(String),
 }

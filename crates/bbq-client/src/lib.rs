@@ -1,37 +1,55 @@
-//! Sends messages to a bbq server, in batches, and resends them until they are acknowledged: over reconnects, restarts of
-//! the server, and from one server to the next.
+//! Sends messages to bbq servers without ever stalling the program that has them.
 //!
 //! ```no_run
-//! use bbq_client::{Sender, SenderOptions};
+//! use std::time::Duration;
 //!
-//! let options = SenderOptions::new(vec!["bbq://127.0.0.1:7700".parse()?]);
-//! let sender = Sender::start(options)?;
+//! use bbq_client::Sender;
+//!
+//! let sender = Sender::builder().server("bbq://127.0.0.1:7700".parse()?).start()?;
 //! sender.send(b"something happened")?;
-//! let summary = sender.close()?;
-//! assert_eq!(summary.acknowledged, 1);
+//! let counters = sender.close(Duration::from_secs(5))?;
+//! assert_eq!(counters.acknowledged, 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Threads and blocking sockets, no async runtime. What is queued is bounded; [`Sender::send`] waits when it is full.
+//! - **Bounded time.** [`Sender::send`] copies the record and returns; names are resolved, connections made and batches built on
+//!   the sender's own threads. When there is no room, [`OnFull`] says what happens, and for how long at most.
+//! - **Bounded memory.** [`SenderBuilder::queue_bytes_max`] is all it takes, acknowledged or not.
+//! - **Nothing is lost uncounted, nothing twice.** What is not acknowledged is sent again, over reconnects, restarts of the server,
+//!   and with a [spool](SenderBuilder::spool) over restarts of the program. Records are numbered, so that a server recognises what
+//!   it has. [`Counters`] says what became of every record.
+//! - **A flooded server is left alone.** Attempts become fewer and waits longer until it recovers: [`Reconnect`].
 //!
-//! Invariant: a record's number is given once, when it is taken, and a batch's bytes never change behind that: the server
-//! can tell a resent batch from a new one.
+//! Threads and blocking sockets, no async runtime. On Linux; other systems with unix sockets should do, but nobody has tried.
+//!
+//! Invariant: a record's number is given once, and a batch's bytes never change: the server can tell a resent batch from a new one.
 
 #![forbid(unsafe_code)]
 
-mod backoff;
-mod connection;
+mod bell;
+mod block;
+mod builder;
+mod compress;
+mod counters;
 mod error;
-mod options;
+mod intake;
+mod outlet;
+mod outlet_state;
 mod queue;
+mod reconnect;
 mod sender;
 mod server_address;
+mod session;
+mod spool;
+mod stream;
 
+pub use bbq_wire::StreamId;
 pub use bbq_wire::session::AckLevel;
-pub use bbq_wire::{Compression, StreamId};
-pub use error::SendError;
-pub use options::{Notice, NoticeHandler, SenderOptions};
-pub use sender::{Progress, Sender, Summary};
+pub use builder::{Compress, Delivery, Notice, OnFull, SenderBuilder};
+pub use counters::{Counters, Dropped, ServerProgress};
+pub use error::{SendError, StartError};
+pub use reconnect::{AdaptiveReconnect, Reconnect, ReconnectError, ReconnectNow};
+pub use sender::Sender;
 pub use server_address::{AddressError, ServerAddress};
 
 /// The largest message that any server takes.

@@ -1,345 +1,652 @@
-//! What is taken and not acknowledged: the batch that is being built, and those that are on their way.
+//! What is taken and not acknowledged, in the order of its numbers, and how far each outlet is with it.
 //!
 //! ```text
-//! builder --cut--> unsent --written--> sent --acknowledged--> gone
-//!                     ^------------------'  a new connection begins behind the server's last known sequence
+//! entries   | batch | batch | batch | records | records |  <- blocks of the application's threads
+//!            ^       ^               ^
+//!            front   acknowledged    sent              one pair of marks per outlet; sent goes back with a connection
 //! ```
+//!
+//! An entry goes when every outlet's server has acknowledged it. Records are numbered when their block comes in, and made into a
+//! batch when the first outlet comes to them.
+//!
+//! Invariant: the memory of entries, blocks and spare buffers together stays under the bound.
+//! Invariant: a batch's bytes never change, so that the server can tell one that is sent again.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use bbq_wire::batch::BatchIdentity;
 use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
-use bbq_wire::session::AckLevel;
-use bbq_wire::{BatchBuilder, SourceKind, StreamId};
+use bbq_wire::{BatchBuilder, StreamId};
 
-use crate::{SendError, SenderOptions};
+use crate::bell::Bell;
+use crate::block::{Block, Body, Packing, buffer_bytes};
+use crate::compress::Compressor;
+use crate::outlet_state::OutletState;
+use crate::spool::Recovered;
+use crate::{OnFull, SendError, SenderBuilder};
 
-/// Buffers of acknowledged batches that are used again.
-const SPARE_MAX: usize = 64;
+/// The queue is at least so many blocks, so that one can be filled while another is sent.
+const BLOCKS_MIN: usize = 8;
+/// Buffers that are made before they are needed: an application's thread then never waits for the system's memory.
+const WARM: usize = 2;
 
-/// A finished batch.
-struct Batch {
-    bytes: Arc<Vec<u8>>,
-    last_sequence: u64,
+pub(crate) struct Entry {
+    first: u64,
+    records: u32,
+    /// Memory it takes.
+    charge: usize,
+    body: Body,
 }
 
-#[derive(Default)]
-struct State {
-    builder: BatchBuilder,
-    /// When the builder got its first record.
-    since: Option<Instant>,
-    /// Number of the next record.
+impl Entry {
+    fn last(&self) -> u64 {
+        self.first + u64::from(self.records) - 1
+    }
+}
+
+pub(crate) struct State {
+    entries: VecDeque<Entry>,
+    /// Number of the next record that comes in.
     next_sequence: u64,
-    /// In order; the first `sent` of them were written to the present connection.
-    batches: VecDeque<Batch>,
-    sent: usize,
-    /// Bytes of `batches`.
-    bytes: usize,
-    acknowledged: u64,
+    /// Memory of the entries and of the blocks that are being filled.
+    charged: usize,
+    /// Empty buffers of `block_bytes`.
     spare: Vec<Vec<u8>>,
-    /// The server's limit; `None` before the first welcome.
-    message_bytes_max: Option<u32>,
-    /// No more records come.
+    pub(crate) outlets: Vec<OutletState>,
+    pub(crate) acknowledged: u64,
+    pub(crate) sent: u64,
+    pub(crate) dropped_oldest: u64,
+    pub(crate) abandoned: u64,
+    /// Nothing comes in any more.
     closed: bool,
-    /// The present connection broke, said by its reader.
-    broken: bool,
     failed: Option<SendError>,
 }
 
-/// Shared by the application, the connection's writer and its reader.
+/// Shared by the application's threads and the outlets'.
 pub(crate) struct Queue {
     state: Mutex<State>,
-    /// Something to send, to build, or to end.
-    work: Condvar,
-    /// Room, an acknowledgement, or a failure.
+    /// There is room, or never will be.
+    room: Condvar,
+    /// An acknowledgement, a finished batch, or the end.
     moved: Condvar,
-    options: SenderOptions,
+    bytes_max: usize,
+    /// Memory of one block.
+    block_bytes: usize,
+    /// What may be sent and not acknowledged: the rest can be dropped for newer records.
+    window_bytes_max: usize,
+    on_full: OnFull,
     stream: StreamId,
+    pub(crate) compressor: Compressor,
+    /// The largest message that every server takes, as far as known.
+    message_bytes_max: AtomicU32,
+    pub(crate) bells: Box<[Bell]>,
 }
 
-/// What the writer should do next.
-pub(crate) enum Work {
-    /// Write this.
+/// What an outlet should do next.
+pub(crate) enum Next {
+    /// Send this.
     Send(Arc<Vec<u8>>),
-    /// The present connection is of no use any more.
+    /// Nothing is ready.
+    Idle,
+    /// Wait for acknowledgements.
+    Window,
+    /// The connection is of no use any more.
     Reconnect,
     /// Everything is done, or nothing ever will be.
     End,
 }
 
+/// There is no room for a block.
+pub(crate) struct NoRoom;
+
 impl Queue {
-    pub(crate) fn new(options: SenderOptions, stream: StreamId) -> Queue {
-        let state = State { next_sequence: 1, ..State::default() };
-        Queue { state: Mutex::new(state), work: Condvar::new(), moved: Condvar::new(), options, stream }
+    /// A queue for `outlets` outlets, whose first record gets the number `next_sequence`.
+    pub(crate) fn new(
+        options: &SenderBuilder,
+        stream: StreamId,
+        next_sequence: u64,
+        outlets: usize,
+    ) -> Queue {
+        let block_bytes = buffer_bytes(options.batch_bytes).min(options.queue_bytes_max / BLOCKS_MIN);
+        let state = State {
+            entries: VecDeque::new(),
+            next_sequence,
+            charged: 0,
+            spare: Vec::new(),
+            outlets: (0..outlets).map(|_| OutletState::default()).collect(),
+            acknowledged: 0,
+            sent: 0,
+            dropped_oldest: 0,
+            abandoned: 0,
+            closed: false,
+            failed: None,
+        };
+        let queue = Queue {
+            state: Mutex::new(state),
+            room: Condvar::new(),
+            moved: Condvar::new(),
+            bytes_max: options.queue_bytes_max,
+            block_bytes,
+            window_bytes_max: options.queue_bytes_max / 2,
+            on_full: options.on_full,
+            stream,
+            compressor: Compressor::new(options.compress),
+            message_bytes_max: AtomicU32::new(MESSAGE_BYTES_DEFAULT),
+            bells: (0..outlets).map(|_| Bell::default()).collect(),
+        };
+        queue.warm();
+        queue
     }
 
-    fn locked(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn locked(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn options(&self) -> &SenderOptions {
-        &self.options
     }
 
     pub(crate) fn stream(&self) -> StreamId {
         self.stream
     }
 
-    /// Takes records, waiting for room; answers how many were taken before one that was not.
-    pub(crate) fn push<'a>(&self, records: impl Iterator<Item = &'a [u8]>) -> (u64, Result<(), SendError>) {
-        let mut taken = 0;
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// The largest message that is taken without asking.
+    #[inline]
+    pub(crate) fn message_bytes_max(&self) -> usize {
+        self.message_bytes_max.load(Ordering::Relaxed) as usize
+    }
+
+    /// Memory for records of which one has `record_bytes`.
+    pub(crate) fn reserve(&self, record_bytes: usize) -> Result<Block, NoRoom> {
+        let charge = self.block_bytes.max(buffer_bytes(record_bytes));
         let mut state = self.locked();
-        for record in records {
-            // Whether a server takes more than most do, only its welcome says.
-            while state.message_bytes_max.is_none()
-                && state.failed.is_none()
-                && (MESSAGE_BYTES_DEFAULT as usize + 1..=MESSAGE_BYTES_MAX as usize).contains(&record.len())
-            {
-                state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-            let limit = state.message_bytes_max.unwrap_or(MESSAGE_BYTES_MAX);
-            if record.len() > limit as usize {
-                return (taken, Err(SendError::MessageTooLarge { bytes: record.len(), limit }));
-            }
-            // Again behind a wait: another thread may have filled the next one.
-            while !state.builder.is_empty()
-                && (state.builder.body_bytes() >= self.options.batch_bytes
-                    || !state.builder.has_room(record.len()))
-            {
-                self.cut(&mut state);
-                self.work.notify_one();
-                while state.bytes >= self.options.queue_bytes_max && state.failed.is_none() {
-                    state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
-                }
-            }
-            if let Some(error) = &state.failed {
-                return (taken, Err(error.clone()));
-            }
-            if state.builder.is_empty() {
-                state.since = Some(Instant::now());
-                // The writer sleeps without a limit while there is nothing.
-                self.work.notify_one();
-            }
-            state.builder.push(record);
-            taken += 1;
+        if !state.has_room(charge, self.bytes_max) && self.on_full == OnFull::DropOldest {
+            while !state.has_room(charge, self.bytes_max) && state.drop_oldest() {}
         }
-        (taken, Ok(()))
+        if !state.has_room(charge, self.bytes_max) {
+            return Err(NoRoom);
+        }
+        state.charged += charge;
+        let buffer = if charge == self.block_bytes { state.spare.pop() } else { None };
+        while state.spare_bytes() + state.charged > self.bytes_max && state.spare.pop().is_some() {}
+        drop(state);
+        let buffer = buffer.unwrap_or_else(|| Vec::with_capacity(charge));
+        Ok(Block { builder: BatchBuilder::with_buffer(buffer), charge, extent: None })
     }
 
-    /// Finishes the batch that is being built.
-    fn cut(&self, state: &mut State) {
-        let identity = BatchIdentity {
-            stream: self.stream,
-            first_sequence: state.next_sequence,
-            base_time_ns: unix_ns(),
-            source: SourceKind::Bbq,
-            compression: self.options.compression,
+    /// Gives back a block that was not used.
+    pub(crate) fn release(&self, block: Block) {
+        self.locked().charged -= block.charge;
+        drop(block);
+        self.room.notify_all();
+    }
+
+    /// Numbers the records of a block and puts them in line.
+    pub(crate) fn append(&self, mut block: Block) {
+        let mut state = self.locked();
+        let (first, records) = (state.next_sequence, block.builder.records());
+        if records == 0 {
+            drop(state);
+            return self.release(block);
+        }
+        state.next_sequence += u64::from(records);
+        let entry = match block.extent.take() {
+            // The spool has the same records: memory is kept for what is sent soon.
+            Some(mut extent) if state.charged > self.bytes_max / 2 => {
+                extent.records = records;
+                state.charged -= block.charge;
+                self.recycle(&mut state, block.builder.into_buffer());
+                Entry { first, records, charge: 0, body: Body::Stored(extent) }
+            }
+            _ => Entry { first, records, charge: block.charge, body: Body::Records(block) },
         };
-        let records = u64::from(state.builder.records());
-        let mut bytes = state.spare.pop().unwrap_or_default();
-        bytes.clear();
-        let Some(finished) = state.builder.finish(&identity) else { return };
-        bytes.extend_from_slice(finished);
-        state.builder.clear();
-        state.since = None;
-        state.next_sequence += records;
-        state.bytes += bytes.len();
-        state.batches.push_back(Batch { bytes: Arc::new(bytes), last_sequence: state.next_sequence - 1 });
+        state.entries.push_back(entry);
+        drop(state);
+        self.bells.iter().for_each(Bell::work);
     }
 
-    /// Waits for something to do on a connection.
-    pub(crate) fn next(&self) -> Work {
+    /// Puts in line what an earlier sender has left; answers how many records that are.
+    pub(crate) fn recover(&self, recovered: Recovered) -> u64 {
+        let mut state = self.locked();
+        for (outlet, acknowledged) in state.outlets.iter_mut().zip(recovered.acknowledged) {
+            outlet.acknowledge(acknowledged.min(recovered.next_sequence - 1), 0);
+        }
+        let everyone = state.everyone_has();
+        state.abandoned = recovered.damaged;
+        let mut count = recovered.damaged;
+        for extent in recovered.extents {
+            if extent.last() > everyone {
+                let first = extent.first.max(everyone + 1);
+                let records = (extent.last() + 1 - first) as u32;
+                count += u64::from(records);
+                state.entries.push_back(Entry { first, records, charge: 0, body: Body::Stored(extent) });
+            }
+        }
+        count
+    }
+
+    /// Number of the record that comes in next.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.locked().next_sequence
+    }
+
+    /// What the outlet should do next.
+    pub(crate) fn next(&self, outlet: usize) -> Next {
         let mut state = self.locked();
         loop {
-            if state.failed.is_some() {
-                return Work::End;
+            if state.failed.is_some() || state.outlets[outlet].ended {
+                return Next::End;
             }
-            if state.broken {
-                return Work::Reconnect;
+            let mine = &state.outlets[outlet];
+            if mine.broken {
+                return Next::Reconnect;
             }
-            if state.sent < state.batches.len() {
-                let bytes = Arc::clone(&state.batches[state.sent].bytes);
-                state.sent += 1;
-                return Work::Send(bytes);
-            }
-            let age = state.since.map(|since| since.elapsed());
-            if age.is_some_and(|age| age >= self.options.linger || state.closed) {
-                self.cut(&mut state);
-                continue;
-            }
-            if state.closed && state.batches.is_empty() {
-                return Work::End;
-            }
-            state = match age {
-                Some(age) => {
-                    let rest = self.options.linger.saturating_sub(age);
-                    self.work.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0
+            let sent = mine.sent;
+            let at = state.entries.partition_point(|entry| entry.last() <= sent);
+            let Some(entry) = state.entries.get_mut(at) else {
+                return if state.closed && state.is_done(outlet) { Next::End } else { Next::Idle };
+            };
+            let (first, last, records) = (entry.first, entry.last(), entry.records);
+            match &entry.body {
+                Body::Batch(bytes) => {
+                    let mut bytes = Arc::clone(bytes);
+                    if state.outlets[outlet].is_over_window(bytes.len(), self.window_bytes_max) {
+                        return Next::Window;
+                    }
+                    if first <= sent
+                        && let Some(rest) = self.packing().rest_of(&bytes, sent + 1)
+                    {
+                        bytes = Arc::new(rest);
+                    }
+                    state.sent += state.outlets[outlet].send(last, records, bytes.len());
+                    return Next::Send(bytes);
                 }
-                None => self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Body::Busy => state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Body::Records(_) | Body::Stored(_) => {
+                    let body = std::mem::replace(&mut entry.body, Body::Busy);
+                    drop(state);
+                    let made = self.make(body, first);
+                    state = self.locked();
+                    self.made(&mut state, first, made);
+                }
+            }
+        }
+    }
+
+    fn packing(&self) -> Packing {
+        Packing { stream: self.stream, compression: self.compressor.choose() }
+    }
+
+    /// Makes a batch, with no lock held; the second part is a buffer that is left over. `None` when the spool cannot be read.
+    fn make(&self, body: Body, first: u64) -> Option<(Vec<u8>, Vec<u8>)> {
+        let builder = match body {
+            Body::Records(block) => block.builder,
+            Body::Stored(extent) => {
+                let mut builder = BatchBuilder::new();
+                extent.read(first, |record| builder.push(record)).ok()?;
+                builder
+            }
+            Body::Busy | Body::Batch(_) => return None,
+        };
+        let packing = self.packing();
+        let raw_bytes = builder.body_bytes();
+        let (batch, left) = packing.pack(builder, first);
+        if packing.compression != bbq_wire::Compression::None {
+            self.compressor.outcome(raw_bytes, batch.len());
+        }
+        // A large buffer with little in it would fill the bound with nothing.
+        if batch.len() < batch.capacity() / 2 {
+            Some((batch.as_slice().to_vec(), batch))
+        } else {
+            Some((batch, left))
+        }
+    }
+
+    /// Puts a batch in its entry's place. Entries that are busy stay where they are until then.
+    fn made(&self, state: &mut State, first: u64, made: Option<(Vec<u8>, Vec<u8>)>) {
+        let at = state.entries.partition_point(|entry| entry.first < first);
+        match made {
+            Some((batch, left)) => {
+                let charge = batch.capacity();
+                if let Some(entry) = state.entries.get_mut(at).filter(|entry| entry.first == first) {
+                    let before = std::mem::replace(&mut entry.charge, charge);
+                    entry.body = Body::Batch(Arc::new(batch));
+                    state.charged = state.charged - before + charge;
+                }
+                self.recycle(state, left);
+            }
+            None => {
+                if state.entries.get(at).is_some_and(|entry| entry.first == first)
+                    && let Some(entry) = state.entries.remove(at)
+                {
+                    state.abandoned += u64::from(entry.records);
+                    state.charged -= entry.charge;
+                }
+            }
+        }
+        self.moved.notify_all();
+        self.room.notify_all();
+    }
+
+    /// Keeps a buffer for the next block.
+    fn recycle(&self, state: &mut State, buffer: Vec<u8>) {
+        let fits = buffer.capacity() >= self.block_bytes && buffer.capacity() <= self.block_bytes * 2;
+        if fits && state.spare_bytes() + state.charged + buffer.capacity() <= self.bytes_max {
+            state.spare.push(buffer);
+        }
+    }
+
+    /// All up to `sequence` is at the level that was asked for; answers up to which number every outlet has everything.
+    pub(crate) fn acknowledged(&self, outlet: usize, sequence: u64) -> u64 {
+        let mut state = self.locked();
+        // A server cannot have what was never sent, whatever it says.
+        let sequence = sequence.min(state.next_sequence - 1);
+        state.acknowledge(outlet, sequence);
+        let everyone = state.everyone_has();
+        self.forget(&mut state, everyone);
+        drop(state);
+        self.moved.notify_all();
+        self.room.notify_all();
+        self.bells[outlet].all();
+        everyone
+    }
+
+    /// Lets entries go that every outlet's server has.
+    fn forget(&self, state: &mut State, everyone: u64) {
+        while state
+            .entries
+            .front()
+            .is_some_and(|front| front.last() <= everyone && !matches!(front.body, Body::Busy))
+        {
+            let Some(front) = state.entries.pop_front() else { break };
+            state.acknowledged += u64::from(front.records);
+            state.charged -= front.charge;
+            match front.body {
+                Body::Batch(bytes) => {
+                    if let Ok(buffer) = Arc::try_unwrap(bytes) {
+                        self.recycle(state, buffer);
+                    }
+                }
+                Body::Records(block) => self.recycle(state, block.builder.into_buffer()),
+                Body::Busy | Body::Stored(_) => {}
+            }
+        }
+    }
+
+    /// A new connection: the server has everything up to `last_sequence`, the rest is sent again.
+    pub(crate) fn connected(&self, outlet: usize, last_sequence: u64, message_bytes_max: u32) {
+        self.acknowledged(outlet, last_sequence);
+        let mut state = self.locked();
+        state.outlets[outlet].connected(message_bytes_max.min(MESSAGE_BYTES_MAX));
+        let least = state.outlets.iter().filter_map(|outlet| outlet.message_bytes_max).min();
+        self.message_bytes_max.store(least.unwrap_or(MESSAGE_BYTES_DEFAULT), Ordering::Relaxed);
+        drop(state);
+        self.room.notify_all();
+    }
+
+    /// The reader of the outlet's present connection ended.
+    pub(crate) fn set_broken(&self, outlet: usize) {
+        self.locked().outlets[outlet].broken = true;
+        self.bells[outlet].all();
+    }
+
+    /// The outlet's server will never take anything. When no other is left, this is the end.
+    pub(crate) fn fail(&self, outlet: usize, error: &SendError) {
+        let mut state = self.locked();
+        state.outlets[outlet].ended = true;
+        if state.outlets.iter().all(|outlet| outlet.ended) {
+            state.failed.get_or_insert_with(|| error.clone());
+        }
+        let everyone = state.everyone_has();
+        self.forget(&mut state, everyone);
+        drop(state);
+        self.wake_all();
+    }
+
+    /// Nothing comes in any more, and the outlets end when everything is acknowledged.
+    pub(crate) fn close(&self) {
+        self.locked().closed = true;
+        self.wake_all();
+    }
+
+    /// Ends everything now, and counts what is left as abandoned unless the spool has it.
+    pub(crate) fn end(&self, error: SendError, spooled: bool) {
+        let mut state = self.locked();
+        if state.failed.is_none() {
+            state.failed = Some(error);
+        }
+        state.closed = true;
+        if !spooled {
+            let left: u64 = state.entries.iter().map(|entry| u64::from(entry.records)).sum();
+            state.abandoned += left;
+            state.entries.clear();
+        }
+        drop(state);
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
+        self.moved.notify_all();
+        self.room.notify_all();
+        self.bells.iter().for_each(Bell::all);
+    }
+
+    /// Everything up to this number is acknowledged by the outlet's server.
+    pub(crate) fn acknowledged_by(&self, outlet: usize) -> u64 {
+        self.locked().outlets[outlet].acknowledged
+    }
+
+    /// Everything up to this number was given to the outlet's connection.
+    pub(crate) fn sent_by(&self, outlet: usize) -> u64 {
+        self.locked().outlets[outlet].sent
+    }
+
+    /// Whether the outlet has sent what is not acknowledged.
+    pub(crate) fn awaits(&self, outlet: usize) -> bool {
+        self.locked().outlets[outlet].awaits()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.locked().closed
+    }
+
+    pub(crate) fn failure(&self) -> Option<SendError> {
+        self.locked().failed.clone()
+    }
+
+    pub(crate) fn is_over(&self, outlet: usize) -> bool {
+        let state = self.locked();
+        state.failed.is_some() || state.outlets[outlet].ended || (state.closed && state.is_done(outlet))
+    }
+
+    /// Whether the outlet finds something new if it looks.
+    pub(crate) fn is_ready(&self, outlet: usize) -> bool {
+        let state = self.locked();
+        let mine = &state.outlets[outlet];
+        state.failed.is_some()
+            || state.closed
+            || mine.broken
+            || state.entries.back().is_some_and(|back| back.last() > mine.sent)
+    }
+
+    /// Whether an outlet that waits for acknowledgements need not wait longer.
+    pub(crate) fn is_window_open(&self, outlet: usize) -> bool {
+        let state = self.locked();
+        let mine = &state.outlets[outlet];
+        let at = state.entries.partition_point(|entry| entry.last() <= mine.sent);
+        let over = state.entries.get(at).is_some_and(|entry| match &entry.body {
+            Body::Batch(bytes) => mine.is_over_window(bytes.len(), self.window_bytes_max),
+            _ => false,
+        });
+        !over || mine.broken || mine.ended || state.failed.is_some()
+    }
+
+    /// Waits for room, the end, or the deadline; `false` at the deadline.
+    pub(crate) fn wait_for_room(&self, record_bytes: usize, deadline: Option<Instant>) -> bool {
+        let charge = self.block_bytes.max(buffer_bytes(record_bytes));
+        let mut state = self.locked();
+        loop {
+            if state.failed.is_some() || state.closed || state.has_room(charge, self.bytes_max) {
+                return true;
+            }
+            state = match wait(&self.room, state, deadline) {
+                Some(state) => state,
+                None => return false,
             };
         }
     }
 
-    /// A batch was written. Without acknowledgements that is all there is to know.
-    pub(crate) fn written(&self) {
-        if self.options.ack == AckLevel::None {
-            let mut state = self.locked();
-            if let Some(last) = state.sent.checked_sub(1).map(|index| state.batches[index].last_sequence) {
-                acknowledge(&mut state, last);
-            }
-            drop(state);
-            self.moved.notify_all();
-        }
-    }
-
-    /// The server has everything up to `sequence`.
-    pub(crate) fn acknowledged(&self, sequence: u64) {
-        let mut state = self.locked();
-        acknowledge(&mut state, sequence);
-        let done = state.closed && state.batches.is_empty();
-        drop(state);
-        self.moved.notify_all();
-        if done {
-            self.work.notify_one();
-        }
-    }
-
-    /// A new connection: the server knows everything up to `last_sequence`, the rest is sent again.
-    pub(crate) fn connected(&self, last_sequence: u64, message_bytes_max: u32) {
-        let mut state = self.locked();
-        acknowledge(&mut state, last_sequence);
-        state.sent = 0;
-        state.broken = false;
-        // Whatever a server says, a message must fit into a batch.
-        state.message_bytes_max = Some(message_bytes_max.min(MESSAGE_BYTES_MAX));
-        drop(state);
-        self.moved.notify_all();
-    }
-
-    /// The reader of the present connection ended.
-    pub(crate) fn set_broken(&self) {
-        self.locked().broken = true;
-        self.work.notify_one();
-    }
-
-    /// Nothing can be sent any more.
-    pub(crate) fn fail(&self, error: SendError) {
-        self.locked().failed = Some(error);
-        self.moved.notify_all();
-        self.work.notify_one();
-    }
-
-    /// No more records come.
-    pub(crate) fn close(&self) {
-        self.locked().closed = true;
-        self.work.notify_one();
-    }
-
-    pub(crate) fn is_done(&self) -> bool {
+    /// Waits a little for something that nobody tells of; `false` at the deadline.
+    pub(crate) fn pause(&self, pause: Duration, deadline: Option<Instant>) -> bool {
+        let now = Instant::now();
         let state = self.locked();
-        state.failed.is_some() || (state.closed && state.batches.is_empty() && state.builder.is_empty())
+        if state.failed.is_none() && !state.closed {
+            let end = deadline.map_or(now + pause, |deadline| deadline.min(now + pause));
+            let _woken = wait(&self.room, state, Some(end));
+        }
+        deadline.is_none_or(|deadline| Instant::now() < deadline)
     }
 
-    /// Waits until everything that was taken is acknowledged.
-    pub(crate) fn wait_acknowledged(&self) -> Result<(), SendError> {
+    /// Whether no server has said yet what it takes.
+    pub(crate) fn limit_is_unknown(&self) -> bool {
+        self.locked().outlets.iter().all(|outlet| outlet.message_bytes_max.is_none())
+    }
+
+    /// Waits until a server has said what it takes; `false` at the deadline.
+    pub(crate) fn wait_for_limit(&self, deadline: Option<Instant>) -> bool {
         let mut state = self.locked();
-        if !state.builder.is_empty() {
-            self.cut(&mut state);
-            self.work.notify_one();
+        while !state.outlets.iter().any(|outlet| outlet.message_bytes_max.is_some())
+            && state.failed.is_none()
+            && !state.closed
+        {
+            state = match wait(&self.room, state, deadline) {
+                Some(state) => state,
+                None => return false,
+            };
         }
-        let taken = state.next_sequence - 1;
-        while state.acknowledged < taken {
+        true
+    }
+
+    /// Waits until everything that came in before is acknowledged.
+    pub(crate) fn wait_acknowledged(&self, timeout: Duration) -> Result<(), SendError> {
+        let start = Instant::now();
+        let deadline = start.checked_add(timeout);
+        let mut state = self.locked();
+        let target = state.next_sequence - 1;
+        while let Some(queued) = state.queued_up_to(target) {
             if let Some(error) = &state.failed {
                 return Err(error.clone());
             }
-            state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = match wait(&self.moved, state, deadline) {
+                Some(state) => state,
+                None => return Err(SendError::Timeout { queued, waited: timeout }),
+            };
         }
         Ok(())
     }
 
-    /// Records taken, and records acknowledged.
-    pub(crate) fn counts(&self) -> (u64, u64) {
-        let state = self.locked();
-        (state.next_sequence - 1 + u64::from(state.builder.records()), state.acknowledged)
-    }
-}
-
-/// Forgets every batch up to `sequence`. An acknowledgement may repeat or be late; it never goes back.
-fn acknowledge(state: &mut State, sequence: u64) {
-    while state.batches.front().is_some_and(|first| first.last_sequence <= sequence) {
-        let Some(first) = state.batches.pop_front() else { break };
-        state.acknowledged = state.acknowledged.max(first.last_sequence);
-        state.bytes -= first.bytes.len();
-        state.sent = state.sent.saturating_sub(1);
-        if state.spare.len() < SPARE_MAX
-            && let Ok(bytes) = Arc::try_unwrap(first.bytes)
-        {
-            state.spare.push(bytes);
+    /// Makes buffers for the blocks that come next, while there is time.
+    pub(crate) fn warm(&self) {
+        for _ in 0..WARM {
+            let state = self.locked();
+            let enough = state.spare.len() >= WARM
+                || state.charged + state.spare_bytes() + self.block_bytes > self.bytes_max / 2;
+            drop(state);
+            if enough {
+                return;
+            }
+            // Written to, so that the system gives the pages now.
+            let buffer = vec![1; self.block_bytes];
+            self.recycle(&mut self.locked(), buffer);
         }
     }
 }
 
-fn unix_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+/// Waits on the condition variable; `None` when the deadline had passed before.
+fn wait<'a>(
+    condition: &Condvar,
+    state: MutexGuard<'a, State>,
+    deadline: Option<Instant>,
+) -> Option<MutexGuard<'a, State>> {
+    let Some(deadline) = deadline else {
+        return Some(condition.wait(state).unwrap_or_else(PoisonError::into_inner));
+    };
+    let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+    Some(condition.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0)
+}
+
+impl State {
+    fn spare_bytes(&self) -> usize {
+        self.spare.iter().map(Vec::capacity).sum()
+    }
+
+    /// One block always fits, whatever its size.
+    fn has_room(&self, charge: usize, bytes_max: usize) -> bool {
+        self.charged == 0 || self.charged + charge <= bytes_max
+    }
+
+    /// Whether the outlet has nothing left to do.
+    fn is_done(&self, outlet: usize) -> bool {
+        let acknowledged = self.outlets[outlet].acknowledged;
+        self.entries.back().is_none_or(|back| back.last() <= acknowledged)
+    }
+
+    fn everyone_has(&self) -> u64 {
+        let live = self.outlets.iter().filter(|outlet| !outlet.ended);
+        live.map(|outlet| outlet.acknowledged).min().unwrap_or(0)
+    }
+
+    fn acknowledge(&mut self, outlet: usize, sequence: u64) {
+        let before = self.outlets[outlet].acknowledged;
+        if sequence <= before {
+            return;
+        }
+        let bytes = self
+            .entries
+            .iter()
+            .skip(self.entries.partition_point(|entry| entry.last() <= before))
+            .take_while(|entry| entry.last() <= sequence)
+            .map(|entry| if let Body::Batch(bytes) = &entry.body { bytes.len() } else { 0 })
+            .sum();
+        self.outlets[outlet].acknowledge(sequence, bytes);
+    }
+
+    /// Records up to number `target` that some live outlet does not have; `None` when there are none.
+    fn queued_up_to(&self, target: u64) -> Option<u64> {
+        let everyone = self.everyone_has();
+        let queued = self
+            .entries
+            .iter()
+            .filter(|entry| entry.first <= target && entry.last() > everyone)
+            .map(|entry| u64::from(entry.records))
+            .sum();
+        (queued > 0).then_some(queued)
+    }
+
+    /// Drops the oldest entry that no outlet has on its way; `false` when there is none.
+    fn drop_oldest(&mut self) -> bool {
+        let on_its_way = |entry: &Entry| {
+            matches!(entry.body, Body::Busy)
+                || self
+                    .outlets
+                    .iter()
+                    .any(|outlet| outlet.sent >= entry.first && outlet.acknowledged < entry.last())
+        };
+        let Some(at) = self.entries.iter().position(|entry| !on_its_way(entry)) else { return false };
+        let Some(entry) = self.entries.remove(at) else { return false };
+        self.charged -= entry.charge;
+        self.dropped_oldest += u64::from(entry.records);
+        true
+    }
+
+    /// Records in line, and their memory with that of spare buffers and blocks.
+    pub(crate) fn queued(&self) -> (u64, u64) {
+        let records = self.entries.iter().map(|entry| u64::from(entry.records)).sum();
+        (records, (self.charged + self.spare_bytes()) as u64)
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn queue(options: impl FnOnce(&mut SenderOptions)) -> Arc<Queue> {
-        let mut all = SenderOptions::new(Vec::new());
-        options(&mut all);
-        Arc::new(Queue::new(all, StreamId([1; 16])))
-    }
-
-    #[test]
-    fn a_message_that_some_servers_take_waits_for_the_welcome() {
-        let large = vec![0; 2 * MESSAGE_BYTES_DEFAULT as usize];
-        for (limit, taken) in [(MESSAGE_BYTES_DEFAULT, 0), (MESSAGE_BYTES_MAX, 1)] {
-            let queue = queue(|_| ());
-            let welcomed = Arc::clone(&queue);
-            let (tell, told) = std::sync::mpsc::sync_channel::<()>(1);
-            let server = std::thread::spawn(move || {
-                told.recv().unwrap();
-                welcomed.connected(0, limit);
-            });
-            let records = std::iter::once(large.as_slice()).inspect(|_| tell.send(()).unwrap());
-            assert_eq!(queue.push(records).0, taken);
-            server.join().unwrap();
-        }
-        let impossible = vec![0; MESSAGE_BYTES_MAX as usize + 1];
-        assert_eq!(queue(|_| ()).push(std::iter::once(impossible.as_slice())).0, 0);
-    }
-
-    #[test]
-    fn a_server_that_names_no_real_limit_does_not_break_the_application() {
-        let queue = queue(|_| ());
-        queue.connected(0, u32::MAX);
-        let impossible = vec![0; 20 * 1024 * 1024];
-        let outcome = queue.push(std::iter::once(impossible.as_slice()));
-        assert!(matches!(outcome, (0, Err(SendError::MessageTooLarge { .. }))));
-    }
-
-    #[test]
-    fn threads_that_waited_for_room_do_not_fill_one_batch_together() {
-        let queue = queue(|options| options.queue_bytes_max = 1);
-        queue.connected(0, MESSAGE_BYTES_MAX);
-        let record = vec![0; MESSAGE_BYTES_MAX as usize];
-        std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                (0..6).map(|_| scope.spawn(|| queue.push(std::iter::once(record.as_slice())).0)).collect();
-            // Takes whatever is there, and acknowledges it, until all are through.
-            while threads.iter().any(|thread| !thread.is_finished()) {
-                let next = queue.counts().1 + 1;
-                queue.acknowledged(next);
-                std::thread::yield_now();
-            }
-            let taken: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
-            assert_eq!(taken, 6);
-        });
-    }
-}
+mod tests;

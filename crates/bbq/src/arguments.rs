@@ -80,6 +80,12 @@ pub(crate) struct SendArguments {
     /// When a message counts as sent
     #[arg(long, value_enum, default_value_t = Ack::Durable)]
     pub(crate) ack: Ack,
+    /// Send every message to every server that is named, not only to the first that answers
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Keep what is not acknowledged in this directory; what an earlier call left there is sent first
+    #[arg(long, value_name = "DIR")]
+    pub(crate) spool: Option<PathBuf>,
     /// Compress batches with LZ4
     #[arg(long)]
     pub(crate) compress: bool,

@@ -3,11 +3,10 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal as _, Read};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bbq_client::{Compression, MESSAGE_BYTES_MAX, Notice, NoticeHandler, SendError, Sender, SenderOptions};
+use bbq_client::{Compress, Delivery, MESSAGE_BYTES_MAX, Notice, OnFull, SendError, Sender};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use memchr::memrchr;
 
@@ -18,30 +17,38 @@ use crate::arguments::SendArguments;
 const READ_BYTES: usize = 256 * 1024;
 
 pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
-    let mut options = SenderOptions::new(arguments.servers.clone());
-    options.ack = arguments.ack.into();
-    options.compression = if arguments.compress { Compression::Lz4 } else { Compression::None };
-    options.name = concat!("bbq send ", env!("CARGO_PKG_VERSION")).to_owned();
-    options.notice = Some(NoticeHandler(Arc::new(show)));
+    let mut builder = Sender::builder()
+        .servers(arguments.servers.clone())
+        .delivery(if arguments.all { Delivery::All } else { Delivery::Any })
+        .ack(arguments.ack.into())
+        .compress(if arguments.compress { Compress::On } else { Compress::Off })
+        // Whoever pipes into it waits as long as it takes.
+        .on_full(OnFull::Block(None))
+        .close_timeout(Duration::ZERO)
+        .name(concat!("bbq send ", env!("CARGO_PKG_VERSION")))
+        .on_notice(show);
+    if let Some(directory) = &arguments.spool {
+        builder = builder.spool(directory);
+    }
     let inputs = match open_all(arguments) {
         Ok(inputs) => inputs,
         Err(error) => return Ok(Outcome::Misused(error)),
     };
-    let sender = Sender::start(options)?;
+    let sender = builder.start()?;
     let bar = progress_bar(arguments, &inputs);
     for input in inputs {
         let name = input.name.clone();
         if let Err(error) = send_lines(input, &sender, &bar) {
             bar.finish_and_clear();
             // What was taken before is still sent and acknowledged: the message says from where on it was not.
-            let summary = sender.close().context("what came before was not all acknowledged")?;
+            let summary = sender.close(Duration::MAX).context("what came before was not all acknowledged")?;
             return Err(
                 error.context(format!("{name}, with {} messages acknowledged before", summary.acknowledged))
             );
         }
     }
     bar.set_message("waiting for acknowledgements");
-    let summary = sender.close().context("not all messages were acknowledged")?;
+    let summary = sender.close(Duration::MAX).context("not all messages were acknowledged")?;
     bar.finish_and_clear();
     if !arguments.quiet {
         eprintln!("{} messages acknowledged, {} reconnects", summary.acknowledged, summary.reconnects);
@@ -123,7 +130,7 @@ fn send_lines(mut input: Input, sender: &Sender, bar: &ProgressBar) -> anyhow::R
         line += send_chunk(sender, &buffer[..end - 1], line)?;
         buffer.copy_within(end..filled, 0);
         filled -= end;
-        bar.set_message(format!("{} acknowledged", sender.progress().acknowledged));
+        bar.set_message(format!("{} acknowledged", sender.counters().acknowledged));
     }
     if filled > 0 {
         send_chunk(sender, &buffer[..filled], line)?;

@@ -56,6 +56,13 @@ impl BatchBuilder {
         }
     }
 
+    /// An empty builder that writes into `buffer`, of which only the memory is kept.
+    #[must_use]
+    pub fn with_buffer(mut buffer: Vec<u8>) -> BatchBuilder {
+        buffer.clear();
+        BatchBuilder { bytes: buffer, ..BatchBuilder::new() }
+    }
+
     /// How many records it holds.
     #[must_use]
     pub fn records(&self) -> u32 {
@@ -119,6 +126,29 @@ impl BatchBuilder {
     /// Writes header and attributes, and lends the batch's bytes; `None` when it is empty. The records stay until
     /// [`BatchBuilder::clear`]: it may be finished again under another identity, or go on.
     pub fn finish(&mut self, identity: &BatchIdentity) -> Option<&[u8]> {
+        self.seal(identity).map(|compression| match compression {
+            Compression::None => self.bytes.as_slice(),
+            Compression::Lz4 => self.compressed.as_slice(),
+        })
+    }
+
+    /// As [`BatchBuilder::finish`], and gives the batch away; the other buffer, which may be used again, is the second part.
+    #[must_use]
+    pub fn into_batch(mut self, identity: &BatchIdentity) -> Option<(Vec<u8>, Vec<u8>)> {
+        self.seal(identity).map(|compression| match compression {
+            Compression::None => (self.bytes, self.compressed),
+            Compression::Lz4 => (self.compressed, self.bytes),
+        })
+    }
+
+    /// The memory it wrote into; what it held is gone.
+    #[must_use]
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Writes header and attributes; answers in which of the two buffers the batch stands.
+    fn seal(&mut self, identity: &BatchIdentity) -> Option<Compression> {
         if self.records == 0 {
             return None;
         }
@@ -150,7 +180,7 @@ impl BatchBuilder {
         header.encode(out);
         let crc = crc32c(&out[CRC_FROM..]);
         out[4..8].copy_from_slice(&crc.to_le_bytes());
-        Some(out)
+        Some(compression)
     }
 
     /// Empties it and keeps the buffers.

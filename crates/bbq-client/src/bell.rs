@@ -1,0 +1,75 @@
+//! How a sender's thread sleeps and is woken: by nobody who finds it awake, so that an application pays for a wake-up only when
+//! there was nothing to do before.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering, fence};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+/// What a sleeper waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Sleep {
+    /// Nothing: it is awake.
+    Awake = 0,
+    /// The end of the linger: records that come meanwhile need not wake it.
+    Linger = 1,
+    /// Anything, the first record as well.
+    Work = 2,
+    /// An acknowledgement, a broken connection, or the end: more work does not let it go on.
+    Change = 3,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    /// A [`Sleep`].
+    sleep: AtomicU8,
+    thread: OnceLock<Thread>,
+}
+
+impl Bell {
+    /// Makes the calling thread the one that sleeps here.
+    pub(crate) fn attend(&self) {
+        // A second time it is the same thread.
+        let _known = self.thread.set(thread::current());
+    }
+
+    /// Sleeps until it is rung, or so long; not at all when `ready` finds something after others can see that it is about to.
+    pub(crate) fn sleep(&self, sleep: Sleep, timeout: Duration, ready: impl FnOnce() -> bool) {
+        self.sleep.store(sleep as u8, Ordering::Relaxed);
+        // Either who brings something sees that this thread sleeps, or this thread sees what was brought.
+        fence(Ordering::SeqCst);
+        if !ready() {
+            thread::park_timeout(timeout);
+        }
+        self.sleep.store(Sleep::Awake as u8, Ordering::Relaxed);
+    }
+
+    /// Wakes the thread if it sleeps one of the given sleeps. What it is to find was brought before.
+    fn ring(&self, for_whom: impl FnOnce(u8) -> bool) {
+        fence(Ordering::SeqCst);
+        let sleep = self.sleep.load(Ordering::Relaxed);
+        if sleep != Sleep::Awake as u8
+            && for_whom(sleep)
+            && self.sleep.swap(Sleep::Awake as u8, Ordering::Relaxed) != Sleep::Awake as u8
+            && let Some(thread) = self.thread.get()
+        {
+            thread.unpark();
+        }
+    }
+
+    /// The first record since a while has come.
+    pub(crate) fn first_record(&self) {
+        self.ring(|sleep| sleep == Sleep::Work as u8);
+    }
+
+    /// Something can be sent.
+    pub(crate) fn work(&self) {
+        self.ring(|sleep| sleep == Sleep::Work as u8 || sleep == Sleep::Linger as u8);
+    }
+
+    /// Something changed that every sleeper must look at.
+    pub(crate) fn all(&self) {
+        self.ring(|_| true);
+    }
+}

@@ -1,0 +1,322 @@
+//! The application's end: where its threads put their records.
+//!
+//! A thread has a place of its own among a few, with a block that it fills. While it fills, nothing is touched but that: a lock
+//! that nobody else wants, a copy, no clock, no system call. Only a full block, or the first record of an empty one, goes further.
+//!
+//! Invariant: the records of one thread keep their order. Locks are taken in this order: place, then queue or spool.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bbq_wire::limits::MESSAGE_BYTES_MAX;
+
+use crate::bell::Bell;
+use crate::block::Block;
+use crate::queue::Queue;
+use crate::spool::{AppendError, Spool};
+use crate::{Dropped, OnFull, SendError};
+
+/// Places of threads: as many as may send at once without waiting for each other; more share.
+const PLACES: usize = 16;
+/// While the disk of a spool is full it is tried again so often.
+const SPOOL_RETRY: Duration = Duration::from_millis(50);
+
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static PLACE: usize = THREADS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A thread's place; alone on its cache lines.
+#[repr(align(128))]
+#[derive(Default)]
+struct Place {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    block: Option<Block>,
+    /// Records taken in this place, those in `block` not included.
+    accepted: u64,
+    closed: bool,
+}
+
+/// Records that were not taken, by the reason.
+#[derive(Default)]
+struct Refused {
+    full: AtomicU64,
+    too_large: AtomicU64,
+    spool: AtomicU64,
+    closed: AtomicU64,
+}
+
+pub(crate) struct Intake {
+    places: Box<[Place]>,
+    on_full: OnFull,
+    spool: Option<std::sync::Arc<Spool>>,
+    refused: Refused,
+    /// The process that started the sender: in another one its threads do not run.
+    process: u32,
+}
+
+impl Intake {
+    pub(crate) fn new(on_full: OnFull, spool: Option<std::sync::Arc<Spool>>) -> Intake {
+        // The spool is one file, in the order of the numbers.
+        let places = if spool.is_some() { 1 } else { PLACES };
+        Intake {
+            places: (0..places).map(|_| Place::default()).collect(),
+            on_full,
+            spool,
+            refused: Refused::default(),
+            process: std::process::id(),
+        }
+    }
+
+    #[inline]
+    fn place(&self) -> MutexGuard<'_, Inner> {
+        // A thread that is ending has lost its number; then any place will do.
+        let place = PLACE.try_with(|place| *place).unwrap_or(0);
+        self.places[place % self.places.len()].inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes one record.
+    #[inline]
+    pub(crate) fn push(&self, queue: &Queue, record: &[u8]) -> Result<(), SendError> {
+        let mut place = self.place();
+        if self.spool.is_none()
+            && !place.closed
+            && record.len() <= queue.message_bytes_max()
+            && let Some(block) = &mut place.block
+            && block.has_room(record.len())
+        {
+            block.builder.push(record);
+            return Ok(());
+        }
+        self.push_slowly(queue, place, record, self.on_full)
+    }
+
+    /// Takes records until one is refused; answers how many.
+    pub(crate) fn push_all<'a>(
+        &self,
+        queue: &Queue,
+        records: impl Iterator<Item = &'a [u8]>,
+    ) -> (u64, Result<(), SendError>) {
+        let mut taken = 0;
+        for record in records {
+            if let Err(error) = self.push(queue, record) {
+                return (taken, Err(error));
+            }
+            taken += 1;
+        }
+        (taken, Ok(()))
+    }
+
+    /// Takes a record of the sender's own if there is room.
+    pub(crate) fn push_if_room(&self, queue: &Queue, record: &[u8]) -> Result<(), SendError> {
+        self.push_slowly(queue, self.place(), record, OnFull::DropNewest)
+    }
+
+    #[cold]
+    fn push_slowly<'a>(
+        &'a self,
+        queue: &Queue,
+        place: MutexGuard<'a, Inner>,
+        record: &[u8],
+        on_full: OnFull,
+    ) -> Result<(), SendError> {
+        let outcome = self.try_push(queue, place, record, on_full);
+        let counter = match &outcome {
+            Ok(()) | Err(SendError::Forked) => return outcome,
+            Err(SendError::Full { .. }) => &self.refused.full,
+            Err(SendError::MessageTooLarge { .. }) => &self.refused.too_large,
+            Err(SendError::Spool { .. }) => &self.refused.spool,
+            Err(_) => &self.refused.closed,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        outcome
+    }
+
+    fn try_push<'a>(
+        &'a self,
+        queue: &Queue,
+        mut place: MutexGuard<'a, Inner>,
+        record: &[u8],
+        on_full: OnFull,
+    ) -> Result<(), SendError> {
+        if std::process::id() != self.process {
+            return Err(SendError::Forked);
+        }
+        let mut patience = Patience { on_full, deadline: None };
+        loop {
+            if place.closed {
+                return Err(queue.failure().unwrap_or(SendError::Closed));
+            }
+            if record.len() > queue.message_bytes_max() {
+                // Whether a server takes more than most do, only its welcome says.
+                let may_be_taken = record.len() <= MESSAGE_BYTES_MAX as usize && queue.limit_is_unknown();
+                drop(place);
+                if !may_be_taken || !patience.allows() || !queue.wait_for_limit(patience.deadline()) {
+                    let limit = queue.message_bytes_max() as u32;
+                    return Err(SendError::MessageTooLarge { bytes: record.len(), limit });
+                }
+                place = self.place();
+                continue;
+            }
+            if place.block.as_ref().is_some_and(|block| block.has_room(record.len())) {
+                match self.put(queue, &mut place, record) {
+                    Put::Done => return Ok(()),
+                    Put::Failed(error) => return Err(error),
+                    Put::Full => {
+                        drop(place);
+                        if !patience.allows() || !queue.pause(SPOOL_RETRY, patience.deadline()) {
+                            return Err(SendError::Full { queue_bytes_max: queue.bytes_max() });
+                        }
+                        place = self.place();
+                        continue;
+                    }
+                }
+            }
+            hand_over(queue, &mut place);
+            if let Err(error) = self.begin(queue, &mut place, record.len()) {
+                match error {
+                    Some(error) => return Err(error),
+                    None => {
+                        drop(place);
+                        if !patience.allows() || !queue.wait_for_room(record.len(), patience.deadline()) {
+                            return Err(SendError::Full { queue_bytes_max: queue.bytes_max() });
+                        }
+                        place = self.place();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts an empty block into the place; `Err(None)` when there is no room for one.
+    fn begin(&self, queue: &Queue, place: &mut Inner, record_bytes: usize) -> Result<(), Option<SendError>> {
+        let mut block = queue.reserve(record_bytes).map_err(|_| None)?;
+        if let Some(spool) = &self.spool {
+            match spool.begin_extent(queue.next_sequence()) {
+                Ok(extent) => block.extent = Some(extent),
+                Err(error) => {
+                    queue.release(block);
+                    let directory = spool.directory().to_owned();
+                    return Err(Some(SendError::Spool { directory, problem: error.to_string() }));
+                }
+            }
+        }
+        place.block = Some(block);
+        Ok(())
+    }
+
+    /// Adds the record to the place's block, in which it has room.
+    fn put(&self, queue: &Queue, place: &mut Inner, record: &[u8]) -> Put {
+        let Some(block) = &mut place.block else { return Put::Full };
+        if let Some(spool) = &self.spool {
+            match spool.append(record) {
+                Ok(()) => {}
+                Err(AppendError::Full) => return Put::Full,
+                Err(AppendError::Failed(error)) => {
+                    let directory = spool.directory().to_owned();
+                    return Put::Failed(SendError::Spool { directory, problem: error.to_string() });
+                }
+            }
+        }
+        let is_first = block.builder.is_empty();
+        block.builder.push(record);
+        if is_first {
+            queue.bells.iter().for_each(Bell::first_record);
+        }
+        Put::Done
+    }
+
+    /// Puts what is in the places in line; answers whether there was something.
+    pub(crate) fn collect(&self, queue: &Queue) -> bool {
+        let mut found = false;
+        for place in &self.places {
+            let mut inner = place.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            found |= inner.block.is_some();
+            hand_over(queue, &mut inner);
+        }
+        found
+    }
+
+    /// Whether a place has something.
+    pub(crate) fn has_some(&self) -> bool {
+        self.places
+            .iter()
+            .any(|place| place.inner.lock().unwrap_or_else(PoisonError::into_inner).block.is_some())
+    }
+
+    /// Takes nothing any more, and puts what it has in line.
+    pub(crate) fn close(&self, queue: &Queue) {
+        for place in &self.places {
+            let mut inner = place.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            inner.closed = true;
+            hand_over(queue, &mut inner);
+        }
+    }
+
+    /// Whether this is the process that started the sender.
+    pub(crate) fn is_at_home(&self) -> bool {
+        std::process::id() == self.process
+    }
+
+    /// Records taken, and of these, records that are not in line yet.
+    pub(crate) fn accepted(&self) -> (u64, u64) {
+        let (mut accepted, mut open) = (0, 0);
+        for place in &self.places {
+            let inner = place.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            accepted += inner.accepted;
+            open += inner.block.as_ref().map_or(0, |block| u64::from(block.builder.records()));
+        }
+        (accepted + open, open)
+    }
+
+    /// Records that were not taken.
+    pub(crate) fn dropped(&self) -> Dropped {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Dropped {
+            full: count(&self.refused.full),
+            too_large: count(&self.refused.too_large),
+            spool: count(&self.refused.spool),
+            closed: count(&self.refused.closed),
+            ..Dropped::default()
+        }
+    }
+}
+
+enum Put {
+    Done,
+    Full,
+    Failed(SendError),
+}
+
+fn hand_over(queue: &Queue, place: &mut Inner) {
+    if let Some(block) = place.block.take() {
+        place.accepted += u64::from(block.builder.records());
+        queue.append(block);
+    }
+}
+
+/// How long a record may wait. The clock is only read when it has to.
+struct Patience {
+    on_full: OnFull,
+    deadline: Option<Instant>,
+}
+
+impl Patience {
+    fn allows(&self) -> bool {
+        matches!(self.on_full, OnFull::Block(_))
+    }
+
+    /// `None` is without end.
+    fn deadline(&mut self) -> Option<Instant> {
+        if let (OnFull::Block(Some(most)), None) = (self.on_full, self.deadline) {
+            self.deadline = Instant::now().checked_add(most);
+        }
+        self.deadline
+    }
+}

@@ -1,0 +1,49 @@
+//! The file that remembers up to which number a server has everything: a decimal number of twenty digits and a line feed,
+//! written in place, so that it is whole whenever the process ends.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+#[derive(Debug)]
+pub(super) struct Acknowledged {
+    file: File,
+    /// What stands in the file.
+    sequence: Mutex<u64>,
+    at_start: u64,
+}
+
+impl Acknowledged {
+    /// `name` is empty where all servers share one progress.
+    pub(super) fn open(directory: &Path, name: &str) -> io::Result<Acknowledged> {
+        let safe: String =
+            name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
+        let path = directory.join(if safe.is_empty() {
+            "acknowledged".to_owned()
+        } else {
+            format!("acknowledged.{safe}")
+        });
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        // Damaged or new: the server's welcome says what it has.
+        let at_start = text.trim_end().parse().unwrap_or(0);
+        Ok(Acknowledged { file, sequence: Mutex::new(at_start), at_start })
+    }
+
+    pub(super) fn at_start(&self) -> u64 {
+        self.at_start
+    }
+
+    pub(super) fn advance(&self, sequence: u64) -> io::Result<()> {
+        let mut known = self.sequence.lock().unwrap_or_else(PoisonError::into_inner);
+        if sequence > *known {
+            self.file.write_all_at(format!("{sequence:020}\n").as_bytes(), 0)?;
+            *known = sequence;
+        }
+        Ok(())
+    }
+}

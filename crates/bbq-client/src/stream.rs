@@ -1,0 +1,125 @@
+//! A connection to a server, over TCP or a unix socket.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+
+use crate::ServerAddress;
+
+/// A server that does not even take the connection in this time is not there.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A server that lost its power says nothing any more, and who only waits for acknowledgements would never notice: the
+/// system asks after so long without a sign, and a server that is up again then says that it knows nothing of this
+/// connection.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(10);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A stream of either kind.
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    pub(crate) fn connect(address: &ServerAddress) -> io::Result<Stream> {
+        match address {
+            ServerAddress::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
+            ServerAddress::Tcp(address) => {
+                let mut last = io::Error::from(ErrorKind::NotFound);
+                for address in address.to_socket_addrs()? {
+                    match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+                        Ok(stream) => {
+                            // Batches are written whole: waiting for more of them helps nobody.
+                            stream.set_nodelay(true)?;
+                            SockRef::from(&stream).set_tcp_keepalive(
+                                &TcpKeepalive::new()
+                                    .with_time(KEEPALIVE_TIME)
+                                    .with_interval(KEEPALIVE_INTERVAL),
+                            )?;
+                            return Ok(Stream::Tcp(stream));
+                        }
+                        Err(error) => last = error,
+                    }
+                }
+                Err(last)
+            }
+        }
+    }
+
+    pub(crate) fn try_clone(&self) -> io::Result<Stream> {
+        match self {
+            Stream::Tcp(stream) => stream.try_clone().map(Stream::Tcp),
+            Stream::Unix(stream) => stream.try_clone().map(Stream::Unix),
+        }
+    }
+
+    pub(crate) fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_read_timeout(timeout),
+            Stream::Unix(stream) => stream.set_read_timeout(timeout),
+        }
+    }
+
+    pub(crate) fn set_write_timeout(&self, timeout: Duration) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_write_timeout(Some(timeout)),
+            Stream::Unix(stream) => stream.set_write_timeout(Some(timeout)),
+        }
+    }
+
+    /// Whether the server is on another machine, or may be.
+    pub(crate) fn is_remote(&self) -> bool {
+        match self {
+            Stream::Tcp(stream) => stream.peer_addr().is_ok_and(|peer| !peer.ip().is_loopback()),
+            Stream::Unix(_) => false,
+        }
+    }
+
+    /// Ends both directions, for whoever waits on either. A connection that is gone already is what is wanted.
+    pub(crate) fn shutdown(&self) {
+        let _gone = match self {
+            Stream::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            Stream::Unix(stream) => stream.shutdown(Shutdown::Both),
+        };
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read(buffer),
+            Stream::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.write(bytes),
+            Stream::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_went_without_a_word_is_noticed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = ServerAddress::Tcp(listener.local_addr().unwrap().to_string());
+        let Ok(Stream::Tcp(stream)) = Stream::connect(&address) else { panic!("it listens") };
+        assert!(SockRef::from(&stream).keepalive().unwrap());
+    }
+}
