@@ -1,7 +1,5 @@
 //! If this fails, an application notices that its server was killed, or a message of its is lost or doubled then.
 
-#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
-
 mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
