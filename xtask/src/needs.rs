@@ -1,4 +1,5 @@
-//! The programs that tests run against the server: real clients, and tools that take something away from it.
+//! The programs that tests run against the server: real clients, and tools that take something away from it; and what counts
+//! instructions.
 //!
 //! What is missing is installed from Debian's packages when this runs as root, and named with the command to run when it
 //! does not. Nothing that is installed is removed for it, and no service is started.
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::step;
 
 /// Program, and the Debian package that has it.
-const NEEDS: [(&str, &str); 11] = [
+const NEEDS: [(&str, &str); 12] = [
     ("c++", "g++"),
     ("curl", "curl"),
     ("dig", "bind9-dnsutils"),
@@ -22,6 +23,7 @@ const NEEDS: [(&str, &str); 11] = [
     ("ss", "iproute2"),
     ("strace", "strace"),
     ("unshare", "util-linux"),
+    ("valgrind", "valgrind"),
 ];
 
 /// `--no-remove`: syslog-ng-core would take the place of another system logger.
@@ -135,6 +137,7 @@ mod tests {
             "strace",
             "syslog-ng-core",
             "util-linux",
+            "valgrind",
         ];
         assert_eq!(packages(&nowhere), all);
     }
