@@ -10,7 +10,6 @@
 mod common;
 #[path = "../common/conversation.rs"]
 mod conversation;
-mod outbox;
 mod responder;
 mod table;
 mod wire;
@@ -22,10 +21,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::Context;
-use bbq_listen::{Address, AsyncDatagrams, AsyncListener, Datagram, Group, ListenError, ReceiveState, Seat};
+use bbq_listen::{
+    Address, AsyncDatagrams, AsyncListener, Datagram, Group, ListenError, Outbox, ReceiveState, Seat,
+};
 use clap::Parser;
 use conversation::{Next, OUTPUT_BYTES_ENOUGH, Protocol};
-use outbox::Outbox;
 use responder::{Carrier, respond};
 use table::Table;
 
@@ -84,7 +84,6 @@ async fn work(
     table: Arc<Table>,
 ) -> anyhow::Result<String> {
     let by_stream = Arc::new(Streams { table: Arc::clone(&table), answered: AtomicU64::new(0) });
-    let mut by_datagram = Outbox::new();
     let mut datagrams = None;
     let mut streams = None;
     for group in groups {
@@ -98,17 +97,18 @@ async fn work(
             datagrams = Some(seat);
         }
     }
+    let (mut sent, mut failed) = (0, 0);
     if let Some(seat) = datagrams {
-        answer_datagrams(seat, stop, &table, &mut by_datagram).await?;
+        let mut outbox = Outbox::new(Arc::clone(seat.socket()));
+        answer_datagrams(seat, stop, &table, &mut outbox).await?;
+        (sent, failed) = (outbox.sent(), outbox.failed());
     }
     if let Some(streams) = streams {
         streams.await??;
     }
     conversation::last_turns().await;
     Ok(format!(
-        "{} answers by udp, {} not sent, {} answers by tcp",
-        by_datagram.sent(),
-        by_datagram.failed(),
+        "{sent} answers by udp, {failed} not sent, {} answers by tcp",
         by_stream.answered.load(Relaxed)
     ))
 }
@@ -120,14 +120,10 @@ async fn answer_datagrams(
     table: &Table,
     outbox: &mut Outbox,
 ) -> std::io::Result<()> {
-    let socket = Arc::clone(seat.socket());
     let mut datagrams = AsyncDatagrams::with_datagram_bytes_max(seat, QUERY_BYTES_MAX)?;
     let answer = |datagram: Datagram<'_>, outbox: &mut Outbox| {
         let Some(peer) = datagram.peer.0 else { return };
         outbox.add(peer, |output| respond(table, datagram.bytes, Carrier::Datagram, output));
-        if outbox.is_full() {
-            outbox.send(&socket);
-        }
     };
     let mut stop = pin!(stop.requested());
     loop {
@@ -136,12 +132,12 @@ async fn answer_datagrams(
             () = &mut stop => break,
             turn = datagrams.turn(|datagram| answer(datagram, outbox)) => turn.map(drop)?,
         }
-        outbox.send(&socket);
+        outbox.send();
     }
     while datagrams.turn_now(|datagram| answer(datagram, outbox))?.state == ReceiveState::More {
         tokio::task::yield_now().await;
     }
-    outbox.send(&socket);
+    outbox.send();
     Ok(())
 }
 
