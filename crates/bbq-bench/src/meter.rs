@@ -57,7 +57,7 @@ impl Meter {
                 let system = server.system.as_secs_f64() / ticks;
                 sample.set(Metric::ServerSystemCpu, server_total * system * 1e6 / operations);
             }
-            sample.set(Metric::ServerBusy, server_total * 100.0 / (took * processors));
+            sample.set(Metric::ServerBusy, server_total * 100.0 / (load.took.as_secs_f64() * processors));
         }
         sample.set(Metric::ClientCpu, client_total * 1e6 / operations);
         let threads = load.threads as f64;
