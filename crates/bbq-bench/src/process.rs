@@ -10,6 +10,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
+use crate::cpu;
+
 /// A server drains at its end; one that takes longer hangs.
 const END_WITHIN: Duration = Duration::from_secs(60);
 /// Of what a failed server said, so much is shown.
@@ -115,8 +117,15 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Mostly it has ended already, and then both do nothing.
-        let _ = self.child.kill();
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return; // it has ended, and its number may be another's
+        }
+        // With the processes that it has started. What ends by itself meanwhile need not be killed.
+        for pid in cpu::family(self.child.id()) {
+            if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
         let _ = self.child.wait();
     }
 }
@@ -128,4 +137,37 @@ pub(crate) enum Output {
     Piped,
     /// To the file of its standard error.
     Kept,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_is_gone_with_all_that_it_started() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 600 & echo $!; wait"]);
+        let mut process = Process::start("sh", &mut command, directory.path(), Output::Piped).unwrap();
+        let mut line = String::new();
+        let mut said = std::io::BufReader::new(process.child().stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+        let sleeping = PathBuf::from(format!("/proc/{}/stat", line.trim()));
+        assert!(sleeping.exists());
+        drop(process);
+        // Killed is enough: who adopts it may take a while to collect it.
+        let is_gone = || std::fs::read_to_string(&sleeping).map_or(true, |stat| stat.contains(") Z "));
+        let gone = crate::pause::wait_for(Duration::from_secs(20), || Ok(is_gone().then_some(()))).unwrap();
+        assert!(gone.is_some());
+    }
+
+    #[test]
+    fn who_ends_too_early_is_quoted() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo no such thing >&2; exit 3"]);
+        let mut process = Process::start("sh", &mut command, directory.path(), Output::Kept).unwrap();
+        let error = process.wait().unwrap_err().to_string();
+        assert!(error.contains("exit status: 3") && error.contains("no such thing"), "{error}");
+    }
 }

@@ -261,12 +261,18 @@ fn plot(results: &SectionResults<'_>, rows: &[RowReport]) -> String {
             bars(title, metric.label(), &drawn)
         }
         Drawing::Curve { x, y } => {
-            let (show_x, show_y) = (|value| x.show(value), |value| y.show(value));
+            let (show_x, show_y) = (|value| tick(x, value), |value| tick(y, value));
             let x_axis = Axis { label: x.label(), show: &show_x };
             let y_axis = Axis { label: y.label(), show: &show_y };
             curves(title, &x_axis, &y_axis, &lines(rows, x, y))
         }
     }
+}
+
+/// Round figures, without the zeros that say nothing.
+fn tick(metric: Metric, value: f64) -> String {
+    let text = metric.show(value);
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
 /// Rows whose names are the same up to a comma are points of one line.

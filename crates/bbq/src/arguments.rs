@@ -150,7 +150,7 @@ Examples:
   bbq bench listen
   bbq bench stream --rounds 7 --duration 2 --out results
   bbq bench http --peers
-docs/BENCH.md says how to read the tables. What is not 0 in `others` was not quiet.")]
+docs/BENCH.md says how to read the tables.")]
 pub(crate) struct BenchArguments {
     /// What to measure
     #[arg(value_name = "EXPERIMENT")]

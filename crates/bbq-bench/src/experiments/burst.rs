@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::late;
 use crate::directory;
 use crate::load::Load;
 use crate::load::churn::{self, Messages};
@@ -38,6 +39,7 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
             Metric::LatencyMean,
             Metric::LatencyP99,
             Metric::LatencyMax,
+            Metric::Late,
             Metric::PendingMax,
             Metric::ServerCpu,
             Metric::ClientCpu,
@@ -72,6 +74,7 @@ fn to_product(settings: &Settings) -> anyhow::Result<Sample> {
     })?;
     let status = product.wait_delivered(load.operations, load.bytes + load.operations)?;
     let mut sample = meter.stop(&load)?;
+    late(&load, &mut sample);
     sample.set(Metric::PendingMax, pending_max as f64);
     sample.set_shares(shares(&status, settings.workers));
     product.stop()?;
@@ -97,8 +100,14 @@ fn to_floor(settings: &Settings, floor: &floor::Floor) -> anyhow::Result<Sample>
     let server = floor.start(directory.path(), &[&settings.workers.to_string()])?;
     let meter = Meter::start(Some(server.pid()))?;
     let load = load(settings, server.address(), &AtomicU64::new(0))?;
-    let sample = meter.stop(&load)?;
-    server.stop()?;
+    let mut sample = meter.stop(&load)?;
+    late(&load, &mut sample);
+    let received = server.stop(false)?.messages;
+    anyhow::ensure!(
+        received == Some(load.operations),
+        "{} were sent, received were {received:?}",
+        load.operations
+    );
     Ok(sample)
 }
 

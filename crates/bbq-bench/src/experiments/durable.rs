@@ -9,6 +9,7 @@ use anyhow::Context;
 use bbq_wire::AckLevel;
 
 use super::stream_to_product;
+use super::udp::to_product as datagrams_to_product;
 use crate::directory;
 use crate::load::session::Streams;
 use crate::load::threads::{self, Done};
@@ -23,6 +24,9 @@ use crate::settings::Settings;
 const MESSAGE_BYTES: usize = 256;
 const CLIENTS: [usize; 5] = [1, 4, 16, 64, 256];
 const WINDOWS: [usize; 4] = [1, 8, 64, 512];
+/// 10 is the default.
+const INTERVALS_MS: [u32; 5] = [0, 1, 10, 100, 1000];
+const DATAGRAMS_PER_SECOND: f64 = 20_000.0;
 const SYNC_BYTES: usize = 4096;
 const COLUMNS: [Metric; 8] = [
     Metric::Rate,
@@ -73,7 +77,25 @@ pub(crate) fn plan(_settings: &Settings) -> anyhow::Result<Plan> {
         "256 B, a batch each, acknowledged when on disk.",
         pipelined,
     );
-    Ok(Plan { conclude: Box::new(conclude), ..Plan::of(vec![waiting, pipelined]) })
+    Ok(Plan { conclude: Box::new(conclude), ..Plan::of(vec![waiting, pipelined, nobody_waits()]) })
+}
+
+/// What the time that messages may collect costs.
+fn nobody_waits() -> Section {
+    let row = |interval_ms: u32| {
+        Row::new(format!("flush_interval_ms = {interval_ms}"), move |settings| {
+            let configuration = format!("[spool]\nflush_interval_ms = {interval_ms}\n");
+            datagrams_to_product(settings, DATAGRAMS_PER_SECOND, &configuration)
+        })
+    };
+    Section {
+        title: "20,000 datagrams a second, by spool.flush_interval_ms".to_owned(),
+        about: "256 B by UDP, of which nobody is told anything: a crash takes at most what came in so many milliseconds.".to_owned(),
+        columns: vec![Metric::Rate, Metric::Loss, Metric::ServerCpu, Metric::ServerSystemCpu, Metric::OthersBusy],
+        baseline: None,
+        drawing: Drawing::Bars(Metric::ServerCpu),
+        rows: INTERVALS_MS.map(row).into(),
+    }
 }
 
 fn measure(

@@ -4,6 +4,7 @@ use std::fs;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use super::late;
 use super::listen::DISTRIBUTIONS;
 use crate::directory;
 use crate::load::churn::{self, Messages};
@@ -27,13 +28,16 @@ pub(crate) fn plan(_settings: &Settings) -> anyhow::Result<Plan> {
     let section = Section {
         title: "greetings, a connection each, 4 clients".to_owned(),
         about: "The client sends a name and closes; the worker that reads it writes a line to its log. Every sample's logs are \
-                counted: a greeting that is not there fails it."
+                counted: a greeting that is not there fails it. Who finds the accept queue full (4,096) tries again after a \
+                second, as the kernel does for him: over 100 ms are those."
             .to_owned(),
         columns: vec![
             Metric::Rate,
             Metric::ServerCpu,
             Metric::ServerSystemCpu,
             Metric::ClientCpu,
+            Metric::LatencyMax,
+            Metric::Late,
             Metric::Sockets,
             Metric::LargestShare,
             Metric::OthersBusy,
@@ -80,6 +84,7 @@ fn measure(settings: &Settings, distribution: &str) -> anyhow::Result<Sample> {
     })?;
     anyhow::ensure!(all.is_some(), "{} names were sent, in the logs are {greeted:?}", load.operations);
     let mut sample = meter.stop(&load)?;
+    late(&load, &mut sample);
     let totals = server.stop()?;
     sample.set(Metric::Sockets, totals.sockets as f64);
     sample.set_shares(greeted);

@@ -110,5 +110,5 @@ pub(crate) fn measure(settings: &Settings, case: Case, distribution: &str) -> an
 }
 
 fn conclude(results: &Results<'_>) -> Vec<String> {
-    verdict::choose(results, Metric::Rate, "auto, which is reuseport here")
+    verdict::choose(results, "auto, which is reuseport here")
 }

@@ -13,7 +13,10 @@ pub(crate) mod stall;
 pub(crate) mod stream;
 pub(crate) mod udp;
 
+use std::time::Duration;
+
 use crate::directory;
+use crate::load::Load;
 use crate::load::session::Streams;
 use crate::meter::Meter;
 use crate::metric::Metric;
@@ -48,6 +51,15 @@ fn stream_to_product(
     product.stop()?;
     Ok(sample)
 }
+
+/// Those that waited for longer than anybody should: behind a blocked worker, or for the second try of a full accept queue.
+fn late(load: &Load, sample: &mut Sample) {
+    if let Some(latency) = &load.latency {
+        sample.set(Metric::Late, latency.percent_over(LATE));
+    }
+}
+
+const LATE: Duration = Duration::from_millis(100);
 
 /// Of most streams of messages.
 const STREAM_COLUMNS: [Metric; 8] = [

@@ -3,8 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use anyhow::Context;
-
+use super::late;
 use crate::directory;
 use crate::load::http;
 use crate::load::paced::{self, Arrivals};
@@ -22,7 +21,6 @@ use crate::under_test::ListenServer;
 const PER_SECOND: f64 = 500.0;
 const CONNECTIONS: usize = 200;
 const BLOCKED_MS: u64 = 1000;
-const LATE: Duration = Duration::from_millis(100);
 
 pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     let mut left_out =
@@ -83,7 +81,8 @@ fn measure(settings: &Settings, distribution: &str, rescue: bool) -> anyhow::Res
     let blocking = OwnedFd::from(Sources::new()?.connect(address)?);
     http::ask(&blocking, format!("GET /block/{BLOCKED_MS} HTTP/1.1\r\nHost: bench\r\n\r\n").as_bytes())?;
     let load = paced::run(&Arrivals { server: address, per_second: PER_SECOND, count: CONNECTIONS })?;
-    let sample = finish(meter, &load)?;
+    let mut sample = meter.stop(&load)?;
+    late(&load, &mut sample);
     drop(blocking);
     server.stop()?;
     Ok(sample)
@@ -99,14 +98,8 @@ fn measure_nginx(settings: &Settings, mode: &'static str) -> anyhow::Result<Samp
     let load =
         paced::run(&Arrivals { server: server.address(), per_second: PER_SECOND, count: CONNECTIONS })?;
     drop(stopped);
-    let sample = finish(meter, &load)?;
+    let mut sample = meter.stop(&load)?;
+    late(&load, &mut sample);
     server.stop()?;
-    Ok(sample)
-}
-
-fn finish(meter: Meter, load: &crate::load::Load) -> anyhow::Result<Sample> {
-    let mut sample = meter.stop(load)?;
-    let latency = load.latency.as_ref().context("nobody was answered")?;
-    sample.set(Metric::Late, latency.percent_over(LATE));
     Ok(sample)
 }

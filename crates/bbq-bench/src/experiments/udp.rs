@@ -29,7 +29,7 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     let mut rows: Vec<Row> = Vec::new();
     for per_second in RATES {
         let name = format!("bbq whole+udp, {} k/s", per_second / 1000);
-        rows.push(Row::new(name, move |settings| to_product(settings, per_second.into())));
+        rows.push(Row::new(name, move |settings| to_product(settings, per_second.into(), "")));
     }
     for (name, start) in peers::available(settings, &peers::DATAGRAM_SERVERS, &mut left_out) {
         for per_second in RATES {
@@ -63,9 +63,13 @@ fn load(settings: &Settings, server: std::net::SocketAddrV4, per_second: f64) ->
     Datagrams { server, senders: SENDERS, bytes: BYTES, per_second, duration: settings.duration }
 }
 
-fn to_product(settings: &Settings, per_second: f64) -> anyhow::Result<Sample> {
+pub(super) fn to_product(
+    settings: &Settings,
+    per_second: f64,
+    configuration: &str,
+) -> anyhow::Result<Sample> {
     let directory = directory::make(&settings.directory)?;
-    let options = ProductOptions { listen: &["whole+udp://127.0.0.1:0"], sinks: 1, configuration: "" };
+    let options = ProductOptions { listen: &["whole+udp://127.0.0.1:0"], sinks: 1, configuration };
     let product = Product::start(settings, directory.path(), &options)?;
     let meter = Meter::start(Some(product.pid()))?;
     let mut load = datagrams::run(&load(settings, product.addresses()[0], per_second))?;

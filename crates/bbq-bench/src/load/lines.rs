@@ -4,16 +4,10 @@ use std::net::SocketAddrV4;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
-
 use super::Load;
+use super::pipe::{self, PIECE_BYTES};
 use super::source::Sources;
 use super::threads::{self, Done};
-
-/// Bytes of one write.
-const PIECE_BYTES: usize = 64 * 1024;
 
 /// Who sends what to whom.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +32,7 @@ pub(crate) fn run(lines: &Lines) -> anyhow::Result<Load> {
         move || {
             let mut done = Done::nothing()?;
             while Instant::now() < end {
-                send_all(&stream, piece)?;
+                pipe::send_all(&stream, piece)?;
                 done.operations += (piece.len() / lines.line_bytes) as u64;
                 done.bytes += piece.len() as u64;
             }
@@ -50,15 +44,4 @@ pub(crate) fn run(lines: &Lines) -> anyhow::Result<Load> {
 fn piece(line_bytes: usize) -> Vec<u8> {
     let line: Vec<u8> = (b'a'..=b'z').cycle().take(line_bytes - 1).chain([b'\n']).collect();
     line.repeat((PIECE_BYTES / line_bytes).max(1))
-}
-
-fn send_all(stream: &OwnedFd, mut bytes: &[u8]) -> anyhow::Result<()> {
-    while !bytes.is_empty() {
-        match send(stream, bytes, SendFlags::NOSIGNAL) {
-            Ok(length) => bytes = &bytes[length..],
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error).context("lines cannot be sent"),
-        }
-    }
-    Ok(())
 }

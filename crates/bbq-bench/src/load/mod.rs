@@ -13,6 +13,7 @@ pub(crate) mod lines;
 pub(crate) mod names;
 pub(crate) mod pace;
 pub(crate) mod paced;
+pub(crate) mod pipe;
 pub(crate) mod session;
 pub(crate) mod source;
 pub(crate) mod threads;

@@ -4,46 +4,75 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::Context;
+use serde::Deserialize;
 
 use crate::process::{Output, Process};
 use crate::settings::Settings;
 use crate::under_test::free_port;
 
-/// A program that was compiled.
-#[derive(Debug)]
-pub(crate) struct Floor(PathBuf);
+/// A program of the repository in C.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Made {
+    /// With a Makefile, from the repository's root; the program is in its `build`.
+    pub(crate) directory: &'static str,
+    pub(crate) program: &'static str,
+}
 
-/// Compiles the floors, if peers are asked for; answers the one of that name.
-pub(crate) fn available(settings: &Settings, name: &str, left_out: &mut Vec<String>) -> Option<Floor> {
+/// Compiles it, if peers are asked for.
+pub(super) fn make(settings: &Settings, made: &Made, left_out: &mut Vec<String>) -> Option<PathBuf> {
     if !settings.peers {
         return None;
     }
-    match compile() {
-        Ok(build) => Some(Floor(build.join(name))),
+    match compile(made) {
+        Ok(program) => Some(program),
         Err(error) => {
-            left_out.push(format!("the floor in C, {name}: {error:#}"));
+            left_out.push(format!("{} in C: {error:#}", made.program));
             None
         }
     }
 }
 
-/// Where they are.
-fn compile() -> anyhow::Result<PathBuf> {
-    let sources = Path::new("bench/floor");
-    anyhow::ensure!(sources.join("Makefile").is_file(), "bench/floor is not here; run it in the repository");
-    let made = Command::new("make").arg("--silent").arg("-C").arg(sources).output().context("make")?;
-    let said = String::from_utf8_lossy(&made.stderr);
-    anyhow::ensure!(made.status.success(), "bench/floor does not compile: {}", said.trim());
-    Ok(sources.join("build").canonicalize()?)
+fn compile(made: &Made) -> anyhow::Result<PathBuf> {
+    let directory = Path::new(made.directory);
+    let is_here = directory.join("Makefile").is_file();
+    anyhow::ensure!(is_here, "{} is not here; run it in the repository", made.directory);
+    let built = format!("build/{}", made.program);
+    let output =
+        Command::new("make").arg("--silent").arg("-C").arg(directory).arg(&built).output().context("make")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(
+        output.status.success(),
+        "it does not compile: {}",
+        said.lines().next().unwrap_or_default()
+    );
+    Ok(directory.join(built).canonicalize()?)
+}
+
+/// A program that was compiled.
+#[derive(Debug, Clone)]
+pub(crate) struct Floor(PathBuf);
+
+/// Compiles the floor of that name, if peers are asked for.
+pub(crate) fn available(
+    settings: &Settings,
+    program: &'static str,
+    left_out: &mut Vec<String>,
+) -> Option<Floor> {
+    make(settings, &Made { directory: "bench/floor", program }, left_out).map(Floor)
 }
 
 impl Floor {
+    pub(super) fn of(program: PathBuf) -> Floor {
+        Floor(program)
+    }
+
     /// Starts it at a free port, which is its first argument, and waits for its `ready`.
     pub(crate) fn start(&self, directory: &Path, arguments: &[&str]) -> anyhow::Result<RunningFloor> {
         // The floors know no other address.
-        let address = free_port(Ipv4Addr::LOCALHOST)?;
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port(Ipv4Addr::LOCALHOST)?.port());
         let mut command = Command::new(&self.0);
         command.arg(address.port().to_string()).args(arguments);
         let mut process = Process::start("floor", &mut command, directory, Output::Piped)?;
@@ -55,7 +84,24 @@ impl Floor {
     }
 }
 
-/// One that runs until it is told to end.
+/// What a floor says at its end.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Totals {
+    /// Where it counts them.
+    pub(crate) messages: Option<u64>,
+    pub(crate) bytes: Option<u64>,
+    cpu_user_us: u64,
+    cpu_system_us: u64,
+}
+
+impl Totals {
+    /// Of its process, since it was ready.
+    pub(crate) fn cpu(&self) -> Duration {
+        Duration::from_micros(self.cpu_user_us + self.cpu_system_us)
+    }
+}
+
+/// One that runs.
 #[derive(Debug)]
 pub(crate) struct RunningFloor {
     process: Process,
@@ -72,10 +118,15 @@ impl RunningFloor {
         self.address
     }
 
-    pub(crate) fn stop(mut self) -> anyhow::Result<()> {
-        self.process.terminate()?;
-        // Its totals: read, so that it never writes to a closed pipe.
-        self.said.read_line(&mut String::new())?;
-        Ok(())
+    /// Ends it, if it does not end by itself.
+    pub(crate) fn stop(mut self, ends_by_itself: bool) -> anyhow::Result<Totals> {
+        if ends_by_itself {
+            self.process.wait()?
+        } else {
+            self.process.terminate()?
+        }
+        let mut line = String::new();
+        self.said.read_line(&mut line)?;
+        serde_json::from_str(&line).with_context(|| format!("the floor ended with {line:?}"))
     }
 }

@@ -2,10 +2,12 @@
 //! least it can do for the same outside behaviour.
 
 pub(crate) mod floor;
+pub(crate) mod nats;
 pub(crate) mod nginx;
 mod rsyslog;
 mod syslog_ng;
 pub(crate) mod unbound;
+pub(crate) mod zeromq;
 
 use std::net::{SocketAddrV4, TcpStream};
 use std::path::{Path, PathBuf};
@@ -168,6 +170,11 @@ impl Peer {
 
     pub(crate) fn stop(mut self) -> anyhow::Result<()> {
         self.process.terminate()
+    }
+
+    /// For those that do not call it success to be told to end.
+    pub(crate) fn kill(self) {
+        drop(self.process);
     }
 }
 
