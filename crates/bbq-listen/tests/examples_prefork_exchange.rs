@@ -41,6 +41,26 @@ fn a_client_that_asks_much_and_reads_late_gets_everything_from_whoever_is_there(
 }
 
 #[test]
+fn half_a_request_is_not_lost_with_the_process_that_read_it() {
+    let prefork = Example::start("prefork", &["--processes", "1"]);
+    let (mut slow, mut other) = (prefork.connect(), prefork.connect());
+    for cut in 1..GET.len() {
+        let (first, rest) = GET.split_at(cut);
+        slow.write_all(first.as_bytes()).unwrap();
+        // Whoever answers this has read that.
+        for _ in 0..2 {
+            other.write_all(GET.as_bytes()).unwrap();
+            one_answer(&mut other);
+        }
+        let reader = only_child(&prefork);
+        kill_process(reader, Signal::KILL).unwrap();
+        slow.write_all(rest.as_bytes()).unwrap();
+        assert_ne!(one_answer(&mut slow), reader.as_raw_nonzero().get());
+    }
+    assert!(prefork.terminate().success);
+}
+
+#[test]
 fn what_is_no_request_is_refused_and_the_answer_arrives() {
     let prefork = Example::start("prefork", &["--processes", "2"]);
     for (request, status) in [
