@@ -46,6 +46,8 @@ pub(crate) enum Metric {
     PendingMax,
     /// Bytes of memory for one more connection.
     MemoryPerConnection,
+    /// From the start of a server until it says that it is ready, in milliseconds.
+    Start,
     /// Sockets that listen.
     Sockets,
     /// What neither server nor load generator had of the processors, in percent.
@@ -76,6 +78,7 @@ impl Metric {
             Metric::LossCounted => "lost, counted %",
             Metric::PendingMax => "pending max",
             Metric::MemoryPerConnection => "B/connection",
+            Metric::Start => "start ms",
             Metric::Sockets => "sockets",
             Metric::OthersBusy => "others %",
         }
