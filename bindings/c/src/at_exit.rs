@@ -2,7 +2,8 @@
 //!
 //! Invariant: a handle in the list is alive: who frees it takes it out first, and waits for who looks at it.
 
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::boundary;
@@ -23,11 +24,11 @@ fn senders() -> MutexGuard<'static, Vec<Listed>> {
 
 /// The handle has a sender in this process.
 pub(crate) fn enlist(handle: *const Handle) {
-    static AT_EXIT: Once = Once::new();
-    AT_EXIT.call_once(|| {
+    static REGISTERED: AtomicBool = AtomicBool::new(false);
+    if !REGISTERED.swap(true, Ordering::Relaxed) {
         // SAFETY: the handler stops panics, and is never unloaded (build.rs). Without room for it, exits do not wait.
         let _registered = unsafe { libc::atexit(at_exit) };
-    });
+    }
     senders().push(Listed(handle));
 }
 

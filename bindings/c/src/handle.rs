@@ -21,18 +21,17 @@ pub struct Handle {
 }
 
 impl Handle {
-    fn start(options: &Options) -> Result<Box<Handle>, Failure> {
+    fn start(options: &Options) -> Result<Handle, Failure> {
         watch_forks()?;
-        let handle = Box::new(Handle {
+        let handle = Handle {
             builder: options.builder.clone(),
             has_spool: options.has_spool,
             close_timeout: options.close_timeout,
             closed: AtomicBool::new(false),
             own: PerProcess::new(),
-        });
+        };
         let started = handle.own.get(|| handle.builder.clone().start().map_err(Failure::from));
         started.as_ref().map_err(Failure::clone)?;
-        at_exit::enlist(&raw const *handle);
         Ok(handle)
     }
 
@@ -94,7 +93,8 @@ pub unsafe extern "C" fn bbq_sender_start(options: *const Options, sender: *mut 
         let (sender, options) =
             unsafe { (pointer::unique(sender, "sender")?, pointer::shared(options, "options")) };
         *sender = std::ptr::null_mut();
-        *sender = Box::into_raw(Handle::start(options?)?);
+        *sender = Box::into_raw(Box::new(Handle::start(options?)?));
+        at_exit::enlist(*sender);
         Ok(())
     })
 }

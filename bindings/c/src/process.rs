@@ -10,8 +10,7 @@
 //!
 //! Invariant: using a value that is there costs three loads, of which none is shared with a writer.
 
-use std::sync::Once;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::thread;
 
 use crate::failure::{Failure, Status};
@@ -25,17 +24,20 @@ extern "C" fn in_child() {
 }
 
 /// Lets this process's children know that they are. Needed before the first [`PerProcess`] is made.
+///
+/// Nobody waits for who does it: a child that is forked meanwhile would wait for ever.
 pub(crate) fn watch_forks() -> Result<(), Failure> {
-    static WATCH: Once = Once::new();
-    static REFUSED: AtomicU64 = AtomicU64::new(0);
-    WATCH.call_once(|| {
-        // SAFETY: the handler only adds to an atomic, and is never unloaded (build.rs).
-        let error = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        REFUSED.store(u64::from(error.unsigned_abs()), Ordering::Relaxed);
-    });
-    match REFUSED.load(Ordering::Relaxed) {
+    static WATCHED: AtomicBool = AtomicBool::new(false);
+    if WATCHED.swap(true, Ordering::Relaxed) {
+        return Ok(());
+    }
+    // SAFETY: the handler only adds to an atomic, and is never unloaded (build.rs).
+    match unsafe { libc::pthread_atfork(None, None, Some(in_child)) } {
         0 => Ok(()),
-        error => Err(Failure::Other(Status::System, format!("pthread_atfork failed with error {error}"))),
+        error => {
+            WATCHED.store(false, Ordering::Relaxed);
+            Err(Failure::Other(Status::System, format!("pthread_atfork failed with error {error}")))
+        }
     }
 }
 

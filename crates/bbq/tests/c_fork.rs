@@ -1,7 +1,5 @@
 //! If this fails, a program that forks hangs, sends something twice, or loses what its children send.
 
-#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
-
 mod support;
 
 use std::collections::BTreeMap;
