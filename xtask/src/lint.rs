@@ -11,10 +11,12 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     tidy::run(root)?;
     cargo(&[], &["fmt", "--all", "--check"])?;
     let clippy = ["clippy", "--release", "--locked", "--all-targets"];
+    let clippy_library = ["clippy", "--release", "--locked", "--lib", "--package"];
     let deny = ["--", "-D", "warnings"];
     cargo(&[], &[&clippy[..], &["--workspace"], &deny].concat())?;
-    // In the workspace the server turns the feature on, and so do the examples; a server author may leave it off.
-    let library = ["clippy", "--release", "--locked", "--lib", "--package", "bbq-listen"];
-    cargo(&[], &[&library[..], &deny].concat())?;
+    // In the workspace others turn their features on, and so do the examples; who uses the library alone may leave them off.
+    for library in ["bbq-listen", "bbq-client"] {
+        cargo(&[], &[&clippy_library[..], &[library], &deny].concat())?;
+    }
     cargo(&[("RUSTDOCFLAGS", "-D warnings")], &["doc", "--release", "--locked", "--no-deps", "--workspace"])
 }

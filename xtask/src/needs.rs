@@ -1,5 +1,5 @@
-//! The programs that tests run against the server: real clients, and tools that take something away from it; and what counts
-//! instructions.
+//! The programs that tests run against the server: real clients, and tools that take something away from it; what counts
+//! instructions; and what the programs in C and C++ are compiled with.
 //!
 //! What is missing is installed from Debian's packages when this runs as root, and named with the command to run when it
 //! does not. Nothing that is installed is removed for it, and no service is started.
@@ -10,14 +10,17 @@ use std::path::{Path, PathBuf};
 
 use crate::step;
 
-/// Program, and the Debian package that has it.
-const NEEDS: [(&str, &str); 12] = [
+/// Program, or file by its whole path, and the Debian package that has it.
+const NEEDS: [(&str, &str); 15] = [
+    ("/usr/include/spdlog/spdlog.h", "libspdlog-dev"),
     ("c++", "g++"),
+    ("cmake", "cmake"),
     ("curl", "curl"),
     ("dig", "bind9-dnsutils"),
     ("logger", "bsdutils"),
     ("loggen", "syslog-ng-core"),
     ("nc", "netcat-openbsd"),
+    ("pkg-config", "pkg-config"),
     ("prlimit", "util-linux"),
     ("python3", "python3"),
     ("ss", "iproute2"),
@@ -32,7 +35,7 @@ const INSTALL: [&str; 4] = ["install", "--yes", "--no-remove", "--no-install-rec
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 const POLICY_NEVER: &str = "#!/bin/sh\nexit 101\n";
 
-/// Makes sure that every program is there.
+/// Makes sure that everything is there.
 pub(crate) fn provide() -> Result<(), String> {
     let missing = missing(&search_path());
     if missing.is_empty() {
@@ -44,7 +47,7 @@ pub(crate) fn provide() -> Result<(), String> {
     let command = format!("apt-get update && apt-get {} {}", INSTALL.join(" "), packages.join(" "));
     let by_hand = |why: &str| {
         format!(
-            "{why}; install the programs, on Debian as root:\n    {command}\n(where apt-get refuses to remove another \
+            "{why}; install them, on Debian as root:\n    {command}\n(where apt-get refuses to remove another \
              system logger, run the tests in a container; `cargo test --workspace --release` runs without this look, \
              and the tests that need the programs fail)"
         )
@@ -63,7 +66,9 @@ pub(crate) fn provide() -> Result<(), String> {
     installed.map_err(|problem| by_hand(&problem))?;
     match self::missing(&search_path()).first() {
         None => Ok(()),
-        Some((program, package)) => Err(format!("{package} is installed, and {program} is not on the path")),
+        Some((needed, package)) => {
+            Err(format!("{package} is installed, and {needed} is not where it is looked for"))
+        }
     }
 }
 
@@ -72,8 +77,10 @@ fn search_path() -> Vec<PathBuf> {
 }
 
 fn missing(path: &[PathBuf]) -> Vec<(&'static str, &'static str)> {
-    let is_missing =
-        |(program, _): &(&str, &str)| !path.iter().any(|directory| is_program(&directory.join(program)));
+    let is_missing = |(needed, _): &(&str, &str)| match needed.starts_with('/') {
+        true => !Path::new(needed).is_file(),
+        false => !path.iter().any(|directory| is_program(&directory.join(needed))),
+    };
     NEEDS.into_iter().filter(is_missing).collect()
 }
 
@@ -125,21 +132,25 @@ mod tests {
     #[test]
     fn what_is_not_on_the_path_is_missing_and_each_package_is_named_once() {
         let nowhere = missing(&[PathBuf::from("/proc/self/nowhere")]);
-        assert_eq!(nowhere.len(), NEEDS.len());
+        let programs = NEEDS.iter().filter(|(needed, _)| !needed.starts_with('/')).count();
+        assert!(nowhere.len() >= programs, "{nowhere:?}");
         let all = [
             "bind9-dnsutils",
             "bsdutils",
+            "cmake",
             "curl",
             "g++",
             "iproute2",
+            "libspdlog-dev",
             "netcat-openbsd",
+            "pkg-config",
             "python3",
             "strace",
             "syslog-ng-core",
             "util-linux",
             "valgrind",
         ];
-        assert_eq!(packages(&nowhere), all);
+        assert_eq!(packages(&NEEDS), all);
     }
 
     #[test]

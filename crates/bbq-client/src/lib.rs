@@ -20,6 +20,9 @@
 //!   it has. [`Counters`] says what became of every record.
 //! - **A flooded server is left alone.** Attempts become fewer and waits longer until it recovers: [`Reconnect`].
 //!
+//! Programs that log with the `log` or `tracing` crate have a backend each, with the feature of that name: `LogBackend` and
+//! `TracingLayer`.
+//!
 //! Threads and blocking sockets, no async runtime. On Linux; other systems with unix sockets should do, but nobody has tried.
 //!
 //! Invariant: a record's number is given once, and a batch's bytes never change: the server can tell a resent batch from a new one.
@@ -33,6 +36,8 @@ mod compress;
 mod counters;
 mod error;
 mod intake;
+#[cfg(any(feature = "log", feature = "tracing"))]
+mod logging;
 mod outlet;
 mod outlet_state;
 mod queue;
@@ -48,6 +53,12 @@ pub use bbq_wire::session::AckLevel;
 pub use builder::{Compress, Delivery, Notice, OnFull, SenderBuilder};
 pub use counters::{Counters, Dropped, ServerProgress};
 pub use error::{SendError, StartError};
+#[cfg(feature = "log")]
+pub use logging::LogBackend;
+#[cfg(feature = "tracing")]
+pub use logging::TracingLayer;
+#[cfg(any(feature = "log", feature = "tracing"))]
+pub use logging::{FlushGuard, Format};
 pub use reconnect::{AdaptiveReconnect, Reconnect, ReconnectError, ReconnectNow};
 pub use sender::Sender;
 pub use server_address::{AddressError, ServerAddress};

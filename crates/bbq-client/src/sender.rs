@@ -48,6 +48,8 @@ impl Sender {
     }
 
     pub(crate) fn start(options: SenderBuilder) -> Result<Sender, StartError> {
+        // Its first use finds out, once in a process, what the processor can. A fork meanwhile would wait for that for ever.
+        let _known = bbq_wire::batch::crc32c(b"bbq");
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| StartError::System(error.to_string()))?;
         let groups: Vec<Vec<ServerAddress>> = match options.delivery {

@@ -14,6 +14,7 @@ pub mod flood;
 pub mod lineage;
 pub mod mounts;
 pub mod namespace;
+pub mod native;
 pub mod process;
 pub mod protocol;
 pub mod random;

@@ -1,0 +1,234 @@
+/* bbq::sender: bbq.h for C++17, as thin as can be. Errors of options and of the start are thrown; nothing else throws.
+ *
+ *     bbq::sender log{bbq::options{"bbq://127.0.0.1:7700"}};
+ *     log.send("something happened");
+ */
+#ifndef BBQ_HPP
+#define BBQ_HPP
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <bbq.h>
+
+namespace bbq {
+
+using std::chrono::milliseconds;
+
+/// bbq_status. A value that is not named here comes from a newer library, and is a failure.
+enum class status : std::int32_t {
+    ok = BBQ_STATUS_OK,
+    argument = BBQ_STATUS_ARGUMENT,
+    option = BBQ_STATUS_OPTION,
+    system = BBQ_STATUS_SYSTEM,
+    spool = BBQ_STATUS_SPOOL,
+    full = BBQ_STATUS_FULL,
+    too_large = BBQ_STATUS_TOO_LARGE,
+    timeout = BBQ_STATUS_TIMEOUT,
+    refused = BBQ_STATUS_REFUSED,
+    protocol = BBQ_STATUS_PROTOCOL,
+    closed = BBQ_STATUS_CLOSED,
+    forked = BBQ_STATUS_FORKED,
+    internal = BBQ_STATUS_INTERNAL,
+};
+
+/// What went wrong in this thread's last call that failed.
+inline std::string last_error() { return bbq_last_error(); }
+
+/// An option that is wrong, or a sender that cannot be started.
+class error : public std::runtime_error {
+  public:
+    explicit error(status code) : std::runtime_error(last_error()), code_(code) {}
+
+    [[nodiscard]] status code() const noexcept { return code_; }
+
+  private:
+    status code_;
+};
+
+enum class ack : std::int32_t { durable = BBQ_ACK_DURABLE, received = BBQ_ACK_RECEIVED, none = BBQ_ACK_NONE };
+
+enum class delivery : std::int32_t { any = BBQ_DELIVERY_ANY, all = BBQ_DELIVERY_ALL };
+
+enum class compress : std::int32_t { off = BBQ_COMPRESS_OFF, on = BBQ_COMPRESS_ON, automatic = BBQ_COMPRESS_AUTO };
+
+/// A change of a connection; valid during the call.
+struct notice {
+    bbq_notice_kind kind;
+    std::string_view server;
+    std::string_view why;
+};
+
+namespace detail {
+
+inline std::uint64_t count(milliseconds time) noexcept {
+    return time.count() > 0 ? static_cast<std::uint64_t>(time.count()) : 0;
+}
+
+inline void check(bbq_status code) {
+    if (code != BBQ_STATUS_OK) {
+        throw error(static_cast<status>(code));
+    }
+}
+
+using notice_handler = std::function<void(const notice &)>;
+
+/// An exception must not go through the library; there is nobody to tell it to.
+inline void tell(const bbq_notice *told, void *user) noexcept {
+    try {
+        (*static_cast<notice_handler *>(user))(
+            notice{static_cast<bbq_notice_kind>(told->kind), told->server, told->why});
+    } catch (...) {
+    }
+}
+
+inline void release(void *user) noexcept { delete static_cast<notice_handler *>(user); }
+
+} // namespace detail
+
+/// How a sender is to send; what each option means stands in bbq.h. Every function throws bbq::error for what is wrong.
+class options {
+  public:
+    options() : handle_(bbq_options_new()) {
+        if (handle_ == nullptr) {
+            throw error(status::internal);
+        }
+    }
+
+    explicit options(const std::string &address) : options() { server(address); }
+
+    options &server(const std::string &address) { return did(bbq_options_server(get(), address.c_str())); }
+    options &to(delivery who) { return did(bbq_options_delivery(get(), static_cast<std::int32_t>(who))); }
+    options &acknowledge(ack level) { return did(bbq_options_ack(get(), static_cast<std::int32_t>(level))); }
+    options &queue_bytes_max(std::size_t bytes) { return did(bbq_options_queue_bytes_max(get(), bytes)); }
+    /// A negative time-out is none.
+    options &block_when_full(milliseconds timeout) {
+        return did(bbq_options_on_full(get(), BBQ_ON_FULL_BLOCK, timeout.count()));
+    }
+    options &drop_newest_when_full() { return did(bbq_options_on_full(get(), BBQ_ON_FULL_DROP_NEWEST, 0)); }
+    options &drop_oldest_when_full() { return did(bbq_options_on_full(get(), BBQ_ON_FULL_DROP_OLDEST, 0)); }
+    options &batch_bytes(std::size_t bytes) { return did(bbq_options_batch_bytes(get(), bytes)); }
+    options &linger(std::chrono::microseconds time) {
+        return did(bbq_options_linger_us(get(), time.count() > 0 ? static_cast<std::uint64_t>(time.count()) : 0));
+    }
+    options &compression(compress how) { return did(bbq_options_compress(get(), static_cast<std::int32_t>(how))); }
+    options &reconnect(const bbq_reconnect &how) { return did(bbq_options_reconnect(get(), &how)); }
+    options &delivery_timeout(milliseconds time) {
+        return did(bbq_options_delivery_timeout_ms(get(), detail::count(time)));
+    }
+    options &close_timeout(milliseconds time) { return did(bbq_options_close_timeout_ms(get(), detail::count(time))); }
+    options &spool(const std::string &directory) { return did(bbq_options_spool(get(), directory.c_str())); }
+    options &spool_bytes_max(std::uint64_t bytes) { return did(bbq_options_spool_bytes_max(get(), bytes)); }
+    options &report_drops(bool report) { return did(bbq_options_report_drops(get(), report)); }
+    options &name(const std::string &shown) { return did(bbq_options_name(get(), shown.c_str())); }
+    /// Called on a thread of the sender's; what it throws is lost.
+    options &on_notice(std::function<void(const notice &)> handler) {
+        auto user = std::make_unique<detail::notice_handler>(std::move(handler));
+        return did(bbq_options_notice(get(), detail::tell, user.release(), detail::release));
+    }
+
+    [[nodiscard]] const bbq_options *get() const noexcept { return handle_.get(); }
+    [[nodiscard]] bbq_options *get() noexcept { return handle_.get(); }
+
+  private:
+    struct free {
+        void operator()(bbq_options *handle) const noexcept { bbq_options_free(handle); }
+    };
+
+    options &did(bbq_status code) {
+        detail::check(code);
+        return *this;
+    }
+
+    std::unique_ptr<bbq_options, free> handle_;
+};
+
+/// Sends messages as one stream, from any number of threads. Its end waits for what is not acknowledged, at most as long as
+/// options::close_timeout says. One that was moved from answers status::argument.
+class sender {
+  public:
+    /// Throws bbq::error.
+    explicit sender(const options &how) {
+        bbq_sender *started = nullptr;
+        detail::check(bbq_sender_start(how.get(), &started));
+        handle_.reset(started);
+    }
+
+    status send(std::string_view message) noexcept {
+        return static_cast<status>(bbq_send(handle_.get(), message.data(), message.size()));
+    }
+
+    status flush(milliseconds timeout) noexcept {
+        return static_cast<status>(bbq_flush(handle_.get(), detail::count(timeout)));
+    }
+
+    status close(milliseconds timeout) noexcept {
+        return static_cast<status>(bbq_close(handle_.get(), detail::count(timeout)));
+    }
+
+    /// All zero where there is no sender, as in the fork of one with a spool.
+    [[nodiscard]] bbq_counters counters() const noexcept {
+        bbq_counters read{};
+        read.size = sizeof read;
+        bbq_sender_counters(handle_.get(), &read);
+        return read;
+    }
+
+    status reconnect(bbq_reconnect &set) const noexcept {
+        return static_cast<status>(bbq_sender_reconnect(handle_.get(), &set));
+    }
+
+    status set_reconnect(const bbq_reconnect &set) noexcept {
+        return static_cast<status>(bbq_sender_set_reconnect(handle_.get(), &set));
+    }
+
+    status progress(std::size_t server, bbq_progress &read) const noexcept {
+        return static_cast<status>(bbq_sender_progress(handle_.get(), server, &read));
+    }
+
+    [[nodiscard]] bbq_sender *get() const noexcept { return handle_.get(); }
+
+  private:
+    struct free {
+        void operator()(bbq_sender *handle) const noexcept { bbq_sender_free(handle); }
+    };
+
+    std::unique_ptr<bbq_sender, free> handle_;
+};
+
+namespace detail {
+
+inline std::atomic<std::uint64_t> terminate_timeout_ms{0};
+inline std::terminate_handler terminate_before = nullptr;
+
+[[noreturn]] inline void on_terminate() noexcept {
+    bbq_flush_all(terminate_timeout_ms);
+    if (terminate_before != nullptr) {
+        terminate_before();
+    }
+    std::abort();
+}
+
+} // namespace detail
+
+/// Lets a program that ends by an exception that nobody catches wait for what its senders have, before the handler that was
+/// there ends it. Call it in main, before other threads are there.
+inline void flush_on_terminate(milliseconds timeout = milliseconds{5000}) noexcept {
+    detail::terminate_timeout_ms = detail::count(timeout);
+    if (std::get_terminate() != &detail::on_terminate) {
+        detail::terminate_before = std::set_terminate(&detail::on_terminate);
+    }
+}
+
+} // namespace bbq
+
+#endif // BBQ_HPP

@@ -1,0 +1,67 @@
+#!/bin/sh
+# Builds libbbq and installs it: the library, static and shared, its headers, and what pkg-config and CMake's find_package
+# ask for. DESTDIR is put in front of every path, for packages.
+set -eu
+
+usage() {
+    echo "usage: $0 [--prefix DIR] [--libraries DIR]"
+    echo "  --prefix DIR     where to install: /usr/local unless given"
+    echo "  --libraries DIR  take libbbq.so and libbbq.a from there instead of building them"
+}
+
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+root=$(CDPATH='' cd -- "$here/../.." && pwd)
+prefix=/usr/local
+libraries=
+
+while [ $# -gt 0 ]; do
+    case $1 in
+    --prefix | --libraries)
+        if [ $# -lt 2 ]; then
+            usage >&2
+            exit 2
+        fi
+        if [ "$1" = --prefix ]; then prefix=$2; else libraries=$2; fi
+        shift 2
+        ;;
+    -h | --help)
+        usage
+        exit 0
+        ;;
+    *)
+        usage >&2
+        exit 2
+        ;;
+    esac
+done
+
+case $prefix in
+/*) ;;
+*) prefix=$(pwd)/$prefix ;;
+esac
+
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$root/Cargo.toml" | head -n 1)
+# As in build.rs.
+soname=libbbq.so.0
+
+if [ -z "$libraries" ]; then
+    (cd "$root" && cargo build --release --locked -p bbq-c)
+    libraries=${CARGO_TARGET_DIR:-$root/target}/release
+fi
+
+filled() {
+    sed -e "s|@PREFIX@|$prefix|g" -e "s|@VERSION@|$version|g" -e "s|@SONAME@|$soname|g" "$here/$1" >"$2"
+    chmod 644 "$2"
+}
+
+to=${DESTDIR:-}$prefix
+install -d "$to/include" "$to/lib/pkgconfig" "$to/lib/cmake/bbq"
+install -m 644 "$here/include/bbq.h" "$here/include/bbq.hpp" "$here/include/bbq_spdlog.hpp" "$to/include/"
+install -m 644 "$libraries/libbbq.a" "$to/lib/libbbq.a"
+install -m 755 "$libraries/libbbq.so" "$to/lib/libbbq.so.$version"
+ln -sf "libbbq.so.$version" "$to/lib/$soname"
+ln -sf "$soname" "$to/lib/libbbq.so"
+filled bbq.pc.in "$to/lib/pkgconfig/bbq.pc"
+filled cmake/bbq-config.cmake.in "$to/lib/cmake/bbq/bbq-config.cmake"
+filled cmake/bbq-config-version.cmake.in "$to/lib/cmake/bbq/bbq-config-version.cmake"
+echo "bbq $version is in $to"

@@ -1,0 +1,126 @@
+//! What went wrong: a number for programs, and a text for people that the thread keeps until it is asked for.
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_char};
+
+use bbq_client::{SendError, StartError};
+
+/// What a function answers. 0 is good.
+#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Done.
+    Ok = 0,
+    /// A null pointer, text that is not UTF-8, an address that is none, or a number that means nothing. A mistake in the program.
+    Argument = 1,
+    /// An option outside its range, or no server named. A mistake in the program or its configuration.
+    Option = 2,
+    /// The system refused a thread or random numbers.
+    System = 3,
+    /// The spool cannot be opened or written, or another sender has it.
+    Spool = 4,
+    /// No room in the queue. The message was dropped and counted; later ones may be taken.
+    Full = 5,
+    /// The message is over the server's limit. It was dropped and counted.
+    TooLarge = 6,
+    /// Not everything was acknowledged in time. It stays queued.
+    Timeout = 7,
+    /// The server refuses what was sent, and would again: the end of the sender.
+    Refused = 8,
+    /// The server does not speak the protocol: the end of the sender.
+    Protocol = 9,
+    /// The sender was closed, or failed before.
+    Closed = 10,
+    /// The sender, or its spool, belongs to the parent process.
+    Forked = 11,
+    /// A defect of the library.
+    Internal = 12,
+}
+
+/// A failed call.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    /// Of a running sender; its text is only made when somebody asks.
+    Send(SendError),
+    /// Of anything else.
+    Other(Status, String),
+}
+
+impl Failure {
+    pub(crate) fn argument(text: impl Into<String>) -> Failure {
+        Failure::Other(Status::Argument, text.into())
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        match self {
+            Failure::Send(error) => match error {
+                SendError::Full { .. } => Status::Full,
+                SendError::MessageTooLarge { .. } => Status::TooLarge,
+                SendError::Timeout { .. } => Status::Timeout,
+                SendError::Refused { .. } => Status::Refused,
+                SendError::Protocol { .. } => Status::Protocol,
+                SendError::Spool { .. } => Status::Spool,
+                SendError::Forked => Status::Forked,
+                SendError::Closed => Status::Closed,
+                _ => Status::Internal,
+            },
+            Failure::Other(status, _) => *status,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Failure::Send(error) => error.to_string(),
+            Failure::Other(_, text) => text.clone(),
+        }
+    }
+}
+
+impl From<SendError> for Failure {
+    fn from(error: SendError) -> Failure {
+        Failure::Send(error)
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Failure {
+        let status = match error {
+            StartError::System(_) => Status::System,
+            StartError::Spool { .. } | StartError::SpoolInUse { .. } => Status::Spool,
+            _ => Status::Option,
+        };
+        Failure::Other(status, error.to_string())
+    }
+}
+
+/// The thread's last failure, and its text once it was asked for.
+struct Last {
+    failure: Option<Failure>,
+    text: Option<CString>,
+}
+
+thread_local! {
+    static LAST: RefCell<Last> = const { RefCell::new(Last { failure: None, text: None }) };
+}
+
+/// Keeps it for `bbq_last_error`. A thread that is ending has no place for it any more.
+pub(crate) fn remember(failure: Failure) {
+    let _kept = LAST.try_with(|last| last.borrow_mut().failure = Some(failure));
+}
+
+/// What went wrong in this thread's last call that failed, as text; empty before the first. It stays valid until the thread's
+/// next call of this function.
+#[unsafe(no_mangle)]
+pub extern "C" fn bbq_last_error() -> *const c_char {
+    const EMPTY: *const c_char = c"".as_ptr();
+    let text = LAST.try_with(|last| {
+        let mut last = last.borrow_mut();
+        if let Some(failure) = last.failure.take() {
+            let bytes =
+                failure.text().into_bytes().into_iter().filter(|byte| *byte != 0).collect::<Vec<u8>>();
+            last.text = CString::new(bytes).ok();
+        }
+        last.text.as_ref().map_or(EMPTY, |text| text.as_ptr())
+    });
+    text.unwrap_or(EMPTY)
+}
