@@ -11,6 +11,7 @@ mod message;
 mod notices;
 mod options;
 mod process;
+mod room;
 mod sender;
 mod values;
 mod waiting;

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use bbq_client::{AckLevel, Compress, Delivery, OnFull, ServerAddress};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 
 use crate::errors;
 
@@ -51,13 +50,19 @@ pub(crate) fn on_full(text: &str, block_timeout: Option<f64>) -> PyResult<OnFull
     }
 }
 
-pub(crate) fn compress(value: &Bound<'_, PyAny>) -> PyResult<Compress> {
-    if let Ok(on) = value.extract::<bool>() {
-        return Ok(if on { Compress::On } else { Compress::Off });
-    }
-    match value.cast::<PyString>().ok().and_then(|text| text.to_str().ok()) {
-        Some("auto") => Ok(Compress::Auto),
-        _ => Err(unknown("compress", &value.to_string(), "False, True or \"auto\"")),
+/// On, off, or a word.
+#[derive(FromPyObject)]
+pub(crate) enum Compression {
+    Switch(bool),
+    Word(String),
+}
+
+pub(crate) fn compress(compression: Compression) -> PyResult<Compress> {
+    match compression {
+        Compression::Switch(false) => Ok(Compress::Off),
+        Compression::Switch(true) => Ok(Compress::On),
+        Compression::Word(word) if word == "auto" => Ok(Compress::Auto),
+        Compression::Word(word) => Err(unknown("compress", &word, "False, True or \"auto\"")),
     }
 }
 

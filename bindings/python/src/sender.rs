@@ -4,15 +4,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_client::{OnFull, SendError, SenderBuilder};
+use bbq_client::{Compress, OnFull, SendError, SenderBuilder};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
 
 use crate::living::Living;
 use crate::message::Message;
 use crate::notices::Notices;
+use crate::room::Room;
 use crate::{errors, options, values};
 
+// As bbq-client has them; `Room` counts with them.
+const QUEUE_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
+const BATCH_BYTES_DEFAULT: usize = 128 * 1024;
 /// Messages that `send_many` gathers before it releases the interpreter: enough that the release costs nothing for each.
 const GATHERED_MAX: usize = 256;
 
@@ -24,8 +28,7 @@ pub(crate) struct Sender {
     builder: SenderBuilder,
     on_notice: Option<Py<PyAny>>,
     close_timeout: Duration,
-    /// Whether `send` can wait, for room or for the spool's disk; else the interpreter is not released for it.
-    can_wait: bool,
+    waits: Waits,
     has_spool: bool,
     shown: String,
 }
@@ -33,8 +36,8 @@ pub(crate) struct Sender {
 #[pymethods]
 impl Sender {
     #[new]
-    #[pyo3(signature = (servers, *, ack="durable", delivery="any", queue_bytes_max=None, on_full="block",
-        block_timeout=Some(1.0), batch_bytes=None, linger=None, compress=None, reconnect=None,
+    #[pyo3(signature = (servers, *, ack="durable", delivery="any", queue_bytes_max=QUEUE_BYTES_DEFAULT, on_full="block",
+        block_timeout=Some(1.0), batch_bytes=BATCH_BYTES_DEFAULT, linger=0.002, compress=options::Compression::Switch(false), reconnect=None,
         delivery_timeout=None, close_timeout=5.0, spool=None, spool_bytes_max=None, report_drops=true,
         name=None, on_notice=None))]
     #[expect(clippy::too_many_arguments, reason = "Python has keywords")]
@@ -43,12 +46,12 @@ impl Sender {
         servers: options::Servers,
         ack: &str,
         delivery: &str,
-        queue_bytes_max: Option<usize>,
+        queue_bytes_max: usize,
         on_full: &str,
         block_timeout: Option<f64>,
-        batch_bytes: Option<usize>,
-        linger: Option<f64>,
-        compress: Option<&Bound<'_, PyAny>>,
+        batch_bytes: usize,
+        linger: f64,
+        compress: options::Compression,
         reconnect: Option<&Bound<'_, PyAny>>,
         delivery_timeout: Option<f64>,
         close_timeout: f64,
@@ -62,27 +65,20 @@ impl Sender {
         let shown = servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let on_full = options::on_full(on_full, block_timeout)?;
         let close_timeout = options::seconds("close_timeout", close_timeout)?;
+        let compress = options::compress(compress)?;
         let has_spool = spool.is_some();
         let mut builder = bbq_client::Sender::builder()
             .servers(servers)
             .ack(options::ack(ack)?)
             .delivery(options::delivery(delivery)?)
+            .queue_bytes_max(queue_bytes_max)
             .on_full(on_full)
+            .batch_bytes(batch_bytes)
+            .linger(options::seconds("linger", linger)?)
+            .compress(compress)
             .close_timeout(close_timeout)
             .report_drops(report_drops)
             .name(name.unwrap_or_else(|| concat!("bbq-python ", env!("CARGO_PKG_VERSION")).to_owned()));
-        if let Some(bytes) = queue_bytes_max {
-            builder = builder.queue_bytes_max(bytes);
-        }
-        if let Some(bytes) = batch_bytes {
-            builder = builder.batch_bytes(bytes);
-        }
-        if let Some(linger) = linger {
-            builder = builder.linger(options::seconds("linger", linger)?);
-        }
-        if let Some(compress) = compress {
-            builder = builder.compress(options::compress(compress)?);
-        }
         if let Some(reconnect) = reconnect {
             builder = builder.reconnect(values::reconnect_of(reconnect)?);
         }
@@ -95,9 +91,15 @@ impl Sender {
         if let Some(bytes) = spool_bytes_max {
             builder = builder.spool_bytes_max(bytes);
         }
-        let can_wait = has_spool || matches!(on_full, OnFull::Block(_));
+        // A compressor's buffers have no bound that is known here.
+        let is_known = !has_spool && compress == Compress::Off;
+        let waits = match on_full {
+            OnFull::Block(_) if is_known => Waits::WhenFull(Room::new(queue_bytes_max, batch_bytes)),
+            OnFull::DropNewest | OnFull::DropOldest if !has_spool => Waits::Never,
+            _ => Waits::Always,
+        };
         let living = start(py, &builder, close_timeout, on_notice.as_ref())?;
-        Ok(Sender { living, builder, on_notice, close_timeout, can_wait, has_spool, shown })
+        Ok(Sender { living, builder, on_notice, close_timeout, waits, has_spool, shown })
     }
 
     /// Takes a message: copies it and returns.
@@ -106,7 +108,12 @@ impl Sender {
         let sender = self.living.sender()?;
         let message = Message::of(message)?;
         let bytes = message.bytes();
-        let sent = if self.can_wait { py.detach(|| sender.send(bytes)) } else { sender.send(bytes) };
+        let may_wait = match &self.waits {
+            Waits::Never => false,
+            Waits::WhenFull(room) => !room.is_sure(bytes.len(), || sender.counters()),
+            Waits::Always => true,
+        };
+        let sent = if may_wait { py.detach(|| sender.send(bytes)) } else { sender.send(bytes) };
         sent.map_err(|error| errors::sending(&error))
     }
 
@@ -190,7 +197,7 @@ impl Sender {
             builder: self.builder.clone(),
             on_notice,
             close_timeout: self.close_timeout,
-            can_wait: self.can_wait,
+            waits: self.waits.again(),
             has_spool: self.has_spool,
             shown: self.shown.clone(),
         })
@@ -263,7 +270,28 @@ impl Sender {
         messages: &[Message<'_>],
     ) -> (u64, Result<(), SendError>) {
         let send = || sender.send_all(messages.iter().map(Message::bytes));
-        if self.can_wait { py.detach(send) } else { send() }
+        if matches!(self.waits, Waits::Never) { send() } else { py.detach(send) }
+    }
+}
+
+/// Whether a `send` can wait, and so must release the interpreter.
+enum Waits {
+    /// It drops something instead.
+    Never,
+    /// For room.
+    WhenFull(Room),
+    /// For the spool's disk, or for room that cannot be foretold.
+    Always,
+}
+
+impl Waits {
+    /// For an empty sender with the same options.
+    fn again(&self) -> Waits {
+        match self {
+            Waits::Never => Waits::Never,
+            Waits::WhenFull(room) => Waits::WhenFull(room.again()),
+            Waits::Always => Waits::Always,
+        }
     }
 }
 
