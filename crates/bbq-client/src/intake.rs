@@ -94,6 +94,11 @@ impl Intake {
             block.builder.push(record);
             return Ok(());
         }
+        // A server that is away for long must not make it dearer: the queue is not asked again before something went.
+        if self.on_full == OnFull::DropNewest && queue.is_full() && !place.closed {
+            self.refused.full.fetch_add(1, Ordering::Relaxed);
+            return Err(SendError::Full { queue_bytes_max: queue.bytes_max() });
+        }
         self.push_slowly(queue, place, record, self.on_full)
     }
 
@@ -118,7 +123,6 @@ impl Intake {
         self.push_slowly(queue, self.place(), record, OnFull::DropNewest)
     }
 
-    #[cold]
     fn push_slowly<'a>(
         &'a self,
         queue: &Queue,
@@ -145,9 +149,6 @@ impl Intake {
         record: &[u8],
         on_full: OnFull,
     ) -> Result<(), SendError> {
-        if std::process::id() != self.process {
-            return Err(SendError::Forked);
-        }
         let mut patience = Patience { on_full, deadline: None };
         loop {
             if place.closed {
@@ -196,6 +197,9 @@ impl Intake {
 
     /// Puts an empty block into the place; `Err(None)` when there is no room for one.
     fn begin(&self, queue: &Queue, place: &mut Inner, record_bytes: usize) -> Result<(), Option<SendError>> {
+        if !self.is_at_home() {
+            return Err(Some(SendError::Forked));
+        }
         let mut block = queue.reserve(record_bytes).map_err(|_| None)?;
         if let Some(spool) = &self.spool {
             match spool.begin_extent(queue.next_sequence()) {

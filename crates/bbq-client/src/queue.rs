@@ -13,7 +13,7 @@
 //! Invariant: a batch's bytes never change, so that the server can tell one that is sent again.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -79,6 +79,8 @@ pub(crate) struct Queue {
     on_full: OnFull,
     stream: StreamId,
     pub(crate) compressor: Compressor,
+    /// There was no room for a block, and nothing has gone since: so that a record need not ask again. Changes with the lock held.
+    is_full: AtomicBool,
     /// The largest message that every server takes, as far as known.
     message_bytes_max: AtomicU32,
     pub(crate) bells: Box<[Bell]>,
@@ -133,6 +135,7 @@ impl Queue {
             on_full: options.on_full,
             stream,
             compressor: Compressor::new(options.compress),
+            is_full: AtomicBool::new(false),
             message_bytes_max: AtomicU32::new(MESSAGE_BYTES_DEFAULT),
             bells: (0..outlets).map(|_| Bell::default()).collect(),
         };
@@ -166,6 +169,8 @@ impl Queue {
             while !state.has_room(charge, self.bytes_max) && state.drop_oldest() {}
         }
         if !state.has_room(charge, self.bytes_max) {
+            // A large record may find none where a small one does.
+            self.is_full.store(charge == self.block_bytes, Ordering::Relaxed);
             return Err(NoRoom);
         }
         state.charged += charge;
@@ -176,11 +181,23 @@ impl Queue {
         Ok(Block { builder: BatchBuilder::with_buffer(buffer), charge, extent: None })
     }
 
+    /// Whether there is no room for another block.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+
+    /// Memory may have been given back. With the lock held.
+    fn made_room(&self) {
+        self.is_full.store(false, Ordering::Relaxed);
+        self.room.notify_all();
+    }
+
     /// Gives back a block that was not used.
     pub(crate) fn release(&self, block: Block) {
         self.locked().charged -= block.charge;
         drop(block);
-        self.room.notify_all();
+        self.made_room();
     }
 
     /// Numbers the records of a block and puts them in line.
@@ -198,6 +215,7 @@ impl Queue {
                 extent.records = records;
                 state.charged -= block.charge;
                 self.recycle(&mut state, block.builder.into_buffer());
+                self.made_room();
                 Entry { first, records, charge: 0, body: Body::Stored(extent) }
             }
             _ => Entry { first, records, charge: block.charge, body: Body::Records(block) },
@@ -327,7 +345,7 @@ impl Queue {
             }
         }
         self.moved.notify_all();
-        self.room.notify_all();
+        self.made_room();
     }
 
     /// Keeps a buffer for the next block.
@@ -348,13 +366,13 @@ impl Queue {
         self.forget(&mut state, everyone);
         drop(state);
         self.moved.notify_all();
-        self.room.notify_all();
         self.bells[outlet].all();
         everyone
     }
 
     /// Lets entries go that every outlet's server has.
     fn forget(&self, state: &mut State, everyone: u64) {
+        let before = state.charged;
         while state
             .entries
             .front()
@@ -372,6 +390,9 @@ impl Queue {
                 Body::Records(block) => self.recycle(state, block.builder.into_buffer()),
                 Body::Busy | Body::Stored(_) => {}
             }
+        }
+        if state.charged < before {
+            self.made_room();
         }
     }
 

@@ -1,1 +1,204 @@
+//! The queue without threads, against a model of servers that take what the rules of the protocol allow.
 
+use bbq_wire::batch::{Batch, BatchLimits};
+use bbq_wire::limits::{BATCH_BODY_BYTES_MAX, MESSAGE_BYTES_MAX};
+use bbq_wire::{SequenceCheck, StreamId};
+use proptest::prelude::*;
+
+use super::*;
+use crate::intake::Intake;
+use crate::spool::Recovered;
+use crate::{Delivery, Sender};
+
+const QUEUE_BYTES: usize = 64 * 1024;
+
+/// A server and the connection to it.
+#[derive(Default)]
+struct Server {
+    /// Batches that are sent and not received.
+    wire: VecDeque<Arc<Vec<u8>>>,
+    last_sequence: u64,
+    /// Numbers of the messages it has taken.
+    taken: Vec<u64>,
+}
+
+impl Server {
+    /// Takes the next batch from the wire.
+    fn receive(&mut self) {
+        let Some(bytes) = self.wire.pop_front() else { return };
+        let mut scratch = Vec::new();
+        let limits =
+            BatchLimits { body_bytes_max: BATCH_BODY_BYTES_MAX, message_bytes_max: MESSAGE_BYTES_MAX };
+        let batch = Batch::verify(&bytes, limits, &mut scratch).expect("a sound batch");
+        let header = batch.header;
+        match SequenceCheck::of(self.last_sequence, header.first_sequence, header.records) {
+            SequenceCheck::Duplicate => return,
+            SequenceCheck::Overlap => panic!("{header:?} overlaps {}", self.last_sequence),
+            SequenceCheck::Next | SequenceCheck::Gap { .. } => {}
+        }
+        self.taken.extend(
+            batch
+                .records()
+                .map(|record| u64::from_le_bytes(*record.first_chunk::<8>().expect("a number stands first"))),
+        );
+        self.last_sequence = header.last_sequence();
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// So many messages of so many bytes.
+    Send(u8, u16),
+    Collect,
+    /// An outlet gives a batch to its connection.
+    Give(usize),
+    Receive(usize),
+    Acknowledge(usize),
+    /// The connection breaks, and what is on the wire with it; another one begins.
+    Reconnect(usize),
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        4 => (1_u8..40, 8_u16..2000).prop_map(|(count, bytes)| Event::Send(count, bytes)),
+        1 => Just(Event::Collect),
+        6 => (0_usize..2).prop_map(Event::Give),
+        6 => (0_usize..2).prop_map(Event::Receive),
+        4 => (0_usize..2).prop_map(Event::Acknowledge),
+        1 => (0_usize..2).prop_map(Event::Reconnect),
+    ];
+    proptest::collection::vec(event, 1..120)
+}
+
+struct Model {
+    queue: Queue,
+    intake: Intake,
+    servers: Vec<Server>,
+    /// The number in the next message.
+    number: u64,
+    accepted: Vec<u64>,
+}
+
+impl Model {
+    fn new(on_full: OnFull, servers: usize) -> Model {
+        let options = Sender::builder()
+            .queue_bytes_max(QUEUE_BYTES)
+            .batch_bytes(2048)
+            .delivery(Delivery::All)
+            .on_full(on_full);
+        let stream = StreamId([7; 16]);
+        let queue = Queue::new(&options, stream, 1, servers);
+        assert_eq!(queue.recover(Recovered::nothing(stream, servers)), 0);
+        let intake = Intake::new(on_full, None);
+        let servers: Vec<Server> = (0..servers).map(|_| Server::default()).collect();
+        (0..servers.len()).for_each(|outlet| queue.connected(outlet, 0, MESSAGE_BYTES_MAX));
+        Model { queue, intake, servers, number: 0, accepted: Vec::new() }
+    }
+
+    fn happen(&mut self, event: Event) {
+        let count = self.servers.len();
+        match event {
+            Event::Send(messages, bytes) => {
+                for _ in 0..messages {
+                    let mut message = self.number.to_le_bytes().to_vec();
+                    message.resize(usize::from(bytes), 0);
+                    if self.intake.push(&self.queue, &message).is_ok() {
+                        self.accepted.push(self.number);
+                    }
+                    self.number += 1;
+                }
+            }
+            Event::Collect => {
+                self.intake.collect(&self.queue);
+            }
+            Event::Give(outlet) => {
+                if let Next::Send(bytes) = self.queue.next(outlet % count) {
+                    self.servers[outlet % count].wire.push_back(bytes);
+                }
+            }
+            Event::Receive(outlet) => self.servers[outlet % count].receive(),
+            Event::Acknowledge(outlet) => {
+                self.queue.acknowledged(outlet % count, self.servers[outlet % count].last_sequence);
+            }
+            Event::Reconnect(outlet) => {
+                let server = &mut self.servers[outlet % count];
+                server.wire.clear();
+                self.queue.connected(outlet % count, server.last_sequence, MESSAGE_BYTES_MAX);
+            }
+        }
+        let state = self.queue.locked();
+        let (_, bytes) = state.queued();
+        assert!(bytes <= QUEUE_BYTES as u64 + 2 * 2048, "{bytes}");
+    }
+
+    /// Everything comes to its end.
+    fn settle(&mut self) {
+        self.intake.close(&self.queue);
+        self.queue.close();
+        for outlet in 0..self.servers.len() {
+            for _ in 0..1000 {
+                self.happen(Event::Give(outlet));
+                self.happen(Event::Receive(outlet));
+                self.happen(Event::Acknowledge(outlet));
+            }
+            assert!(matches!(self.queue.next(outlet), Next::End));
+        }
+    }
+}
+
+fn run(on_full: OnFull, servers: usize, events: &[Event]) {
+    let mut model = Model::new(on_full, servers);
+    events.iter().for_each(|event| model.happen(*event));
+    model.settle();
+    let state = model.queue.locked();
+    assert_eq!(state.queued().0, 0);
+    assert_eq!(state.acknowledged + state.dropped_oldest, model.accepted.len() as u64);
+    for server in &model.servers {
+        // One thread has sent: in its order, and so each at most once.
+        assert!(server.taken.is_sorted_by(|before, after| before < after));
+        assert!(server.taken.iter().all(|number| model.accepted.binary_search(number).is_ok()));
+        let missing = (model.accepted.len() - server.taken.len()) as u64;
+        assert!(missing <= state.dropped_oldest, "{missing} of {}", state.dropped_oldest);
+    }
+    if on_full != OnFull::DropOldest {
+        assert!(model.servers.iter().all(|server| server.taken == model.accepted));
+    }
+}
+
+proptest! {
+    #[test]
+    fn each_server_takes_each_message_once(events in events(), servers in 1_usize..3) {
+        run(OnFull::DropNewest, servers, &events);
+    }
+
+    #[test]
+    fn what_is_dropped_for_newer_ones_is_counted(events in events(), servers in 1_usize..3) {
+        run(OnFull::DropOldest, servers, &events);
+    }
+}
+
+#[test]
+fn a_connection_begins_in_the_middle_of_a_batch_when_the_server_knows_its_beginning() {
+    let mut model = Model::new(OnFull::DropNewest, 1);
+    model.happen(Event::Send(10, 8));
+    model.happen(Event::Collect);
+    model.happen(Event::Give(0));
+    // As after another life of the sender, which cut its batches elsewhere.
+    model.servers[0].last_sequence = 4;
+    model.happen(Event::Reconnect(0));
+    model.settle();
+    assert_eq!(model.servers[0].taken, [4, 5, 6, 7, 8, 9]);
+}
+
+#[test]
+fn the_window_keeps_half_of_the_queue_for_what_can_still_be_dropped() {
+    let mut model = Model::new(OnFull::DropOldest, 1);
+    for _ in 0..60 {
+        model.happen(Event::Send(4, 500));
+        model.happen(Event::Give(0));
+    }
+    assert!(matches!(model.queue.next(0), Next::Window));
+    let sent: usize = model.servers[0].wire.iter().map(|batch| batch.len()).sum();
+    assert!(sent <= QUEUE_BYTES / 2, "{sent}");
+    assert!(model.queue.locked().dropped_oldest > 0);
+}

@@ -1,1 +1,125 @@
+//! What a sender finds again after its process ended at any byte.
 
+use std::fs::OpenOptions;
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::*;
+
+const STREAM: StreamId = StreamId([3; 16]);
+const BYTES_MAX: u64 = 1 << 30;
+
+fn open(directory: &Path) -> (Spool, Recovered) {
+    Spool::open(directory, BYTES_MAX, &[String::new()], STREAM, 256).expect("it opens")
+}
+
+fn record(number: u64) -> Vec<u8> {
+    let mut record = number.to_le_bytes().to_vec();
+    record.resize(8 + (number % 50) as usize, b'r');
+    record
+}
+
+fn append(spool: &Spool, numbers: std::ops::Range<u64>) {
+    spool.begin_extent(numbers.start).expect("there is room");
+    for number in numbers {
+        assert!(spool.append(&record(number)).is_ok());
+    }
+}
+
+fn read(recovered: &Recovered) -> Vec<(u64, Vec<u8>)> {
+    let mut records = Vec::new();
+    for extent in &recovered.extents {
+        let mut number = extent.first;
+        extent
+            .read(extent.first, |record| {
+                records.push((number, record.to_vec()));
+                number += 1;
+            })
+            .expect("it is whole");
+    }
+    records
+}
+
+fn only_segment(directory: &TempDir) -> PathBuf {
+    segment::paths(directory.path()).expect("it is there").remove(0)
+}
+
+proptest! {
+    #[test]
+    fn a_process_that_ends_at_any_byte_leaves_whole_records(kept in 0_u64..4000, count in 1_u64..80) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (spool, _) = open(directory.path());
+        append(&spool, 1..count + 1);
+        drop(spool);
+        let path = only_segment(&directory);
+        let file = OpenOptions::new().write(true).open(&path).expect("it is there");
+        let bytes = file.metadata().expect("it is there").len();
+        file.set_len(kept.min(bytes)).expect("it can be cut");
+        let (spool, recovered) = open(directory.path());
+        let found = read(&recovered);
+        prop_assert!(found.iter().zip(1..).all(|(found, number)| *found == (number, record(number))));
+        prop_assert_eq!(recovered.next_sequence, found.len() as u64 + 1);
+        if kept >= bytes {
+            prop_assert_eq!(found.len() as u64, count);
+        }
+        // It goes on where it was.
+        append(&spool, recovered.next_sequence..recovered.next_sequence + 5);
+        drop(spool);
+        let again = open(directory.path()).1;
+        prop_assert_eq!(again.next_sequence, recovered.next_sequence + 5);
+        prop_assert_eq!(read(&again).len(), found.len() + 5);
+    }
+}
+
+#[test]
+fn a_damaged_byte_costs_what_stands_behind_it_and_nothing_is_made_up() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (spool, _) = open(directory.path());
+    append(&spool, 1..21);
+    drop(spool);
+    let path = only_segment(&directory);
+    let mut bytes = fs::read(&path).expect("it is there");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&path, bytes).expect("it can be written");
+    let (_spool, recovered) = open(directory.path());
+    let found = read(&recovered);
+    assert!(!found.is_empty() && found.len() < 20, "{}", found.len());
+    assert!(found.iter().zip(1..).all(|(found, number)| *found == (number, record(number))));
+}
+
+#[test]
+fn acknowledged_segments_go_and_the_number_stays() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (spool, _) = open(directory.path());
+    let large = vec![b'l'; 1024 * 1024];
+    for first in 1..=40 {
+        spool.begin_extent(first).expect("there is room");
+        assert!(spool.append(&large).is_ok());
+    }
+    let segments = || segment::paths(directory.path()).expect("it is there").len();
+    assert!(segments() >= 3, "{}", segments());
+    spool.acknowledged(0, 40).expect("it is written");
+    spool.retire(40).expect("they go");
+    assert_eq!(segments(), 1);
+    drop(spool);
+    let (_spool, recovered) = open(directory.path());
+    assert_eq!((recovered.next_sequence, recovered.acknowledged), (41, vec![40]));
+}
+
+#[test]
+fn a_second_sender_a_stranger_and_a_full_spool_are_told() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (spool, _) = open(directory.path());
+    let second = Spool::open(directory.path(), BYTES_MAX, &[String::new()], STREAM, 256);
+    assert!(matches!(second.err(), Some(StartError::SpoolInUse { .. })));
+    drop(spool);
+    let small = Spool::open(directory.path(), 64, &[String::new()], STREAM, 256).expect("it opens").0;
+    assert!(matches!(small.append(&[0; 100]), Err(AppendError::Full)));
+    drop(small);
+    fs::write(only_segment(&directory), [b'x'; 100]).expect("it can be written");
+    let stranger = Spool::open(directory.path(), BYTES_MAX, &[String::new()], STREAM, 256);
+    let text = stranger.err().expect("it is refused").to_string();
+    assert!(text.contains("not a segment"), "{text}");
+}

@@ -1,0 +1,126 @@
+//! If this fails, an application stands still or grows without end because its server does not work, or does not learn what was
+//! dropped.
+
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
+mod support;
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use bbq_client::{Counters, OnFull, SendError, Sender};
+use support::{PATIENCE, Setup};
+
+const QUEUE_BYTES: usize = 1024 * 1024;
+const MESSAGE: [u8; 100] = [b'm'; 100];
+/// Ten times what the queue takes.
+const MESSAGES: u64 = 10 * (QUEUE_BYTES / MESSAGE.len()) as u64;
+
+fn assert_balanced(counters: &Counters) {
+    let Counters { accepted, recovered, acknowledged, queued, dropped, .. } = *counters;
+    assert_eq!(
+        accepted + recovered,
+        acknowledged + queued + dropped.oldest + dropped.abandoned,
+        "{counters:?}"
+    );
+}
+
+fn sender(server: &str, on_full: OnFull) -> Sender {
+    Sender::builder()
+        .server(server.parse().expect("an address"))
+        .queue_bytes_max(QUEUE_BYTES)
+        .on_full(on_full)
+        .close_timeout(Duration::ZERO)
+        .start()
+        .expect("it starts")
+}
+
+/// Sends more than fits to a server that takes nothing.
+fn flood(server: &str, on_full: OnFull) -> (Sender, Counters) {
+    let sender = sender(server, on_full);
+    let mut full = 0;
+    for _ in 0..MESSAGES {
+        match sender.send(&MESSAGE) {
+            Ok(()) => {}
+            Err(SendError::Full { .. }) => full += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let counters = sender.counters();
+    assert_balanced(&counters);
+    assert_eq!(counters.dropped.full, full, "{counters:?}");
+    assert_eq!(counters.accepted + full, MESSAGES, "{counters:?}");
+    assert!(counters.queued_bytes <= QUEUE_BYTES as u64, "{counters:?}");
+    (sender, counters)
+}
+
+#[test]
+fn whatever_is_wrong_with_the_server_the_queue_keeps_its_bound_and_every_drop_is_counted() {
+    // Its backlog takes the connection, and nobody reads.
+    let stalled = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let stalled = stalled.local_addr().expect("bound").to_string();
+    // The port was free a moment ago, and port 1 is nobody's.
+    for server in [stalled.as_str(), "127.0.0.1:1", "name.invalid:7700"] {
+        let (_sender, counters) = flood(server, OnFull::DropNewest);
+        assert!(counters.dropped.full > MESSAGES / 2, "{server}: {counters:?}");
+        let (_sender, counters) = flood(server, OnFull::DropOldest);
+        assert!(counters.dropped.oldest > MESSAGES / 2, "{server}: {counters:?}");
+        assert_eq!(counters.dropped.full, 0, "{server}: {counters:?}");
+    }
+}
+
+#[test]
+fn waiting_for_room_ends_at_its_time_out() {
+    let sender = sender("127.0.0.1:1", OnFull::Block(Some(Duration::from_millis(20))));
+    let refused = (0..MESSAGES).find_map(|_| sender.send(&MESSAGE).err()).expect("it is full in the end");
+    assert!(matches!(refused, SendError::Full { queue_bytes_max: QUEUE_BYTES }), "{refused}");
+    assert_eq!(sender.counters().dropped.full, 1);
+}
+
+#[test]
+fn a_stopped_server_loses_nothing_and_learns_how_much_was_dropped() {
+    let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
+    let server = setup.start();
+    let address = format!("bbq://{}", setup.address(0));
+    let sender = sender(&address, OnFull::DropNewest);
+    sender.send(b"first").expect("there is room");
+    sender.flush(PATIENCE).expect("the server works");
+    server.signal(libc::SIGSTOP);
+    let mut dropped = 0;
+    // What the kernel's buffers take comes on top of the queue.
+    for _ in 0..20 * MESSAGES {
+        dropped += u64::from(sender.send(&MESSAGE).is_err());
+    }
+    server.signal(libc::SIGCONT);
+    assert!(dropped > 0);
+    sender.flush(PATIENCE).expect("the server works again");
+    // The report comes when there is nothing else to send.
+    let start = std::time::Instant::now();
+    while sender.counters().accepted == 1 + 20 * MESSAGES - dropped {
+        assert!(start.elapsed() < PATIENCE, "{:?}", sender.counters());
+        std::thread::yield_now();
+    }
+    let counters = sender.close(PATIENCE).expect("the server works");
+    assert_balanced(&counters);
+    assert_eq!(counters.dropped.full, dropped, "{counters:?}");
+    server.wait_delivered(counters.accepted);
+    assert_eq!(server.stop(), Some(0));
+    let written = String::from_utf8(setup.written()).expect("text");
+    let report = format!("bbq: {dropped} of this sender's messages were dropped");
+    assert!(written.lines().any(|line| line.starts_with(&report)), "no {report:?}");
+}
+
+#[test]
+fn closing_gives_up_in_time_and_counts_what_is_lost() {
+    let sender = sender("127.0.0.1:1", OnFull::DropNewest);
+    for _ in 0..10 {
+        sender.send(&MESSAGE).expect("there is room");
+    }
+    let error = sender.close(Duration::from_millis(20)).expect_err("nobody is there");
+    assert!(matches!(error, SendError::Timeout { queued: 10, .. }), "{error}");
+    let counters = sender.counters();
+    assert_eq!((counters.dropped.abandoned, counters.queued), (10, 0), "{counters:?}");
+    assert_balanced(&counters);
+    assert!(matches!(sender.send(b"late"), Err(SendError::Closed)));
+    assert_eq!(sender.counters().dropped.closed, 1);
+}
