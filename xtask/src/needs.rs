@@ -6,6 +6,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use crate::step;
 
@@ -23,6 +24,8 @@ const NEEDS: [(&str, &str); 11] = [
     ("strace", "strace"),
     ("unshare", "util-linux"),
 ];
+/// Debian has Python's environments in a package of their own, and no program to know it by.
+const VENV: (&str, &str) = ("python3 -m venv", "python3-venv");
 
 /// `--no-remove`: syslog-ng-core would take the place of another system logger.
 const INSTALL: [&str; 4] = ["install", "--yes", "--no-remove", "--no-install-recommends"];
@@ -32,7 +35,7 @@ const POLICY_NEVER: &str = "#!/bin/sh\nexit 101\n";
 
 /// Makes sure that every program is there.
 pub(crate) fn provide() -> Result<(), String> {
-    let missing = missing(&search_path());
+    let missing = missing(&search_path(), has_venv());
     if missing.is_empty() {
         return Ok(());
     }
@@ -59,7 +62,7 @@ pub(crate) fn provide() -> Result<(), String> {
         .and_then(|()| step::run(&quiet, "apt-get", &[&INSTALL[..], &packages].concat()));
     drop(policy);
     installed.map_err(|problem| by_hand(&problem))?;
-    match self::missing(&search_path()).first() {
+    match self::missing(&search_path(), has_venv()).first() {
         None => Ok(()),
         Some((program, package)) => Err(format!("{package} is installed, and {program} is not on the path")),
     }
@@ -69,10 +72,16 @@ fn search_path() -> Vec<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect()
 }
 
-fn missing(path: &[PathBuf]) -> Vec<(&'static str, &'static str)> {
+fn missing(path: &[PathBuf], has_venv: bool) -> Vec<(&'static str, &'static str)> {
     let is_missing =
         |(program, _): &(&str, &str)| !path.iter().any(|directory| is_program(&directory.join(program)));
-    NEEDS.into_iter().filter(is_missing).collect()
+    NEEDS.into_iter().filter(is_missing).chain((!has_venv).then_some(VENV)).collect()
+}
+
+/// Whether Python makes environments that have pip.
+fn has_venv() -> bool {
+    let look = Command::new("python3").args(["-c", "import ensurepip, venv"]).stderr(Stdio::null()).status();
+    look.is_ok_and(|status| status.success())
 }
 
 /// Each package once, in the order of the list.
@@ -122,8 +131,8 @@ mod tests {
 
     #[test]
     fn what_is_not_on_the_path_is_missing_and_each_package_is_named_once() {
-        let nowhere = missing(&[PathBuf::from("/proc/self/nowhere")]);
-        assert_eq!(nowhere.len(), NEEDS.len());
+        let nowhere = missing(&[PathBuf::from("/proc/self/nowhere")], false);
+        assert_eq!(nowhere.len(), NEEDS.len() + 1);
         let all = [
             "bind9-dnsutils",
             "bsdutils",
@@ -132,6 +141,7 @@ mod tests {
             "iproute2",
             "netcat-openbsd",
             "python3",
+            "python3-venv",
             "strace",
             "syslog-ng-core",
             "util-linux",
