@@ -27,8 +27,8 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
     let python = text(&python);
     step::run(&[], &python, &[&["-m", "pip", "install", "--quiet"][..], &TOOLS].concat()).map_err(|problem| {
         format!(
-            "{problem}\nthe Python tests need {}, and pip could not get them: where no package index can be reached, install \
-             them into {environment} from wheels",
+            "{problem}\nthe Python tests need {}, and pip could not get them: see that it reaches a package index (PIP_INDEX_URL, \
+             PIP_PROXY), or install them into {environment} from wheels",
             TOOLS.join(" and ")
         )
     })?;

@@ -263,6 +263,28 @@ def test_notices_are_told_and_their_errors_do_not_end_the_sender(make_server, mo
     assert server.lines() == ["one"]
 
 
+def test_ctrl_c_ends_a_wait(run_program, nobody):
+    source = """
+    import os, signal, threading
+    import bbq
+
+    sender = bbq.Sender(ADDRESS, close_timeout=0)
+    sender.send("one")
+    for wait in (sender.flush, sender.close):
+        interrupt = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+        interrupt.start()
+        try:
+            wait(3600)
+        except KeyboardInterrupt:
+            print("interrupted")
+    # Its close was interrupted: it goes on.
+    sender.send("two")
+    """
+    ended = run_program(source, ADDRESS=nobody)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "interrupted\n" * 2
+
+
 def test_what_is_not_closed_is_flushed_when_it_is_forgotten(server):
     sender = bbq.Sender(server.address)
     sender.send("one")
@@ -272,7 +294,7 @@ def test_what_is_not_closed_is_flushed_when_it_is_forgotten(server):
 
 def test_other_threads_run_while_one_waits(make_server):
     server = make_server()
-    sender = bbq.Sender(server.address, queue_bytes_max=2**17, on_full="block", block_timeout=None)
+    sender = bbq.Sender(server.address, queue_bytes_max=2**17, on_full="block", block_timeout=20)
     filled = threading.Event()
 
     def work():
@@ -283,10 +305,10 @@ def test_other_threads_run_while_one_waits(make_server):
 
     thread = threading.Thread(target=work)
     thread.start()
-    # Neither of the two would return if the blocked thread held the interpreter.
+    # This would not get its turn if the blocked thread held the interpreter.
     assert filled.wait(30)
     server.start()
-    thread.join(30)
+    thread.join(60)
     assert not thread.is_alive()
     sender.close()
     assert [int(line) for line in server.lines()] == list(range(1000))
