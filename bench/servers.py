@@ -132,7 +132,7 @@ def sample(row, run_client, children, seconds):
 
 def missing(row, directory):
     lacking = [name for name in row.needs if program(name) is None]
-    return f"{', '.join(lacking)} not installed, see bench/peers-install" if lacking else ""
+    return f"{', '.join(lacking)} not installed, see bench/peers/install" if lacking else ""
 
 
 def measure(name, workload, rounds, seconds, scratch):

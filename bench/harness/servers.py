@@ -203,7 +203,7 @@ class Rsyslog(FileServer):
     """rsyslog, imptcp to a file, lines as they came; its queue waits when full, so that it does not drop."""
 
     name = "rsyslog"
-    unpacked = Path(__file__).resolve().parents[2] / "target/bench/peers"  # by bench/peers-install
+    unpacked = Path(__file__).resolve().parents[2] / "target/bench/peers"  # by bench/peers/install
 
     @classmethod
     def program(cls):

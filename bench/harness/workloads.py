@@ -171,10 +171,10 @@ def lines(settings):
 
     servers = [
         ("bbq lines+tcp", bbq, missing_bbq(settings)),
-        ("syslog-ng", SyslogNg, "" if SyslogNg.program() else "syslog-ng is not installed, see bench/peers-install"),
-        ("rsyslog imptcp", Rsyslog, "" if Rsyslog.program() else "rsyslog is not installed, see bench/peers-install"),
+        ("syslog-ng", SyslogNg, "" if SyslogNg.program() else "syslog-ng is not installed, see bench/peers/install"),
+        ("rsyslog imptcp", Rsyslog, "" if Rsyslog.program() else "rsyslog is not installed, see bench/peers/install"),
     ]
-    no_loggen = "" if shutil.which("loggen") else "loggen is not installed, see bench/peers-install"
+    no_loggen = "" if shutil.which("loggen") else "loggen is not installed, see bench/peers/install"
     rows = []
     for name, server, missing in servers:
         rows.append(Row(f"{name}, loggen", server, loggen, LINE_BYTES, "loggen", missing or no_loggen))

@@ -1,9 +1,11 @@
-//! The tasks of this repository: `cargo xtask lint | test | python | check`. What it runs here is what runs everywhere else.
+//! The tasks of this repository: `cargo xtask lint | test | python | instructions | check`. What it runs here is what runs
+//! everywhere else.
 //!
 //! Not here: anything of the product. It depends on nothing, because everybody who tries the project builds it first.
 
 #![forbid(unsafe_code)]
 
+mod instructions;
 mod lint;
 mod needs;
 mod python;
@@ -19,7 +21,9 @@ Usage: cargo xtask TASK
   lint     formatting, clippy, documentation, tidy
   test     installs what the tests need (as root; otherwise says what is missing), and runs them
   python   the Python package's tests alone, with the `bbq` that is built
-  check    lint, then test: what a change must pass";
+  instructions [--update]
+           counts the instructions of the hot paths and compares; --update writes down what it counted
+  check    lint, test and instructions: what a change must pass";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -27,7 +31,9 @@ fn main() -> ExitCode {
         ["lint"] => in_root().and_then(lint::run),
         ["test"] => in_root().and_then(suite::run),
         ["python"] => in_root().and_then(python::test),
-        ["check"] => in_root().and_then(|root| lint::run(root).and_then(|()| suite::run(root))),
+        ["instructions"] => in_root().and_then(instructions::check),
+        ["instructions", "--update"] => in_root().and_then(instructions::update),
+        ["check"] => in_root().and_then(check),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
@@ -44,6 +50,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn check(root: &Path) -> Result<(), String> {
+    lint::run(root)?;
+    suite::run(root)?;
+    instructions::check(root)
 }
 
 /// The repository this was built from; every step runs there.

@@ -1,4 +1,5 @@
-//! The programs that tests run against the server: real clients, and tools that take something away from it.
+//! The programs that tests run against the server: real clients, and tools that take something away from it; and what counts
+//! instructions.
 //!
 //! What is missing is installed from Debian's packages when this runs as root, and named with the command to run when it
 //! does not. Nothing that is installed is removed for it, and no service is started.
@@ -11,7 +12,7 @@ use std::process::{Command, Stdio};
 use crate::step;
 
 /// Program, and the Debian package that has it.
-const NEEDS: [(&str, &str); 11] = [
+const NEEDS: [(&str, &str); 12] = [
     ("c++", "g++"),
     ("curl", "curl"),
     ("dig", "bind9-dnsutils"),
@@ -23,6 +24,7 @@ const NEEDS: [(&str, &str); 11] = [
     ("ss", "iproute2"),
     ("strace", "strace"),
     ("unshare", "util-linux"),
+    ("valgrind", "valgrind"),
 ];
 /// Debian has Python's environments in a package of their own, and no program to know it by.
 const VENV: (&str, &str) = ("python3 -m venv", "python3-venv");
@@ -145,6 +147,7 @@ mod tests {
             "strace",
             "syslog-ng-core",
             "util-linux",
+            "valgrind",
         ];
         assert_eq!(packages(&nowhere), all);
     }

@@ -64,6 +64,8 @@
 //!   [`Group::pause`] lets all workers end and others come: what is queued stays queued.
 //! - **Bounds.** A turn accepts at most [`ACCEPTS_PER_TURN_MAX`]; running out of descriptors is an outcome, not an error,
 //!   and the rest goes on waiting in the queue.
+//! - **Answers in bulk.** An [`Outbox`] sends datagrams together, and those of one peer on one way through the kernel
+//!   (UDP GSO), where the kernel can.
 //! - **To be seen.** Per socket: [`Counters`], [`Socket::queue`] (how much waits, and how much may), [`Socket::drops`],
 //!   [`Socket::accept_delay`]; per group [`Group::taken`], [`Evenness`], [`Group::foreign_members`].
 //!
@@ -102,6 +104,7 @@ mod inet_diag;
 mod limits;
 mod netlink;
 mod open;
+mod outbox;
 #[cfg(feature = "tokio")]
 mod pace;
 mod places;
@@ -138,6 +141,7 @@ pub use group::{BACKLOG_DEFAULT, Group, GroupOptions};
 pub use holder::Holder;
 pub use limits::{DescriptorLimit, WORKERS_MAX, raise_descriptor_limit, worker_count};
 pub use open::RECEIVE_BUFFER_BYTES_DEFAULT;
+pub use outbox::{OUTBOX_DATAGRAMS_MAX, Outbox};
 #[cfg(feature = "tokio")]
 pub use pace::STARVED_PAUSE;
 pub use pulse::Pulse;

@@ -1,5 +1,5 @@
 //! What no library wraps safely: `TCP_INFO` of a listening socket, `SO_MEMINFO`, programs for `SO_REUSEPORT`, `recvmmsg`,
-//! taking a descriptor by its number, and registering one with tokio.
+//! `sendmmsg` with `UDP_SEGMENT`, taking a descriptor by its number, and registering one with tokio.
 //!
 //! It decides nothing: it moves numbers and bytes between the kernel and safe types.
 //!
@@ -9,15 +9,18 @@
 #![expect(unsafe_code, reason = "the raw system calls of this crate live here, and only here")]
 
 use std::io;
+use std::io::IoSlice;
 use std::mem;
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 #[cfg(feature = "tokio")]
 use std::sync::Arc;
 
+use socket2::SockAddr;
 #[cfg(feature = "tokio")]
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// Datagrams taken by one `recvmmsg`. Beyond 32 the cost of the call itself is already lost in the cost of copying the
+/// Datagrams taken by one `recvmmsg`, and messages sent by one `sendmmsg`. Beyond 32 the cost of the call itself is already lost in the cost of copying the
 /// datagrams, while the buffers (64 KiB each) grow with every one.
 pub const DATAGRAMS_PER_CALL: usize = 32;
 
@@ -192,6 +195,94 @@ pub(crate) fn receive_many(
         slot.truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
     }
     Ok(received)
+}
+
+/// One message of a `sendmmsg`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Message<'a> {
+    pub(crate) peer: SocketAddr,
+    /// Its bytes, in pieces.
+    pub(crate) pieces: &'a [IoSlice<'a>],
+    /// The kernel makes datagrams of so many bytes of it, the last one of the rest; `None`: it is one.
+    pub(crate) segment_bytes: Option<u16>,
+}
+
+/// `UDP_SEGMENT` as control data. The C macros would put the number at the same place: right behind the header, as it needs
+/// less alignment than the header does.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct SegmentControl {
+    header: libc::cmsghdr,
+    segment_bytes: u16,
+    padding: [u8; 6],
+}
+
+// SAFETY: CMSG_SPACE and CMSG_LEN only calculate.
+const SEGMENT_CONTROL_SPACE: usize = unsafe { libc::CMSG_SPACE(2) } as usize;
+// SAFETY: as above.
+const SEGMENT_CONTROL_LENGTH: usize = unsafe { libc::CMSG_LEN(2) } as usize;
+const _: () = assert!(SEGMENT_CONTROL_SPACE <= mem::size_of::<SegmentControl>());
+const _: () = assert!(SEGMENT_CONTROL_LENGTH == mem::offset_of!(SegmentControl, segment_bytes) + 2);
+
+/// Whether the kernel knows `UDP_SEGMENT` (Linux 4.18). One that does not ignores it, and would send a single long datagram.
+pub(crate) fn knows_segments(socket: BorrowedFd<'_>) -> bool {
+    read_option::<1>(socket, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
+}
+
+/// Makes the kernel refuse segments on this socket, as it does on a way that calculates no checksums.
+#[cfg(test)]
+pub(crate) fn send_without_checksum(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let yes: libc::c_int = 1;
+    // SAFETY: the option is an int, which the kernel only reads, during the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_NO_CHECK,
+            (&raw const yes).cast(),
+            mem::size_of_val(&yes) as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sends the first of `messages`, at most [`DATAGRAMS_PER_CALL`], and never waits. Returns how many the kernel took; an
+/// error is that of the first one.
+pub(crate) fn send_many(socket: BorrowedFd<'_>, messages: &[Message<'_>]) -> io::Result<usize> {
+    let messages = &messages[..messages.len().min(DATAGRAMS_PER_CALL)];
+    let names: Vec<SockAddr> = messages.iter().map(|message| message.peer.into()).collect();
+    // SAFETY: all three are plain C structs of integers and pointers, for which zero is a valid value.
+    let mut controls: [SegmentControl; DATAGRAMS_PER_CALL] = unsafe { mem::zeroed() };
+    // SAFETY: as above.
+    let mut headers: [libc::mmsghdr; DATAGRAMS_PER_CALL] = unsafe { mem::zeroed() };
+    let places = headers.iter_mut().zip(controls.iter_mut());
+    for ((message, name), (header, control)) in messages.iter().zip(&names).zip(places) {
+        let header = &mut header.msg_hdr;
+        header.msg_name = name.as_ptr().cast_mut().cast();
+        header.msg_namelen = name.len();
+        // IoSlice has the layout of iovec, by its documentation.
+        header.msg_iov = message.pieces.as_ptr().cast_mut().cast();
+        header.msg_iovlen = message.pieces.len() as _;
+        if let Some(segment_bytes) = message.segment_bytes {
+            control.header.cmsg_level = libc::SOL_UDP;
+            control.header.cmsg_type = libc::UDP_SEGMENT;
+            control.header.cmsg_len = SEGMENT_CONTROL_LENGTH as _;
+            control.segment_bytes = segment_bytes;
+            header.msg_control = (control as *mut SegmentControl).cast();
+            header.msg_controllen = SEGMENT_CONTROL_SPACE as _;
+        }
+    }
+    // SAFETY: the first `messages.len()` headers each point to a name, to pieces and perhaps to control data, with their
+    // exact lengths; all of them outlive the call, and the kernel only reads them. It writes `msg_len` of the headers.
+    let taken = unsafe {
+        libc::sendmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr(),
+            messages.len() as libc::c_uint,
+            libc::MSG_DONTWAIT as _,
+        )
+    };
+    usize::try_from(taken).map_err(|_| io::Error::last_os_error())
 }
 
 /// Takes a descriptor that the process was started with. The caller takes each number once, and only those that the one who

@@ -3,9 +3,9 @@
 mod example;
 
 use std::io::{Read, Write};
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use example::Example;
 
@@ -110,6 +110,46 @@ fn queries_that_come_together_by_tcp_are_answered() {
     }
 }
 
+/// One of four workers is blocked for two seconds, and some of 400 queries, each from a port of its own, come to its socket.
+#[test]
+fn no_query_waits_for_a_blocked_worker() {
+    const QUERIES: usize = 400;
+    for distribution in ["reuseport", "shared", "duplicate=2"] {
+        let server = start_with(&["--distribution", distribution, "--workers", "4", "--allow-block"]);
+        let blocking = asking(&server);
+        let began = Instant::now();
+        blocking.send(&query("block-2000")).unwrap();
+        wait_until_taken(server.address);
+        let wait = || {
+            let began = Instant::now();
+            assert_eq!(ask(&asking(&server), &query("www"))[3], 0);
+            began.elapsed()
+        };
+        let mut waits: Vec<Duration> = std::thread::scope(|threads| {
+            let some = || (0..QUERIES / 8).map(|_| wait()).collect::<Vec<_>>();
+            let clients: Vec<_> = (0..8).map(|_| threads.spawn(some)).collect();
+            clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+        });
+        waits.sort_unstable();
+        let longest = waits[QUERIES - 1];
+        println!("{distribution}: median {:?}, longest {longest:?}", waits[QUERIES / 2]);
+        // As for the connections of http_ok: a busy machine may be late with a few, and far less than two seconds.
+        let late = waits.iter().filter(|wait| **wait > Duration::from_millis(50)).count();
+        assert!(late <= QUERIES / 50, "{distribution}: {late} waited more than 50 ms");
+        assert!(longest < Duration::from_secs(1), "{distribution}: {longest:?}");
+        assert_eq!(receive(&blocking)[3], 3, "there is no such name");
+        assert!(began.elapsed() >= Duration::from_secs(2), "{distribution}: nobody was blocked");
+    }
+}
+
+#[test]
+fn nobody_blocks_a_worker_unless_it_is_allowed() {
+    let server = start("shared");
+    let began = Instant::now();
+    assert_eq!(ask(&asking(&server), &query("block-3000"))[3], 3);
+    assert!(began.elapsed() < Duration::from_secs(3));
+}
+
 #[test]
 fn a_mistake_in_the_zone_is_named_with_its_line() {
     for (zone, wanted) in [
@@ -133,12 +173,16 @@ fn a_mistake_in_the_zone_is_named_with_its_line() {
 }
 
 fn start(distribution: &str) -> Example {
+    start_with(&["--distribution", distribution, "--workers", "2"])
+}
+
+fn start_with(options: &[&str]) -> Example {
     let big: String = (0..20).map(|index| format!("big TXT \"{index:0200}\"\n")).collect();
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), format!("{ZONE}{big}")).unwrap();
     let zone = file.path().to_str().unwrap();
     // The zone is in memory when it listens, so the file may go.
-    Example::start("dns_cache", &["--zone", zone, "--distribution", distribution, "--workers", "2"])
+    Example::start("dns_cache", &[&["--zone", zone], options].concat())
 }
 
 fn dig(server: &Example, question: &str) -> String {
@@ -148,9 +192,45 @@ fn dig(server: &Example, question: &str) -> String {
     String::from_utf8(dig.output().unwrap().stdout).unwrap()
 }
 
+/// A query for the A of a name below example.org.
+fn query(label: &str) -> Vec<u8> {
+    let header = [7, 8, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    let name = [&[label.len() as u8][..], label.as_bytes(), b"\x07example\x03org\x00"].concat();
+    [&header[..], &name, &[0, 1, 0, 1]].concat()
+}
+
+fn asking(server: &Example) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(server.address).unwrap();
+    socket
+}
+
+/// Until nothing waits on the sockets of `address`.
+fn wait_until_taken(address: SocketAddr) {
+    let port = format!(":{:04X}", address.port());
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let table = std::fs::read_to_string("/proc/net/udp").unwrap();
+        // Its number, local address, remote address, state, what waits to be sent : to be received.
+        let is_empty = |line: &str| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            !fields[1].ends_with(&port) || fields[4].ends_with(":00000000")
+        };
+        if table.lines().skip(1).all(is_empty) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "nobody takes the query: {table}");
+        std::thread::yield_now();
+    }
+}
+
 fn ask(socket: &UdpSocket, query: &[u8]) -> Vec<u8> {
-    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     socket.send(query).unwrap();
+    receive(socket)
+}
+
+fn receive(socket: &UdpSocket) -> Vec<u8> {
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let mut answer = vec![0; 4096];
     let length = loop {
         match socket.recv(&mut answer) {

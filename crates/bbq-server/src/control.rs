@@ -27,8 +27,6 @@ use crate::worker::ParkedConnection;
 const TICK: Duration = Duration::from_secs(1);
 /// How often it is looked whether other processes have joined a listener.
 const FOREIGN_INTERVAL: Duration = Duration::from_secs(2);
-/// The streams' checkpoint is written when so much would have to be read again at the next start: about a second's worth.
-const CHECKPOINT_BYTES: u64 = 1024 * 1024 * 1024;
 
 pub(crate) struct Control {
     /// What is in force.
@@ -381,7 +379,7 @@ fn look_after(running: &Running) -> bool {
     if let Err(error) = parts.ledger.save() {
         warn!(%error, "cannot save the ledger of drops");
     }
-    if (parts.streams.uncovered_bytes() >= CHECKPOINT_BYTES || parts.streams.is_crowded())
+    if parts.streams.is_checkpoint_due()
         && let Err(error) = parts.retention.checkpoint()
     {
         warn!(%error, "cannot write the checkpoint of streams");

@@ -29,6 +29,11 @@ use tracing::error;
 /// resends what was already acknowledged. At about 200 bytes each this is 50 MiB.
 pub(crate) const STREAMS_MAX: usize = 262_144;
 
+/// The checkpoint is written when so much would have to be read again at the next start: a tenth of a second's worth...
+const CHECKPOINT_EVERY_BYTES: u64 = 128 * 1024 * 1024;
+/// ...or so many times what it takes itself, as with the most streams it is large.
+const CHECKPOINT_EVERY_TIMES: u64 = 16;
+
 /// What a stream's connections agree on.
 #[derive(Debug, Default)]
 pub(crate) struct Head {
@@ -115,6 +120,8 @@ pub(crate) struct Streams {
     path: PathBuf,
     /// Up to where the last checkpoint covers each lane.
     covered: Mutex<Vec<LanePlace>>,
+    /// What the last one takes on disk.
+    checkpoint_bytes: AtomicU64,
     /// Up to where each lane's batches are in the table as durable.
     settled: Vec<(u32, AtomicU64)>,
 }
@@ -136,6 +143,7 @@ impl Streams {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
+        let checkpoint_bytes = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
         let checkpoint = bytes.map(|bytes| String::from_utf8(bytes).ok().as_deref().and_then(decode));
         if matches!(checkpoint, Some(None)) {
             error!(path = %path.display(), "the checkpoint of streams is damaged; reading every segment instead");
@@ -160,6 +168,7 @@ impl Streams {
             storage,
             path,
             covered: Mutex::new(places),
+            checkpoint_bytes: AtomicU64::new(checkpoint_bytes),
             settled: spool.ends().iter().map(|end| (end.lane, AtomicU64::new(end.position))).collect(),
         })
     }
@@ -195,13 +204,19 @@ impl Streams {
         (stream, owner)
     }
 
-    /// Whether so many are known that a checkpoint is due to forget the oldest: each hello may bring another.
-    pub(crate) fn is_crowded(&self) -> bool {
+    /// Whether a checkpoint is due, for the next start or for room.
+    pub(crate) fn is_checkpoint_due(&self) -> bool {
+        let itself = self.checkpoint_bytes.load(Ordering::Relaxed).saturating_mul(CHECKPOINT_EVERY_TIMES);
+        self.uncovered_bytes() >= CHECKPOINT_EVERY_BYTES.max(itself) || self.is_crowded()
+    }
+
+    /// Whether so many are known that the oldest are to be forgotten: each hello may bring another.
+    fn is_crowded(&self) -> bool {
         self.locked().len() >= 2 * STREAMS_MAX
     }
 
     /// Bytes of the lanes that the checkpoint does not cover yet.
-    pub(crate) fn uncovered_bytes(&self) -> u64 {
+    fn uncovered_bytes(&self) -> u64 {
         let covered = self.covered.lock().unwrap_or_else(PoisonError::into_inner);
         let before = |lane| covered.iter().find(|place| place.lane == lane).map_or(0, |place| place.position);
         self.settled().iter().map(|end| end.position.saturating_sub(before(end.lane))).sum()
@@ -228,7 +243,9 @@ impl Streams {
             }
         }
         drop(streams);
-        self.storage.replace(&self.path, encode(ends, &rows).as_bytes())?;
+        let checkpoint = encode(ends, &rows);
+        self.storage.replace(&self.path, checkpoint.as_bytes())?;
+        self.checkpoint_bytes.store(checkpoint.len() as u64, Ordering::Relaxed);
         ends.clone_into(&mut self.covered.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(())
     }

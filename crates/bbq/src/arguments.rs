@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use bbq_bench::{DURATION_DEFAULT, ROUNDS_DEFAULT};
 use bbq_client::{AckLevel, ServerAddress};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -24,6 +25,11 @@ pub(crate) enum Command {
     Status(StatusArguments),
     /// Check a configuration file, and show what it would open
     Check(CheckArguments),
+    /// Measure on this machine what bbq costs, and which settings to choose
+    Bench(BenchArguments),
+    /// The server that `bench` measures where the listener alone is the subject
+    #[command(hide = true)]
+    BenchServer(BenchServerArguments),
 }
 
 /// Without options: bbq on tcp 7700, lines on tcp 7701, syslog on udp and tcp 5514, all on loopback; data in ./bbq-data,
@@ -135,4 +141,68 @@ pub(crate) struct CheckArguments {
     /// The TOML file
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+}
+
+/// Without an experiment: lists them. Each starts servers of its own on loopback, runs its rows in turn, and ends by itself.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  bbq bench listen
+  bbq bench stream --rounds 7 --duration 2 --out results
+  bbq bench http --peers
+docs/BENCH.md says how to read the tables.")]
+pub(crate) struct BenchArguments {
+    /// What to measure
+    #[arg(value_name = "EXPERIMENT")]
+    pub(crate) experiment: Option<String>,
+    /// How long each row is loaded in each round, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = DURATION_DEFAULT.as_secs_f64(), value_parser = seconds)]
+    pub(crate) duration: f64,
+    /// How often each row is measured
+    #[arg(long, value_name = "N", default_value_t = ROUNDS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+    /// Every sample as JSON, instead of the tables
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write a page with plots, the tables and the JSON into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Measure other servers as well, those that are installed
+    #[arg(long)]
+    pub(crate) peers: bool,
+    /// On the disk to measure on; needs some gigabytes for a while
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) data: PathBuf,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.01..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("give seconds from 0.01 to 3600".to_owned()),
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct BenchServerArguments {
+    #[arg(value_enum)]
+    pub(crate) service: BenchService,
+    #[arg(long, required = true)]
+    pub(crate) listen: Vec<String>,
+    #[arg(long)]
+    pub(crate) workers: usize,
+    #[arg(long)]
+    pub(crate) distribution: String,
+    #[arg(long, default_value_t = 0)]
+    pub(crate) work_us: u64,
+    #[arg(long)]
+    pub(crate) no_rescue: bool,
+    #[arg(long, default_value = ".")]
+    pub(crate) logs: PathBuf,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum BenchService {
+    Http,
+    Greeter,
+    Names,
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod bench;
 mod check;
 mod logging;
 mod send;
@@ -36,6 +37,8 @@ fn main() -> ExitCode {
         Command::Send(arguments) => send::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::BenchServer(arguments) => bench::serve(&arguments),
     };
     match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,

@@ -25,6 +25,8 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
         // Whoever pipes into it waits as long as it takes.
         .on_full(OnFull::Block(None))
         .close_timeout(Duration::ZERO)
+        // It is told on the spot, and ends.
+        .report_drops(false)
         .name(concat!("bbq send ", env!("CARGO_PKG_VERSION")))
         .on_notice(show);
     if let Some(directory) = &arguments.spool {

@@ -2,13 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
+use crate::block::block;
 use crate::conversation::{Next, OUTPUT_BYTES_ENOUGH, Protocol};
 use crate::http::{self, Refusal, Request};
-
-/// A worker is blocked for no longer, whatever the client says.
-const BLOCK_MS_MAX: u64 = 10_000;
 
 /// One worker's site.
 pub(crate) struct Site {
@@ -38,11 +36,8 @@ impl Site {
     }
 
     fn block(&self, target: &[u8]) {
-        let milliseconds = target.strip_prefix(b"/block/").filter(|_| self.allow_block);
-        let milliseconds = milliseconds.and_then(|digits| str::from_utf8(digits).ok()?.parse::<u64>().ok());
-        if let Some(milliseconds) = milliseconds {
-            #[expect(clippy::disallowed_methods, reason = "blocking the thread is what was asked for")]
-            std::thread::sleep(Duration::from_millis(milliseconds.min(BLOCK_MS_MAX)));
+        if let Some(milliseconds) = target.strip_prefix(b"/block/").filter(|_| self.allow_block) {
+            block(milliseconds);
         }
     }
 }

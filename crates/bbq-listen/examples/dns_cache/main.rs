@@ -5,32 +5,35 @@
 //!
 //! `--listen HOST:PORT` means both transports, `udp://HOST:PORT` and `tcp://HOST:PORT` one. Bind to an address: a reply
 //! from `0.0.0.0` leaves a host with several by the one that the route has, and not by the one that was asked.
+//!
+//! With `--allow-block`, a query by UDP for a name that begins with `block-500.` blocks the whole worker for 500 ms before it
+//! is answered.
 
+#[path = "../common/block.rs"]
+mod block;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../common/conversation.rs"]
 mod conversation;
-mod outbox;
+mod datagrams;
 mod responder;
+mod streams;
 mod table;
 mod wire;
 mod zone;
 
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::Context;
-use bbq_listen::{Address, AsyncDatagrams, AsyncListener, Datagram, Group, ListenError, ReceiveState, Seat};
+use bbq_listen::{Accepted, Address, AsyncListener, Group, ListenError};
 use clap::Parser;
-use conversation::{Next, OUTPUT_BYTES_ENOUGH, Protocol};
-use outbox::Outbox;
-use responder::{Carrier, respond};
+use datagrams::Datagrams;
+use streams::Streams;
 use table::Table;
 
 /// Longer queries are none.
-const QUERY_BYTES_MAX: usize = 4096;
+pub(crate) const QUERY_BYTES_MAX: usize = 4096;
 /// Where the system chooses the port for UDP, TCP may have it in use; then another is tried.
 const PORTS_TRIED_MAX: usize = 8;
 
@@ -42,6 +45,9 @@ struct Arguments {
     /// The zone, in the text format of RFC 1035
     #[arg(long, value_name = "FILE")]
     zone: PathBuf,
+    /// Let a query for block-MS.anything block the worker that meets it for MS milliseconds, at most 10 s
+    #[arg(long)]
+    allow_block: bool,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -50,7 +56,7 @@ fn main() -> anyhow::Result<()> {
     let groups = open(&arguments.options)?;
     eprintln!("{} names", table.names());
     let all: Vec<&Group> = groups.iter().collect();
-    common::serve(&all, |worker, stop| work(&groups, worker, stop, Arc::clone(&table)))
+    common::serve(&all, |worker, stop| work(&groups, worker, stop, Arc::clone(&table), arguments.allow_block))
 }
 
 fn load(path: &Path) -> anyhow::Result<Arc<Table>> {
@@ -82,99 +88,28 @@ async fn work(
     worker: usize,
     stop: common::Stop,
     table: Arc<Table>,
+    allow_block: bool,
 ) -> anyhow::Result<String> {
-    let by_stream = Arc::new(Streams { table: Arc::clone(&table), answered: AtomicU64::new(0) });
-    let mut by_datagram = Outbox::new();
-    let mut datagrams = None;
+    let by_stream = Arc::new(Streams::new(Arc::clone(&table)));
+    let mut by_datagram = None;
     let mut streams = None;
     for group in groups {
         let seat = group.seat(worker)?;
         if group.local_address().transport().is_stream() {
             let (listener, by_stream) = (AsyncListener::new(seat)?, Arc::clone(&by_stream));
-            let begin =
-                move |accepted: bbq_listen::Accepted| conversation::begin(accepted.stream, &by_stream);
+            let begin = move |accepted: Accepted| conversation::begin(accepted.stream, &by_stream);
             streams = Some(tokio::spawn(common::accept(listener, stop.clone(), begin)));
         } else {
-            datagrams = Some(seat);
+            by_datagram = Some(Datagrams::new(seat, Arc::clone(&table), allow_block)?);
         }
     }
-    if let Some(seat) = datagrams {
-        answer_datagrams(seat, stop, &table, &mut by_datagram).await?;
+    let (mut sent, mut failed) = (0, 0);
+    if let Some(by_datagram) = by_datagram {
+        (sent, failed) = by_datagram.serve(stop).await?;
     }
     if let Some(streams) = streams {
         streams.await??;
     }
     conversation::last_turns().await;
-    Ok(format!(
-        "{} answers by udp, {} not sent, {} answers by tcp",
-        by_datagram.sent(),
-        by_datagram.failed(),
-        by_stream.answered.load(Relaxed)
-    ))
-}
-
-/// Answers until `stop`, then what waits already.
-async fn answer_datagrams(
-    seat: Seat,
-    stop: common::Stop,
-    table: &Table,
-    outbox: &mut Outbox,
-) -> std::io::Result<()> {
-    let socket = Arc::clone(seat.socket());
-    let mut datagrams = AsyncDatagrams::with_datagram_bytes_max(seat, QUERY_BYTES_MAX)?;
-    let answer = |datagram: Datagram<'_>, outbox: &mut Outbox| {
-        let Some(peer) = datagram.peer.0 else { return };
-        outbox.add(peer, |output| respond(table, datagram.bytes, Carrier::Datagram, output));
-        if outbox.is_full() {
-            outbox.send(&socket);
-        }
-    };
-    let mut stop = pin!(stop.requested());
-    loop {
-        tokio::select! {
-            biased;
-            () = &mut stop => break,
-            turn = datagrams.turn(|datagram| answer(datagram, outbox)) => turn.map(drop)?,
-        }
-        outbox.send(&socket);
-    }
-    while datagrams.turn_now(|datagram| answer(datagram, outbox))?.state == ReceiveState::More {
-        tokio::task::yield_now().await;
-    }
-    outbox.send(&socket);
-    Ok(())
-}
-
-/// Queries over TCP: each behind its length in two bytes.
-struct Streams {
-    table: Arc<Table>,
-    answered: AtomicU64,
-}
-
-impl Protocol for Arc<Streams> {
-    fn answer(&self, input: &[u8], output: &mut Vec<u8>) -> (usize, Next) {
-        let mut rest = input;
-        let next = loop {
-            let Some((length, behind)) = rest.split_first_chunk() else { break Next::Read };
-            let length = usize::from(u16::from_be_bytes(*length));
-            if length > QUERY_BYTES_MAX {
-                break Next::Refuse;
-            }
-            let Some((query, behind)) = behind.split_at_checked(length) else { break Next::Read };
-            let at = output.len();
-            output.extend_from_slice(&[0, 0]);
-            if !respond(&self.table, query, Carrier::Stream, output) {
-                output.truncate(at);
-                break Next::Close;
-            }
-            let length = (output.len() - at - 2) as u16; // the responder's limit
-            output[at..at + 2].copy_from_slice(&length.to_be_bytes());
-            self.answered.fetch_add(1, Relaxed);
-            rest = behind;
-            if output.len() >= OUTPUT_BYTES_ENOUGH {
-                break Next::Write;
-            }
-        };
-        (input.len() - rest.len(), next)
-    }
+    Ok(format!("{sent} answers by udp, {failed} not sent, {} answers by tcp", by_stream.answered()))
 }

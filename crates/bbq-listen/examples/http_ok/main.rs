@@ -6,6 +6,8 @@
 //! With `--allow-block`, `GET /block/500` blocks the whole worker for 500 ms: to see what becomes of the connections that
 //! wait behind it. A silent connection is kept for as long as there are descriptors; there is no time-out.
 
+#[path = "../common/block.rs"]
+mod block;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../common/conversation.rs"]

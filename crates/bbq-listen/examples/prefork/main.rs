@@ -8,6 +8,8 @@
 //! time, so what waits on it goes on waiting and is answered. Only what the child had accepted already goes with it; it
 //! answers each connection before it accepts the next. SIGTERM to the master ends the children, which take what is queued.
 
+#[path = "../common/block.rs"]
+mod block;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../common/conversation.rs"]

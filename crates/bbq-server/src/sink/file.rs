@@ -14,7 +14,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ use chrono::{NaiveDate, Utc};
 use rustix::fs::{FlockOperation, flock};
 use tracing::{info, warn};
 
-use super::Output;
+use super::{Output, direct};
 use crate::config::Rotation;
 
 /// The number in a name has four digits: a file is set aside at most this often within one second.
@@ -34,6 +34,8 @@ pub(super) struct FileOutput {
     file: File,
     /// Not a device, a pipe or a socket.
     regular: bool,
+    /// It takes writes past the page cache, as far as we know.
+    direct: bool,
     inode: u64,
     /// What we know to be in the file.
     length: u64,
@@ -105,6 +107,7 @@ impl FileOutput {
             path: path.to_owned(),
             rotation,
             regular: metadata.is_file(),
+            direct: metadata.is_file(),
             inode: metadata.ino(),
             length: metadata.len(),
             torn: false,
@@ -208,11 +211,15 @@ impl FileOutput {
 }
 
 impl Output for FileOutput {
+    fn position(&self) -> u64 {
+        self.length
+    }
+
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.torn {
             self.take_back_part()?;
         }
-        match self.file.write_all(bytes) {
+        match direct::append(&self.file, self.length, bytes, &mut self.direct) {
             Ok(()) => {
                 self.length += if self.regular { bytes.len() as u64 } else { 0 };
                 Ok(())
@@ -297,6 +304,8 @@ fn named(path: &Path, error: &io::Error) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     fn open(path: &Path, rotation: Rotation, state: Option<&str>) -> FileOutput {

@@ -4,6 +4,7 @@
 //! and then the cursor, in this order: the cursor never says more than the output holds. A failing output is retried for as
 //! long as the server runs; nothing else waits for it, until the spool is full.
 
+mod direct;
 mod file;
 mod format;
 mod ledger;
@@ -43,6 +44,10 @@ const BEFORE: &str = "before-sink";
 
 /// Where formatted messages go.
 pub(crate) trait Output: Send {
+    /// Where the next byte goes: for a buffer that may be written as it lies in memory.
+    fn position(&self) -> u64 {
+        0
+    }
     /// Takes all of `bytes`, or none of them.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Makes everything taken durable, and answers what to remember of it.

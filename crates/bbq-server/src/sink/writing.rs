@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bbq_spool::Entry;
+use bbq_wire::limits::BATCH_BODY_BYTES_TARGET;
 use tracing::{info, warn};
 
+use super::direct::AlignedBuffer;
 use super::format::Formatter;
 use super::{Output, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN, SinkLedger};
 use crate::config::SinkSpec;
@@ -16,6 +18,9 @@ use crate::stop::Stop;
 /// The buffer is written when it has this size: past it a larger write costs no less per byte, and it would leave the
 /// second-level cache.
 const OUTPUT_BYTES_TARGET: usize = 256 * 1024;
+
+/// Room for that and the batch that took it there, mostly: a buffer that grows may lie differently to blocks of the file.
+const OUTPUT_BUFFER_BYTES: usize = 2 * OUTPUT_BYTES_TARGET + BATCH_BODY_BYTES_TARGET;
 
 /// The server's patience is over; the last commit stands.
 pub(super) struct Interrupted;
@@ -26,7 +31,7 @@ pub(super) struct Writing {
     output: Box<dyn Output>,
     ledger: Arc<SinkLedger>,
     stop: Arc<Stop>,
-    buffer: Vec<u8>,
+    buffer: AlignedBuffer,
     /// Records read and not counted as delivered yet.
     records: u64,
     /// Bytes written since the last commit.
@@ -46,7 +51,7 @@ impl Writing {
             output,
             ledger,
             stop,
-            buffer: Vec::with_capacity(OUTPUT_BYTES_TARGET),
+            buffer: AlignedBuffer::with_capacity(OUTPUT_BUFFER_BYTES),
             records: 0,
             uncommitted_bytes: 0,
         }
@@ -66,8 +71,11 @@ impl Writing {
 
     /// Takes the messages of a batch.
     pub(super) fn take(&mut self, entry: &Entry<'_>) -> Result<(), Interrupted> {
-        self.formatter.append(entry, &mut self.buffer);
-        if self.buffer.len() >= OUTPUT_BYTES_TARGET { self.write_buffer() } else { Ok(()) }
+        if self.buffer.filled().is_empty() {
+            self.buffer.begin(self.output.position());
+        }
+        self.formatter.append(entry, self.buffer.end());
+        if self.buffer.filled().len() >= OUTPUT_BYTES_TARGET { self.write_buffer() } else { Ok(()) }
     }
 
     /// A group was read to its end: its records count as delivered with the next write.
@@ -83,18 +91,18 @@ impl Writing {
     }
 
     fn write_buffer(&mut self) -> Result<(), Interrupted> {
-        if self.buffer.is_empty() {
+        if self.buffer.filled().is_empty() {
             return Ok(());
         }
         let mut pause = RETRY_PAUSE_MIN;
-        while let Err(error) = self.output.write(&self.buffer) {
+        while let Err(error) = self.output.write(self.buffer.filled()) {
             self.report(&error, pause == RETRY_PAUSE_MIN);
             self.pause(pause)?;
             pause = (pause * 2).min(RETRY_PAUSE_MAX);
         }
         self.recovered();
-        self.uncommitted_bytes += self.buffer.len() as u64;
-        self.buffer.clear();
+        self.uncommitted_bytes += self.buffer.filled().len() as u64;
+        self.buffer.begin(self.output.position());
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use rustix::net::{RecvFlags, recv};
 use tokio::sync::Notify;
 
 use super::batcher::{Batcher, OwnStream};
-use super::connection::Framer;
+use super::framer::Framer;
 use super::session::Acks;
 use super::stopping::Stopping;
 use super::{ConnectionBudget, ParkedConnection, Worker, WorkerView};

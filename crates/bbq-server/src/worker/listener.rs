@@ -1,5 +1,5 @@
 //! Accepts connections and reads each at once: mostly its first bytes are there already, and often its end. Only what
-//! would block becomes a task.
+//! would block stays: text among the listener's connections, a session with a task.
 
 use std::cell::Cell;
 use std::io;
@@ -13,7 +13,8 @@ use bbq_wire::Peer;
 use tokio::task::spawn_local;
 use tracing::warn;
 
-use super::connection::{self, Framer, READS_PER_TURN_MAX};
+use super::connections::{Connection, Connections, READS_PER_TURN_MAX};
+use super::framer::Framer;
 use super::intake::{Intake, ReadOutcome};
 use super::session;
 
@@ -27,7 +28,8 @@ pub(super) fn register(seat: Seat) -> io::Result<AsyncListener> {
 }
 
 /// Accepts until the server stops, then what is queued.
-pub(super) async fn serve(intake: Rc<Intake>, door: usize, mut listener: AsyncListener) {
+pub(super) async fn serve(intake: Rc<Intake>, connections: Rc<Connections>, mut listener: AsyncListener) {
+    let door = connections.door();
     let is_handed = matches!(listener.seat().distribution(), Distribution::Handoff(_));
     loop {
         if intake.budget.is_used_up() {
@@ -40,7 +42,7 @@ pub(super) async fn serve(intake: Rc<Intake>, door: usize, mut listener: AsyncLi
         tokio::select! {
             biased;
             () = intake.stopping.wait() => break,
-            turn = turn(&intake, door, &mut listener) => match turn {
+            turn = turn(&intake, &connections, &mut listener) => match turn {
                 Ok(outcome) => report_starved(&intake, door, outcome.state),
                 Err(error) => {
                     let source = &intake.doors[door].spec.source;
@@ -53,19 +55,23 @@ pub(super) async fn serve(intake: Rc<Intake>, door: usize, mut listener: AsyncLi
     }
     // What was handed to this worker is in nobody else's reach, and what is queued is not taken then.
     if !intake.stopping.is_kept(door) || is_handed {
-        finish(&intake, door, &mut listener).await;
+        finish(&intake, &connections, &mut listener).await;
     }
 }
 
 /// Accepts a batch within the budget.
-async fn turn(intake: &Rc<Intake>, door: usize, listener: &mut AsyncListener) -> io::Result<AcceptOutcome> {
+async fn turn(
+    intake: &Rc<Intake>,
+    connections: &Connections,
+    listener: &mut AsyncListener,
+) -> io::Result<AcceptOutcome> {
     let unused = Cell::new(0);
     let claim = || {
         unused.set(intake.budget.claim(ACCEPTS_PER_TURN_MAX));
         unused.get()
     };
     let outcome = listener.turn_within(claim, |accepted| {
-        if welcome(intake, door, accepted) == Welcomed::Stays {
+        if welcome(intake, connections, accepted) == Welcomed::Stays {
             unused.set(unused.get() - 1);
         }
     });
@@ -75,7 +81,7 @@ async fn turn(intake: &Rc<Intake>, door: usize, listener: &mut AsyncListener) ->
 }
 
 /// Takes what is queued when the server stops.
-async fn finish(intake: &Rc<Intake>, door: usize, listener: &mut AsyncListener) {
+async fn finish(intake: &Rc<Intake>, connections: &Connections, listener: &mut AsyncListener) {
     let mut accepts = 0;
     while accepts < ACCEPTS_AT_STOP_MAX {
         // Those that are open end soon, as they learn of the stop, too.
@@ -83,14 +89,16 @@ async fn finish(intake: &Rc<Intake>, door: usize, listener: &mut AsyncListener) 
         let claimed = intake.budget.claim(ACCEPTS_PER_TURN_MAX);
         let mut unused = claimed;
         let outcome = listener.turn_now(claimed, |accepted| {
-            if welcome(intake, door, accepted) == Welcomed::Stays {
+            if welcome(intake, connections, accepted) == Welcomed::Stays {
                 unused -= 1;
             }
         });
         intake.budget.give_back(unused);
         match outcome {
             Ok(outcome) if outcome.state == AcceptState::More => accepts += outcome.accepted.max(1),
-            Ok(_) if is_handed_more(intake, door, listener) => tokio::time::sleep(HANDED_PAUSE).await,
+            Ok(_) if is_handed_more(intake, connections.door(), listener) => {
+                tokio::time::sleep(HANDED_PAUSE).await
+            }
             _ => return,
         }
         tokio::task::yield_now().await;
@@ -110,11 +118,12 @@ fn is_handed_more(intake: &Intake, door: usize, listener: &AsyncListener) -> boo
 enum Welcomed {
     /// It was read to its end.
     Finished,
-    /// A task has it.
+    /// It waits for more.
     Stays,
 }
 
-fn welcome(intake: &Rc<Intake>, door: usize, accepted: Accepted) -> Welcomed {
+fn welcome(intake: &Rc<Intake>, connections: &Connections, accepted: Accepted) -> Welcomed {
+    let door = connections.door();
     let peer = accepted.peer.0.map_or(Peer::Unnamed, Peer::Inet);
     let Some(mut framer) = Framer::of(intake.doors[door].spec.protocol) else {
         let open = intake.connection_opened(accepted.open);
@@ -133,7 +142,7 @@ fn welcome(intake: &Rc<Intake>, door: usize, accepted: Accepted) -> Welcomed {
         }
     }
     let open = intake.connection_opened(accepted.open);
-    spawn_local(connection::serve(Rc::clone(intake), door, accepted.stream, framer, peer, open));
+    connections.add(intake, Connection { stream: accepted.stream, framer, peer, open });
     Welcomed::Stays
 }
 

@@ -15,12 +15,14 @@
 mod acks;
 mod batcher;
 mod budget;
-mod connection;
+mod connections;
 mod datagrams;
+mod framer;
 mod intake;
 mod listener;
 mod parked;
 mod session;
+mod slots;
 mod stopping;
 
 use std::io;
@@ -39,10 +41,11 @@ use crate::config::ListenSpec;
 use crate::ledger::ListenerLedger;
 use crate::retention::Retention;
 use crate::streams::Streams;
+use connections::Connections;
 use intake::Intake;
 
 pub(crate) use budget::ConnectionBudget;
-pub(crate) use connection::Framer;
+pub(crate) use framer::Framer;
 pub(crate) use parked::ParkedConnection;
 pub(crate) use stopping::Order;
 
@@ -110,15 +113,20 @@ impl Worker {
         let lane = spawn_local(acks::serve(Rc::clone(&intake)));
         let flusher = spawn_local(Rc::clone(&intake).flush_when_wanted());
         let mut doors = Vec::new();
+        let mut parked = std::mem::take(&mut self.parked);
         for (index, listener) in std::mem::take(&mut self.listeners).into_iter().enumerate() {
-            doors.push(if listener.spec.is_datagram() {
-                spawn_local(datagrams::serve(Rc::clone(&intake), index, datagrams::register(listener.seat)?))
-            } else {
-                spawn_local(listener::serve(Rc::clone(&intake), index, listener::register(listener.seat)?))
-            });
-        }
-        for connection in std::mem::take(&mut self.parked) {
-            connection::resume(&intake, connection);
+            if listener.spec.is_datagram() {
+                let datagrams = datagrams::register(listener.seat)?;
+                doors.push(spawn_local(datagrams::serve(Rc::clone(&intake), index, datagrams)));
+                continue;
+            }
+            let connections = Rc::new(Connections::new(index)?);
+            for parked in parked.extract_if(.., |parked| parked.door == index) {
+                connections.resume(&intake, parked);
+            }
+            let listener = listener::register(listener.seat)?;
+            doors.push(spawn_local(listener::serve(Rc::clone(&intake), Rc::clone(&connections), listener)));
+            spawn_local(connections.serve(Rc::clone(&intake)));
         }
         let order = self.stop.wait_for(|order| *order != Order::Work).await.map(|order| order.clone());
         // An error means that the server is gone, which is a stop, too.

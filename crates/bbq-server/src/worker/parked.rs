@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use bbq_wire::Peer;
 
-use super::connection::Framer;
+use super::framer::Framer;
 
 /// What the next worker needs to go on with the next byte.
 pub(crate) struct ParkedConnection {

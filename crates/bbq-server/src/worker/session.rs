@@ -164,9 +164,10 @@ pub(super) async fn serve(
     open: OpenConnection,
 ) {
     match AsyncConnection::for_both(stream) {
-        Ok(stream) => Conversation::new(intake, door, peer).run(stream, open).await,
+        Ok(stream) => Conversation::new(intake, door, peer).run(stream).await,
         Err(error) => warn!(%error, "connection closed"),
     }
+    drop(open);
 }
 
 /// Who speaks, once the hello has said so.
@@ -219,23 +220,22 @@ impl Conversation {
         }
     }
 
-    async fn run(mut self, stream: AsyncConnection, open: OpenConnection) {
-        let ended = match self.meet(stream).await {
+    async fn run(&mut self, stream: AsyncConnection) {
+        let ended = match Box::pin(self.meet(stream)).await {
             Ok(Some(speaker)) => {
                 let ended = self.listen(&speaker).await;
-                self.part(&speaker, ended).await
+                Box::pin(self.part(&speaker, ended)).await
             }
             Ok(None) => Ok(()),
             Err((stream, refusal)) => {
                 self.count_refusal(&refusal);
-                refuse(&stream, &refusal).await
+                Box::pin(refuse(&stream, &refusal)).await
             }
         };
         if let Err(error) = ended {
             debug!(peer = ?self.peer, %error, "session ended");
         }
         self.release();
-        drop(open);
     }
 
     /// Waits for the hello and answers it; `None` when the client went away.
@@ -301,7 +301,7 @@ impl Conversation {
                 Handled::NeedMore(bytes) => bytes,
                 Handled::Hello(_) => return Err(Refusal::new(RefusalCode::Malformed, "a second hello")),
                 Handled::NoRoom => {
-                    self.wait_room().await;
+                    Box::pin(self.wait_room()).await;
                     continue;
                 }
             };

@@ -1,0 +1,138 @@
+//! Seed 002's stress test: messages of 4 KiB, a connection each, from 4 threads as fast as they go.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::late;
+use crate::directory;
+use crate::load::Load;
+use crate::load::churn::{self, Messages};
+use crate::meter::Meter;
+use crate::metric::Metric;
+use crate::peers::floor;
+use crate::plan::{Drawing, Plan, Row, Section};
+use crate::run::Results;
+use crate::sample::Sample;
+use crate::settings::Settings;
+use crate::under_test::{Product, ProductOptions, shares};
+
+/// As the seed has them.
+const THREADS: usize = 4;
+const MESSAGE_BYTES: usize = 4096;
+/// Between two looks at how much is pending; a look costs the server some 100 us.
+const LOOK: Duration = Duration::from_millis(20);
+
+pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
+    let mut left_out = Vec::new();
+    let mut rows = vec![Row::new("bbq whole+tcp, spool and file", to_product)];
+    if let Some(floor) = floor::available(settings, "churn_reuseport", &mut left_out) {
+        rows.push(Row::new("bare C, reuseport, nothing stored", move |settings| to_floor(settings, &floor)));
+    }
+    let section = Section {
+        title: "4 KiB messages, a connection each, 4 client threads".to_owned(),
+        about: "The sender closes at once and is told nothing. bbq stores and syncs every message, and writes it to a file; a \
+                send is from the making of the socket to its close."
+            .to_owned(),
+        columns: vec![
+            Metric::Rate,
+            Metric::Throughput,
+            Metric::LatencyMean,
+            Metric::LatencyP99,
+            Metric::LatencyMax,
+            Metric::Late,
+            Metric::PendingMax,
+            Metric::ServerCpu,
+            Metric::ClientCpu,
+            Metric::LargestShare,
+            Metric::OthersBusy,
+        ],
+        baseline: (rows.len() > 1).then_some((1, Metric::ServerCpu)),
+        drawing: Drawing::Bars(Metric::Rate),
+        rows,
+    };
+    Ok(Plan { left_out, conclude: Box::new(seeds_table), ..Plan::of(vec![section]) })
+}
+
+fn load(settings: &Settings, server: std::net::SocketAddrV4, sent: &AtomicU64) -> anyhow::Result<Load> {
+    let message: Vec<u8> = (b'a'..=b'z').cycle().take(MESSAGE_BYTES).collect();
+    churn::run(&Messages { server, threads: THREADS, duration: settings.duration, message: &message }, sent)
+}
+
+fn to_product(settings: &Settings) -> anyhow::Result<Sample> {
+    let directory = directory::make(&settings.directory)?;
+    let options = ProductOptions { listen: &["whole+tcp://127.0.0.1:0"], sinks: 1, configuration: "" };
+    let mut product = Product::start(settings, directory.path(), &options)?;
+    let meter = Meter::start(Some(product.pid()))?;
+    let (over, sent, mut pending_max) = (AtomicBool::new(false), AtomicU64::new(0), 0);
+    let load = std::thread::scope(|scope| {
+        let watching = scope.spawn(|| watch_pending(&product, &over, &sent));
+        let load = load(settings, product.addresses()[0], &sent);
+        over.store(true, Ordering::Relaxed);
+        watching.thread().unpark();
+        pending_max = watching.join().unwrap_or(0);
+        load
+    })?;
+    let status = product.wait_delivered(load.operations, load.bytes + load.operations)?;
+    let mut sample = meter.stop(&load)?;
+    late(&load, &mut sample);
+    sample.set(Metric::PendingMax, pending_max as f64);
+    sample.set_shares(shares(&status, settings.workers));
+    product.stop()?;
+    Ok(sample)
+}
+
+/// What was sent and is not delivered, at most, as seen now and then.
+fn watch_pending(product: &Product, over: &AtomicBool, sent: &AtomicU64) -> u64 {
+    let mut most = 0;
+    while !over.load(Ordering::Relaxed) {
+        let sent = sent.load(Ordering::Relaxed); // before: what is delivered meanwhile is not pending
+        if let Ok(status) = product.status() {
+            let delivered = status["ledger"]["delivered"].as_u64().unwrap_or(sent);
+            most = most.max(sent.saturating_sub(delivered));
+        }
+        std::thread::park_timeout(LOOK);
+    }
+    most
+}
+
+fn to_floor(settings: &Settings, floor: &floor::Floor) -> anyhow::Result<Sample> {
+    let directory = directory::make(&settings.directory)?;
+    let server = floor.start(directory.path(), &[&settings.workers.to_string()])?;
+    let meter = Meter::start(Some(server.pid()))?;
+    let load = load(settings, server.address(), &AtomicU64::new(0))?;
+    let mut sample = meter.stop(&load)?;
+    late(&load, &mut sample);
+    let received = server.stop(false)?.messages;
+    anyhow::ensure!(
+        received == Some(load.operations),
+        "{} were sent, received were {received:?}",
+        load.operations
+    );
+    Ok(sample)
+}
+
+/// The lines that the seed's programs print, with what they were there.
+fn seeds_table(results: &Results<'_>) -> Vec<String> {
+    let Some(row) = results.sections.first().and_then(|section| section.rows.first()) else {
+        return Vec::new();
+    };
+    let median = |metric| row.spread(metric).map(|spread| spread.median);
+    let (Some(rate), Some(megabytes), Some(mean), Some(max), Some(pending)) = (
+        median(Metric::Rate),
+        median(Metric::Throughput),
+        median(Metric::LatencyMean),
+        median(Metric::LatencyMax),
+        median(Metric::PendingMax),
+    ) else {
+        return Vec::new();
+    };
+    vec![
+        "The seed's table (in brackets what it was there, on Windows and an Intel Core i5-2500, over a busy network card):".to_owned(),
+        format!("  server accepts: {rate:.2} per sec (1070.96)"),
+        format!("  server receives: {rate:.2} per sec (1070.96), {megabytes:.2} MB per sec (4.39)"),
+        format!("  max pending msgs: {pending:.0} (1647), curr pending msgs: 0 (0)"),
+        format!("  clients sends: {rate:.2} per sec (1005.55), {megabytes:.2} MB per sec (4.12)"),
+        "  clients fails: 0 (56), connections fails: 0 (184): a round with one would have failed".to_owned(),
+        format!("  max sendtime: {:.4} secs (5.03), avg sendtime: {:.6} secs (3.81)", max / 1e6, mean / 1e6),
+    ]
+}

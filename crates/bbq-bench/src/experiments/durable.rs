@@ -1,0 +1,155 @@
+//! What an acknowledgement costs in time: clients that wait for each, and clients that keep several on their way, beside
+//! the disk alone.
+
+use std::fs::File;
+use std::io::Write;
+use std::time::Instant;
+
+use anyhow::Context;
+use bbq_wire::AckLevel;
+
+use super::stream_to_product;
+use super::udp::to_product as datagrams_to_product;
+use crate::directory;
+use crate::load::session::Streams;
+use crate::load::threads::{self, Done};
+use crate::load::threads_beside;
+use crate::meter::Meter;
+use crate::metric::Metric;
+use crate::plan::{Drawing, Plan, Row, Section};
+use crate::run::Results;
+use crate::sample::Sample;
+use crate::settings::Settings;
+
+const MESSAGE_BYTES: usize = 256;
+const CLIENTS: [usize; 5] = [1, 4, 16, 64, 256];
+const WINDOWS: [usize; 4] = [1, 8, 64, 512];
+/// 10 is the default.
+const INTERVALS_MS: [u32; 5] = [0, 1, 10, 100, 1000];
+const DATAGRAMS_PER_SECOND: f64 = 20_000.0;
+const SYNC_BYTES: usize = 4096;
+const COLUMNS: [Metric; 8] = [
+    Metric::Rate,
+    Metric::LatencyP50,
+    Metric::LatencyP99,
+    Metric::LatencyP999,
+    Metric::LatencyMax,
+    Metric::ServerCpu,
+    Metric::ClientCpu,
+    Metric::OthersBusy,
+];
+
+pub(crate) fn plan(_settings: &Settings) -> anyhow::Result<Plan> {
+    let mut waiting = vec![Row::new("write of 4 KiB and fdatasync, no server", sync_alone)];
+    for (name, level) in [("durable", AckLevel::Durable), ("received", AckLevel::Received)] {
+        waiting.extend(CLIENTS.map(|clients| {
+            Row::new(format!("{name}, {clients} waiting"), move |settings| {
+                measure(settings, level, clients, 1)
+            })
+        }));
+    }
+    let pipelined = WINDOWS
+        .map(|window| {
+            Row::new(format!("durable, {window} on their way"), move |settings| {
+                measure(settings, AckLevel::Durable, 1, window)
+            })
+        })
+        .into();
+    let section = |title: &str, about: &str, rows| Section {
+        title: title.to_owned(),
+        about: about.to_owned(),
+        columns: COLUMNS.to_vec(),
+        baseline: None,
+        drawing: Drawing::Curve { x: Metric::Rate, y: Metric::LatencyP50 },
+        rows,
+    };
+    let waiting = Section {
+        baseline: Some((0, Metric::LatencyP99)),
+        ..section(
+            "clients that wait for each message",
+            "256 B, a batch each. durable: written and synced (fdatasync) before it is acknowledged, by one sync for all that \
+             wait; received: acknowledged from memory, synced at the latest spool.flush_interval_ms later.",
+            waiting,
+        )
+    };
+    let pipelined = section(
+        "one client that does not wait for each",
+        "256 B, a batch each, acknowledged when on disk.",
+        pipelined,
+    );
+    Ok(Plan { conclude: Box::new(conclude), ..Plan::of(vec![waiting, pipelined, nobody_waits()]) })
+}
+
+/// What the time that messages may collect costs.
+fn nobody_waits() -> Section {
+    let row = |interval_ms: u32| {
+        Row::new(format!("flush_interval_ms = {interval_ms}"), move |settings| {
+            let configuration = format!("[spool]\nflush_interval_ms = {interval_ms}\n");
+            datagrams_to_product(settings, DATAGRAMS_PER_SECOND, &configuration)
+        })
+    };
+    Section {
+        title: "20,000 datagrams a second, by spool.flush_interval_ms".to_owned(),
+        about: "256 B by UDP, of which nobody is told anything: a crash takes at most what came in so many milliseconds.".to_owned(),
+        columns: vec![Metric::Rate, Metric::Loss, Metric::ServerCpu, Metric::ServerSystemCpu, Metric::OthersBusy],
+        baseline: None,
+        drawing: Drawing::Bars(Metric::ServerCpu),
+        rows: INTERVALS_MS.map(row).into(),
+    }
+}
+
+fn measure(
+    settings: &Settings,
+    level: AckLevel,
+    connections: usize,
+    window: usize,
+) -> anyhow::Result<Sample> {
+    let threads = threads_beside(settings.workers).min(connections);
+    stream_to_product(settings, 1, "", &move |server| Streams {
+        server,
+        threads,
+        connections,
+        level,
+        message_bytes: MESSAGE_BYTES,
+        records: 1,
+        window,
+    })
+}
+
+/// What the disk takes, one after the other.
+fn sync_alone(settings: &Settings) -> anyhow::Result<Sample> {
+    let directory = directory::make(&settings.directory)?;
+    let mut file = File::create(directory.path().join("file")).context("cannot write in --data")?;
+    let meter = Meter::start(None)?;
+    let end = Instant::now() + settings.duration;
+    let load = threads::run([move || {
+        let mut done = Done::nothing()?;
+        loop {
+            let began = Instant::now();
+            if began >= end {
+                return Ok(done);
+            }
+            file.write_all(&[b'x'; SYNC_BYTES]).context("write")?;
+            file.sync_data().context("fdatasync")?;
+            done.count(began.elapsed());
+        }
+    }])?;
+    meter.stop(&load)
+}
+
+fn conclude(results: &Results<'_>) -> Vec<String> {
+    let rate =
+        |section: usize, row: usize| Some(results.sections[section].rows[row].spread(Metric::Rate)?.median);
+    let many = CLIENTS.iter().position(|clients| *clients == 64).unwrap_or(0);
+    let (Some(one), Some(many), Some(pipelined)) =
+        (rate(0, 1), rate(0, 1 + many), rate(1, WINDOWS.len() - 1))
+    else {
+        return Vec::new();
+    };
+    vec![format!(
+        "64 clients that wait have {:.1} times the durable rate of one; one that keeps {} on their way has {:.1} times.",
+        many / one,
+        WINDOWS[WINDOWS.len() - 1],
+        pipelined / one,
+    )]
+}

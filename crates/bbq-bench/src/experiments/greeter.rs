@@ -1,0 +1,121 @@
+//! Seed 000: a name per connection from several clients, `Hello, NAME` in a log for each thread, by every distribution.
+
+use std::fs;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use super::late;
+use super::listen::DISTRIBUTIONS;
+use crate::directory;
+use crate::load::churn::{self, Messages};
+use crate::meter::Meter;
+use crate::metric::Metric;
+use crate::plan::{Drawing, Plan, Row, Section};
+use crate::run::Results;
+use crate::sample::Sample;
+use crate::server::{ServeOptions, Service};
+use crate::settings::Settings;
+use crate::under_test::ListenServer;
+
+/// The seed has 4 processes of 10,000 requests each.
+const CLIENTS: usize = 4;
+const GREETINGS: f64 = 40_000.0;
+
+pub(crate) fn plan(_settings: &Settings) -> anyhow::Result<Plan> {
+    let rows = DISTRIBUTIONS
+        .map(|distribution| Row::new(distribution, move |settings| measure(settings, distribution)))
+        .into();
+    let section = Section {
+        title: "greetings, a connection each, 4 clients".to_owned(),
+        about: "The client sends a name and closes; the worker that reads it writes a line to its log. Every sample's logs are \
+                counted: a greeting that is not there fails it. Who finds the accept queue full (4,096) tries again after a \
+                second, as the kernel does for him: over 100 ms are those."
+            .to_owned(),
+        columns: vec![
+            Metric::Rate,
+            Metric::ServerCpu,
+            Metric::ServerSystemCpu,
+            Metric::ClientCpu,
+            Metric::LatencyMax,
+            Metric::Late,
+            Metric::Sockets,
+            Metric::LargestShare,
+            Metric::OthersBusy,
+        ],
+        baseline: Some((0, Metric::ServerCpu)),
+        drawing: Drawing::Bars(Metric::ServerCpu),
+        rows,
+    };
+    Ok(Plan { conclude: Box::new(conclude), ..Plan::of(vec![section]) })
+}
+
+fn measure(settings: &Settings, distribution: &str) -> anyhow::Result<Sample> {
+    let directory = directory::make(&settings.directory)?;
+    let server = ListenServer::start(
+        settings,
+        &ServeOptions {
+            service: Service::Greeter,
+            listen: vec!["tcp://127.0.0.1:0".to_owned()],
+            workers: settings.workers,
+            distribution: distribution.to_owned(),
+            work: Duration::ZERO,
+            rescue: true,
+            logs: directory.path().to_owned(),
+        },
+    )?;
+    let meter = Meter::start(Some(server.pid()))?;
+    let load = churn::run(
+        &Messages {
+            server: server.addresses()[0],
+            threads: CLIENTS,
+            duration: settings.duration,
+            message: b"Alice",
+        },
+        &AtomicU64::new(0),
+    )?;
+    let mut greeted = Vec::new();
+    let all = crate::pause::wait_for(Duration::from_secs(10), || {
+        greeted = (0..settings.workers)
+            .map(|worker| {
+                Ok(fs::metadata(directory.path().join(format!("worker_{worker}.log")))?.len() / LINE_BYTES)
+            })
+            .collect::<anyhow::Result<_>>()?;
+        Ok((greeted.iter().sum::<u64>() == load.operations).then_some(()))
+    })?;
+    anyhow::ensure!(all.is_some(), "{} names were sent, in the logs are {greeted:?}", load.operations);
+    let mut sample = meter.stop(&load)?;
+    late(&load, &mut sample);
+    let totals = server.stop()?;
+    sample.set(Metric::Sockets, totals.sockets as f64);
+    sample.set_shares(greeted);
+    Ok(sample)
+}
+
+const LINE_BYTES: u64 = "Hello, Alice\n".len() as u64;
+
+/// What the seed's `time` shows, for as many greetings as it sends.
+fn conclude(results: &Results<'_>) -> Vec<String> {
+    let Some(section) = results.sections.first() else { return Vec::new() };
+    let mut lines = vec![
+        "For the seed's 40,000 greetings (there: shared 43.6 s, sys 38.7 s; reuseport 31.8 s, sys 20.7 s):"
+            .to_owned(),
+    ];
+    for row in &section.rows {
+        let median = |metric| row.spread(metric).map(|spread| spread.median);
+        let (Some(rate), Some(server), Some(client)) =
+            (median(Metric::Rate), median(Metric::ServerCpu), median(Metric::ClientCpu))
+        else {
+            continue;
+        };
+        let system = median(Metric::ServerSystemCpu).unwrap_or(0.0);
+        lines.push(format!(
+            "  {:14} wall {:.2} s, server {:.2} s (sys {:.2} s), clients {:.2} s",
+            row.name,
+            GREETINGS / rate,
+            GREETINGS * server / 1e6,
+            GREETINGS * system / 1e6,
+            GREETINGS * client / 1e6,
+        ));
+    }
+    lines
+}

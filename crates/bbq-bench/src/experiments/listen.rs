@@ -1,0 +1,114 @@
+//! Which distribution to choose: every one of them, with connections that stay open and with one for each request, with a
+//! handler that does next to nothing and one that works, and at two addresses.
+
+use std::time::Duration;
+
+use crate::directory;
+use crate::load::{http, threads_beside};
+use crate::meter::Meter;
+use crate::metric::Metric;
+use crate::plan::{Drawing, Plan, Row, Section};
+use crate::run::Results;
+use crate::sample::Sample;
+use crate::server::{ServeOptions, Service};
+use crate::settings::Settings;
+use crate::under_test::ListenServer;
+use crate::verdict;
+
+/// All that accept; `auto` is one of these.
+pub(crate) const DISTRIBUTIONS: [&str; 6] =
+    ["reuseport", "shared", "accept-mutex", "handoff", "handoff=fewest", "duplicate=2"];
+/// In flight, as wrk is mostly told.
+const CONNECTIONS: usize = 64;
+/// A handler that looks something up, or renders a page.
+const HEAVY: Duration = Duration::from_micros(100);
+
+/// One way of using a server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Case {
+    pub(crate) title: &'static str,
+    pub(crate) addresses: usize,
+    pub(crate) close: bool,
+    pub(crate) work: Duration,
+}
+
+const CASES: [Case; 6] = [
+    Case { title: "connections stay open", addresses: 1, close: false, work: Duration::ZERO },
+    Case { title: "a connection for each request", addresses: 1, close: true, work: Duration::ZERO },
+    Case { title: "connections stay open, 100 us of work", addresses: 1, close: false, work: HEAVY },
+    Case { title: "a connection for each request, 100 us of work", addresses: 1, close: true, work: HEAVY },
+    Case { title: "connections stay open, two addresses", addresses: 2, close: false, work: Duration::ZERO },
+    Case {
+        title: "a connection for each request, two addresses",
+        addresses: 2,
+        close: true,
+        work: Duration::ZERO,
+    },
+];
+
+pub(crate) fn plan(_settings: &Settings) -> anyhow::Result<Plan> {
+    let sections = CASES.iter().map(|case| section(*case, &DISTRIBUTIONS)).collect();
+    Ok(Plan { conclude: Box::new(conclude), ..Plan::of(sections) })
+}
+
+/// A section with a row for each distribution.
+pub(crate) fn section(case: Case, distributions: &[&'static str]) -> Section {
+    let rows = distributions
+        .iter()
+        .copied()
+        .map(|distribution| Row::new(distribution, move |settings| measure(settings, case, distribution)))
+        .collect();
+    Section {
+        title: case.title.to_owned(),
+        about: format!(
+            "HTTP on bbq-listen, {CONNECTIONS} connections in flight; who is answered asks again."
+        ),
+        columns: vec![
+            Metric::Rate,
+            Metric::LatencyP50,
+            Metric::LatencyP99,
+            Metric::LatencyP999,
+            Metric::LatencyMax,
+            Metric::LatencyStdev,
+            Metric::ServerCpu,
+            Metric::ClientCpu,
+            Metric::ClientBusy,
+            Metric::LargestShare,
+        ],
+        baseline: Some((0, Metric::Rate)),
+        drawing: Drawing::Bars(Metric::Rate),
+        rows,
+    }
+}
+
+pub(crate) fn measure(settings: &Settings, case: Case, distribution: &str) -> anyhow::Result<Sample> {
+    let directory = directory::make(&settings.directory)?;
+    let listen = (1..=case.addresses).map(|address| format!("tcp://127.0.0.{address}:0")).collect();
+    let server = ListenServer::start(
+        settings,
+        &ServeOptions {
+            service: Service::Http,
+            listen,
+            workers: settings.workers,
+            distribution: distribution.to_owned(),
+            work: case.work,
+            rescue: true,
+            logs: directory.path().to_owned(),
+        },
+    )?;
+    let meter = Meter::start(Some(server.pid()))?;
+    let load = http::run(&http::Requests {
+        servers: server.addresses(),
+        threads: threads_beside(settings.workers),
+        connections: CONNECTIONS,
+        close: case.close,
+        duration: settings.duration,
+    })?;
+    let mut sample = meter.stop(&load)?;
+    sample.set_shares(server.stop()?.operations);
+    Ok(sample)
+}
+
+fn conclude(results: &Results<'_>) -> Vec<String> {
+    verdict::choose(results, "auto, which is reuseport here")
+}

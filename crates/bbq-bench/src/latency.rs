@@ -1,0 +1,102 @@
+//! How long operations took: a histogram per thread of the load, added up.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use hdrhistogram::Histogram;
+
+use crate::metric::Metric;
+use crate::sample::Sample;
+
+/// What is longer counts as this long: no load waits for more.
+const LONGEST: Duration = Duration::from_secs(60);
+/// So many digits of a latency are kept.
+const DIGITS: u8 = 3;
+
+/// Latencies in nanoseconds.
+#[derive(Debug, Clone)]
+pub(crate) struct Latency(Histogram<u64>);
+
+impl Latency {
+    pub(crate) fn new() -> anyhow::Result<Latency> {
+        let histogram = Histogram::new_with_bounds(1, nanoseconds(LONGEST), DIGITS).context("a histogram")?;
+        Ok(Latency(histogram))
+    }
+
+    #[inline]
+    pub(crate) fn record(&mut self, took: Duration) {
+        self.0.saturating_record(nanoseconds(took).max(1));
+    }
+
+    /// Takes in what another thread recorded.
+    pub(crate) fn add(&mut self, other: &Latency) {
+        // Both have the same bounds, so nothing is refused.
+        let _ = self.0.add(&other.0);
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The part that took longer than `limit`, in percent.
+    pub(crate) fn percent_over(&self, limit: Duration) -> f64 {
+        if self.0.is_empty() {
+            return 0.0;
+        }
+        100.0 - self.0.percentile_below(nanoseconds(limit))
+    }
+
+    /// Puts the figures into a sample, in microseconds.
+    pub(crate) fn describe(&self, sample: &mut Sample) {
+        if self.0.is_empty() {
+            return;
+        }
+        let micros = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
+        sample.set(Metric::LatencyMean, self.0.mean() / 1000.0);
+        sample.set(Metric::LatencyP50, micros(self.0.value_at_quantile(0.5)));
+        sample.set(Metric::LatencyP99, micros(self.0.value_at_quantile(0.99)));
+        sample.set(Metric::LatencyP999, micros(self.0.value_at_quantile(0.999)));
+        sample.set(Metric::LatencyMax, micros(self.0.max()));
+        sample.set(Metric::LatencyStdev, self.0.stdev() / 1000.0);
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_of_a_thousand_known_latencies() {
+        let (mut first, mut second) = (Latency::new().unwrap(), Latency::new().unwrap());
+        for micros in 1..=1000 {
+            let half = if micros % 2 == 0 { &mut first } else { &mut second };
+            half.record(Duration::from_micros(micros));
+        }
+        first.add(&second);
+        assert_eq!(first.count(), 1000);
+        let mut sample = Sample::default();
+        first.describe(&mut sample);
+        let near = |metric, expected: f64| {
+            let value = sample.value(metric).unwrap();
+            assert!((value - expected).abs() <= expected / 500.0, "{metric:?} is {value}");
+        };
+        near(Metric::LatencyP50, 500.0);
+        near(Metric::LatencyP99, 990.0);
+        near(Metric::LatencyP999, 999.0);
+        near(Metric::LatencyMax, 1000.0);
+        near(Metric::LatencyMean, 500.5);
+        near(Metric::LatencyStdev, 288.7);
+        assert!((first.percent_over(Duration::from_micros(900)) - 10.0).abs() < 0.2);
+    }
+
+    #[test]
+    fn nothing_recorded_is_no_figure() {
+        let mut sample = Sample::default();
+        Latency::new().unwrap().describe(&mut sample);
+        assert!(sample.figures.is_empty());
+    }
+}

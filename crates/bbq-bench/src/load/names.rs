@@ -1,0 +1,199 @@
+//! DNS queries over UDP, as many as are asked for each second, and what becomes of them.
+//!
+//! What is not answered within a time is lost, as it is for a resolver, which then asks again.
+
+use std::net::SocketAddrV4;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use super::Load;
+use super::pace::Pace;
+use super::source::Sources;
+use super::threads::{self, Done};
+
+/// Names that are asked for: so few that no cache decides.
+pub(crate) const NAMES: usize = 1000;
+/// Identifier, flags, four counts.
+pub(crate) const HEADER_BYTES: usize = 12;
+
+/// `name-N.bench.example`, type A, class IN, as it stands in a query.
+pub(crate) fn question(index: usize) -> Vec<u8> {
+    let mut question = Vec::new();
+    for label in [format!("name-{index}").as_str(), "bench", "example"] {
+        question.push(label.len() as u8); // at most 8
+        question.extend_from_slice(label.as_bytes());
+    }
+    question.extend_from_slice(&[0, 0, 1, 0, 1]);
+    question
+}
+
+/// An answer that takes longer is none.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+const ANSWER_BYTES_MAX: usize = 512;
+const EVENTS_MAX: usize = 64;
+/// Queries between two looks at what was answered.
+const BURST: u64 = 16;
+/// Queries of one socket that wait; its receive buffer holds their answers.
+const WAITING_MAX: usize = 128;
+/// Queries of all that wait where there is no pace: as dnsperf is mostly told, and as every server's socket holds.
+const WAITING_ALL: usize = 512;
+
+/// What to ask of whom.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Queries {
+    pub(crate) server: SocketAddrV4,
+    pub(crate) threads: usize,
+    /// Of all threads.
+    pub(crate) sockets: usize,
+    /// Of all threads; as fast as answers come where it is none.
+    pub(crate) per_second: Option<f64>,
+    pub(crate) duration: Duration,
+}
+
+/// What it brought.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// Operations are answers.
+    pub(crate) load: Load,
+    pub(crate) asked: u64,
+}
+
+/// Runs it.
+pub(crate) fn run(queries: &Queries) -> anyhow::Result<Asked> {
+    let sources = Sources::new()?;
+    let mut askers = Vec::with_capacity(queries.threads);
+    for _ in 0..queries.threads {
+        askers.push(Asker::new(queries, &sources)?);
+    }
+    let mut load = threads::run(askers.iter_mut().map(|asker| || asker.run(queries)))?;
+    load.took = queries.duration; // behind it, only late answers were waited for
+    Ok(Asked { load, asked: askers.iter().map(|asker| asker.asked).sum() })
+}
+
+/// A socket, and when it asked what.
+struct Place {
+    socket: OwnedFd,
+    /// By identifier.
+    waiting: Vec<Option<Instant>>, // at most WAITING_MAX
+    /// How many of them.
+    count: usize,
+    next: usize,
+}
+
+struct Asker {
+    epoll: OwnedFd,
+    places: Vec<Place>,
+    questions: Vec<Vec<u8>>,
+    turn: usize,
+    asked: u64,
+}
+
+impl Asker {
+    fn new(queries: &Queries, sources: &Sources) -> anyhow::Result<Asker> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("epoll_create")?;
+        let waiting = match queries.per_second {
+            Some(_) => WAITING_MAX,
+            None => (WAITING_ALL / queries.sockets).clamp(1, WAITING_MAX),
+        };
+        let mut places = Vec::new();
+        for index in 0..queries.sockets.div_ceil(queries.threads) {
+            let socket = OwnedFd::from(sources.datagrams_to(queries.server)?);
+            let data = epoll::EventData::new_u64(index as u64);
+            epoll::add(&epoll, &socket, data, epoll::EventFlags::IN).context("epoll_ctl")?;
+            places.push(Place { socket, waiting: vec![None; waiting], count: 0, next: 0 });
+        }
+        Ok(Asker { epoll, places, questions: (0..NAMES).map(question).collect(), turn: 0, asked: 0 })
+    }
+
+    fn run(&mut self, queries: &Queries) -> anyhow::Result<Done> {
+        let mut done = Done::nothing()?;
+        let end = Instant::now() + queries.duration;
+        let mut pace = queries.per_second.map(|rate| Pace::new(rate / queries.threads as f64));
+        while Instant::now() < end {
+            let due = pace.as_ref().map_or(BURST, Pace::due).min(BURST);
+            let asked = self.ask(due, pace.is_some())?;
+            if let Some(pace) = &mut pace {
+                pace.done(due); // what found no place is lost, and not asked later
+            }
+            let wait = match &pace {
+                _ if asked > 0 => Duration::ZERO,
+                Some(pace) => pace.next().saturating_duration_since(Instant::now()),
+                None => Duration::from_millis(1),
+            };
+            self.take(wait, &mut done)?;
+        }
+        let last = Instant::now() + ANSWER_WITHIN;
+        while Instant::now() < last && self.places.iter().any(|place| place.count > 0) {
+            self.take(Duration::from_millis(10), &mut done)?;
+        }
+        Ok(done)
+    }
+
+    /// Asks so many, each from the next socket; how many left. One that finds no place counts as asked, and so as lost,
+    /// only under a pace.
+    fn ask(&mut self, count: u64, paced: bool) -> anyhow::Result<u64> {
+        let mut left = 0;
+        for _ in 0..count {
+            let sockets = self.places.len();
+            let place = &mut self.places[self.turn % sockets];
+            self.turn += 1;
+            let now = Instant::now();
+            let id = place.next % place.waiting.len();
+            match place.waiting[id] {
+                Some(since) if now.duration_since(since) < ANSWER_WITHIN => {
+                    self.asked += u64::from(paced);
+                    continue;
+                }
+                Some(_) => {} // lost, and its place is free
+                None => place.count += 1,
+            }
+            place.next += 1;
+            place.waiting[id] = Some(now);
+            self.asked += 1;
+            left += 1;
+            let mut query = Vec::with_capacity(64);
+            query.extend_from_slice(&[0, id as u8, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0]); // id is below WAITING_MAX
+            query.extend_from_slice(&self.questions[self.turn % NAMES]);
+            match send(&place.socket, &query, SendFlags::empty()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error).context("a query cannot be sent"),
+            }
+        }
+        Ok(left)
+    }
+
+    /// Takes the answers that are there, or come in time.
+    fn take(&mut self, wait: Duration, done: &mut Done) -> anyhow::Result<()> {
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        let wait = Timespec::try_from(wait).context("a time")?;
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&wait)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error).context("epoll_wait"),
+        }
+        for event in &events {
+            let place = &mut self.places[event.data.u64() as usize];
+            loop {
+                let mut answer = [0; ANSWER_BYTES_MAX];
+                let length = match recv(&place.socket, &mut answer, RecvFlags::DONTWAIT) {
+                    Ok((length, _)) => length,
+                    Err(Errno::AGAIN | Errno::INTR) => break,
+                    Err(error) => return Err(error).context("an answer cannot be read"),
+                };
+                // NOERROR with one answer.
+                let is_answer = length > HEADER_BYTES && answer[3] & 0x0f == 0 && answer[7] == 1;
+                anyhow::ensure!(is_answer, "the answer is {:?}", &answer[..length]);
+                let asked = place.waiting.get_mut(usize::from(answer[1])).and_then(Option::take);
+                if let Some(since) = asked {
+                    place.count -= 1;
+                    done.count(since.elapsed());
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! New connections at a rate, each with one request: how long does who comes now wait?
+//!
+//! The time runs from when a connection was due, so what holds up the load itself does not hide.
+
+use std::net::SocketAddrV4;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+use super::pace::Pace;
+use super::source::Sources;
+use super::threads::{self, Done};
+use super::{Load, http};
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n";
+const ANSWER_BYTES_MAX: usize = 2048;
+const EVENTS_MAX: usize = 256;
+/// Who has no answer by then never gets one.
+const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+
+/// What to ask of whom.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arrivals {
+    pub(crate) server: SocketAddrV4,
+    pub(crate) per_second: f64,
+    pub(crate) count: usize,
+}
+
+/// Runs it.
+pub(crate) fn run(arrivals: &Arrivals) -> anyhow::Result<Load> {
+    let sources = Sources::new()?;
+    threads::run([|| arrive(arrivals, &sources)])
+}
+
+fn arrive(arrivals: &Arrivals, sources: &Sources) -> anyhow::Result<Done> {
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("epoll_create")?;
+    let mut done = Done::nothing()?;
+    let mut waiting: Vec<Option<(OwnedFd, Instant)>> = Vec::with_capacity(arrivals.count);
+    let mut events = Vec::with_capacity(EVENTS_MAX);
+    let mut pace = Pace::new(arrivals.per_second);
+    let deadline =
+        Instant::now() + Duration::from_secs_f64(arrivals.count as f64 / arrivals.per_second) + ANSWER_WITHIN;
+    while done.operations < arrivals.count as u64 {
+        if waiting.len() < arrivals.count && pace.due() > 0 {
+            let due = pace.next();
+            let stream = OwnedFd::from(sources.connect(arrivals.server)?);
+            http::ask(&stream, REQUEST)?;
+            let data = epoll::EventData::new_u64(waiting.len() as u64);
+            epoll::add(&epoll, &stream, data, epoll::EventFlags::IN).context("epoll_ctl")?;
+            waiting.push(Some((stream, due)));
+            pace.done(1);
+            continue;
+        }
+        let next = if waiting.len() < arrivals.count { pace.next() } else { deadline };
+        let left = Timespec::try_from(next.saturating_duration_since(Instant::now())).context("a time")?;
+        events.clear();
+        match epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), Some(&left)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error).context("epoll_wait"),
+        }
+        for event in &events {
+            let place = &mut waiting[event.data.u64() as usize];
+            let Some((stream, due)) = place else { continue };
+            let mut answer = [0; ANSWER_BYTES_MAX];
+            match recv(&*stream, &mut answer, RecvFlags::DONTWAIT) {
+                Ok((length, _)) => http::check(&answer[..length])?,
+                Err(Errno::AGAIN | Errno::INTR) => continue,
+                Err(error) => return Err(error).context("an answer cannot be read"),
+            }
+            done.count(due.elapsed());
+            *place = None;
+        }
+        anyhow::ensure!(
+            Instant::now() < deadline,
+            "not all were answered within {} s",
+            ANSWER_WITHIN.as_secs()
+        );
+    }
+    Ok(done)
+}

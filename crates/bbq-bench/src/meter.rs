@@ -1,0 +1,72 @@
+//! From before a load to after it: what it cost whom.
+
+use std::time::{Duration, Instant};
+
+use crate::cpu::{self, ProcessTime};
+use crate::load::Load;
+use crate::metric::Metric;
+use crate::sample::Sample;
+
+/// Running.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    server: Option<u32>,
+    server_before: ProcessTime,
+    machine_before: Duration,
+    began: Instant,
+}
+
+impl Meter {
+    /// Starts with a server that is ready; none where there is none.
+    pub(crate) fn start(server: Option<u32>) -> anyhow::Result<Meter> {
+        let server_before = server.map_or(Ok(ProcessTime::default()), cpu::of_process)?;
+        Ok(Meter { server, server_before, machine_before: cpu::of_machine()?, began: Instant::now() })
+    }
+
+    /// The same for a server that has ended, and has said itself what it used.
+    pub(crate) fn stop_ended(self, load: &Load, server: Duration) -> anyhow::Result<Sample> {
+        self.finish(load, Some(ProcessTime { total: server, ..ProcessTime::default() }))
+    }
+
+    /// Ends when what the load brought is done with, also behind the load's own end.
+    pub(crate) fn stop(self, load: &Load) -> anyhow::Result<Sample> {
+        let server = match self.server {
+            Some(pid) => Some(cpu::of_process(pid)? - self.server_before),
+            None => None,
+        };
+        self.finish(load, server)
+    }
+
+    fn finish(self, load: &Load, server: Option<ProcessTime>) -> anyhow::Result<Sample> {
+        let took = self.began.elapsed().as_secs_f64();
+        let machine = cpu::of_machine()?.saturating_sub(self.machine_before).as_secs_f64();
+        anyhow::ensure!(load.operations > 0, "nothing was done in {took:.1} s");
+        let operations = load.operations as f64;
+        let mut sample = Sample::default();
+        sample.set(Metric::Rate, operations / load.took.as_secs_f64());
+        if load.bytes > 0 {
+            sample.set(Metric::Throughput, load.bytes as f64 / 1e6 / load.took.as_secs_f64());
+        }
+        let processors = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
+        let client_total = load.cpu.as_secs_f64();
+        let server_total = server.map_or(0.0, |server| server.total.as_secs_f64());
+        if let Some(server) = server {
+            sample.set(Metric::ServerCpu, server_total * 1e6 / operations);
+            let ticks = (server.user + server.system).as_secs_f64();
+            if ticks > 0.0 {
+                let system = server.system.as_secs_f64() / ticks;
+                sample.set(Metric::ServerSystemCpu, server_total * system * 1e6 / operations);
+            }
+            sample.set(Metric::ServerBusy, server_total * 100.0 / (load.took.as_secs_f64() * processors));
+        }
+        sample.set(Metric::ClientCpu, client_total * 1e6 / operations);
+        let threads = load.threads as f64;
+        sample.set(Metric::ClientBusy, client_total * 100.0 / (load.took.as_secs_f64() * threads));
+        let others = (machine - server_total - client_total).max(0.0);
+        sample.set(Metric::OthersBusy, others * 100.0 / (took * processors));
+        if let Some(latency) = &load.latency {
+            latency.describe(&mut sample);
+        }
+        Ok(sample)
+    }
+}

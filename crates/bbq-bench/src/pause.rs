@@ -1,0 +1,34 @@
+//! Waiting for something that tells nobody when it happens.
+
+use std::time::{Duration, Instant};
+
+/// Between two looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// Looks until `look` finds something, for so long at most.
+pub(crate) fn wait_for<T>(
+    within: Duration,
+    mut look: impl FnMut() -> anyhow::Result<Option<T>>,
+) -> anyhow::Result<Option<T>> {
+    let deadline = Instant::now() + within;
+    loop {
+        if let Some(found) = look()? {
+            return Ok(Some(found));
+        }
+        if Instant::now() >= deadline {
+            return Ok(None);
+        }
+        std::thread::park_timeout(LOOK_AGAIN);
+    }
+}
+
+/// Returns at `moment`, or a little later.
+pub(crate) fn until(moment: Instant) {
+    loop {
+        let left = moment.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        std::thread::park_timeout(left);
+    }
+}

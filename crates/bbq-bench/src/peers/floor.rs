@@ -1,0 +1,132 @@
+//! The bare-C floors of bench/floor, compiled when they are needed and the repository is here.
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context;
+use serde::Deserialize;
+
+use crate::process::{Output, Process};
+use crate::settings::Settings;
+use crate::under_test::free_port;
+
+/// A program of the repository in C.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Made {
+    /// With a Makefile, from the repository's root; the program is in its `build`.
+    pub(crate) directory: &'static str,
+    pub(crate) program: &'static str,
+}
+
+/// Compiles it, if peers are asked for.
+pub(super) fn make(settings: &Settings, made: &Made, left_out: &mut Vec<String>) -> Option<PathBuf> {
+    if !settings.peers {
+        return None;
+    }
+    match compile(made) {
+        Ok(program) => Some(program),
+        Err(error) => {
+            left_out.push(format!("{} in C: {error:#}", made.program));
+            None
+        }
+    }
+}
+
+fn compile(made: &Made) -> anyhow::Result<PathBuf> {
+    let directory = Path::new(made.directory);
+    let is_here = directory.join("Makefile").is_file();
+    anyhow::ensure!(is_here, "{} is not here; run it in the repository", made.directory);
+    let built = format!("build/{}", made.program);
+    let output =
+        Command::new("make").arg("--silent").arg("-C").arg(directory).arg(&built).output().context("make")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(
+        output.status.success(),
+        "it does not compile: {}",
+        said.lines().next().unwrap_or_default()
+    );
+    Ok(directory.join(built).canonicalize()?)
+}
+
+/// A program that was compiled.
+#[derive(Debug, Clone)]
+pub(crate) struct Floor(PathBuf);
+
+/// Compiles the floor of that name, if peers are asked for.
+pub(crate) fn available(
+    settings: &Settings,
+    program: &'static str,
+    left_out: &mut Vec<String>,
+) -> Option<Floor> {
+    make(settings, &Made { directory: "bench/floor", program }, left_out).map(Floor)
+}
+
+impl Floor {
+    pub(super) fn of(program: PathBuf) -> Floor {
+        Floor(program)
+    }
+
+    /// Starts it at a free port, which is its first argument, and waits for its `ready`.
+    pub(crate) fn start(&self, directory: &Path, arguments: &[&str]) -> anyhow::Result<RunningFloor> {
+        // The floors know no other address.
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port(Ipv4Addr::LOCALHOST)?.port());
+        let mut command = Command::new(&self.0);
+        command.arg(address.port().to_string()).args(arguments);
+        let mut process = Process::start("floor", &mut command, directory, Output::Piped)?;
+        let mut said = BufReader::new(process.child().stdout.take().context("its output is piped")?);
+        let mut line = String::new();
+        said.read_line(&mut line)?;
+        anyhow::ensure!(line == "ready\n", "the floor said {line:?} instead of being ready");
+        Ok(RunningFloor { process, said, address })
+    }
+}
+
+/// What a floor says at its end.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Totals {
+    /// Where it counts them.
+    pub(crate) messages: Option<u64>,
+    pub(crate) bytes: Option<u64>,
+    cpu_user_us: u64,
+    cpu_system_us: u64,
+}
+
+impl Totals {
+    /// Of its process, since it was ready.
+    pub(crate) fn cpu(&self) -> Duration {
+        Duration::from_micros(self.cpu_user_us + self.cpu_system_us)
+    }
+}
+
+/// One that runs.
+#[derive(Debug)]
+pub(crate) struct RunningFloor {
+    process: Process,
+    said: BufReader<std::process::ChildStdout>,
+    address: SocketAddrV4,
+}
+
+impl RunningFloor {
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    pub(crate) fn address(&self) -> SocketAddrV4 {
+        self.address
+    }
+
+    /// Ends it, if it does not end by itself.
+    pub(crate) fn stop(mut self, ends_by_itself: bool) -> anyhow::Result<Totals> {
+        if ends_by_itself {
+            self.process.wait()?
+        } else {
+            self.process.terminate()?
+        }
+        let mut line = String::new();
+        self.said.read_line(&mut line)?;
+        serde_json::from_str(&line).with_context(|| format!("the floor ended with {line:?}"))
+    }
+}

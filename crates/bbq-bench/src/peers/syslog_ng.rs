@@ -1,0 +1,39 @@
+//! syslog-ng: lines or datagrams to a file, unparsed; with flow control, so that it slows down and does not drop.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Context;
+
+use super::{Peer, Transport, find, output};
+use crate::under_test::free_address;
+
+pub(super) fn start(directory: &Path, transport: Transport) -> anyhow::Result<Peer> {
+    let address = free_address()?;
+    let source = match transport {
+        Transport::Tcp => {
+            "transport(\"tcp\") flags(no-parse) max-connections(64) log-iw-size(64000) log-fetch-limit(1000)"
+        }
+        Transport::Udp => {
+            "transport(\"udp\") flags(no-parse) so-rcvbuf(4194304) log-fetch-limit(1000) log-iw-size(64000)"
+        }
+    };
+    let configuration = format!(
+        "@version: 3.35\noptions {{ stats-freq(0); use-dns(no); log-fifo-size(200000); }};\n\
+         source input {{ network(ip(\"{}\") port({}) {source}); }};\n\
+         destination output {{ file(\"{}\" template(\"$MSG\\n\") flush-lines(1000)); }};\n\
+         log {{ source(input); destination(output); flags(flow-control); }};\n",
+        address.ip(),
+        address.port(),
+        output(directory).display(),
+    );
+    let file = directory.join("syslog-ng.conf");
+    fs::write(&file, configuration).with_context(|| format!("cannot write {}", file.display()))?;
+    let mut command = Command::new(find("syslog-ng").context("syslog-ng is not installed")?);
+    command.args(["--foreground", "--no-caps", "--cfgfile"]).arg(&file);
+    command.arg("--persist-file").arg(directory.join("syslog-ng.persist"));
+    command.arg("--pidfile").arg(directory.join("syslog-ng.pid"));
+    command.arg("--control").arg(directory.join("syslog-ng.ctl"));
+    Peer::start("syslog-ng", &mut command, directory, address, transport)
+}

@@ -1,0 +1,37 @@
+//! Unbound with every answer as local data, which it has without any lookup.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Context;
+
+use super::{Peer, Transport, find};
+use crate::load::names::NAMES;
+use crate::settings::Settings;
+use crate::under_test::free_address;
+
+/// Starts it; `so_reuseport` is yes or no.
+pub(crate) fn start(settings: &Settings, directory: &Path, so_reuseport: &str) -> anyhow::Result<Peer> {
+    let address = free_address()?;
+    let place = directory.display();
+    let mut configuration = format!(
+        "server:\n  num-threads: {}\n  interface: {}\n  port: {}\n  so-reuseport: {so_reuseport}\n  do-daemonize: no\n  \
+         use-syslog: no\n  logfile: \"{place}/unbound.log\"\n  verbosity: 0\n  statistics-interval: 0\n  chroot: \"\"\n  username: \"\"\n  \
+         directory: \"{place}\"\n  pidfile: \"{place}/unbound.pid\"\n  module-config: \"iterator\"\n  do-tcp: no\n  \
+         access-control: 127.0.0.0/8 allow\n  local-zone: \"bench.example.\" static\n",
+        settings.workers,
+        address.ip(),
+        address.port(),
+    );
+    for index in 0..NAMES {
+        writeln!(configuration, "  local-data: \"name-{index}.bench.example. 3600 IN A 192.0.2.1\"")?;
+    }
+    configuration += "remote-control:\n  control-enable: no\n";
+    let file = directory.join("unbound.conf");
+    fs::write(&file, configuration).with_context(|| format!("cannot write {}", file.display()))?;
+    let mut command = Command::new(find("unbound").context("unbound is not installed")?);
+    command.args(["-d", "-p", "-c"]).arg(&file);
+    Peer::start("unbound", &mut command, directory, address, Transport::Udp)
+}

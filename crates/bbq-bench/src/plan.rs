@@ -1,0 +1,66 @@
+//! What an experiment is made of: sections of rows that are compared with each other.
+
+use crate::metric::Metric;
+use crate::run::Results;
+use crate::sample::Sample;
+use crate::settings::Settings;
+
+/// Makes one sample: starts a server, loads it, ends it.
+pub(crate) type Measure = Box<dyn Fn(&Settings) -> anyhow::Result<Sample>>;
+/// Says what the results mean.
+pub(crate) type Conclude = Box<dyn Fn(&Results<'_>) -> Vec<String>>;
+
+/// One thing that is measured.
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) measure: Measure,
+}
+
+impl Row {
+    pub(crate) fn new(
+        name: impl Into<String>,
+        measure: impl Fn(&Settings) -> anyhow::Result<Sample> + 'static,
+    ) -> Row {
+        Row { name: name.into(), measure: Box::new(measure) }
+    }
+}
+
+/// How a section is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Drawing {
+    /// A bar a row.
+    Bars(Metric),
+    /// A line through the rows, in their order.
+    Curve { x: Metric, y: Metric },
+}
+
+/// Rows under one heading.
+pub(crate) struct Section {
+    pub(crate) title: String,
+    /// What is done, and what an acknowledgement means where there is one.
+    pub(crate) about: String,
+    pub(crate) columns: Vec<Metric>,
+    /// Each row's ratio to this one is shown, of this figure.
+    pub(crate) baseline: Option<(usize, Metric)>,
+    pub(crate) drawing: Drawing,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// An experiment, ready to be run.
+pub(crate) struct Plan {
+    pub(crate) sections: Vec<Section>,
+    /// What is not measured here and now, and why.
+    pub(crate) left_out: Vec<String>,
+    pub(crate) conclude: Conclude,
+}
+
+impl Plan {
+    /// Without a word at the end.
+    pub(crate) fn of(sections: Vec<Section>) -> Plan {
+        Plan { sections, left_out: Vec::new(), conclude: Box::new(|_| Vec::new()) }
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.sections.iter().map(|section| section.rows.len()).sum()
+    }
+}

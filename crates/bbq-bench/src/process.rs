@@ -1,0 +1,173 @@
+//! A server as a child process: started, waited for, and ended however the sample ends.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+use crate::cpu;
+
+/// A server drains at its end; one that takes longer hangs.
+const END_WITHIN: Duration = Duration::from_secs(60);
+/// Of what a failed server said, so much is shown.
+const COMPLAINT_LINES: usize = 3;
+
+/// Killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+    said: PathBuf,
+}
+
+impl Process {
+    /// Starts `command`; its standard error goes into `directory`, and so does its output unless it is piped.
+    pub(crate) fn start(
+        name: &str,
+        command: &mut Command,
+        directory: &Path,
+        stdout: Output,
+    ) -> anyhow::Result<Process> {
+        let said = directory.join(format!("{name}.stderr"));
+        let errors = File::create(&said).with_context(|| format!("cannot write {}", said.display()))?;
+        let stdout = match stdout {
+            Output::Piped => Stdio::piped(),
+            Output::Kept => Stdio::from(errors.try_clone().context("cannot write the server's log")?),
+        };
+        let child = command
+            .stdin(Stdio::piped())
+            .stdout(stdout)
+            .stderr(errors)
+            .env("NO_COLOR", "1")
+            .spawn()
+            .with_context(|| format!("cannot start {name} ({})", command.get_program().display()))?;
+        Ok(Process { name: name.to_owned(), child, said })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// To talk to it.
+    pub(crate) fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Fails, with what it said, if it is there no more.
+    pub(crate) fn check_alive(&mut self) -> anyhow::Result<()> {
+        match self.child.try_wait().with_context(|| format!("cannot wait for {}", self.name))? {
+            None => Ok(()),
+            Some(status) => anyhow::bail!("{} ended too early, {status}: {}", self.name, self.complaint()),
+        }
+    }
+
+    /// SIGTERM, and waits until it has ended well.
+    pub(crate) fn terminate(&mut self) -> anyhow::Result<()> {
+        self.signal(Signal::TERM)?;
+        self.wait()
+    }
+
+    /// Waits until it has ended by itself, well.
+    pub(crate) fn wait(&mut self) -> anyhow::Result<()> {
+        let status = self.wait_within(END_WITHIN)?;
+        anyhow::ensure!(status.success(), "{} did not end well, {status}: {}", self.name, self.complaint());
+        Ok(())
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let pid = i32::try_from(self.child.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .context("no process has this number")?;
+        kill_process(pid, signal).with_context(|| format!("cannot signal {}", self.name))
+    }
+
+    fn wait_within(&mut self, limit: Duration) -> anyhow::Result<ExitStatus> {
+        let pid = i32::try_from(self.child.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .context("no process has this number")?;
+        let descriptor = pidfd_open(pid, PidfdFlags::empty()).context("pidfd_open")?;
+        let limit = Timespec::try_from(limit).context("a time")?;
+        loop {
+            match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&limit)) {
+                Ok(0) => anyhow::bail!("{} did not end within {} s", self.name, END_WITHIN.as_secs()),
+                Ok(_) => return self.child.wait().with_context(|| format!("cannot wait for {}", self.name)),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error).context("poll"),
+            }
+        }
+    }
+
+    /// The last lines of its standard error.
+    fn complaint(&self) -> String {
+        let text = std::fs::read_to_string(&self.said).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        match lines.len() {
+            0 => "it said nothing".to_owned(),
+            count => lines[count.saturating_sub(COMPLAINT_LINES)..].join(" / "),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return; // it has ended, and its number may be another's
+        }
+        // With the processes that it has started. What ends by itself meanwhile need not be killed.
+        for pid in cpu::family(self.child.id()) {
+            if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// Where a server's standard output goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// To us.
+    Piped,
+    /// To the file of its standard error.
+    Kept,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_is_gone_with_all_that_it_started() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 600 & echo $!; wait"]);
+        let mut process = Process::start("sh", &mut command, directory.path(), Output::Piped).unwrap();
+        let mut line = String::new();
+        let mut said = std::io::BufReader::new(process.child().stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+        let sleeping = PathBuf::from(format!("/proc/{}/stat", line.trim()));
+        assert!(sleeping.exists());
+        drop(process);
+        // Killed is enough: who adopts it may take a while to collect it.
+        let is_gone = || std::fs::read_to_string(&sleeping).map_or(true, |stat| stat.contains(") Z "));
+        let gone = crate::pause::wait_for(Duration::from_secs(20), || Ok(is_gone().then_some(()))).unwrap();
+        assert!(gone.is_some());
+    }
+
+    #[test]
+    fn who_ends_too_early_is_quoted() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo no such thing >&2; exit 3"]);
+        let mut process = Process::start("sh", &mut command, directory.path(), Output::Kept).unwrap();
+        let error = process.wait().unwrap_err().to_string();
+        assert!(error.contains("exit status: 3") && error.contains("no such thing"), "{error}");
+    }
+}

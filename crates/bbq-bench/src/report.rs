@@ -1,0 +1,319 @@
+//! The outcome of an experiment, for people, for programs, and as files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+use serde::Serialize;
+
+use crate::catalogue::Experiment;
+use crate::machine::Machine;
+use crate::metric::Metric;
+use crate::page;
+use crate::plan::{Drawing, Plan};
+use crate::plot::{Axis, Bar, Curve, bars, curves};
+use crate::run::{OTHERS_PERCENT_MAX, Results, RowResults, SectionResults};
+use crate::sample::Sample;
+use crate::settings::Settings;
+use crate::spread::Spread;
+use crate::table::Table;
+
+/// Everything that there is to say.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    experiment: &'static str,
+    summary: &'static str,
+    machine: Machine,
+    seconds: f64,
+    rounds: u32,
+    workers: usize,
+    pub(crate) sections: Vec<SectionReport>,
+    conclusions: Vec<String>,
+    warnings: Vec<String>,
+    left_out: Vec<String>,
+    failures: Vec<String>,
+}
+
+/// A section's rows.
+#[derive(Debug, Serialize)]
+pub(crate) struct SectionReport {
+    pub(crate) title: String,
+    pub(crate) about: String,
+    columns: Vec<Metric>,
+    /// Whose rows the ratios are to, and of which figure.
+    baseline: Option<(String, Metric)>,
+    rows: Vec<RowReport>,
+    #[serde(skip)]
+    pub(crate) table: Table,
+    #[serde(skip)]
+    pub(crate) plot: String,
+}
+
+/// A row: its medians, and every sample.
+#[derive(Debug, Serialize)]
+struct RowReport {
+    name: String,
+    figures: BTreeMap<Metric, Spread>,
+    ratio: Option<Spread>,
+    noisy: bool,
+    samples: Vec<Option<Sample>>,
+}
+
+impl Report {
+    pub(crate) fn of(
+        experiment: &Experiment,
+        settings: &Settings,
+        machine: Machine,
+        plan: &Plan,
+        results: &Results<'_>,
+    ) -> Report {
+        Report {
+            experiment: experiment.name,
+            summary: experiment.summary,
+            machine,
+            seconds: settings.duration.as_secs_f64(),
+            rounds: settings.rounds,
+            workers: settings.workers,
+            sections: results.sections.iter().map(SectionReport::of).collect(),
+            conclusions: (plan.conclude)(results),
+            warnings: warnings(results),
+            left_out: plan.left_out.clone(),
+            failures: results.failures.clone(),
+        }
+    }
+
+    /// Whether every row has a figure.
+    pub fn is_complete(&self) -> bool {
+        self.failures.is_empty()
+    }
+
+    /// For a terminal.
+    pub fn text(&self) -> String {
+        let mut text = self.heading();
+        for section in &self.sections {
+            text += &format!("\n{}\n{}\n{}", section.title, section.about, section.table.text());
+        }
+        if !self.remarks().is_empty() {
+            text += "\n";
+        }
+        self.remarks().iter().for_each(|remark| text += &format!("{remark}\n"));
+        text
+    }
+
+    /// What a section of docs/RESULTS.md holds; the plots are named as [`write`](Self::write) writes them, in `plots`.
+    pub(crate) fn markdown(&self) -> String {
+        let mut text = format!("## {}: {}\n\n{}\n", self.experiment, self.summary, self.heading());
+        for (index, section) in self.sections.iter().enumerate() {
+            let plot = self.plot_name(index);
+            text += &format!("### {}\n\n{}\n\n{}\n", section.title, section.about, section.table.markdown());
+            text += &format!("![{}](plots/{plot})\n\n", section.title);
+        }
+        self.remarks().iter().for_each(|remark| text += &format!("- {remark}\n"));
+        text
+    }
+
+    /// For programs: every sample, in one object. Names are append-only.
+    ///
+    /// # Errors
+    /// Never for what is measured here.
+    pub fn json(&self) -> anyhow::Result<String> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+
+    /// Writes the page, its plots, the JSON and the tables into `directory`, which is made if need be. Answers the page's
+    /// path.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub fn write(&self, directory: &Path) -> anyhow::Result<std::path::PathBuf> {
+        let plots = directory.join("plots");
+        fs::create_dir_all(&plots).with_context(|| format!("cannot make {}", plots.display()))?;
+        let write = |path: std::path::PathBuf, text: String| {
+            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            anyhow::Ok(path)
+        };
+        for (index, section) in self.sections.iter().enumerate() {
+            write(plots.join(self.plot_name(index)), section.plot.clone())?;
+        }
+        write(directory.join(format!("{}.json", self.experiment)), self.json()?)?;
+        write(directory.join(format!("{}.md", self.experiment)), self.markdown())?;
+        write(directory.join(format!("{}.html", self.experiment)), page::of(self))
+    }
+
+    pub(crate) fn heading(&self) -> String {
+        let Report { machine, seconds, rounds, workers, .. } = self;
+        format!(
+            "{machine}\n{workers} workers; {rounds} rounds of {seconds} s a row, in turn: medians, with (least-most); ratios \
+             within each round.\n"
+        )
+    }
+
+    pub(crate) fn title(&self) -> String {
+        format!("bbq bench {}: {}", self.experiment, self.summary)
+    }
+
+    /// Conclusions, warnings, and what is missing.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let labelled = |label: &str, remarks: &[String]| -> Vec<String> {
+            remarks.iter().map(|remark| format!("{label}: {remark}")).collect()
+        };
+        [
+            self.conclusions.clone(),
+            labelled("warning", &self.warnings),
+            labelled("left out", &self.left_out),
+            labelled("failed", &self.failures),
+        ]
+        .concat()
+    }
+
+    fn plot_name(&self, section: usize) -> String {
+        format!("{}-{}.svg", self.experiment, section + 1)
+    }
+}
+
+impl SectionReport {
+    fn of(results: &SectionResults<'_>) -> SectionReport {
+        let section = results.section;
+        let rows =
+            results.rows.iter().enumerate().map(|(index, row)| RowReport::of(row, results.ratio(index)));
+        let rows: Vec<RowReport> = rows.collect();
+        SectionReport {
+            title: section.title.clone(),
+            about: section.about.clone(),
+            columns: section.columns.clone(),
+            baseline: section.baseline.map(|(row, metric)| (section.rows[row].name.clone(), metric)),
+            table: table(results, &rows),
+            plot: plot(results, &rows),
+            rows,
+        }
+    }
+}
+
+impl RowReport {
+    fn of(row: &RowResults<'_>, ratio: Option<Spread>) -> RowReport {
+        let metrics = row.samples.iter().flatten().flat_map(|sample| sample.figures.keys().copied());
+        RowReport {
+            name: row.name.to_owned(),
+            figures: metrics.filter_map(|metric| Some((metric, row.spread(metric)?))).collect(),
+            ratio,
+            noisy: row.is_noisy(),
+            samples: row.samples.clone(),
+        }
+    }
+}
+
+/// The columns that any row has a figure for, the ratio, and a remark where a figure is not to be trusted.
+fn table(results: &SectionResults<'_>, rows: &[RowReport]) -> Table {
+    let section = results.section;
+    let has = |metric: &Metric| rows.iter().any(|row| row.figures.contains_key(metric));
+    let columns: Vec<Metric> = section.columns.iter().copied().filter(has).collect();
+    let is_noisy = rows.iter().any(|row| row.noisy);
+    let mut head: Vec<String> = vec![String::new()];
+    head.extend(columns.iter().map(|metric| metric.label().to_owned()));
+    if let Some((_, metric)) = section.baseline {
+        head.push(format!("{}, ratio", metric.label()));
+    }
+    if is_noisy {
+        head.push(String::new());
+    }
+    let mut table = Table { rows: vec![head] };
+    for row in rows {
+        let mut cells = vec![row.name.clone()];
+        cells.extend(columns.iter().map(|metric| {
+            row.figures
+                .get(metric)
+                .map_or_else(|| "-".to_owned(), |spread| cell(spread, |value| metric.show(value)))
+        }));
+        if section.baseline.is_some() {
+            cells.push(
+                row.ratio.map_or_else(|| "-".to_owned(), |ratio| cell(&ratio, |value| format!("{value:.2}"))),
+            );
+        }
+        if is_noisy {
+            cells.push(if row.noisy { "noisy" } else { "" }.to_owned());
+        }
+        table.rows.push(cells);
+    }
+    table
+}
+
+/// `median (least-most)`, or the one value.
+fn cell(spread: &Spread, show: impl Fn(f64) -> String) -> String {
+    let (median, least, most) = (show(spread.median), show(spread.least), show(spread.most));
+    if least == most { median } else { format!("{median} ({least}-{most})") }
+}
+
+fn plot(results: &SectionResults<'_>, rows: &[RowReport]) -> String {
+    let title = &results.section.title;
+    match results.section.drawing {
+        Drawing::Bars(metric) => {
+            let baseline = results.section.baseline.map(|(row, _)| row);
+            let drawn: Vec<Bar> = rows
+                .iter()
+                .enumerate()
+                .filter_map(|(index, row)| {
+                    let spread = *row.figures.get(&metric)?;
+                    let figure = cell(&spread, |value| metric.show(value));
+                    Some(Bar { name: row.name.clone(), spread, figure, is_baseline: baseline == Some(index) })
+                })
+                .collect();
+            bars(title, metric.label(), &drawn)
+        }
+        Drawing::Curve { x, y } => {
+            let (show_x, show_y) = (|value| tick(x, value), |value| tick(y, value));
+            let x_axis = Axis { label: x.label(), show: &show_x };
+            let y_axis = Axis { label: y.label(), show: &show_y };
+            curves(title, &x_axis, &y_axis, &lines(rows, x, y))
+        }
+    }
+}
+
+/// Round figures, without the zeros that say nothing.
+fn tick(metric: Metric, value: f64) -> String {
+    let text = metric.show(value);
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// Rows whose names are the same up to a comma are points of one line.
+fn lines(rows: &[RowReport], x: Metric, y: Metric) -> Vec<Curve> {
+    let mut lines: Vec<Curve> = Vec::new();
+    for row in rows {
+        let name = row.name.split(", ").next().unwrap_or_default();
+        let (Some(x), Some(y)) = (row.figures.get(&x), row.figures.get(&y)) else { continue };
+        if lines.last().is_none_or(|line| line.name != name) {
+            lines.push(Curve { name: name.to_owned(), points: Vec::new() });
+        }
+        if let Some(line) = lines.last_mut() {
+            line.points.push((x.median, y.median));
+        }
+    }
+    lines
+}
+
+/// Rows that say less than they seem to.
+fn warnings(results: &Results<'_>) -> Vec<String> {
+    const CLIENT_BUSY_MAX: f64 = 90.0;
+    let rows =
+        || results.sections.iter().flat_map(|section| section.rows.iter().map(move |row| (section, row)));
+    let mut warnings = Vec::new();
+    let noisy = rows().filter(|(_, row)| row.is_noisy()).count();
+    if noisy > 0 {
+        warnings.push(format!(
+            "in {noisy} of {} rows others used more than {OTHERS_PERCENT_MAX} % of the processors: repeat it on a quiet machine",
+            rows().count()
+        ));
+    }
+    let limited: Vec<&str> = rows()
+        .filter(|(_, row)| row.spread(Metric::ClientBusy).is_some_and(|busy| busy.median > CLIENT_BUSY_MAX))
+        .map(|(_, row)| row.name)
+        .collect();
+    if !limited.is_empty() {
+        warnings.push(format!(
+            "the load generator was busy to the end in {} of {} rows: their rates are its own limit, their server CPU is not",
+            limited.len(),
+            rows().count()
+        ));
+    }
+    warnings
+}

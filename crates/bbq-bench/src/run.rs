@@ -1,0 +1,180 @@
+//! The runner: every row once a round, A B A B, so that what changes meanwhile meets all of them.
+
+use anyhow::Context;
+
+use crate::catalogue::Experiment;
+use crate::interrupt::Interrupt;
+use crate::machine::Machine;
+use crate::metric::Metric;
+use crate::plan::{Plan, Section};
+use crate::progress::Progress;
+use crate::report::Report;
+use crate::sample::Sample;
+use crate::settings::Settings;
+use crate::spread::Spread;
+
+/// Above this, what else ran on the machine decides the figures.
+pub(crate) const OTHERS_PERCENT_MAX: f64 = 25.0;
+
+/// The samples of one row, one a round; none where the row failed.
+#[derive(Debug)]
+pub(crate) struct RowResults<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) samples: Vec<Option<Sample>>,
+}
+
+impl RowResults<'_> {
+    pub(crate) fn values(&self, metric: Metric) -> Vec<Option<f64>> {
+        self.samples.iter().map(|sample| sample.as_ref()?.value(metric)).collect()
+    }
+
+    pub(crate) fn spread(&self, metric: Metric) -> Option<Spread> {
+        Spread::of(self.values(metric).into_iter().flatten())
+    }
+
+    /// Whether others had too much of the machine in half of the rounds or more.
+    pub(crate) fn is_noisy(&self) -> bool {
+        self.spread(Metric::OthersBusy).is_some_and(|others| others.median > OTHERS_PERCENT_MAX)
+    }
+}
+
+/// The results of a section.
+pub(crate) struct SectionResults<'a> {
+    pub(crate) section: &'a Section,
+    pub(crate) rows: Vec<RowResults<'a>>,
+}
+
+impl SectionResults<'_> {
+    /// Of `row` to the section's baseline, within each round.
+    pub(crate) fn ratio(&self, row: usize) -> Option<Spread> {
+        let (baseline, metric) = self.section.baseline?;
+        Spread::of_ratios(&self.rows[row].values(metric), &self.rows[baseline].values(metric))
+    }
+}
+
+/// Everything that was measured.
+pub(crate) struct Results<'a> {
+    pub(crate) sections: Vec<SectionResults<'a>>,
+    pub(crate) failures: Vec<String>,
+}
+
+/// Measures an experiment.
+///
+/// # Errors
+/// If it cannot be run here at all, or was interrupted. What failed of single rows stands in the report.
+pub fn run(experiment: &Experiment, settings: &Settings) -> anyhow::Result<Report> {
+    let interrupt = Interrupt::install()?;
+    let machine = Machine::describe(&settings.directory)?;
+    let plan = (experiment.plan)(settings).with_context(|| format!("experiment {}", experiment.name))?;
+    let results = measure(&plan, settings, &interrupt)?;
+    Ok(Report::of(experiment, settings, machine, &plan, &results))
+}
+
+fn measure<'a>(plan: &'a Plan, settings: &Settings, interrupt: &Interrupt) -> anyhow::Result<Results<'a>> {
+    let results = |row: &'a crate::plan::Row| RowResults { name: &row.name, samples: Vec::new() };
+    let mut all = Results {
+        sections: plan
+            .sections
+            .iter()
+            .map(|section| SectionResults { section, rows: section.rows.iter().map(results).collect() })
+            .collect(),
+        failures: Vec::new(),
+    };
+    let progress = Progress::new(plan.rows() as u64 * u64::from(settings.rounds));
+    for round in 1..=settings.rounds {
+        for section in &mut all.sections {
+            for (row, results) in section.section.rows.iter().zip(&mut section.rows) {
+                interrupt.check()?;
+                progress.show(format!("round {round}: {}, {}", section.section.title, row.name));
+                let sample = (row.measure)(settings);
+                interrupt.check()?; // what was interrupted has failed for that
+                progress.step();
+                results.samples.push(match sample {
+                    Ok(sample) => Some(sample),
+                    Err(error) => {
+                        let title = &section.section.title;
+                        all.failures.push(format!("{title}, {}, round {round}: {error:#}", row.name));
+                        None
+                    }
+                });
+            }
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::plan::{Drawing, Row};
+
+    fn settings(rounds: u32) -> Settings {
+        Settings {
+            duration: Duration::from_millis(1),
+            rounds,
+            peers: false,
+            directory: std::env::temp_dir(),
+            program: "bbq".into(),
+            workers: 1,
+        }
+    }
+
+    fn section(rows: Vec<Row>) -> Section {
+        Section {
+            title: "rows".to_owned(),
+            about: String::new(),
+            columns: vec![Metric::Rate],
+            baseline: Some((0, Metric::Rate)),
+            drawing: Drawing::Bars(Metric::Rate),
+            rows,
+        }
+    }
+
+    fn sample(rate: f64) -> Sample {
+        let mut sample = Sample::default();
+        sample.set(Metric::Rate, rate);
+        sample
+    }
+
+    #[test]
+    fn rows_run_in_turn_and_ratios_are_of_one_round() {
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let row = |name: &'static str, factor: f64| {
+            let order = Rc::clone(&order);
+            Row::new(name, move |_| {
+                order.borrow_mut().push(name);
+                let round = order.borrow().iter().filter(|other| **other == name).count();
+                Ok(sample(factor * round as f64))
+            })
+        };
+        let plan = Plan::of(vec![section(vec![row("a", 1.0), row("b", 3.0)])]);
+        let results = measure(&plan, &settings(3), &Interrupt::install().unwrap()).unwrap();
+        assert_eq!(*order.borrow(), ["a", "b", "a", "b", "a", "b"]);
+        let section = &results.sections[0];
+        assert_eq!(
+            section.rows[1].spread(Metric::Rate).unwrap(),
+            Spread { median: 6.0, least: 3.0, most: 9.0 }
+        );
+        // The machine got faster from round to round, and the ratio did not.
+        assert_eq!(section.ratio(1).unwrap(), Spread { median: 3.0, least: 3.0, most: 3.0 });
+    }
+
+    #[test]
+    fn a_row_that_fails_is_named_and_the_others_go_on() {
+        let rows =
+            vec![Row::new("bad", |_| anyhow::bail!("no such server")), Row::new("good", |_| Ok(sample(1.0)))];
+        let plan = Plan::of(vec![section(rows)]);
+        let results = measure(&plan, &settings(2), &Interrupt::install().unwrap()).unwrap();
+        assert_eq!(
+            results.failures,
+            ["rows, bad, round 1: no such server", "rows, bad, round 2: no such server"]
+        );
+        assert!(results.sections[0].rows[0].spread(Metric::Rate).is_none());
+        assert!(results.sections[0].rows[1].spread(Metric::Rate).is_some());
+        assert!(results.sections[0].ratio(1).is_none());
+    }
+}

@@ -1,0 +1,179 @@
+//! The server that is measured where bbq-listen itself is the subject: listener groups with a protocol that costs next to
+//! nothing, so that what differs is how connections and datagrams are spread.
+//!
+//! It says `listening ADDRESS` for each address and `ready`, runs until its standard input ends, and then says in a line of
+//! JSON what its workers have had.
+//!
+//! Invariant: it ends when the program that measures does, however that ends.
+
+mod greeter;
+mod http;
+mod names;
+mod work;
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::Context;
+use bbq_listen::{
+    ACCEPTS_PER_TURN_MAX, Accepted, Address, AsyncListener, Distribution, Group, GroupOptions, Pulse,
+    STALL_THRESHOLD_DEFAULT, Seat, Watch, raise_descriptor_limit,
+};
+use serde::{Deserialize, Serialize};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+
+/// What is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    /// HTTP: answers OK.
+    Http,
+    /// A name per connection, written to a log of the worker's, as in seed 000.
+    Greeter,
+    /// DNS over UDP: answers from memory.
+    Names,
+}
+
+/// What to serve, and how.
+#[derive(Debug, Clone)]
+pub struct ServeOptions {
+    /// The protocol.
+    pub service: Service,
+    /// Where; a group for each.
+    pub listen: Vec<String>,
+    /// Worker threads.
+    pub workers: usize,
+    /// How connections are spread over them.
+    pub distribution: String,
+    /// Processor time to spend on each request.
+    pub work: Duration,
+    /// Whether the others take what waits for a worker that is stalled.
+    pub rescue: bool,
+    /// Where the greeter's logs go.
+    pub logs: PathBuf,
+}
+
+/// What the workers have had, as it says at its end.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Totals {
+    /// Requests, greetings or answers, by worker.
+    pub(crate) operations: Vec<u64>,
+    /// Sockets that listened.
+    pub(crate) sockets: usize,
+}
+
+/// Serves until standard input ends.
+///
+/// # Errors
+/// If an address cannot be listened on, or a worker fails.
+pub fn serve(options: &ServeOptions) -> anyhow::Result<()> {
+    raise_descriptor_limit();
+    let distribution: Distribution = options.distribution.parse().context("--distribution")?;
+    let groups = options
+        .listen
+        .iter()
+        .map(|address| {
+            let address: Address = address.parse()?;
+            Group::open(&GroupOptions { distribution, ..GroupOptions::new(address, options.workers) })
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let _watch =
+        if options.rescue { Some(Watch::start(&groups, STALL_THRESHOLD_DEFAULT, |_| {})?) } else { None };
+    let (stop, stopping) = watch::channel(false);
+    std::thread::scope(|threads| {
+        // Dropped with this, whatever happens: so the workers end.
+        let stop = stop;
+        let mut workers = Vec::with_capacity(options.workers);
+        for worker in 0..options.workers {
+            let (groups, stopping) = (&groups, stopping.clone());
+            let thread = std::thread::Builder::new().name(format!("worker-{worker}"));
+            workers.push(thread.spawn_scoped(threads, move || {
+                runtime()?.block_on(work(groups, worker, options, Stop(stopping)))
+            })?);
+        }
+        announce(&groups)?;
+        let mut nothing = Vec::new();
+        io::stdin().read_to_end(&mut nothing).context("standard input")?;
+        let _ = stop.send(true);
+        let mut totals =
+            Totals { sockets: groups.iter().map(|group| group.sockets().len()).sum(), ..Totals::default() };
+        for worker in workers {
+            totals.operations.push(worker.join().map_err(|_| anyhow::anyhow!("a worker panicked"))??);
+        }
+        writeln!(io::stdout(), "{}", serde_json::to_string(&totals)?)?;
+        Ok(())
+    })
+}
+
+/// One worker, to its end; answers how many operations it had.
+async fn work(groups: &[Group], worker: usize, options: &ServeOptions, stop: Stop) -> anyhow::Result<u64> {
+    let count = Arc::new(AtomicU64::new(0));
+    let greeter = match options.service {
+        Service::Greeter => Some(greeter::Greeter::new(&options.logs, worker)?),
+        Service::Http | Service::Names => None,
+    };
+    let mut serving = Vec::with_capacity(groups.len());
+    for group in groups {
+        let (seat, count, stop, work) = (group.seat(worker)?, Arc::clone(&count), stop.clone(), options.work);
+        serving.push(match (options.service, &greeter) {
+            (Service::Names, _) => tokio::spawn(names::answer(seat, stop, count)),
+            (_, Some(greeter)) => {
+                let greeter = Arc::clone(greeter);
+                tokio::spawn(accept(seat, stop, move |accepted| greeter::begin(accepted, &greeter, &count)))
+            }
+            _ => tokio::spawn(accept(seat, stop, move |accepted| http::begin(accepted, work, &count))),
+        });
+    }
+    for served in serving {
+        served.await??;
+    }
+    Ok(count.load(Relaxed))
+}
+
+/// Accepts until `stop`. What waits then is reset: the load has ended.
+async fn accept(seat: Seat, stop: Stop, mut f: impl FnMut(Accepted)) -> anyhow::Result<()> {
+    let mut listener = AsyncListener::new(seat)?;
+    let mut stop = pin!(stop.requested());
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut stop => return Ok(()),
+            turn = listener.turn(ACCEPTS_PER_TURN_MAX, &mut f) => turn.map(drop)?,
+        }
+    }
+}
+
+/// Resolves when the server is to stop.
+#[derive(Debug, Clone)]
+struct Stop(watch::Receiver<bool>);
+
+impl Stop {
+    async fn requested(mut self) {
+        // An error means that who could say so is gone: stop as well.
+        let _ = self.0.wait_for(|stop| *stop).await;
+    }
+}
+
+fn announce(groups: &[Group]) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    for group in groups {
+        writeln!(out, "listening {}", group.local_address())?;
+    }
+    writeln!(out, "ready")?;
+    out.flush()?;
+    Ok(())
+}
+
+/// As the examples of bbq-listen have it: a worker yields once before it sleeps.
+fn runtime() -> io::Result<Runtime> {
+    let park = || {
+        Pulse::of_this_thread().sleep();
+        rustix::thread::sched_yield();
+    };
+    let unpark = || Pulse::of_this_thread().wake();
+    Builder::new_current_thread().enable_all().on_thread_park(park).on_thread_unpark(unpark).build()
+}

@@ -1,0 +1,71 @@
+//! Queries by UDP: all that a turn brings are answered together.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use bbq_listen::{AsyncDatagrams, Datagram, Outbox, ReceiveState, Seat};
+
+use crate::QUERY_BYTES_MAX;
+use crate::block::block;
+use crate::common::Stop;
+use crate::responder::{Carrier, respond};
+use crate::table::Table;
+use crate::wire::{HEADER_BYTES, plain_name};
+
+/// A worker's queries and their answers.
+pub(crate) struct Datagrams {
+    queries: AsyncDatagrams,
+    answers: Answers,
+}
+
+struct Answers {
+    table: Arc<Table>,
+    allow_block: bool,
+    outbox: Outbox,
+}
+
+impl Datagrams {
+    pub(crate) fn new(seat: Seat, table: Arc<Table>, allow_block: bool) -> std::io::Result<Self> {
+        let outbox = Outbox::new(Arc::clone(seat.socket()));
+        let queries = AsyncDatagrams::with_datagram_bytes_max(seat, QUERY_BYTES_MAX)?;
+        Ok(Self { queries, answers: Answers { table, allow_block, outbox } })
+    }
+
+    /// Answers until `stop`, then what waits already. Returns how many answers were sent, and how many were not.
+    pub(crate) async fn serve(self, stop: Stop) -> std::io::Result<(u64, u64)> {
+        let Self { mut queries, mut answers } = self;
+        let mut stop = pin!(stop.requested());
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut stop => break,
+                turn = queries.turn(|query| answers.add(query)) => turn.map(drop)?,
+            }
+            answers.outbox.send();
+        }
+        while queries.turn_now(|query| answers.add(query))?.state == ReceiveState::More {
+            tokio::task::yield_now().await;
+        }
+        answers.outbox.send();
+        Ok((answers.outbox.sent(), answers.outbox.failed()))
+    }
+}
+
+impl Answers {
+    fn add(&mut self, query: Datagram<'_>) {
+        let Some(peer) = query.peer.0 else { return };
+        if self.allow_block {
+            self.block(query.bytes);
+        }
+        self.outbox.add(peer, |output| respond(&self.table, query.bytes, Carrier::Datagram, output));
+    }
+
+    /// If the name begins with `block-MS.`.
+    fn block(&mut self, query: &[u8]) {
+        let label = plain_name(query, HEADER_BYTES).and_then(|name| name.get(1..1 + usize::from(name[0])));
+        if let Some(milliseconds) = label.and_then(|label| label.strip_prefix(b"block-")) {
+            self.outbox.send(); // those who asked before have no part in it
+            block(milliseconds);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Datagrams that wait to be sent together: one system call for many, and one way through the kernel for several to one
+//! peer (`UDP_SEGMENT`, also called UDP GSO).
+//!
+//! It waits for nothing, and knows no runtime. A datagram that the kernel does not take is counted, as ever with UDP.
+//!
+//! Invariant: what was added leaves as it was added, each in a datagram of its own; their order is not kept.
+//! Invariant: nothing that is refused in one piece is lost before it was tried in single ones.
+
+use std::cmp::Reverse;
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::Socket;
+use crate::sys::{self, DATAGRAMS_PER_CALL, Message};
+
+/// Datagrams that wait at most: the answers to all that a turn of `AsyncDatagrams` receives.
+pub const OUTBOX_DATAGRAMS_MAX: usize = 256;
+/// Datagrams made of one message at most: `UDP_MAX_SEGMENTS` of the kernels before 6.9.
+const SEGMENTS_MAX: usize = 64;
+/// A longer datagram goes alone: a path that cannot carry it whole may cut it, but not what is made of segments. So long
+/// every path of IPv6 carries it.
+const SEGMENT_BYTES_MAX: usize = 1232;
+/// The longest payload of udp over IPv4; a message made of segments has no more, either.
+const MESSAGE_BYTES_MAX: usize = 65_507;
+const _: () = assert!(SEGMENT_BYTES_MAX <= u16::MAX as usize);
+
+/// Datagrams to be sent from one socket, mostly answers to what a turn has brought.
+#[derive(Debug)]
+pub struct Outbox {
+    socket: Arc<Socket>,
+    /// All datagrams, one behind the other.
+    bytes: Vec<u8>,
+    waiting: Vec<Waiting>,
+    segments: Segments,
+    sent: u64,
+    failed: u64,
+}
+
+/// Whether several datagrams may be one message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Segments {
+    Never,
+    Allowed,
+}
+
+/// One datagram: its place in `Outbox::bytes`.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    peer: SocketAddr,
+    start: usize,
+    length: usize,
+}
+
+impl Outbox {
+    /// For datagrams from `socket`, which is of udp.
+    pub fn new(socket: Arc<Socket>) -> Outbox {
+        let segments = if sys::knows_segments(socket.as_fd()) { Segments::Allowed } else { Segments::Never };
+        Outbox { socket, bytes: Vec::new(), waiting: Vec::new(), segments, sent: 0, failed: 0 }
+    }
+
+    /// Datagrams sent.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Datagrams that the kernel did not take: its buffer is full, or there is no way to the peer.
+    pub fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    /// Adds a datagram to `peer`: what `fill` appends to the bytes it is given, if it returns true. When
+    /// [`OUTBOX_DATAGRAMS_MAX`] wait, they are sent.
+    pub fn add(&mut self, peer: SocketAddr, fill: impl FnOnce(&mut Vec<u8>) -> bool) {
+        let start = self.bytes.len();
+        if !fill(&mut self.bytes) {
+            self.bytes.truncate(start);
+            return;
+        }
+        self.waiting.push(Waiting { peer, start, length: self.bytes.len() - start });
+        if self.waiting.len() == OUTBOX_DATAGRAMS_MAX {
+            self.send();
+        }
+    }
+
+    /// Sends all that wait.
+    pub fn send(&mut self) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let bytes = std::mem::take(&mut self.bytes);
+        if self.segments == Segments::Allowed {
+            // Those of a peer side by side, and of these the long ones first: only the last segment may be shorter.
+            waiting.sort_unstable_by_key(|one| (one.peer, Reverse(one.length)));
+        }
+        let pieces: Vec<IoSlice<'_>> =
+            waiting.iter().map(|one| IoSlice::new(&bytes[one.start..one.start + one.length])).collect();
+        self.send_all(&waiting, &pieces, Segments::Allowed);
+        waiting.clear();
+        self.waiting = waiting;
+        self.bytes = bytes;
+        self.bytes.clear();
+    }
+
+    /// Sends `waiting`, whose bytes are `pieces`, and answers how many the kernel took.
+    fn send_all(&mut self, mut waiting: &[Waiting], mut pieces: &[IoSlice<'_>], segments: Segments) -> usize {
+        let mut sent = 0;
+        while !waiting.is_empty() {
+            let messages = messages(waiting, pieces, segments.min(self.segments));
+            let done = match sys::send_many(self.socket.as_fd(), &messages) {
+                Ok(taken) => {
+                    let datagrams = messages[..taken].iter().map(|message| message.pieces.len()).sum();
+                    self.sent += datagrams as u64;
+                    sent += datagrams;
+                    datagrams
+                }
+                Err(error) => match Errno::from_io_error(&error) {
+                    Some(Errno::INTR) => 0,
+                    Some(Errno::AGAIN) => {
+                        self.failed += waiting.len() as u64;
+                        return sent;
+                    }
+                    // It is of the first one; those behind it may do better.
+                    errno => {
+                        let refused = messages[0].pieces.len();
+                        if messages[0].segment_bytes.is_some() {
+                            sent += self.send_singly(&waiting[..refused], &pieces[..refused], errno);
+                        } else {
+                            self.failed += 1;
+                        }
+                        refused
+                    }
+                },
+            };
+            (waiting, pieces) = (&waiting[done..], &pieces[done..]);
+        }
+        sent
+    }
+
+    /// Sends the datagrams of a message that was refused for `errno` each for itself.
+    fn send_singly(&mut self, refused: &[Waiting], pieces: &[IoSlice<'_>], errno: Option<Errno>) -> usize {
+        let sent = self.send_all(refused, pieces, Segments::Never);
+        // Where that helps it was not for the peer, and will be so for the next one: a way that calculates no checksums, a
+        // filter that knows no segments. MSGSIZE is of the way to this peer alone.
+        if sent > 0 && errno != Some(Errno::MSGSIZE) {
+            self.segments = Segments::Never;
+        }
+        sent
+    }
+}
+
+/// `waiting`, whose bytes are `pieces`, in as many messages as one call takes.
+fn messages<'a>(waiting: &[Waiting], pieces: &'a [IoSlice<'a>], segments: Segments) -> Vec<Message<'a>> {
+    let mut messages = Vec::with_capacity(DATAGRAMS_PER_CALL.min(waiting.len()));
+    let mut at = 0;
+    while at < waiting.len() && messages.len() < DATAGRAMS_PER_CALL {
+        let count = match segments {
+            Segments::Never => 1,
+            Segments::Allowed => together(&waiting[at..]),
+        };
+        messages.push(Message {
+            peer: waiting[at].peer,
+            pieces: &pieces[at..at + count],
+            segment_bytes: (count > 1).then_some(waiting[at].length as u16), // at most SEGMENT_BYTES_MAX
+        });
+        at += count;
+    }
+    messages
+}
+
+/// How many of the first in `waiting` can be one message.
+fn together(waiting: &[Waiting]) -> usize {
+    let first = waiting[0];
+    if first.length > SEGMENT_BYTES_MAX || first.length == 0 {
+        return 1;
+    }
+    let count_max = SEGMENTS_MAX.min(MESSAGE_BYTES_MAX / first.length);
+    let mut count = 1;
+    for next in waiting[1..].iter().take(count_max - 1) {
+        if next.peer != first.peer || next.length == 0 {
+            break;
+        }
+        count += 1;
+        if next.length < first.length {
+            break;
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+    use crate::{Distribution, Group, GroupOptions};
+
+    fn peer(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    /// Datagrams of these lengths, each to the port before it.
+    fn waiting(of: &[(u16, usize)]) -> Vec<Waiting> {
+        of.iter().map(|&(port, length)| Waiting { peer: peer(port), start: 0, length }).collect()
+    }
+
+    fn add(outbox: &mut Outbox, to: SocketAddr, text: &[u8]) {
+        outbox.add(to, |bytes| {
+            bytes.extend_from_slice(text);
+            true
+        });
+    }
+
+    #[test]
+    fn equal_ones_to_one_peer_are_together_and_only_the_last_may_be_shorter() {
+        assert_eq!(together(&waiting(&[(1, 9), (1, 9), (1, 5), (1, 5)])), 3);
+        assert_eq!(together(&waiting(&[(1, 9), (2, 9)])), 1);
+        assert_eq!(together(&waiting(&[(1, 9), (1, 0)])), 1);
+        assert_eq!(together(&waiting(&[(1, 0), (1, 0)])), 1);
+        assert_eq!(together(&waiting(&[(1, SEGMENT_BYTES_MAX + 1); 2])), 1);
+        assert_eq!(together(&waiting(&[(1, SEGMENT_BYTES_MAX); 100])), 53);
+        assert_eq!(together(&waiting(&[(1, 1); 100])), SEGMENTS_MAX);
+    }
+
+    #[test]
+    fn a_kernel_that_refuses_segments_gets_single_datagrams_from_then_on() {
+        let options = GroupOptions::new("udp://127.0.0.1:0".parse().unwrap(), 1);
+        let group = Group::open(&GroupOptions { distribution: Distribution::Shared, ..options }).unwrap();
+        let mut outbox = Outbox::new(Arc::clone(&group.sockets()[0]));
+        assert_eq!(outbox.segments, Segments::Allowed, "this kernel has no UDP_SEGMENT");
+        sys::send_without_checksum(group.sockets()[0].as_fd()).unwrap();
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = client.local_addr().unwrap();
+        // Nobody gets what goes to port 0, in one piece or not: that says nothing of segments.
+        for text in [b"one", b"two"] {
+            add(&mut outbox, peer(0), text);
+        }
+        outbox.send();
+        assert_eq!((outbox.sent(), outbox.failed(), outbox.segments), (0, 2, Segments::Allowed));
+        for text in [b"one", b"two", b"six"] {
+            add(&mut outbox, to, text);
+        }
+        outbox.send();
+        assert_eq!((outbox.sent(), outbox.failed(), outbox.segments), (3, 2, Segments::Never));
+    }
+}

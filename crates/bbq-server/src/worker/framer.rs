@@ -1,0 +1,82 @@
+//! The framing of one connection, whichever its listener has.
+
+use bbq_wire::framing::{Frame, FramingError, FramingRules, Lines, Suspended, Syslog, Whole};
+
+use crate::config::Protocol;
+
+/// The framing of one connection.
+pub(crate) enum Framer {
+    Lines(Lines),
+    Syslog(Syslog),
+    Whole(Whole),
+}
+
+impl Framer {
+    /// `None` for bbq, which has sessions.
+    pub(super) fn of(protocol: Protocol) -> Option<Framer> {
+        match protocol {
+            Protocol::Lines => Some(Framer::Lines(Lines::new())),
+            Protocol::Syslog => Some(Framer::Syslog(Syslog::new())),
+            Protocol::Whole => Some(Framer::Whole(Whole::new())),
+            Protocol::Bbq => None,
+        }
+    }
+
+    /// Where it stands, for another process to go on.
+    pub(crate) fn suspend(self) -> Suspended {
+        match self {
+            Framer::Lines(framer) => framer.suspend(),
+            Framer::Syslog(framer) => framer.suspend(),
+            Framer::Whole(framer) => framer.suspend(),
+        }
+    }
+
+    /// Goes on where another stood; `None` when there is no such place.
+    pub(crate) fn resume(protocol: Protocol, suspended: Suspended) -> Option<Framer> {
+        match protocol {
+            Protocol::Lines => Lines::resume(suspended).map(Framer::Lines),
+            Protocol::Syslog => Syslog::resume(suspended).map(Framer::Syslog),
+            Protocol::Whole => Whole::resume(suspended).map(Framer::Whole),
+            Protocol::Bbq => None,
+        }
+    }
+
+    pub(super) fn push(
+        &mut self,
+        rules: &FramingRules,
+        input: &[u8],
+        mut emit: &mut dyn FnMut(Frame<'_>),
+    ) -> Result<(), FramingError> {
+        match self {
+            Framer::Lines(framer) => framer.push(rules, input, &mut emit),
+            Framer::Syslog(framer) => return framer.push(rules, input, &mut emit),
+            Framer::Whole(framer) => framer.push(rules, input, &mut emit),
+        }
+        Ok(())
+    }
+
+    /// The sender has ended the connection.
+    pub(super) fn finish(&mut self, rules: &FramingRules, mut emit: &mut dyn FnMut(Frame<'_>)) {
+        match self {
+            Framer::Lines(framer) => framer.finish(rules, &mut emit),
+            Framer::Syslog(framer) => framer.finish(rules, &mut emit),
+            Framer::Whole(framer) => framer.finish(rules, &mut emit),
+        }
+    }
+
+    /// The connection broke: for `whole`, an end that says nothing.
+    pub(super) fn abort(&mut self, rules: &FramingRules, mut emit: &mut dyn FnMut(Frame<'_>)) {
+        match self {
+            Framer::Whole(framer) => framer.abort(&mut emit),
+            _ => self.finish(rules, emit),
+        }
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        match self {
+            Framer::Lines(framer) => framer.held_bytes(),
+            Framer::Syslog(framer) => framer.held_bytes(),
+            Framer::Whole(framer) => framer.held_bytes(),
+        }
+    }
+}

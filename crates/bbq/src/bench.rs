@@ -1,0 +1,78 @@
+//! `bbq bench`, and the server that it starts.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bbq_bench::{EXPERIMENTS, Experiment, ServeOptions, Service, Settings};
+
+use crate::Outcome;
+use crate::arguments::{BenchArguments, BenchServerArguments, BenchService};
+
+pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<Outcome> {
+    let Some(name) = &arguments.experiment else {
+        list()?;
+        return Ok(Outcome::Done);
+    };
+    let Some(experiment) = EXPERIMENTS.iter().find(|experiment| experiment.name == name) else {
+        return Ok(Outcome::Misused(unknown(name)));
+    };
+    if !arguments.data.is_dir() {
+        return Ok(Outcome::Misused(anyhow::anyhow!(
+            "--data {}: no such directory",
+            arguments.data.display()
+        )));
+    }
+    let settings = Settings {
+        duration: Duration::from_secs_f64(arguments.duration),
+        rounds: arguments.rounds,
+        peers: arguments.peers,
+        directory: arguments.data.canonicalize().context("--data")?,
+        program: std::env::current_exe().context("cannot tell which program this is")?,
+        workers: bbq_bench::workers(),
+    };
+    let report = bbq_bench::run(experiment, &settings)?;
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        out.write_all(report.json()?.as_bytes())?;
+    } else {
+        out.write_all(report.text().as_bytes())?;
+    }
+    if let Some(directory) = &arguments.out {
+        let page = report.write(directory)?;
+        eprintln!("{}", page.display());
+    }
+    Ok(if report.is_complete() { Outcome::Done } else { Outcome::Failed })
+}
+
+fn list() -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    let width = EXPERIMENTS.iter().map(|experiment| experiment.name.len()).max().unwrap_or(0);
+    for Experiment { name, summary, .. } in EXPERIMENTS {
+        writeln!(out, "{name:width$}  {summary}")?;
+    }
+    Ok(())
+}
+
+fn unknown(name: &str) -> anyhow::Error {
+    let names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
+    anyhow::anyhow!("there is no experiment {name:?}; there are {}", names.join(", "))
+}
+
+/// Serves until standard input ends.
+pub(crate) fn serve(arguments: &BenchServerArguments) -> anyhow::Result<Outcome> {
+    bbq_bench::serve(&ServeOptions {
+        service: match arguments.service {
+            BenchService::Http => Service::Http,
+            BenchService::Greeter => Service::Greeter,
+            BenchService::Names => Service::Names,
+        },
+        listen: arguments.listen.clone(),
+        workers: arguments.workers,
+        distribution: arguments.distribution.clone(),
+        work: Duration::from_micros(arguments.work_us),
+        rescue: !arguments.no_rescue,
+        logs: arguments.logs.clone(),
+    })?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,133 @@
+//! `bbq bench` runs every experiment to its end and says in JSON what it measured: if this fails, users measure nothing, or
+//! programs that read the figures break.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn bbq(arguments: &[&str], directory: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_bbq")).args(arguments).current_dir(directory).output().unwrap()
+}
+
+/// Runs an experiment as short as it goes; answers the JSON, which is printed and written alike.
+fn run(experiment: &str, out: &Path) -> Value {
+    let directory = TempDir::new().unwrap();
+    let short = ["bench", experiment, "--duration", "0.05", "--rounds", "1", "--json", "--out"];
+    let output = bbq(&[&short[..], &[out.to_str().unwrap()]].concat(), directory.path());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let printed: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{experiment}: {errors}"));
+    assert!(output.status.success(), "{experiment}: {errors} {}", printed["failures"]);
+    let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
+    assert!(left.is_empty(), "{experiment} leaves {left:?}");
+    let written = std::fs::read(out.join(format!("{experiment}.json"))).unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), printed);
+    printed
+}
+
+/// What programs may rely on.
+fn check(experiment: &str, report: &Value, out: &Path) {
+    assert_eq!(report["experiment"], experiment);
+    assert_eq!(report["rounds"], 1);
+    for fact in ["kernel", "processors", "filesystem", "fdatasync_us", "others_before_percent"] {
+        assert!(!report["machine"][fact].is_null(), "{experiment}: machine.{fact}");
+    }
+    let sections = report["sections"].as_array().unwrap();
+    assert!(!sections.is_empty(), "{experiment}");
+    for (index, section) in sections.iter().enumerate() {
+        let plot =
+            std::fs::read_to_string(out.join(format!("plots/{experiment}-{}.svg", index + 1))).unwrap();
+        assert!(plot.starts_with("<svg ") && plot.ends_with("</svg>\n"), "{experiment}");
+        for row in section["rows"].as_array().unwrap() {
+            let figures = row["figures"].as_object().unwrap();
+            assert!(!figures.is_empty(), "{experiment}: {row}");
+            for (metric, spread) in figures {
+                let [least, median, most] =
+                    ["least", "median", "most"].map(|key| spread[key].as_f64().unwrap());
+                assert!(least <= median && median <= most, "{experiment}: {metric} of {row}");
+            }
+            assert_eq!(row["samples"].as_array().unwrap().len(), 1);
+            assert!(
+                row["samples"][0]["figures"]["others_busy"].as_f64().unwrap() >= 0.0,
+                "{experiment}: {row}"
+            );
+        }
+    }
+    let page = std::fs::read_to_string(out.join(format!("{experiment}.html"))).unwrap();
+    assert_eq!(page.matches("<svg ").count(), sections.len(), "{experiment}: the page has its plots in it");
+    assert!(!page.contains("src=") && !page.contains("href="), "{experiment}: the page needs something else");
+}
+
+/// Of the list that is printed without an experiment.
+fn listed() -> Vec<String> {
+    let directory = TempDir::new().unwrap();
+    let output = bbq(&["bench"], directory.path());
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_experiment_runs_to_its_end_and_reports_in_json() {
+    let out = TempDir::new().unwrap();
+    for experiment in listed() {
+        check(&experiment, &run(&experiment, out.path()), out.path());
+    }
+}
+
+#[test]
+fn listen_has_all_cases_and_ends_with_a_choice() {
+    let out = TempDir::new().unwrap();
+    let report = run("listen", out.path());
+    let sections = report["sections"].as_array().unwrap();
+    assert_eq!(sections.len(), 6);
+    for section in sections {
+        let rows = section["rows"].as_array().unwrap();
+        let names: BTreeSet<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
+        let all = ["accept-mutex", "duplicate=2", "handoff", "handoff=fewest", "reuseport", "shared"];
+        assert_eq!(names, BTreeSet::from(all));
+        for row in rows {
+            for metric in [
+                "rate",
+                "latency_p50",
+                "latency_p99",
+                "latency_p999",
+                "latency_max",
+                "latency_stdev",
+                "server_cpu",
+            ] {
+                assert!(row["figures"][metric]["median"].as_f64().unwrap() > 0.0, "{metric} of {row}");
+            }
+            assert!(!row["samples"][0]["shares"].as_array().unwrap().is_empty());
+        }
+    }
+    let last = report["conclusions"].as_array().unwrap().last().unwrap().as_str().unwrap().to_owned();
+    assert!(last.starts_with("Choose ") || last.starts_with("Cannot tell: "), "{last}");
+}
+
+#[test]
+fn the_page_on_measuring_names_the_experiments_that_there_are() {
+    let page = include_str!("../../../docs/BENCH.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    assert_eq!(rows.map(str::to_owned).collect::<Vec<_>>(), listed());
+}
+
+#[test]
+fn wrong_usage_names_what_there_is() {
+    let directory = TempDir::new().unwrap();
+    let refused = |arguments: &[&str], expected: &str| {
+        let output = bbq(arguments, directory.path());
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+        assert!(errors.contains(expected), "{arguments:?}: {errors}");
+    };
+    refused(&["bench", "lisen"], "listen, stream");
+    refused(&["bench", "listen", "--rounds", "0"], "--rounds");
+    refused(&["bench", "listen", "--duration", "0"], "0.01 to 3600");
+    refused(&["bench", "listen", "--data", "nowhere"], "--data nowhere");
+}

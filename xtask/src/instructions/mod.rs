@@ -1,0 +1,106 @@
+//! Instruction counts of the hot paths, by callgrind: unlike times they are the same in every run, also on a busy machine,
+//! so a few per cent more are seen in the change that brings them.
+//!
+//! The table of what is expected says with which compiler and which valgrind it was counted. With others the counts are
+//! shown and not judged: generated code differs by more than what is looked for.
+
+mod table;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::needs;
+use crate::step::cargo;
+use table::{Row, Table};
+
+const TABLE: &str = "crates/bbq-server/examples/instructions/counts.toml";
+/// More than this is a failure: below is what the C library's choice of a copy routine makes.
+const GROWTH_MAX_PER_CENT: f64 = 3.0;
+/// The example's function in which callgrind counts.
+const COUNTED: &str = "instructions::counted";
+
+/// Counts every path of the table, and compares.
+pub(crate) fn check(root: &Path) -> Result<(), String> {
+    let expected = read_table(root)?;
+    let found = count(root, &expected)?;
+    let is_comparable = expected.is_comparable(&found);
+    let mut grown = Vec::new();
+    for (expected, found) in expected.rows.iter().zip(&found.rows) {
+        let growth = (found.count as f64 / expected.count as f64 - 1.0) * 100.0;
+        eprintln!("xtask: {:<14} {:>9} instructions, {growth:+.1} %", found.path, found.count);
+        if growth > GROWTH_MAX_PER_CENT {
+            grown.push(format!("{} by {growth:.1} %", found.path));
+        }
+        if is_comparable && growth < -GROWTH_MAX_PER_CENT {
+            eprintln!(
+                "xtask: {} became cheaper: keep it with `cargo xtask instructions --update`",
+                found.path
+            );
+        }
+    }
+    if !is_comparable {
+        eprintln!(
+            "xtask: instruction counts are NOT COMPARED: {TABLE} is of {} and {}, here are {} and {}",
+            expected.rustc, expected.valgrind, found.rustc, found.valgrind
+        );
+        return Ok(());
+    }
+    if grown.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "more instructions than before: {}; if that is what it costs, run `cargo xtask instructions --update`, commit \
+         {TABLE} with the change, and say why in the commit",
+        grown.join(", ")
+    ))
+}
+
+/// Writes the table anew with what is counted now.
+pub(crate) fn update(root: &Path) -> Result<(), String> {
+    let found = count(root, &read_table(root)?)?;
+    fs::write(root.join(TABLE), found.to_text()).map_err(|error| format!("cannot write {TABLE}: {error}"))
+}
+
+fn read_table(root: &Path) -> Result<Table, String> {
+    let text =
+        fs::read_to_string(root.join(TABLE)).map_err(|error| format!("cannot read {TABLE}: {error}"))?;
+    Table::of_text(&text).map_err(|problem| format!("{TABLE}: {problem}"))
+}
+
+/// The same paths, counted here.
+fn count(root: &Path, table: &Table) -> Result<Table, String> {
+    needs::provide()?;
+    let out = root.join("target");
+    fs::create_dir_all(&out).map_err(|error| format!("cannot create {}: {error}", out.display()))?;
+    let (rustc, valgrind) = (first_line("rustc", "--version")?, first_line("valgrind", "--version")?);
+    let mut rows = Vec::new();
+    for row in &table.rows {
+        rows.push(Row { path: row.path.clone(), count: count_path(root, &row.path)? });
+    }
+    Ok(Table { rustc, valgrind, rows })
+}
+
+fn count_path(root: &Path, path: &str) -> Result<u64, String> {
+    let out = root.join(format!("target/instructions-{path}.callgrind"));
+    // Cargo knows where the example is; it only has to start it under callgrind. Of several functions with that name, as
+    // generic code has, each switches.
+    let runner = format!(
+        "target.'cfg(unix)'.runner = ['valgrind', '--quiet', '--tool=callgrind', '--toggle-collect=*{COUNTED}*', \
+         '--callgrind-out-file={}']",
+        out.display()
+    );
+    let example =
+        ["run", "--quiet", "--release", "--locked", "--package", "bbq-server", "--example", "instructions"];
+    cargo(&[], &[&["--config", &runner], &example[..], &["--", path]].concat())?;
+    let text = fs::read_to_string(&out).map_err(|error| format!("cannot read {}: {error}", out.display()))?;
+    let total = text.lines().find_map(|line| line.strip_prefix("totals: ")?.parse().ok());
+    total.filter(|total| *total > 0).ok_or_else(|| format!("{}: nothing was counted", out.display()))
+}
+
+fn first_line(program: &str, argument: &str) -> Result<String, String> {
+    let output = Command::new(program).arg(argument).output();
+    let output = output.map_err(|error| format!("cannot run {program}: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
