@@ -77,16 +77,16 @@ impl Living {
         }
         let patience = self.patience(timeout);
         let deadline = Instant::now().checked_add(patience);
-        let flushed = waiting::flush(py, sender, patience);
-        let flushed = match flushed {
+        match waiting::flush(py, sender, patience) {
             // Ctrl-C, or an exception of another signal's handler: the sender goes on.
             Err(error) if !errors::is_ours(py, &error) => return Err(error),
-            other => other,
-        };
+            // What else went wrong is for the close to say.
+            _ => {}
+        }
         let left = deadline.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
         self.closed.store(true, Ordering::Relaxed);
         match py.detach(|| sender.close(left)) {
-            Ok(counters) => flushed.map(|()| counters),
+            Ok(counters) => Ok(counters),
             Err(SendError::Timeout { queued, .. }) => {
                 Err(errors::sending(&SendError::Timeout { queued, waited: patience }))
             }

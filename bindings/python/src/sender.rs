@@ -20,7 +20,7 @@ const BATCH_BYTES_DEFAULT: usize = 128 * 1024;
 /// Messages that `send_many` gathers before it releases the interpreter: enough that the release costs nothing for each.
 const GATHERED_MAX: usize = 256;
 
-/// Sends messages as one numbered stream, from any number of threads. See the stub file for each argument.
+/// Sends messages as one numbered stream, from any number of threads. The stub file, bbq/_native.pyi, explains each argument.
 #[pyclass(frozen, weakref, module = "bbq")]
 pub(crate) struct Sender {
     living: Arc<Living>,
@@ -37,9 +37,9 @@ pub(crate) struct Sender {
 impl Sender {
     #[new]
     #[pyo3(signature = (servers, *, ack="durable", delivery="any", queue_bytes_max=QUEUE_BYTES_DEFAULT, on_full="block",
-        block_timeout=Some(1.0), batch_bytes=BATCH_BYTES_DEFAULT, linger=0.002, compress=options::Compression::Switch(false), reconnect=None,
-        delivery_timeout=None, close_timeout=5.0, spool=None, spool_bytes_max=None, report_drops=true,
-        name=None, on_notice=None))]
+        block_timeout=Some(1.0), batch_bytes=BATCH_BYTES_DEFAULT, linger=0.002,
+        compress=options::Compression::Switch(false), reconnect=None, delivery_timeout=None, close_timeout=5.0,
+        spool=None, spool_bytes_max=None, report_drops=true, name=None, on_notice=None))]
     #[expect(clippy::too_many_arguments, reason = "Python has keywords")]
     fn new(
         py: Python<'_>,
