@@ -75,6 +75,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
         plan: experiments::dns::plan,
     },
     Experiment {
+        name: "client",
+        summary: "what a call of send costs the application, whatever its server does",
+        plan: experiments::client::plan,
+    },
+    Experiment {
         name: "idle",
         summary: "memory of a connection that says nothing",
         plan: experiments::idle::plan,

@@ -15,6 +15,14 @@ fn tick() -> Duration {
     Duration::from_secs(1) / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100)
 }
 
+/// How often the calling thread has given up its processor of its own will.
+pub(crate) fn sleeps_of_this_thread() -> anyhow::Result<u64> {
+    let status = fs::read_to_string("/proc/thread-self/status").context("/proc/thread-self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.and_then(|count| count.trim().parse().ok())
+        .context("no voluntary_ctxt_switches in /proc/thread-self/status")
+}
+
 /// What some processes used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ProcessTime {

@@ -48,6 +48,10 @@ pub(crate) enum Metric {
     MemoryPerConnection,
     /// Sockets that listen.
     Sockets,
+    /// Voluntary context switches of the calling thread, in a million operations.
+    Sleeps,
+    /// Memory of the client's queue of what it may take, in percent.
+    QueueOfBound,
     /// What neither server nor load generator had of the processors, in percent.
     OthersBusy,
 }
@@ -77,6 +81,8 @@ impl Metric {
             Metric::PendingMax => "pending max",
             Metric::MemoryPerConnection => "B/connection",
             Metric::Sockets => "sockets",
+            Metric::Sleeps => "sleeps/million",
+            Metric::QueueOfBound => "queue of bound %",
             Metric::OthersBusy => "others %",
         }
     }

@@ -1,6 +1,7 @@
 //! What is measured: one file for each experiment.
 
 pub(crate) mod burst;
+pub(crate) mod client;
 pub(crate) mod dns;
 pub(crate) mod duplicate;
 pub(crate) mod durable;

@@ -5,6 +5,7 @@ pub(crate) mod floor;
 pub(crate) mod nats;
 pub(crate) mod nginx;
 mod rsyslog;
+pub(crate) mod send_cost;
 mod syslog_ng;
 pub(crate) mod unbound;
 pub(crate) mod zeromq;

@@ -1,0 +1,216 @@
+//! What a call of `send` costs the application that makes it, whatever its server does, beside a copy of the message and
+//! beside what else an application might call.
+//!
+//! The clock is read around each call, in every row alike: the first row shows what that costs.
+
+use std::os::unix::net::UnixDatagram;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use bbq_client::{OnFull, Sender};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::cpu;
+use crate::directory;
+use crate::load::threads::{self, Done};
+use crate::meter::Meter;
+use crate::metric::Metric;
+use crate::peers::send_cost;
+use crate::plan::{Drawing, Plan, Row, Section};
+use crate::run::Results;
+use crate::sample::Sample;
+use crate::settings::Settings;
+use crate::under_test::{Product, ProductOptions, free_address};
+
+const MESSAGE: [u8; 100] = [b'm'; 100];
+/// Of the ring that the first row copies into: stays in a core's caches, as a queue's block does.
+const RING_BYTES: usize = 1024 * 1024;
+/// Calls between two looks at the clock for the end.
+const CALLS_PER_LOOK: u32 = 1024;
+/// Full within a second at any rate that makes a difference.
+const FULL_SPOOL: &str =
+    "sink = [\"file:/dev/full\"]\n[spool]\nbytes_max = \"64MiB\"\nsegment_bytes = \"8MiB\"\n";
+/// The default.
+const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
+const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+const COLUMNS: [Metric; 8] = [
+    Metric::Rate,
+    Metric::LatencyP50,
+    Metric::LatencyP99,
+    Metric::LatencyP999,
+    Metric::LatencyMax,
+    Metric::Sleeps,
+    Metric::QueueOfBound,
+    Metric::OthersBusy,
+];
+
+/// What the server does.
+#[derive(Clone, Copy)]
+enum State {
+    KeepsUp,
+    Stopped,
+    Full,
+    Gone,
+    Unresolvable,
+}
+
+pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
+    let mut left_out = Vec::new();
+    let mut rows = vec![Row::new("a copy into a ring of 1 MiB", copy_alone)];
+    let states = [
+        ("send, the server keeps up", State::KeepsUp),
+        ("send, the server is stopped (SIGSTOP)", State::Stopped),
+        ("send, the server's spool is full", State::Full),
+        ("send, no server", State::Gone),
+        ("send, the name does not resolve", State::Unresolvable),
+    ];
+    rows.extend(states.map(|(name, state)| Row::new(name, move |settings| bbq(settings, state))));
+    rows.push(Row::new("send(2) on a unix datagram socket, as syslog(3)", datagrams));
+    for library in send_cost::available(settings, &mut left_out) {
+        rows.push(Row::new(library.name(), move |settings| library.measure(settings)));
+    }
+    let section = Section {
+        title: "one call in the application's thread, 100 B".to_owned(),
+        about: "The clock is read around each call. send copies and returns, and acknowledgements mean that a message is on disk; \
+                a record that finds no room is dropped and counted (on_full = drop-newest). Sleeps are voluntary context switches \
+                of the calling thread: a call that took long without one was interrupted by the scheduler."
+            .to_owned(),
+        columns: COLUMNS.to_vec(),
+        baseline: Some((0, Metric::LatencyP50)),
+        drawing: Drawing::Bars(Metric::LatencyP999),
+        rows,
+    };
+    Ok(Plan { left_out, conclude: Box::new(conclude), ..Plan::of(vec![section]) })
+}
+
+fn copy_alone(settings: &Settings) -> anyhow::Result<Sample> {
+    let mut ring = vec![0; RING_BYTES];
+    let mut at = 0;
+    measure(settings, || {
+        ring[at..at + MESSAGE.len()].copy_from_slice(std::hint::black_box(&MESSAGE));
+        at = if at + 2 * MESSAGE.len() > RING_BYTES { 0 } else { at + MESSAGE.len() };
+    })
+}
+
+fn bbq(settings: &Settings, state: State) -> anyhow::Result<Sample> {
+    let directory = directory::make(&settings.directory)?;
+    let product = |configuration, sinks| {
+        let options = ProductOptions { listen: &["bbq+tcp://127.0.0.1:0"], sinks, configuration };
+        Product::start(settings, directory.path(), &options)
+    };
+    let server = match state {
+        State::KeepsUp | State::Stopped => Some(product("", 1)?),
+        State::Full => Some(product(FULL_SPOOL, 0)?),
+        State::Gone | State::Unresolvable => None,
+    };
+    let address = match (&server, state) {
+        (Some(server), _) => server.addresses()[0].to_string(),
+        (None, State::Unresolvable) => "name.invalid:7700".to_owned(),
+        (None, _) => free_address()?.to_string(),
+    };
+    let sender = Sender::builder()
+        .server(address.parse()?)
+        .on_full(OnFull::DropNewest)
+        .queue_bytes_max(QUEUE_BYTES_MAX)
+        .close_timeout(Duration::ZERO)
+        .start()?;
+    if server.is_some() {
+        sender.send(&MESSAGE)?;
+        sender.flush(ANSWER_WITHIN).context("the server does not answer")?;
+    }
+    let stopped = match (&server, state) {
+        (Some(server), State::Stopped) => Some(Stopped::new(server.pid())?),
+        _ => None,
+    };
+    let mut sample = measure(settings, || {
+        // That a record is dropped is an outcome here.
+        let _outcome = sender.send(std::hint::black_box(&MESSAGE));
+    })?;
+    let bytes = sender.counters().queued_bytes;
+    sample.set(Metric::QueueOfBound, bytes as f64 * 100.0 / QUEUE_BYTES_MAX as f64);
+    drop(stopped);
+    drop(sender);
+    // What a stopped or full server still has is of no interest.
+    drop(server);
+    Ok(sample)
+}
+
+/// As syslog(3) does, to somebody who reads.
+fn datagrams(settings: &Settings) -> anyhow::Result<Sample> {
+    let (ours, theirs) = UnixDatagram::pair().context("socketpair")?;
+    let reading = std::thread::Builder::new().name("reader".to_owned()).spawn(move || {
+        let mut buffer = [0; 256];
+        // Until the other end is closed: an empty datagram, or an error.
+        while theirs.recv(&mut buffer).is_ok_and(|bytes| bytes > 0) {}
+    })?;
+    let mut failed = None;
+    let sample = measure(settings, || {
+        if let Err(error) = ours.send(std::hint::black_box(&MESSAGE)) {
+            failed = Some(error);
+        }
+    });
+    ours.send(&[]).context("send")?;
+    drop(ours);
+    reading.join().map_err(|_| anyhow::anyhow!("the reader panicked"))?;
+    failed.map_or(Ok(()), Err).context("send")?;
+    sample
+}
+
+/// Calls until the time is over, with the clock read around each call.
+fn measure(settings: &Settings, mut call: impl FnMut() + Send) -> anyhow::Result<Sample> {
+    let meter = Meter::start(None)?;
+    let mut slept = 0;
+    let load = threads::run([|| {
+        let mut done = Done::nothing()?;
+        let before = cpu::sleeps_of_this_thread()?;
+        let end = Instant::now() + settings.duration;
+        while Instant::now() < end {
+            for _ in 0..CALLS_PER_LOOK {
+                let began = Instant::now();
+                call();
+                done.count(began.elapsed());
+            }
+        }
+        slept = cpu::sleeps_of_this_thread()? - before;
+        Ok(done)
+    }])?;
+    let mut sample = meter.stop(&load)?;
+    sample.set(Metric::Sleeps, slept as f64 * 1e6 / load.operations as f64);
+    Ok(sample)
+}
+
+/// A server that stands still until this is dropped.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn new(process: u32) -> anyhow::Result<Stopped> {
+        let process =
+            i32::try_from(process).ok().and_then(Pid::from_raw).context("no process has this number")?;
+        kill_process(process, Signal::STOP).context("SIGSTOP")?;
+        Ok(Stopped(process))
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // It is killed behind this in any case.
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
+fn conclude(results: &Results<'_>) -> Vec<String> {
+    let rows = &results.sections[0].rows;
+    let median = |row: usize, metric| Some(rows.get(row)?.spread(metric)?.median);
+    let worst = |metric| (1..=5).filter_map(|row| median(row, metric)).fold(0.0, f64::max);
+    let (Some(copy), p50, p999) =
+        (median(0, Metric::LatencyP50), worst(Metric::LatencyP50), worst(Metric::LatencyP999))
+    else {
+        return Vec::new();
+    };
+    vec![format!(
+        "Whatever its server does, half of all calls of send take at most {:.0} ns, {:.0} ns more than the copy alone, and 999 of \
+         1,000 at most {p999:.1} us.",
+        p50 * 1000.0,
+        (p50 - copy) * 1000.0,
+    )]
+}
