@@ -46,7 +46,7 @@ soname=libbbq.so.0
 
 if [ -z "$libraries" ]; then
     (cd "$root" && cargo build --release --locked -p bbq-c)
-    libraries=${CARGO_TARGET_DIR:-$root/target}/release
+    libraries=$(cd "$root" && cd "${CARGO_TARGET_DIR:-target}/release" && pwd)
 fi
 
 filled() {
