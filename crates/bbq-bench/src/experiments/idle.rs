@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use bbq_wire::AckLevel;
 
+use crate::cpu;
 use crate::directory;
 use crate::load::Load;
 use crate::load::session::Streams;
@@ -134,6 +135,7 @@ fn hold<Held>(
     let before = settled_memory(pid)?;
     let meter = Meter::start(Some(pid))?;
     let began = Instant::now();
+    let cpu_before = cpu::of_this_thread();
     let held = connect()?;
     let taken = wait_for(TAKEN_WITHIN, || Ok((open()? >= count as u64).then_some(())))?;
     anyhow::ensure!(taken.is_some(), "the server has {} of {count} connections", open()?);
@@ -142,7 +144,7 @@ fn hold<Held>(
         operations: count as u64,
         bytes: 0,
         took: began.elapsed(),
-        cpu: Duration::ZERO,
+        cpu: cpu::of_this_thread() - cpu_before,
         threads: 1,
         latency: None,
     };
@@ -167,7 +169,7 @@ fn settled_memory(pid: u32) -> anyhow::Result<u64> {
 /// Anonymous resident bytes of a process and its children.
 fn memory(pid: u32) -> anyhow::Result<u64> {
     let mut sum = 0;
-    for pid in crate::cpu::family(pid) {
+    for pid in cpu::family(pid) {
         let path = format!("/proc/{pid}/smaps_rollup");
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
         let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:"));

@@ -15,10 +15,14 @@ use super::pace::Pace;
 use super::source::Sources;
 use super::threads::{self, Done};
 use super::{Load, http};
+use crate::pause;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n";
 const ANSWER_BYTES_MAX: usize = 2048;
 const EVENTS_MAX: usize = 256;
+/// What epoll rounds a time-out to. What is nearer is slept for, with looks at what was answered meanwhile.
+const EPOLL_RESOLUTION: Duration = Duration::from_millis(1);
+const LOOK_AGAIN: Duration = Duration::from_micros(100);
 /// Who has no answer by then never gets one.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 
@@ -56,7 +60,11 @@ fn arrive(arrivals: &Arrivals, sources: &Sources) -> anyhow::Result<Done> {
             continue;
         }
         let next = if waiting.len() < arrivals.count { pace.next() } else { deadline };
-        let left = Timespec::try_from(next.saturating_duration_since(Instant::now())).context("a time")?;
+        let left = next.saturating_duration_since(Instant::now());
+        if left < EPOLL_RESOLUTION {
+            pause::until(Instant::now() + left.min(LOOK_AGAIN));
+        }
+        let left = Timespec::try_from(left.saturating_sub(EPOLL_RESOLUTION)).context("a time")?;
         events.clear();
         match epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), Some(&left)) {
             Ok(_) | Err(Errno::INTR) => {}

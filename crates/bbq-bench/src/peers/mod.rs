@@ -115,6 +115,15 @@ impl Peer {
         Ok(peer)
     }
 
+    /// Waits until it has started so many processes: it may listen before.
+    fn wait_processes(&mut self, count: usize) -> anyhow::Result<()> {
+        let started = wait_for(READY_WITHIN, || {
+            self.process.check_alive()?;
+            Ok((crate::cpu::family(self.pid()).len() > count).then_some(()))
+        })?;
+        started.with_context(|| format!("it has not started {count} processes"))
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }
