@@ -154,7 +154,6 @@ mod tests {
             "netcat-openbsd",
             "pkg-config",
             "python3",
-            "python3-venv",
             "strace",
             "syslog-ng-core",
             "util-linux",
