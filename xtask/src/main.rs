@@ -1,4 +1,5 @@
-//! The tasks of this repository: `cargo xtask lint | test | instructions | check`. What it runs here is what runs everywhere else.
+//! The tasks of this repository: `cargo xtask lint | test | python | instructions | check`. What it runs here is what runs
+//! everywhere else.
 //!
 //! Not here: anything of the product. It depends on nothing, because everybody who tries the project builds it first.
 
@@ -7,6 +8,7 @@
 mod instructions;
 mod lint;
 mod needs;
+mod python;
 mod step;
 mod suite;
 mod tidy;
@@ -18,6 +20,7 @@ const USAGE: &str = "\
 Usage: cargo xtask TASK
   lint     formatting, clippy, documentation, tidy
   test     installs what the tests need (as root; otherwise says what is missing), and runs them
+  python   the Python package's tests alone, with the `bbq` that is built
   instructions [--update]
            counts the instructions of the hot paths and compares; --update writes down what it counted
   check    lint, test and instructions: what a change must pass";
@@ -26,7 +29,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["lint"] => in_root().and_then(lint::run),
-        ["test"] => in_root().and_then(|_| suite::run()),
+        ["test"] => in_root().and_then(suite::run),
+        ["python"] => in_root().and_then(python::test),
         ["instructions"] => in_root().and_then(instructions::check),
         ["instructions", "--update"] => in_root().and_then(instructions::update),
         ["check"] => in_root().and_then(check),
@@ -50,7 +54,7 @@ fn main() -> ExitCode {
 
 fn check(root: &Path) -> Result<(), String> {
     lint::run(root)?;
-    suite::run()?;
+    suite::run(root)?;
     instructions::check(root)
 }
 

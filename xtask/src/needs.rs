@@ -7,6 +7,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use crate::step;
 
@@ -28,6 +29,8 @@ const NEEDS: [(&str, &str); 15] = [
     ("unshare", "util-linux"),
     ("valgrind", "valgrind"),
 ];
+/// Debian has Python's environments in a package of their own, and no program to know it by.
+const VENV: (&str, &str) = ("python3 -m venv", "python3-venv");
 
 /// `--no-remove`: syslog-ng-core would take the place of another system logger.
 const INSTALL: [&str; 4] = ["install", "--yes", "--no-remove", "--no-install-recommends"];
@@ -37,7 +40,7 @@ const POLICY_NEVER: &str = "#!/bin/sh\nexit 101\n";
 
 /// Makes sure that everything is there.
 pub(crate) fn provide() -> Result<(), String> {
-    let missing = missing(&search_path());
+    let missing = missing(&search_path(), has_venv());
     if missing.is_empty() {
         return Ok(());
     }
@@ -64,7 +67,7 @@ pub(crate) fn provide() -> Result<(), String> {
         .and_then(|()| step::run(&quiet, "apt-get", &[&INSTALL[..], &packages].concat()));
     drop(policy);
     installed.map_err(|problem| by_hand(&problem))?;
-    match self::missing(&search_path()).first() {
+    match self::missing(&search_path(), has_venv()).first() {
         None => Ok(()),
         Some((needed, package)) => {
             Err(format!("{package} is installed, and {needed} is not where it is looked for"))
@@ -76,12 +79,18 @@ fn search_path() -> Vec<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect()
 }
 
-fn missing(path: &[PathBuf]) -> Vec<(&'static str, &'static str)> {
+fn missing(path: &[PathBuf], has_venv: bool) -> Vec<(&'static str, &'static str)> {
     let is_missing = |(needed, _): &(&str, &str)| match needed.starts_with('/') {
         true => !Path::new(needed).is_file(),
         false => !path.iter().any(|directory| is_program(&directory.join(needed))),
     };
-    NEEDS.into_iter().filter(is_missing).collect()
+    NEEDS.into_iter().filter(is_missing).chain((!has_venv).then_some(VENV)).collect()
+}
+
+/// Whether Python makes environments that have pip.
+fn has_venv() -> bool {
+    let look = Command::new("python3").args(["-c", "import ensurepip, venv"]).stderr(Stdio::null()).status();
+    look.is_ok_and(|status| status.success())
 }
 
 /// Each package once, in the order of the list.
@@ -131,8 +140,8 @@ mod tests {
 
     #[test]
     fn what_is_not_on_the_path_is_missing_and_each_package_is_named_once() {
-        let nowhere = missing(&[PathBuf::from("/proc/self/nowhere")]);
-        let programs = NEEDS.iter().filter(|(needed, _)| !needed.starts_with('/')).count();
+        let nowhere = missing(&[PathBuf::from("/proc/self/nowhere")], false);
+        let programs = NEEDS.iter().filter(|(needed, _)| !needed.starts_with('/')).count() + 1;
         assert!(nowhere.len() >= programs, "{nowhere:?}");
         let all = [
             "bind9-dnsutils",
@@ -145,6 +154,7 @@ mod tests {
             "netcat-openbsd",
             "pkg-config",
             "python3",
+            "python3-venv",
             "strace",
             "syslog-ng-core",
             "util-linux",

@@ -86,7 +86,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "scale",
-        summary: "what a message costs with more connections and more sinks",
+        summary: "what a message costs with more connections, more sinks, and more in the spool",
         plan: experiments::scale::plan,
     },
 ];

@@ -10,6 +10,8 @@ use crate::sample::Sample;
 
 /// What is longer counts as this long: no load waits for more.
 const LONGEST: Duration = Duration::from_secs(60);
+/// Longer than anybody should wait: behind a blocked worker, or for the second try of a full accept queue.
+const LATE: Duration = Duration::from_millis(100);
 /// So many digits of a latency are kept.
 const DIGITS: u8 = 3;
 
@@ -38,14 +40,6 @@ impl Latency {
         self.0.len()
     }
 
-    /// The part that took longer than `limit`, in percent.
-    pub(crate) fn percent_over(&self, limit: Duration) -> f64 {
-        if self.0.is_empty() {
-            return 0.0;
-        }
-        100.0 - self.0.percentile_below(nanoseconds(limit))
-    }
-
     /// Puts the figures into a sample, in microseconds.
     pub(crate) fn describe(&self, sample: &mut Sample) {
         if self.0.is_empty() {
@@ -58,6 +52,7 @@ impl Latency {
         sample.set(Metric::LatencyP999, micros(self.0.value_at_quantile(0.999)));
         sample.set(Metric::LatencyMax, micros(self.0.max()));
         sample.set(Metric::LatencyStdev, self.0.stdev() / 1000.0);
+        sample.set(Metric::Late, 100.0 - self.0.percentile_below(nanoseconds(LATE)));
     }
 }
 
@@ -90,7 +85,17 @@ mod tests {
         near(Metric::LatencyMax, 1000.0);
         near(Metric::LatencyMean, 500.5);
         near(Metric::LatencyStdev, 288.7);
-        assert!((first.percent_over(Duration::from_micros(900)) - 10.0).abs() < 0.2);
+        near(Metric::Late, 0.0);
+    }
+
+    #[test]
+    fn those_over_100_ms_are_a_part_of_all() {
+        let mut latency = Latency::new().unwrap();
+        (0..75).for_each(|_| latency.record(LATE / 2));
+        (0..25).for_each(|_| latency.record(LATE * 2));
+        let mut sample = Sample::default();
+        latency.describe(&mut sample);
+        assert_eq!(sample.value(Metric::Late), Some(25.0));
     }
 
     #[test]

@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod catalogue;
 mod cpu;
 mod directory;
@@ -24,6 +25,7 @@ mod experiments;
 mod http;
 mod interrupt;
 mod latency;
+mod listen_server;
 mod load;
 mod machine;
 mod meter;
@@ -34,6 +36,7 @@ mod peers;
 mod plan;
 mod plot;
 mod process;
+mod product;
 mod progress;
 mod report;
 mod run;
@@ -43,7 +46,6 @@ mod settings;
 mod spread;
 mod svg;
 mod table;
-mod under_test;
 mod verdict;
 
 pub use catalogue::{EXPERIMENTS, Experiment};

@@ -46,6 +46,8 @@ pub(crate) enum Metric {
     PendingMax,
     /// Bytes of memory for one more connection.
     MemoryPerConnection,
+    /// From the start of a server until it says that it is ready, in milliseconds.
+    Start,
     /// Sockets that listen.
     Sockets,
     /// Voluntary context switches of the calling thread, in a million operations.
@@ -80,6 +82,7 @@ impl Metric {
             Metric::LossCounted => "lost, counted %",
             Metric::PendingMax => "pending max",
             Metric::MemoryPerConnection => "B/connection",
+            Metric::Start => "start ms",
             Metric::Sockets => "sockets",
             Metric::Sleeps => "sleeps/million",
             Metric::QueueOfBound => "queue of bound %",

@@ -68,6 +68,11 @@ impl Bell {
         self.ring(|sleep| sleep == Sleep::Work as u8 || sleep == Sleep::Linger as u8);
     }
 
+    /// An acknowledgement has come.
+    pub(crate) fn change(&self) {
+        self.ring(|sleep| sleep == Sleep::Change as u8);
+    }
+
     /// Something changed that every sleeper must look at.
     pub(crate) fn all(&self) {
         self.ring(|_| true);

@@ -364,9 +364,15 @@ impl Queue {
         state.acknowledge(outlet, sequence);
         let everyone = state.everyone_has();
         self.forget(&mut state, everyone);
+        let is_over = state.closed && state.is_done(outlet);
         drop(state);
         self.moved.notify_all();
-        self.bells[outlet].all();
+        // Who naps or waits for records goes on doing so: or each acknowledgement would cut its batches short.
+        if is_over {
+            self.bells[outlet].all()
+        } else {
+            self.bells[outlet].change()
+        }
         everyone
     }
 
@@ -487,7 +493,7 @@ impl Queue {
         let state = self.locked();
         let mine = &state.outlets[outlet];
         state.failed.is_some()
-            || state.closed
+            || (state.closed && state.is_done(outlet))
             || mine.broken
             || state.entries.back().is_some_and(|back| back.last() > mine.sent)
     }

@@ -219,7 +219,7 @@ pub(crate) fn accept_from(
 
 /// Errors that are pending on the connection, not on the listener: accept(2), "Error handling", and `EPERM` of a
 /// firewall.
-fn concerns_one_connection(errno: Errno) -> bool {
+pub(crate) fn concerns_one_connection(errno: Errno) -> bool {
     matches!(
         errno,
         Errno::CONNABORTED

@@ -189,11 +189,14 @@ impl Group {
     }
 
     /// Steers differently from now on. Connections that are queued or open stay where they are; senders of datagrams may
-    /// change their worker.
+    /// change their worker. Steering that it has already is left alone, and its senders stay.
     ///
     /// # Errors
     /// If the group cannot be steered that way, or the system refuses; then it is steered as before.
     pub fn set_steering(&self, steering: &Steering) -> Result<(), ListenError> {
+        if self.inner.steered().is_just(steering) {
+            return Ok(());
+        }
         let options =
             GroupOptions { steering: steering.clone(), workers: self.workers(), ..self.options.clone() };
         let new = Steered::new(&options, self.distribution(), &self.inner.places.sockets())?;

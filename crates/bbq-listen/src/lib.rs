@@ -62,6 +62,8 @@
 //! - **No hostages.** With a [`Watch`] nothing waits for a worker that is stalled or gone, whatever the distribution is.
 //! - **Nothing lost.** [`Group::resize`] grows and shrinks a group, [`Group::adopt`] takes the sockets of another process, and
 //!   [`Group::pause`] lets all workers end and others come: what is queued stays queued.
+//! - **Processes.** A [`Family`] serves a group by child processes instead of threads, in which no connection dies with one that
+//!   is killed: its successor goes on, in the middle of an answer if need be.
 //! - **Bounds.** A turn accepts at most [`ACCEPTS_PER_TURN_MAX`]; running out of descriptors is an outcome, not an error,
 //!   and the rest goes on waiting in the queue.
 //! - **Answers in bulk.** An [`Outbox`] sends datagrams together, and those of one peer on one way through the kernel
@@ -69,7 +71,8 @@
 //! - **To be seen.** Per socket: [`Counters`], [`Socket::queue`] (how much waits, and how much may), [`Socket::drops`],
 //!   [`Socket::accept_delay`]; per group [`Group::taken`], [`Evenness`], [`Group::foreign_members`].
 //!
-//! It knows nothing of messages, reads no connection, logs nothing, and starts a thread only for a watch and for `handoff`.
+//! It knows nothing of messages, reads no connection, logs nothing, and starts a thread only for a watch and for `handoff`, and processes only for
+//! a family.
 //!
 //! Invariant: raw system calls and `unsafe` are in `sys`, nowhere else.
 
@@ -85,6 +88,8 @@ mod async_connection;
 #[cfg(feature = "tokio")]
 mod async_datagrams;
 #[cfg(feature = "tokio")]
+mod async_family;
+#[cfg(feature = "tokio")]
 mod async_listener;
 mod bell;
 mod chi_square;
@@ -95,6 +100,7 @@ mod door;
 mod entrance;
 mod error;
 mod evenness;
+mod family;
 mod foreign;
 mod group;
 mod handoff;
@@ -130,12 +136,17 @@ pub use async_connection::AsyncConnection;
 #[cfg(feature = "tokio")]
 pub use async_datagrams::{AsyncDatagrams, RECEIVES_PER_TURN_MAX};
 #[cfg(feature = "tokio")]
+pub use async_family::AsyncFamily;
+#[cfg(feature = "tokio")]
 pub use async_listener::AsyncListener;
 pub use counters::Counters;
 pub use distribution::{Distribution, HandoffRule};
 pub use door::OpenCount;
 pub use error::ListenError;
 pub use evenness::Evenness;
+pub use family::{
+    Connection, Family, FamilyEvent, KEPT_BYTES_MAX, Looked, Member, PendingAnswer, Turn, UnfinishedAnswer,
+};
 pub use foreign::ForeignMember;
 pub use group::{BACKLOG_DEFAULT, Group, GroupOptions};
 pub use holder::Holder;

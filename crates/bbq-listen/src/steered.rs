@@ -78,6 +78,15 @@ impl Steered {
         }
     }
 
+    /// Whether it is steered so already. Weights that were stretched over new workers are not those that somebody wrote.
+    pub(crate) fn is_just(&self, steering: &Steering) -> bool {
+        let is_exact = match steering {
+            Steering::Weights(weights) => weights.len() == self.workers && self.slots == Slots::of(weights),
+            Steering::Hash | Steering::Cpu => true,
+        };
+        self.steering == *steering && is_exact && self.problem.is_none()
+    }
+
     /// The group has so many workers from now on.
     pub(crate) fn resize(&mut self, workers: usize, seen: Option<&Seen>) {
         if workers > self.workers {

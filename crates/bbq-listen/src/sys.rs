@@ -3,10 +3,12 @@
 //!
 //! It decides nothing: it moves numbers and bytes between the kernel and safe types.
 //!
-//! Invariant: the only module of this crate with `unsafe` in it.
+//! Invariant: the only module of this crate with `unsafe` in it, and in the one below it.
 //! Invariant: no pointer outlives the call it was made for.
 
 #![expect(unsafe_code, reason = "the raw system calls of this crate live here, and only here")]
+
+mod processes;
 
 use std::io;
 use std::io::IoSlice;
@@ -19,6 +21,10 @@ use std::sync::Arc;
 use socket2::SockAddr;
 #[cfg(feature = "tokio")]
 use tokio::io::{Interest, unix::AsyncFd};
+
+pub(crate) use processes::{
+    Child, Progress, SharedWords, borrow_number, clone_sharing_descriptors, close_number, tcp_progress,
+};
 
 /// Datagrams taken by one `recvmmsg`, and messages sent by one `sendmmsg`. Beyond 32 the cost of the call itself is already lost in the cost of copying the
 /// datagrams, while the buffers (64 KiB each) grow with every one.

@@ -1,21 +1,35 @@
-//! If this fails, a child process that is killed is not replaced, takes what waits on its socket with it, or outlives its
-//! master.
+//! If this fails, a child process that is killed is not replaced, takes a connection or an answer with it, leaves something
+//! open, or outlives its master.
+//!
+//! `BBQ_SEED` repeats a run of the kills under load; `BBQ_KILLS` kills more often.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod example;
+mod prefork_load;
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use example::Example;
+use prefork_load::{Load, Random};
 use rustix::process::{Pid, Signal, kill_process};
 
 const PROCESSES: usize = 4;
+const KILLS: u64 = 30;
+const DISTRIBUTIONS: [&str; 6] =
+    ["reuseport", "shared", "accept-mutex", "handoff", "handoff=fewest", "duplicate=2"];
+/// Answers between two kills at most, so that some strike while the last one is mended.
+const ANSWERS_MAX: u64 = 400;
+/// Far more than a successor or an end needs.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
 fn every_distribution_has_its_processes() {
-    for distribution in ["auto", "reuseport", "shared", "duplicate=2"] {
+    for distribution in DISTRIBUTIONS {
         let prefork = start(distribution);
         assert!(ask(&prefork) > 0);
         let ended = prefork.terminate();
@@ -26,7 +40,7 @@ fn every_distribution_has_its_processes() {
 #[test]
 fn what_waits_on_the_socket_of_a_killed_child_is_answered() {
     let prefork = start("reuseport");
-    let first = children(&prefork);
+    let first = who_answer(&prefork);
     assert_eq!(first.len(), PROCESSES);
     // Stopped, so that the connections of two of four sockets must wait.
     let killed: Vec<i32> = first.iter().copied().take(2).collect();
@@ -45,7 +59,7 @@ fn what_waits_on_the_socket_of_a_killed_child_is_answered() {
     }
     let answers: BTreeSet<i32> = waiting.into_iter().map(receive).collect();
     assert!(killed.iter().all(|pid| !answers.contains(pid)), "a process that was killed has answered");
-    assert_eq!(children(&prefork).len(), PROCESSES);
+    assert_eq!(who_answer(&prefork).len(), PROCESSES);
     assert!(prefork.terminate().success);
 }
 
@@ -59,6 +73,52 @@ fn killing_children_one_after_the_other_never_leaves_a_gap() {
         assert_ne!(ask(&prefork), pid);
     }
     assert!(prefork.terminate().success);
+}
+
+#[test]
+fn children_end_with_a_master_that_is_killed() {
+    let prefork = start("shared");
+    let orphans = children(&prefork);
+    assert_eq!(orphans.len(), PROCESSES);
+    kill_process(prefork.pid, Signal::KILL).unwrap();
+    for pid in orphans {
+        wait_for("end of a child", || has_ended(pid));
+    }
+}
+
+#[test]
+fn nothing_is_lost_when_children_are_killed() {
+    for distribution in DISTRIBUTIONS {
+        kill_under_load(&mut example::command("prefork"), distribution);
+    }
+}
+
+/// Some of the time a child stands still right behind a system call of its, before it has written down what came of it.
+#[test]
+fn nothing_is_lost_when_children_are_killed_between_two_steps() {
+    for calls in ["accept4,getsockopt", "recvfrom,sendto", "epoll_ctl,close"] {
+        for distribution in ["reuseport", "shared", "accept-mutex", "handoff"] {
+            kill_under_load(&mut delayed(calls), distribution);
+        }
+    }
+}
+
+/// `prefork` with half a millisecond behind every fifth of these system calls of each process.
+fn delayed(calls: &str) -> Command {
+    let mut traced = Command::new("strace");
+    // The tracer is a process beside the server (-D), so that what is started here is the server.
+    traced.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={calls}")]);
+    traced.args(["-e", &format!("inject={calls}:delay_exit=500:when=5+5")]);
+    traced.arg(example::command("prefork").get_program());
+    // It says more than it needs to of processes that end while they are traced.
+    traced.stderr(Stdio::null());
+    traced
+}
+
+/// Whether a process is gone, or nobody has waited for it yet.
+fn has_ended(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
 }
 
 /// Whether every thread of a process stands still (proc(5): the state behind the name).
@@ -76,7 +136,7 @@ fn start(distribution: &str) -> Example {
 }
 
 /// The processes that answer: with `reuseport` each gets a share of 200 connections but for one in 10^24 runs.
-fn children(prefork: &Example) -> BTreeSet<i32> {
+fn who_answer(prefork: &Example) -> BTreeSet<i32> {
     (0..200).map(|_| ask(prefork)).collect()
 }
 
@@ -95,4 +155,58 @@ fn receive(mut stream: TcpStream) -> i32 {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer.trim_end().rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+fn kill_under_load(command: &mut Command, distribution: &str) {
+    let kills = std::env::var("BBQ_KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos().into();
+    let seed = std::env::var("BBQ_SEED").map_or(now, |seed| seed.parse().unwrap());
+    let processes = PROCESSES.to_string();
+    let prefork = Example::run(command, &["--processes", &processes, "--distribution", distribution]);
+    let before = descriptors(&prefork);
+    let load = Load::default();
+    load.during(prefork.address, seed, || {
+        let mut random = Random::new(seed);
+        let mut answers = 0;
+        for _ in 0..kills {
+            wait_for("answers", || load.answers.load(Relaxed) >= answers);
+            wait_for("successors", || children(&prefork).len() == PROCESSES);
+            let victim = children(&prefork)[random.below(PROCESSES as u64) as usize];
+            kill_process(victim, Signal::KILL).unwrap();
+            wait_for("the end of who was killed", || !children(&prefork).contains(&victim));
+            answers = load.answers.load(Relaxed) + random.below(ANSWERS_MAX);
+        }
+        wait_for("answers", || load.answers.load(Relaxed) >= answers);
+    });
+    let (answers, connections) = (load.answers.load(Relaxed), load.connections.load(Relaxed));
+    println!("{distribution}: {kills} kills, {answers} answers on {connections} connections, seed {seed}");
+    let losses = load.losses.into_inner().unwrap();
+    assert!(
+        losses.is_empty(),
+        "{distribution}, BBQ_SEED={seed}: {} of {answers} lost: {losses:#?}",
+        losses.len()
+    );
+    wait_for("what the killed ones had open to be closed", || descriptors(&prefork) == before);
+    let ended = prefork.terminate();
+    assert!(ended.success && ended.workers.len() == PROCESSES, "{distribution}: {:?}", ended.workers);
+}
+
+fn wait_for(what: &str, is_there: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_there() {
+        assert!(Instant::now() < deadline, "no {what} in {PATIENCE:?}");
+        std::thread::yield_now();
+    }
+}
+
+/// What the master has open, and with it all children.
+fn descriptors(prefork: &Example) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", prefork.pid.as_raw_nonzero())).unwrap().count()
+}
+
+/// The processes, in the order of their start.
+fn children(prefork: &Example) -> Vec<Pid> {
+    let master = prefork.pid.as_raw_nonzero();
+    let pids = std::fs::read_to_string(format!("/proc/{master}/task/{master}/children")).unwrap();
+    pids.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap()).collect()
 }

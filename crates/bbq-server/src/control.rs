@@ -195,6 +195,14 @@ impl Control {
             info!("reloaded: nothing that can be changed now");
             return Ok(());
         }
+        if reload::only_steers(&self.config, &plan.config) {
+            reload::steer(&self.sockets.listeners, &plan.config.listen)
+                .map_err(|error| with_sources(&error))?;
+            (self.config, self.loaded) = (plan.config, new);
+            self.changes.set_refused(None);
+            info!("reloaded: steered without a pause");
+            return Ok(());
+        }
         let halted = self.pause(running, plan.kept);
         let before = Before { config: self.config.clone(), listeners: self.sockets.listeners.clone() };
         self.config = plan.config;
@@ -238,15 +246,15 @@ impl Control {
         mut successor: Successor,
         tell_admin: &watch::Sender<Arc<Parts>>,
     ) -> bool {
-        let kept = self.sockets.listeners.iter().map(|listener| successor.keeps(&listener.spec)).collect();
+        let kept = self.sockets.listeners.iter().map(|listener| successor.keeps(&listener.spec())).collect();
         let mut halted = self.pause(running, kept);
         self.lock = None;
         let listeners = self.sockets.listeners.clone();
-        let specs: Vec<&ListenSpec> = listeners.iter().map(|listener| &*listener.spec).collect();
+        let specs: Vec<Arc<ListenSpec>> = listeners.iter().map(Listener::spec).collect();
         let taken = successor.take_over(&specs, &mut halted.parked, halted.kernel_seen.clone());
         match taken {
             Ok(()) => {
-                for listener in listeners.iter().filter(|listener| successor.keeps(&listener.spec)) {
+                for listener in listeners.iter().filter(|listener| successor.keeps(&listener.spec())) {
                     listener.group.set_owns_file(false);
                 }
                 notify(&notify::main_pid(successor.pid()));
@@ -339,8 +347,8 @@ struct Before {
 /// Connections with the places that their listeners have now. Those whose listener is gone are not kept, so there are none.
 fn moved(parked: &mut Vec<ParkedConnection>, old: &[Listener], new: &[Listener]) -> Vec<ParkedConnection> {
     let place = |connection: ParkedConnection| {
-        let source = &old.get(connection.door)?.spec.source;
-        let door = new.iter().position(|listener| listener.spec.source == *source)?;
+        let source = &old.get(connection.door)?.spec().source;
+        let door = new.iter().position(|listener| listener.spec().source == *source)?;
         Some(ParkedConnection { door, ..connection })
     };
     parked.drain(..).filter_map(place).collect()

@@ -6,9 +6,9 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener as AdminListener};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use bbq_listen::{Address, Group, GroupOptions, Holder};
+use bbq_listen::{Address, Group, GroupOptions, Holder, Steering};
 
 use crate::config::{Config, ListenSpec};
 use crate::evenness::EvennessWatch;
@@ -18,7 +18,8 @@ use crate::server::StartError;
 /// A listener, as status and control see it.
 #[derive(Clone)]
 pub(crate) struct Listener {
-    pub(crate) spec: Arc<ListenSpec>,
+    /// Changes without a pause as far as it can; all copies see it.
+    spec: Arc<Mutex<Arc<ListenSpec>>>,
     pub(crate) group: Arc<Group>,
     pub(crate) foreign: Arc<ForeignWatch>,
     pub(crate) evenness: Arc<EvennessWatch>,
@@ -82,16 +83,19 @@ impl Listener {
         let found = take(offered, &spec.address);
         let kernel_seen = found.as_ref().map_or(0, |group| group.kernel_seen);
         let group = match found {
-            // As many as there were; the start makes as many of them as there are workers.
+            // As many as there were; the start makes as many of them as there are workers, and only then there is one for
+            // each weight.
             Some(found) if found.sockets.len() > 1 && options.distribution.is_per_worker() => {
-                Group::adopt(&GroupOptions { workers: found.sockets.len(), ..options }, found.sockets)
+                let workers = found.sockets.len();
+                let steering = if workers == config.workers { options.steering } else { Steering::Hash };
+                Group::adopt(&GroupOptions { workers, steering, ..options }, found.sockets)
             }
             Some(found) => Group::adopt(&options, found.sockets),
             None => Group::open(&options),
         };
         let group = group.map_err(|source| StartError::Listen { spec: spec.text.clone(), source })?;
         Ok(Listener {
-            spec: Arc::new(spec.clone()),
+            spec: Arc::new(Mutex::new(Arc::new(spec.clone()))),
             foreign: Arc::default(),
             evenness: Arc::new(EvennessWatch::new(group.taken())),
             group: Arc::new(group),
@@ -99,10 +103,25 @@ impl Listener {
         })
     }
 
+    /// As it is configured.
+    pub(crate) fn spec(&self) -> Arc<ListenSpec> {
+        Arc::clone(&self.spec.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// For what can change while it is served. Who serves it already keeps what it was before.
+    pub(crate) fn set_spec(&self, spec: ListenSpec) {
+        *self.spec.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(spec);
+    }
+
+    /// The same sockets, configured differently; this one stays as it is.
+    pub(crate) fn with_spec(&self, spec: ListenSpec) -> Listener {
+        Listener { spec: Arc::new(Mutex::new(Arc::new(spec))), ..self.clone() }
+    }
+
     fn offer(&self) -> io::Result<OfferedGroup> {
         let sockets = self.group.sockets().into_iter().map(|socket| socket.as_fd().try_clone_to_owned());
         Ok(OfferedGroup {
-            address: self.spec.address.clone(),
+            address: self.spec().address.clone(),
             sockets: sockets.collect::<io::Result<_>>()?,
             owns_file: self.group.owns_file(),
             kernel_seen: self.kernel_seen,

@@ -88,7 +88,7 @@ impl Running {
     ) -> Result<Running, StartError> {
         for listener in &listeners {
             resume(listener, config.workers)
-                .map_err(|source| StartError::Listen { spec: listener.spec.text.clone(), source })?;
+                .map_err(|source| StartError::Listen { spec: listener.spec().text.clone(), source })?;
         }
         let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
         let sources: Vec<String> = config.listen.iter().map(|spec| spec.source.clone()).collect();
@@ -220,11 +220,12 @@ impl Running {
     }
 }
 
-/// Makes a listener ready for so many workers.
+/// Makes a listener ready for so many workers, steered as it is configured.
 fn resume(listener: &Listener, workers: usize) -> Result<(), ListenError> {
     if listener.group.workers() != workers {
         listener.group.resize(workers)?;
     }
+    listener.group.set_steering(&listener.spec().steering)?;
     listener.group.resume()
 }
 

@@ -201,12 +201,8 @@ impl Parts {
             let seat = listener
                 .group
                 .seat(index)
-                .map_err(|source| StartError::Listen { spec: listener.spec.text.clone(), source })?;
-            Ok(ListenerSeat {
-                spec: Arc::clone(&listener.spec),
-                ledger: Arc::clone(self.ledger.listener(place)),
-                seat,
-            })
+                .map_err(|source| StartError::Listen { spec: listener.spec().text.clone(), source })?;
+            Ok(ListenerSeat { spec: listener.spec(), ledger: Arc::clone(self.ledger.listener(place)), seat })
         };
         Ok(Worker {
             index,
@@ -224,13 +220,13 @@ impl Parts {
     pub(crate) fn announce(&self) {
         for listener in &self.listeners {
             let distribution = listener.group.distribution();
-            info!(listener = listener.spec.text, address = %listener.group.local_address(), %distribution, "listening");
+            info!(listener = listener.spec().text, address = %listener.group.local_address(), %distribution, "listening");
             if let Some(reason) = listener.group.fallback()
                 && listener.group.configured() == bbq_listen::Distribution::Auto
             {
-                info!(listener = listener.spec.text, reason, %distribution, "auto has chosen");
+                info!(listener = listener.spec().text, reason, %distribution, "auto has chosen");
             } else if let Some(reason) = listener.group.fallback() {
-                warn!(listener = listener.spec.text, reason, %distribution, "not the distribution that was configured");
+                warn!(listener = listener.spec().text, reason, %distribution, "not the distribution that was configured");
             }
         }
         for (spec, _) in &self.sinks {
@@ -244,7 +240,7 @@ impl Parts {
     /// Asks the kernel what it dropped, for the ledgers.
     pub(crate) fn note_kernel_drops(&self) {
         for (index, listener) in
-            self.listeners.iter().enumerate().filter(|(_, listener)| listener.spec.is_datagram())
+            self.listeners.iter().enumerate().filter(|(_, listener)| listener.spec().is_datagram())
         {
             let drops = listener.group.sockets().iter().filter_map(|socket| socket.drops()).sum();
             self.ledger.listener(index).note_kernel_drops(drops);
@@ -254,7 +250,7 @@ impl Parts {
     /// Looks whether other processes have joined. Not on the control thread's loop: see `ForeignWatch::look`.
     pub(crate) fn look_for_foreign_members(&self) {
         for listener in &self.listeners {
-            listener.foreign.look(&listener.spec.text, &listener.group);
+            listener.foreign.look(&listener.spec().text, &listener.group);
         }
     }
 
@@ -267,8 +263,8 @@ impl Parts {
 
     /// Looks how even the workers' shares are.
     pub(crate) fn look_at_evenness(&self) {
-        for listener in self.listeners.iter().filter(|listener| !listener.spec.is_datagram()) {
-            listener.evenness.look(&listener.spec, listener.group.distribution(), listener.group.taken());
+        for listener in self.listeners.iter().filter(|listener| !listener.spec().is_datagram()) {
+            listener.evenness.look(&listener.spec(), listener.group.distribution(), listener.group.taken());
         }
     }
 
@@ -278,7 +274,7 @@ impl Parts {
         let Some(listener) = self.listeners.get(usize::from(source)) else { return };
         let ledger = self.ledger.listener(usize::from(source));
         ledger.take_back(records);
-        if listener.spec.protocol != Protocol::Bbq {
+        if listener.spec().protocol != Protocol::Bbq {
             ledger.add_dropped(DropReason::Unwritten, records);
         }
     }
@@ -317,10 +313,10 @@ impl Parts {
             .filter_map(|(spec, ledger)| Some(format!("sink {spec}: {}", ledger.trouble()?)));
         let listeners = self.listeners.iter().enumerate().filter_map(|(index, listener)| {
             let why = self.ledger.listener(index).failure()?;
-            Some(format!("listener {} takes nothing any more: {why}", listener.spec.text))
+            Some(format!("listener {} takes nothing any more: {why}", listener.spec().text))
         });
         let foreign = self.listeners.iter().filter_map(|listener| {
-            Some(format!("listener {} {}", listener.spec.text, listener.foreign.trouble()?))
+            Some(format!("listener {} {}", listener.spec().text, listener.foreign.trouble()?))
         });
         lanes.chain(sinks).chain(listeners).chain(foreign).collect()
     }
@@ -345,7 +341,7 @@ impl Parts {
             }
         });
         ListenerStatus {
-            spec: listener.spec.text.clone(),
+            spec: listener.spec().text.clone(),
             address: listener.group.local_address().to_string(),
             configured: listener.group.configured().to_string(),
             distribution: listener.group.distribution().to_string(),

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::late;
 use crate::directory;
 use crate::load::Load;
 use crate::load::churn::{self, Messages};
@@ -11,10 +10,10 @@ use crate::meter::Meter;
 use crate::metric::Metric;
 use crate::peers::floor;
 use crate::plan::{Drawing, Plan, Row, Section};
+use crate::product::{Product, ProductOptions, Sinks, shares};
 use crate::run::Results;
 use crate::sample::Sample;
 use crate::settings::Settings;
-use crate::under_test::{Product, ProductOptions, shares};
 
 /// As the seed has them.
 const THREADS: usize = 4;
@@ -60,7 +59,8 @@ fn load(settings: &Settings, server: std::net::SocketAddrV4, sent: &AtomicU64) -
 
 fn to_product(settings: &Settings) -> anyhow::Result<Sample> {
     let directory = directory::make(&settings.directory)?;
-    let options = ProductOptions { listen: &["whole+tcp://127.0.0.1:0"], sinks: 1, configuration: "" };
+    let options =
+        ProductOptions { listen: &["whole+tcp://127.0.0.1:0"], sinks: Sinks::Files(1), configuration: "" };
     let mut product = Product::start(settings, directory.path(), &options)?;
     let meter = Meter::start(Some(product.pid()))?;
     let (over, sent, mut pending_max) = (AtomicBool::new(false), AtomicU64::new(0), 0);
@@ -74,7 +74,6 @@ fn to_product(settings: &Settings) -> anyhow::Result<Sample> {
     })?;
     let status = product.wait_delivered(load.operations, load.bytes + load.operations)?;
     let mut sample = meter.stop(&load)?;
-    late(&load, &mut sample);
     sample.set(Metric::PendingMax, pending_max as f64);
     sample.set_shares(shares(&status, settings.workers));
     product.stop()?;
@@ -100,8 +99,7 @@ fn to_floor(settings: &Settings, floor: &floor::Floor) -> anyhow::Result<Sample>
     let server = floor.start(directory.path(), &[&settings.workers.to_string()])?;
     let meter = Meter::start(Some(server.pid()))?;
     let load = load(settings, server.address(), &AtomicU64::new(0))?;
-    let mut sample = meter.stop(&load)?;
-    late(&load, &mut sample);
+    let sample = meter.stop(&load)?;
     let received = server.stop(false)?.messages;
     anyhow::ensure!(
         received == Some(load.operations),

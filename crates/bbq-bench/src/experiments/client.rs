@@ -10,6 +10,7 @@ use anyhow::Context;
 use bbq_client::{OnFull, Sender};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::address;
 use crate::cpu;
 use crate::directory;
 use crate::load::threads::{self, Done};
@@ -17,10 +18,10 @@ use crate::meter::Meter;
 use crate::metric::Metric;
 use crate::peers::send_cost;
 use crate::plan::{Drawing, Plan, Row, Section};
+use crate::product::{Product, ProductOptions, Sinks};
 use crate::run::Results;
 use crate::sample::Sample;
 use crate::settings::Settings;
-use crate::under_test::{Product, ProductOptions, free_address};
 
 const MESSAGE: [u8; 100] = [b'm'; 100];
 /// Of the ring that the first row copies into: stays in a core's caches, as a queue's block does.
@@ -28,8 +29,7 @@ const RING_BYTES: usize = 1024 * 1024;
 /// Calls between two looks at the clock for the end.
 const CALLS_PER_LOOK: u32 = 1024;
 /// Full within a second at any rate that makes a difference.
-const FULL_SPOOL: &str =
-    "sink = [\"file:/dev/full\"]\n[spool]\nbytes_max = \"64MiB\"\nsegment_bytes = \"8MiB\"\n";
+const FULL_SPOOL: &str = "[spool]\nbytes_max = \"64MiB\"\nsegment_bytes = \"8MiB\"\n";
 /// The default.
 const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
@@ -99,14 +99,14 @@ fn bbq(settings: &Settings, state: State) -> anyhow::Result<Sample> {
         Product::start(settings, directory.path(), &options)
     };
     let server = match state {
-        State::KeepsUp | State::Stopped => Some(product("", 1)?),
-        State::Full => Some(product(FULL_SPOOL, 0)?),
+        State::KeepsUp | State::Stopped => Some(product("", Sinks::Files(1))?),
+        State::Full => Some(product(FULL_SPOOL, Sinks::Stuck)?),
         State::Gone | State::Unresolvable => None,
     };
     let address = match (&server, state) {
         (Some(server), _) => server.addresses()[0].to_string(),
         (None, State::Unresolvable) => "name.invalid:7700".to_owned(),
-        (None, _) => free_address()?.to_string(),
+        (None, _) => address::free()?.to_string(),
     };
     let sender = Sender::builder()
         .server(address.parse()?)

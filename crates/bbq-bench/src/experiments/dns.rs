@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::directory;
+use crate::listen_server::ListenServer;
 use crate::load::names::{self, Queries};
 use crate::load::threads_beside;
 use crate::meter::Meter;
@@ -12,7 +13,6 @@ use crate::plan::{Drawing, Plan, Row, Section};
 use crate::sample::Sample;
 use crate::server::{ServeOptions, Service};
 use crate::settings::Settings;
-use crate::under_test::ListenServer;
 
 /// Queries a second.
 const RATES: [u32; 4] = [10_000, 20_000, 40_000, 80_000];

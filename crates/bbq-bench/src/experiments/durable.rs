@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::Context;
 use bbq_wire::AckLevel;
 
-use super::stream_to_product;
+use super::streaming::stream_to_product;
 use super::udp::to_product as datagrams_to_product;
 use crate::directory;
 use crate::load::session::Streams;
@@ -105,7 +105,7 @@ fn measure(
     window: usize,
 ) -> anyhow::Result<Sample> {
     let threads = threads_beside(settings.workers).min(connections);
-    stream_to_product(settings, 1, "", &move |server| Streams {
+    stream_to_product(settings, 1, &move |server| Streams {
         server,
         threads,
         connections,

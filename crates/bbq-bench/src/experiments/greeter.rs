@@ -4,9 +4,9 @@ use std::fs;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use super::late;
 use super::listen::DISTRIBUTIONS;
 use crate::directory;
+use crate::listen_server::ListenServer;
 use crate::load::churn::{self, Messages};
 use crate::meter::Meter;
 use crate::metric::Metric;
@@ -15,7 +15,6 @@ use crate::run::Results;
 use crate::sample::Sample;
 use crate::server::{ServeOptions, Service};
 use crate::settings::Settings;
-use crate::under_test::ListenServer;
 
 /// The seed has 4 processes of 10,000 requests each.
 const CLIENTS: usize = 4;
@@ -84,7 +83,6 @@ fn measure(settings: &Settings, distribution: &str) -> anyhow::Result<Sample> {
     })?;
     anyhow::ensure!(all.is_some(), "{} names were sent, in the logs are {greeted:?}", load.operations);
     let mut sample = meter.stop(&load)?;
-    late(&load, &mut sample);
     let totals = server.stop()?;
     sample.set(Metric::Sockets, totals.sockets as f64);
     sample.set_shares(greeted);

@@ -17,9 +17,9 @@ use crate::metric::Metric;
 use crate::pause::wait_for;
 use crate::peers::{self, nginx};
 use crate::plan::{Drawing, Plan, Row, Section};
+use crate::product::{Product, ProductOptions, Sinks};
 use crate::sample::Sample;
 use crate::settings::Settings;
-use crate::under_test::{Product, ProductOptions};
 
 const COUNTS: [usize; 3] = [1_000, 10_000, 100_000];
 /// Descriptors of each side beyond its connections.
@@ -95,7 +95,7 @@ fn with_product<Held>(
     connect: impl FnOnce(SocketAddrV4) -> anyhow::Result<Held>,
 ) -> anyhow::Result<Sample> {
     let directory = directory::make(&settings.directory)?;
-    let options = ProductOptions { listen: &[spec], sinks: 1, configuration: "" };
+    let options = ProductOptions { listen: &[spec], sinks: Sinks::Files(1), configuration: "" };
     let product = Product::start(settings, directory.path(), &options)?;
     let open = || {
         let status = product.status()?;

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::directory;
+use crate::listen_server::ListenServer;
 use crate::load::{http, threads_beside};
 use crate::meter::Meter;
 use crate::metric::Metric;
@@ -12,7 +13,6 @@ use crate::run::Results;
 use crate::sample::Sample;
 use crate::server::{ServeOptions, Service};
 use crate::settings::Settings;
-use crate::under_test::ListenServer;
 use crate::verdict;
 
 /// All that accept; `auto` is one of these.

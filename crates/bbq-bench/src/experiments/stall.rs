@@ -3,8 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use super::late;
 use crate::directory;
+use crate::listen_server::ListenServer;
 use crate::load::http;
 use crate::load::paced::{self, Arrivals};
 use crate::load::source::Sources;
@@ -15,7 +15,6 @@ use crate::plan::{Drawing, Plan, Row, Section};
 use crate::sample::Sample;
 use crate::server::{ServeOptions, Service};
 use crate::settings::Settings;
-use crate::under_test::ListenServer;
 
 /// As in the measurement that the figures of nginx are from: 200 connections, 500 a second.
 const PER_SECOND: f64 = 500.0;
@@ -81,8 +80,7 @@ fn measure(settings: &Settings, distribution: &str, rescue: bool) -> anyhow::Res
     let blocking = OwnedFd::from(Sources::new()?.connect(address)?);
     http::ask(&blocking, format!("GET /block/{BLOCKED_MS} HTTP/1.1\r\nHost: bench\r\n\r\n").as_bytes())?;
     let load = paced::run(&Arrivals { server: address, per_second: PER_SECOND, count: CONNECTIONS })?;
-    let mut sample = meter.stop(&load)?;
-    late(&load, &mut sample);
+    let sample = meter.stop(&load)?;
     drop(blocking);
     server.stop()?;
     Ok(sample)
@@ -98,8 +96,7 @@ fn measure_nginx(settings: &Settings, mode: &'static str) -> anyhow::Result<Samp
     let load =
         paced::run(&Arrivals { server: server.address(), per_second: PER_SECOND, count: CONNECTIONS })?;
     drop(stopped);
-    let mut sample = meter.stop(&load)?;
-    late(&load, &mut sample);
+    let sample = meter.stop(&load)?;
     server.stop()?;
     Ok(sample)
 }

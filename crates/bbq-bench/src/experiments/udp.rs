@@ -12,9 +12,9 @@ use crate::metric::Metric;
 use crate::pause::wait_for;
 use crate::peers;
 use crate::plan::{Drawing, Plan, Row, Section};
+use crate::product::{Product, ProductOptions, Sinks, listeners, shares};
 use crate::sample::Sample;
 use crate::settings::Settings;
-use crate::under_test::{Product, ProductOptions, listeners, shares};
 
 /// Datagrams a second.
 const RATES: [u32; 5] = [25_000, 50_000, 100_000, 200_000, 400_000];
@@ -69,7 +69,8 @@ pub(super) fn to_product(
     configuration: &str,
 ) -> anyhow::Result<Sample> {
     let directory = directory::make(&settings.directory)?;
-    let options = ProductOptions { listen: &["whole+udp://127.0.0.1:0"], sinks: 1, configuration };
+    let options =
+        ProductOptions { listen: &["whole+udp://127.0.0.1:0"], sinks: Sinks::Files(1), configuration };
     let product = Product::start(settings, directory.path(), &options)?;
     let meter = Meter::start(Some(product.pid()))?;
     let mut load = datagrams::run(&load(settings, product.addresses()[0], per_second))?;

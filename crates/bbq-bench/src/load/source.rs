@@ -89,7 +89,11 @@ mod tests {
     #[test]
     fn sources_differ_and_stay_in_their_ranges() {
         let mut seen = std::collections::HashSet::new();
-        for number in (0..100_000).chain((u64::from(u32::MAX) << 8) - 1000..u64::from(u32::MAX) << 8) {
+        let of_each_address = (0..254 * 254).map(|address| address * (PORTS.end - PORTS.start));
+        for number in of_each_address
+            .chain(1..20_000)
+            .chain((u64::from(u32::MAX) << 8) - 1000..u64::from(u32::MAX) << 8)
+        {
             let source = source(number);
             let [first, rest @ ..] = source.ip().octets();
             assert_eq!(first, 127);

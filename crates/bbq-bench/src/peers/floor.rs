@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::Context;
 use serde::Deserialize;
 
+use crate::address;
 use crate::process::{Output, Process};
 use crate::settings::Settings;
-use crate::under_test::free_port;
 
 /// A program of the repository in C.
 #[derive(Debug, Clone, Copy)]
@@ -72,7 +72,7 @@ impl Floor {
     /// Starts it at a free port, which is its first argument, and waits for its `ready`.
     pub(crate) fn start(&self, directory: &Path, arguments: &[&str]) -> anyhow::Result<RunningFloor> {
         // The floors know no other address.
-        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port(Ipv4Addr::LOCALHOST)?.port());
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, address::free_on(Ipv4Addr::LOCALHOST)?.port());
         let mut command = Command::new(&self.0);
         command.arg(address.port().to_string()).args(arguments);
         let mut process = Process::start("floor", &mut command, directory, Output::Piped)?;

@@ -6,14 +6,14 @@ use std::process::Command;
 use anyhow::Context;
 
 use super::{Peer, Transport, find};
+use crate::address;
 use crate::load::Load;
 use crate::load::pipe::{self, PIECE_BYTES, Pipe};
 use crate::settings::Settings;
-use crate::under_test::free_address;
 
 /// Starts it.
 pub(crate) fn start(_settings: &Settings, directory: &Path) -> anyhow::Result<Peer> {
-    let address = free_address()?;
+    let address = address::free()?;
     let mut command = Command::new(find("nats-server").context("nats-server is not installed")?);
     command.args(["--addr", &address.ip().to_string(), "--port", &address.port().to_string()]);
     command.arg("--log").arg(directory.join("nats.log"));

@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::Context;
 
 use super::{Peer, Transport, find};
+use crate::address;
 use crate::settings::Settings;
-use crate::under_test::free_address;
 
 /// What the seed compares.
 #[derive(Debug, Clone, Copy)]
@@ -21,7 +21,7 @@ pub(crate) struct Mode {
 
 /// Starts it.
 pub(crate) fn start(settings: &Settings, directory: &Path, mode: Mode) -> anyhow::Result<Peer> {
-    let address = free_address()?;
+    let address = address::free()?;
     let place = directory.display();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("{kind}_temp_path {place}/{kind}; "))

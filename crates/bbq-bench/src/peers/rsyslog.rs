@@ -7,10 +7,10 @@ use std::process::Command;
 use anyhow::Context;
 
 use super::{Peer, Transport, find, output, unpacked};
-use crate::under_test::free_address;
+use crate::address;
 
 pub(super) fn start(directory: &Path, transport: Transport) -> anyhow::Result<Peer> {
-    let address = free_address()?;
+    let address = address::free()?;
     let (module, input) = match transport {
         Transport::Tcp => ("imptcp", "supportOctetCountedFraming=\"off\""),
         Transport::Udp => ("imudp", "rcvbufSize=\"4m\""),

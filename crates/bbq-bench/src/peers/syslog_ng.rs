@@ -7,10 +7,10 @@ use std::process::Command;
 use anyhow::Context;
 
 use super::{Peer, Transport, find, output};
-use crate::under_test::free_address;
+use crate::address;
 
 pub(super) fn start(directory: &Path, transport: Transport) -> anyhow::Result<Peer> {
-    let address = free_address()?;
+    let address = address::free()?;
     let source = match transport {
         Transport::Tcp => {
             "transport(\"tcp\") flags(no-parse) max-connections(64) log-iw-size(64000) log-fetch-limit(1000)"

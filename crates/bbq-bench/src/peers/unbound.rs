@@ -8,13 +8,13 @@ use std::process::Command;
 use anyhow::Context;
 
 use super::{Peer, Transport, find};
+use crate::address;
 use crate::load::names::NAMES;
 use crate::settings::Settings;
-use crate::under_test::free_address;
 
 /// Starts it; `so_reuseport` is yes or no.
 pub(crate) fn start(settings: &Settings, directory: &Path, so_reuseport: &str) -> anyhow::Result<Peer> {
-    let address = free_address()?;
+    let address = address::free()?;
     let place = directory.display();
     let mut configuration = format!(
         "server:\n  num-threads: {}\n  interface: {}\n  port: {}\n  so-reuseport: {so_reuseport}\n  do-daemonize: no\n  \

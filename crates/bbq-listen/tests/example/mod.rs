@@ -16,6 +16,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 pub(crate) struct Example {
     child: Child,
     output: BufReader<ChildStdout>,
+    pub(crate) pid: Pid,
     /// Where it listens.
     pub(crate) address: SocketAddr,
 }
@@ -30,7 +31,12 @@ pub(crate) struct Ended {
 impl Example {
     /// Starts the example `name` on a port of the system's choice and waits until it listens.
     pub(crate) fn start(name: &str, options: &[&str]) -> Self {
-        let mut child = command(name)
+        Self::run(&mut command(name), options)
+    }
+
+    /// The same with the command that runs it.
+    pub(crate) fn run(command: &mut Command, options: &[&str]) -> Self {
+        let mut child = command
             .args(["--listen", "127.0.0.1:0"])
             .args(options)
             .stdin(Stdio::null())
@@ -44,9 +50,10 @@ impl Example {
         let address = address.and_then(|address| address.split("://").nth(1)?.parse().ok());
         let Some(address) = address else {
             let _ = child.kill();
-            panic!("{name} {options:?} said {line:?}, ended {:?}", child.wait());
+            panic!("{command:?} said {line:?}, ended {:?}", child.wait());
         };
-        Self { child, output, address }
+        let pid = Pid::from_child(&child);
+        Self { child, output, pid, address }
     }
 
     /// Connects to it. What is not answered fails the test, and does not hang it.
@@ -58,7 +65,7 @@ impl Example {
 
     /// Ends it by SIGTERM.
     pub(crate) fn terminate(self) -> Ended {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        kill_process(self.pid, Signal::TERM).unwrap();
         self.wait()
     }
 

@@ -14,7 +14,6 @@ use tracing::warn;
 use super::channel::Channel;
 use super::message::{Connection, Handed, Offer, Prepared, Ready};
 use super::successor::FROM;
-use crate::config::ListenSpec;
 use crate::listeners::{Listener, OfferedGroup};
 use crate::worker::{Framer, ParkedConnection};
 
@@ -55,7 +54,7 @@ impl Predecessor {
 
     /// Says what is adopted, and waits until the data directory is free. Answers the connections to go on with.
     pub(crate) fn take_over(&mut self, listeners: &mut [Listener]) -> io::Result<Vec<ParkedConnection>> {
-        let kept = listeners.iter().map(|listener| listener.spec.source.clone()).collect();
+        let kept = listeners.iter().map(|listener| listener.spec().source.clone()).collect();
         self.channel.send(&Prepared { kept }, &[])?;
         let mut parked = Vec::new();
         loop {
@@ -77,7 +76,7 @@ impl Predecessor {
     fn resume_kernel_drops(&self, listeners: &mut [Listener], seen: &[u64]) {
         let mut offered: Vec<_> = self.offered.iter().zip(seen).collect();
         for listener in listeners {
-            let place = offered.iter().position(|((address, _), _)| *address == listener.spec.address);
+            let place = offered.iter().position(|((address, _), _)| *address == listener.spec().address);
             if let Some(place) = place {
                 listener.kernel_seen = *offered.remove(place).1;
             }
@@ -87,7 +86,7 @@ impl Predecessor {
     /// It serves: files of unix sockets are its own from here on, and so is the log. Returns once the predecessor is gone.
     pub(crate) fn release(mut self, listeners: &[Listener]) -> io::Result<()> {
         for listener in listeners {
-            if self.offered.iter().any(|(address, owned)| *owned && *address == listener.spec.address) {
+            if self.offered.iter().any(|(address, owned)| *owned && *address == listener.spec().address) {
                 listener.group.set_owns_file(true);
             }
         }
@@ -102,9 +101,9 @@ impl Predecessor {
 }
 
 fn resumed(connection: &Connection, stream: OwnedFd, listeners: &[Listener]) -> Option<ParkedConnection> {
-    let place = listeners.iter().position(|listener| listener.spec.source == connection.source);
+    let place = listeners.iter().position(|listener| listener.spec().source == connection.source);
     let resumed = place.and_then(|door| {
-        let spec: &ListenSpec = &listeners[door].spec;
+        let spec = listeners[door].spec();
         let peer = BASE64.decode(connection.peer.as_bytes()).ok()?;
         let suspended = Suspended {
             held: BASE64.decode(connection.held.as_bytes()).ok()?,

@@ -4,6 +4,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -116,7 +117,7 @@ impl Successor {
     /// Why it does not. It is ended then; the connections are still here.
     pub(crate) fn take_over(
         &mut self,
-        listeners: &[&ListenSpec],
+        listeners: &[Arc<ListenSpec>],
         parked: &mut Vec<ParkedConnection>,
         kernel_seen: Vec<u64>,
     ) -> Result<(), String> {
@@ -134,14 +135,14 @@ impl Successor {
 
     fn hand(
         &mut self,
-        listeners: &[&ListenSpec],
+        listeners: &[Arc<ListenSpec>],
         parked: &mut Vec<ParkedConnection>,
         kernel_seen: Vec<u64>,
     ) -> io::Result<()> {
         // Framers are taken apart to be described, and put together again for the case that nobody takes them.
         let mut described = Vec::with_capacity(parked.len());
         for connection in std::mem::take(parked) {
-            let spec = listeners[connection.door];
+            let spec = &listeners[connection.door];
             let suspended = connection.framer.suspend();
             let description = describe(spec, connection.worker, connection.peer, &suspended);
             if let Some(framer) = Framer::resume(spec.protocol, suspended) {

@@ -26,8 +26,9 @@ use super::framer::Framer;
 use super::intake::{Intake, OpenConnection, ReadOutcome};
 use super::slots::Slots;
 
-/// Connections that are read before the worker looks at anything else: as many as it accepts in a turn.
-const CONNECTIONS_PER_TURN_MAX: usize = 64;
+/// Connections that are read before the worker looks at anything else: 4 MiB at most, some two milliseconds, while others may
+/// wait for an acknowledgement or to be accepted.
+const CONNECTIONS_PER_TURN_MAX: usize = 16;
 /// Reads of one connection before the others have their turn.
 pub(super) const READS_PER_TURN_MAX: usize = 4;
 /// Reads of one connection after the stop has begun: a sender that never pauses must not hold it up.

@@ -68,7 +68,7 @@ pub(super) struct Intake {
     pub(super) lane_moved: Arc<Notify>,
     /// The lane took something, so those who wait for room look again.
     pub(super) room: Notify,
-    view: Arc<WorkerView>,
+    pub(super) view: Arc<WorkerView>,
     own: RefCell<OwnStream>,
     buffer: RefCell<Box<[u8]>>,
     spare: RefCell<Vec<Vec<u8>>>,
@@ -201,6 +201,7 @@ impl Intake {
         let was_empty = batcher.is_empty();
         produce(&door.spec.rules, &mut |frame| batcher.take(frame, peer, &self.lane, &mut own));
         if was_empty && !batcher.is_empty() {
+            self.view.took_text.store(true, Ordering::Relaxed);
             self.flush_wanted.notify_one();
         }
     }

@@ -27,11 +27,11 @@ mod stopping;
 
 use std::io;
 use std::rc::Rc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bbq_listen::{Pulse, Seat, install_pulse};
+use bbq_listen::{Pulse, Seat};
 use bbq_spool::Lane;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
@@ -58,11 +58,27 @@ pub(crate) struct WorkerView {
     pub(crate) connections: AtomicU64,
     /// Of its thread, once that runs.
     pulse: OnceLock<Arc<Pulse>>,
+    /// Messages came that nobody waits for, since its thread slept.
+    took_text: AtomicBool,
+    /// Open sessions of bbq clients.
+    sessions: AtomicU64,
 }
 
 impl WorkerView {
     pub(crate) fn new() -> WorkerView {
-        WorkerView { connections: AtomicU64::new(0), pulse: OnceLock::new() }
+        WorkerView {
+            connections: AtomicU64::new(0),
+            pulse: OnceLock::new(),
+            took_text: AtomicBool::new(false),
+            sessions: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether the thread lets others run before it sleeps: they may be about to send, what they send meanwhile is one batch,
+    /// and to be woken costs more than to read it. Not while somebody may wait for an acknowledgement: others may run for as
+    /// long as the scheduler lets them, some milliseconds.
+    fn may_let_others_run(&self) -> bool {
+        self.took_text.swap(false, Ordering::Relaxed) && self.sessions.load(Ordering::Relaxed) == 0
     }
 
     /// For how long its thread has been running without coming around; 0 while it waits for something to do.
@@ -100,10 +116,21 @@ impl Worker {
     /// # Errors
     /// What keeps the event loop or a socket from being set up.
     pub(crate) fn run(self) -> io::Result<Vec<ParkedConnection>> {
-        // Its own thread's, and set once.
-        let _first = self.view.pulse.set(Pulse::of_this_thread());
+        let pulse = Pulse::of_this_thread();
+        // Set once.
+        let _first = self.view.pulse.set(Arc::clone(&pulse));
         let mut builder = Builder::new_current_thread();
-        install_pulse(&mut builder);
+        builder.on_thread_park({
+            let pulse = Arc::clone(&pulse);
+            let view = Arc::clone(&self.view);
+            move || {
+                pulse.sleep();
+                if view.may_let_others_run() {
+                    rustix::thread::sched_yield();
+                }
+            }
+        });
+        builder.on_thread_unpark(move || pulse.wake());
         let runtime = builder.enable_all().build_local(LocalOptions::default())?;
         runtime.block_on(self.serve())
     }

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bbq_listen::AsyncConnection;
@@ -163,10 +164,13 @@ pub(super) async fn serve(
     peer: Peer,
     open: OpenConnection,
 ) {
+    let view = Arc::clone(&intake.view);
+    view.sessions.fetch_add(1, Ordering::Relaxed);
     match AsyncConnection::for_both(stream) {
         Ok(stream) => Conversation::new(intake, door, peer).run(stream).await,
         Err(error) => warn!(%error, "connection closed"),
     }
+    view.sessions.fetch_sub(1, Ordering::Relaxed);
     drop(open);
 }
 

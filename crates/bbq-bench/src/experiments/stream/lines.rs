@@ -6,9 +6,9 @@ use crate::meter::Meter;
 use crate::metric::Metric;
 use crate::peers::{self, Peer};
 use crate::plan::{Drawing, Row, Section};
+use crate::product::{Product, ProductOptions, Sinks};
 use crate::sample::Sample;
 use crate::settings::Settings;
-use crate::under_test::{Product, ProductOptions};
 
 const LINE_BYTES: usize = 256;
 const CONNECTIONS: usize = 4;
@@ -34,7 +34,8 @@ fn rows(settings: &Settings, left_out: &mut Vec<String>) -> Vec<Row> {
 
 fn to_product(settings: &Settings) -> anyhow::Result<Sample> {
     let directory = directory::make(&settings.directory)?;
-    let options = ProductOptions { listen: &["lines+tcp://127.0.0.1:0"], sinks: 1, configuration: "" };
+    let options =
+        ProductOptions { listen: &["lines+tcp://127.0.0.1:0"], sinks: Sinks::Files(1), configuration: "" };
     let mut product = Product::start(settings, directory.path(), &options)?;
     let meter = Meter::start(Some(product.pid()))?;
     let began = std::time::Instant::now();

@@ -6,7 +6,7 @@ mod queues;
 
 use bbq_wire::AckLevel;
 
-use super::{STREAM_COLUMNS, stream_to_product};
+use super::streaming::{STREAM_COLUMNS, stream_to_product};
 use crate::load::session::Streams;
 use crate::load::threads_beside;
 use crate::metric::Metric;
@@ -93,7 +93,7 @@ fn measure(
 ) -> anyhow::Result<Sample> {
     let threads = threads_beside(settings.workers).min(connections);
     let window = (WINDOW_BYTES / BATCH_BYTES / connections).max(2);
-    stream_to_product(settings, 1, "", &move |server| Streams {
+    stream_to_product(settings, 1, &move |server| Streams {
         server,
         threads,
         connections,

@@ -1,8 +1,12 @@
 //! What a message costs as there is more of everything: connections, sinks, and what is in the spool already.
 
+mod spool;
+
+use std::time::Duration;
+
 use bbq_wire::AckLevel;
 
-use super::stream_to_product;
+use super::streaming::stream_to_product;
 use crate::load::session::Streams;
 use crate::load::threads_beside;
 use crate::metric::Metric;
@@ -21,9 +25,8 @@ const DESCRIPTORS_ELSE: u64 = 200;
 
 pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     let limit = bbq_listen::raise_descriptor_limit().soft;
-    let mut left_out =
-        vec!["a large spool: what is queued costs nothing until it is read; see docs/ROADMAP.md".to_owned()];
-    let short = settings.duration < std::time::Duration::from_secs(1);
+    let mut left_out = Vec::new();
+    let short = settings.duration < Duration::from_secs(1);
     let (fit, others): (Vec<usize>, Vec<usize>) = CONNECTIONS
         .iter()
         .partition(|count| **count as u64 + DESCRIPTORS_ELSE <= limit && (!short || **count <= 1_000));
@@ -37,6 +40,7 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     });
     let sinks = SINKS
         .map(|sinks| Row::new(format!("bbq, {sinks} sinks"), move |settings| measure(settings, 100, sinks)));
+    let spool = spool::rows(settings, short, &mut left_out)?;
     let section = |title: &str, about: &str, rows| Section {
         title: title.to_owned(),
         about: about.to_owned(),
@@ -46,6 +50,7 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
             Metric::ServerSystemCpu,
             Metric::ClientCpu,
             Metric::LatencyP99,
+            Metric::Start,
             Metric::OthersBusy,
         ],
         baseline: Some((0, Metric::ServerCpu)),
@@ -60,13 +65,19 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
             connections.collect(),
         ),
         section("sinks", "The same with 100 connections, written to so many files.", sinks.into()),
+        section(
+            "what is in the spool already",
+            "The same with 100 connections and a sink that takes nothing, so that all stays in the spool. start: what the server \
+             takes to be ready again after a kill, with all of that.",
+            spool,
+        ),
     ];
     Ok(Plan { left_out, ..Plan::of(sections) })
 }
 
 fn measure(settings: &Settings, connections: usize, sinks: usize) -> anyhow::Result<Sample> {
     let threads = threads_beside(settings.workers);
-    stream_to_product(settings, sinks, "", &move |server| Streams {
+    stream_to_product(settings, sinks, &move |server| Streams {
         server,
         threads,
         connections,

@@ -5,9 +5,10 @@
 //! A direction that ends is ended on the other side, and the other goes on. A peer that does not read stops the other one
 //! from being read: what waits for it is one buffer. A connection without upstream is closed.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod pump;
 
-use std::cell::RefCell;
 use std::convert::Infallible;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
@@ -18,16 +19,10 @@ use std::time::Duration;
 use anyhow::Context;
 use bbq_listen::{AsyncConnection, AsyncListener, Errno, Group};
 use clap::Parser;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, connect, recv, send, shutdown,
-    socket_with, sockopt,
-};
+use pump::pump;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 use tokio::sync::mpsc;
 
-/// Bytes of one read, and all that waits for a slow peer: large enough that the calls cost little beside the copying.
-const BUFFER_BYTES: usize = 64 * 1024;
-/// Reads of one direction before others have a turn.
-const READS_PER_TURN_MAX: usize = 16;
 /// An upstream that does not answer for so long is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -55,6 +50,16 @@ struct Totals {
     failed: AtomicU64,
     bytes_up: AtomicU64,
     bytes_down: AtomicU64,
+}
+
+impl Totals {
+    fn up(&self, bytes: usize) {
+        self.bytes_up.fetch_add(bytes as u64, Relaxed);
+    }
+
+    fn down(&self, bytes: usize) {
+        self.bytes_down.fetch_add(bytes as u64, Relaxed);
+    }
 }
 
 async fn work(
@@ -95,8 +100,9 @@ async fn carry(client: OwnedFd, upstream: SocketAddr, totals: &Arc<Totals>) -> s
     let _ = sockopt::set_tcp_nodelay(&client, true);
     let (client, server) = (Arc::new(AsyncConnection::for_both(client)?), Arc::new(server));
     // A task for each direction: an event wakes the one it is for.
-    let down = tokio::spawn(pump(Arc::clone(&server), Arc::clone(&client), Arc::clone(totals), false));
-    pump(client, server, Arc::clone(totals), true).await;
+    let (up, back) = (Arc::clone(totals), Arc::clone(totals));
+    let down = tokio::spawn(pump(Arc::clone(&server), Arc::clone(&client), move |bytes| back.down(bytes)));
+    pump(client, server, move |bytes| up.up(bytes)).await;
     let _ = down.await;
     Ok(())
 }
@@ -114,98 +120,4 @@ async fn reach(upstream: SocketAddr) -> std::io::Result<AsyncConnection> {
     drop(connection.writable().await?);
     sockopt::socket_error(&connection)??;
     Ok(connection)
-}
-
-thread_local! {
-    /// For all connections of a worker: what cannot be written at once is kept by the connection.
-    static BUFFER: RefCell<Box<[u8; BUFFER_BYTES]>> = RefCell::new(Box::new([0; BUFFER_BYTES]));
-}
-
-/// What a direction does next.
-enum Step {
-    /// Wait for the one to be readable.
-    Read,
-    /// Wait for the other to take the rest.
-    Write(Vec<u8>),
-    /// It has more: let others run.
-    Turn,
-    Ended,
-    Broken,
-}
-
-/// Carries what comes from `from` to `to` until it ends.
-async fn pump(from: Arc<AsyncConnection>, to: Arc<AsyncConnection>, totals: Arc<Totals>, up: bool) {
-    let counter = if up { &totals.bytes_up } else { &totals.bytes_down };
-    loop {
-        let Ok(mut ready) = from.readable().await else { return };
-        match transfer(&from, &to, counter) {
-            Step::Read => ready.clear_ready(),
-            Step::Turn => tokio::task::yield_now().await,
-            Step::Write(rest) => {
-                if write_rest(&to, rest).await.is_err() {
-                    return end_both(&from, &to);
-                }
-            }
-            // The other direction may go on for long.
-            Step::Ended => {
-                let _ = shutdown(&to, Shutdown::Write);
-                return;
-            }
-            Step::Broken => return end_both(&from, &to),
-        }
-    }
-}
-
-fn transfer(from: &AsyncConnection, to: &AsyncConnection, counter: &AtomicU64) -> Step {
-    BUFFER.with_borrow_mut(|buffer| {
-        for _ in 0..READS_PER_TURN_MAX {
-            let length = match recv(from, &mut buffer[..], RecvFlags::DONTWAIT) {
-                Ok((0, _)) => return Step::Ended,
-                Ok((length, _)) => length,
-                Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => return Step::Read,
-                Err(_) => return Step::Broken,
-            };
-            counter.fetch_add(length as u64, Relaxed);
-            match write(to, &buffer[..length]) {
-                Ok(written) if written < length => return Step::Write(buffer[written..length].to_vec()),
-                Ok(_) if length < BUFFER_BYTES => return Step::Read, // nothing is left, and the next byte wakes us
-                Ok(_) => {}
-                Err(_) => return Step::Broken,
-            }
-        }
-        Step::Turn
-    })
-}
-
-/// Writes until it would block; returns how much.
-fn write(to: &AsyncConnection, bytes: &[u8]) -> Result<usize, Errno> {
-    let mut written = 0;
-    while written < bytes.len() {
-        match send(to, &bytes[written..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-            Ok(length) => written += length,
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => break,
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(written)
-}
-
-async fn write_rest(to: &AsyncConnection, mut rest: Vec<u8>) -> std::io::Result<()> {
-    while !rest.is_empty() {
-        let mut ready = to.writable().await?;
-        rest.drain(..write(to, &rest)?);
-        if !rest.is_empty() {
-            ready.clear_ready();
-        }
-    }
-    Ok(())
-}
-
-/// So that the task of the other direction ends, too.
-fn end_both(from: &AsyncConnection, to: &AsyncConnection) {
-    for connection in [from, to] {
-        let _ = shutdown(connection, Shutdown::Both);
-    }
 }

@@ -1,0 +1,116 @@
+"""`bbq.Handler`: Python's `logging` into a bbq server."""
+
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from bbq._native import Sender
+from bbq.errors import Error, Forked, Full
+
+
+class Handler(logging.Handler):
+    """Sends each record, formatted, as a message.
+
+    servers: as for `Sender`, with the same keywords; or `sender`, one that exists already and that the handler does not close.
+    A full queue drops the newest record unless `on_full` says otherwise: a log call then never waits.
+
+    A log call never raises. A record that is dropped because the queue is full is in `counters`; whatever else goes wrong is
+    counted in `errors` and shown on stderr if `logging.raiseExceptions` says so, troubles of the sender once each kind.
+
+    In a forked child the first record starts another sender with the same options, but not one with a spool, which belongs to
+    the parent: such a child makes a handler of its own.
+    """
+
+    def __init__(
+        self,
+        servers: str | Sequence[str] | None = None,
+        *,
+        sender: Sender | None = None,
+        level: int | str = logging.NOTSET,
+        formatter: logging.Formatter | None = None,
+        **options: Any,
+    ) -> None:
+        if (servers is None) == (sender is None):
+            raise TypeError("a handler is for servers or for a sender: name one of the two")
+        if sender is not None and options:
+            raise TypeError(f"the sender has its options already: {', '.join(options)}")
+        super().__init__(level)
+        if formatter is not None:
+            self.setFormatter(formatter)
+        self.errors = 0
+        """Records that were not sent because something went wrong, full queues not included."""
+        self._shown: set[type[Error]] = set()
+        self._owns_sender = sender is None
+        if sender is None:
+            sender = Sender(servers, **{"on_full": "drop-newest", **options})
+        self._sender = sender
+
+    @property
+    def sender(self) -> Sender:
+        """What the records go through, in this process."""
+        return self._of_this_process() if self._sender.forked else self._sender
+
+    def handle(self, record: logging.LogRecord) -> Any:
+        """As any handler's, but without its lock: the sender has no need of it, and no thread waits for another."""
+        passed = self.filter(record)
+        if isinstance(passed, logging.LogRecord):
+            record = passed
+        if passed:
+            self.emit(record)
+        return passed
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            message = self.format(record)
+            try:
+                self._send(message)
+            except UnicodeEncodeError:
+                # Half a character, as a file name may have: shown as an escape, not lost.
+                self._send(message.encode("utf-8", "backslashreplace"))
+        except Full:
+            pass
+        except Exception:
+            self.handleError(record)
+
+    def _send(self, message: str | bytes) -> None:
+        try:
+            self._sender.send(message)
+        except Forked:
+            self._of_this_process().send(message)
+
+    def _of_this_process(self) -> Sender:
+        # The handler's lock is one that logging makes anew in each child.
+        with self.lock:
+            if self._sender.forked:
+                self._sender = self._sender.start_again()
+                self._owns_sender = True
+            return self._sender
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        with self.lock:
+            self.errors += 1
+            # A sender that has ended says the same for every record to come.
+            known = type(error) in self._shown
+            if isinstance(error, Error):
+                self._shown.add(type(error))
+        if not known:
+            super().handleError(record)
+
+    def flush(self) -> None:
+        """Waits until every record is acknowledged, `close_timeout` at most."""
+        if not self._sender.forked:
+            try:
+                self._sender.flush()
+            except Error:
+                pass
+
+    def close(self) -> None:
+        """Flushes, and closes the sender if it is the handler's own."""
+        super().close()
+        if self._owns_sender and not self._sender.forked:
+            try:
+                self._sender.close()
+            except Error:
+                pass

@@ -1,0 +1,68 @@
+//! What goes wrong, as the exceptions of `bbq.errors`.
+
+use bbq_client::{SendError, StartError};
+use pyo3::prelude::*;
+
+/// Each is a class of `bbq.errors`; the name of the module is part of what users see in a traceback.
+mod classes {
+    pyo3::import_exception!(bbq, Closed);
+    pyo3::import_exception!(bbq, Error);
+    pyo3::import_exception!(bbq, Forked);
+    pyo3::import_exception!(bbq, Full);
+    pyo3::import_exception!(bbq, MessageTooLarge);
+    pyo3::import_exception!(bbq, OptionError);
+    pyo3::import_exception!(bbq, ProtocolError);
+    pyo3::import_exception!(bbq, Refused);
+    pyo3::import_exception!(bbq, SpoolError);
+    pyo3::import_exception!(bbq, StartError);
+    pyo3::import_exception!(bbq, Timeout);
+}
+
+pub(crate) fn sending(error: &SendError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        SendError::Full { .. } => classes::Full::new_err(text),
+        SendError::MessageTooLarge { .. } => classes::MessageTooLarge::new_err(text),
+        SendError::Timeout { .. } => classes::Timeout::new_err(text),
+        SendError::Refused { .. } => classes::Refused::new_err(text),
+        SendError::Spool { .. } => classes::SpoolError::new_err(text),
+        SendError::Forked => forked(),
+        SendError::Closed => classes::Closed::new_err(text),
+        // An error that this version does not know yet is the server's, too.
+        _ => classes::ProtocolError::new_err(text),
+    }
+}
+
+pub(crate) fn starting(error: &StartError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        StartError::NoServers | StartError::Option { .. } | StartError::Reconnect(_) => option(text),
+        StartError::SpoolInUse { .. } | StartError::Spool { .. } => classes::SpoolError::new_err(text),
+        _ => classes::StartError::new_err(text),
+    }
+}
+
+pub(crate) fn option(text: String) -> PyErr {
+    classes::OptionError::new_err(text)
+}
+
+pub(crate) fn forked() -> PyErr {
+    classes::Forked::new_err(
+        "the sender belongs to the parent process; make one in each process after the fork, or call start_again()",
+    )
+}
+
+pub(crate) fn forked_with_spool() -> PyErr {
+    classes::Forked::new_err(
+        "the spool belongs to the parent process; make a sender with a spool of its own in each process",
+    )
+}
+
+pub(crate) fn closed() -> PyErr {
+    sending(&SendError::Closed)
+}
+
+/// Whether it is a `bbq.Error`, and not an application's exception or Ctrl-C.
+pub(crate) fn is_ours(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<classes::Error>(py)
+}

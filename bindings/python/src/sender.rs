@@ -1,0 +1,320 @@
+//! `bbq.Sender`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bbq_client::{Compress, OnFull, SendError, SenderBuilder};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyType};
+
+use crate::living::Living;
+use crate::message::Message;
+use crate::notices::Notices;
+use crate::room::Room;
+use crate::{errors, options, values};
+
+// As bbq-client has them; `Room` counts with them.
+const QUEUE_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
+const BATCH_BYTES_DEFAULT: usize = 128 * 1024;
+/// Messages that `send_many` gathers before it releases the interpreter: enough that the release costs nothing for each.
+const GATHERED_MAX: usize = 256;
+
+/// Sends messages as one numbered stream, from any number of threads. See the stub file for each argument.
+#[pyclass(frozen, weakref, module = "bbq")]
+pub(crate) struct Sender {
+    living: Arc<Living>,
+    /// For another one with the same options.
+    builder: SenderBuilder,
+    on_notice: Option<Py<PyAny>>,
+    close_timeout: Duration,
+    waits: Waits,
+    has_spool: bool,
+    shown: String,
+}
+
+#[pymethods]
+impl Sender {
+    #[new]
+    #[pyo3(signature = (servers, *, ack="durable", delivery="any", queue_bytes_max=QUEUE_BYTES_DEFAULT, on_full="block",
+        block_timeout=Some(1.0), batch_bytes=BATCH_BYTES_DEFAULT, linger=0.002, compress=options::Compression::Switch(false), reconnect=None,
+        delivery_timeout=None, close_timeout=5.0, spool=None, spool_bytes_max=None, report_drops=true,
+        name=None, on_notice=None))]
+    #[expect(clippy::too_many_arguments, reason = "Python has keywords")]
+    fn new(
+        py: Python<'_>,
+        servers: options::Servers,
+        ack: &str,
+        delivery: &str,
+        queue_bytes_max: usize,
+        on_full: &str,
+        block_timeout: Option<f64>,
+        batch_bytes: usize,
+        linger: f64,
+        compress: options::Compression,
+        reconnect: Option<&Bound<'_, PyAny>>,
+        delivery_timeout: Option<f64>,
+        close_timeout: f64,
+        spool: Option<PathBuf>,
+        spool_bytes_max: Option<u64>,
+        report_drops: bool,
+        name: Option<String>,
+        on_notice: Option<Py<PyAny>>,
+    ) -> PyResult<Sender> {
+        let servers = servers.addresses()?;
+        let shown = servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let on_full = options::on_full(on_full, block_timeout)?;
+        let close_timeout = options::seconds("close_timeout", close_timeout)?;
+        let compress = options::compress(compress)?;
+        let has_spool = spool.is_some();
+        let mut builder = bbq_client::Sender::builder()
+            .servers(servers)
+            .ack(options::ack(ack)?)
+            .delivery(options::delivery(delivery)?)
+            .queue_bytes_max(queue_bytes_max)
+            .on_full(on_full)
+            .batch_bytes(batch_bytes)
+            .linger(options::seconds("linger", linger)?)
+            .compress(compress)
+            .close_timeout(close_timeout)
+            .report_drops(report_drops)
+            .name(name.unwrap_or_else(|| concat!("bbq-python ", env!("CARGO_PKG_VERSION")).to_owned()));
+        if let Some(reconnect) = reconnect {
+            builder = builder.reconnect(values::reconnect_of(reconnect)?);
+        }
+        if let Some(timeout) = delivery_timeout {
+            builder = builder.delivery_timeout(options::seconds("delivery_timeout", timeout)?);
+        }
+        if let Some(directory) = spool {
+            builder = builder.spool(directory);
+        }
+        if let Some(bytes) = spool_bytes_max {
+            builder = builder.spool_bytes_max(bytes);
+        }
+        // A compressor's buffers have no bound that is known here.
+        let is_known = !has_spool && compress == Compress::Off;
+        let waits = match on_full {
+            OnFull::Block(_) if is_known => Waits::WhenFull(Room::new(queue_bytes_max, batch_bytes)),
+            OnFull::DropNewest | OnFull::DropOldest if !has_spool => Waits::Never,
+            _ => Waits::Always,
+        };
+        let living = start(py, &builder, close_timeout, on_notice.as_ref())?;
+        Ok(Sender { living, builder, on_notice, close_timeout, waits, has_spool, shown })
+    }
+
+    /// Takes a message: copies it and returns.
+    #[pyo3(signature = (message, /))]
+    fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+        let sender = self.living.sender()?;
+        let message = Message::of(message)?;
+        let bytes = message.bytes();
+        let may_wait = match &self.waits {
+            Waits::Never => false,
+            Waits::WhenFull(room) => !room.is_sure(bytes.len(), || sender.counters()),
+            Waits::Always => true,
+        };
+        let sent = if may_wait { py.detach(|| sender.send(bytes)) } else { sender.send(bytes) };
+        sent.map_err(|error| errors::sending(&error))
+    }
+
+    /// Takes messages until one is refused, and says how many; an exception has it as its attribute `taken`.
+    #[pyo3(signature = (messages, /))]
+    fn send_many(&self, py: Python<'_>, messages: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let mut taken = 0;
+        self.take_all(py, messages, &mut taken).inspect_err(|error| {
+            // An exception that takes no attributes is raised as it is.
+            let _named = error.value(py).setattr("taken", taken);
+        })?;
+        Ok(taken)
+    }
+
+    /// Waits until everything taken before is acknowledged.
+    #[pyo3(signature = (timeout=None))]
+    fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        self.living.flush(py, timeout.map(|most| options::seconds("timeout", most)).transpose()?)
+    }
+
+    /// Flushes and ends the sender. Closing again changes nothing.
+    #[pyo3(signature = (timeout=None))]
+    fn close<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+        let timeout = timeout.map(|most| options::seconds("timeout", most)).transpose()?;
+        values::counters(py, &self.living.close(py, timeout)?)
+    }
+
+    /// What it has done so far.
+    #[getter]
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let sender = self.living.sender()?;
+        values::counters(py, &py.detach(|| sender.counters()))
+    }
+
+    /// How far each server is.
+    #[getter]
+    fn servers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let sender = self.living.sender()?;
+        let servers = py.detach(|| sender.servers());
+        let servers: Vec<_> =
+            servers.iter().map(|server| values::progress(py, server)).collect::<PyResult<_>>()?;
+        PyList::new(py, servers)
+    }
+
+    /// Number of the last message taken.
+    #[getter]
+    fn last_sequence(&self, py: Python<'_>) -> PyResult<u64> {
+        let sender = self.living.sender()?;
+        Ok(py.detach(|| sender.last_sequence()))
+    }
+
+    /// The set reconnect parameters.
+    #[getter]
+    fn reconnect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let sender = self.living.sender()?;
+        values::reconnect(py, &py.detach(|| sender.reconnect()))
+    }
+
+    #[setter]
+    fn set_reconnect(&self, py: Python<'_>, reconnect: &Bound<'_, PyAny>) -> PyResult<()> {
+        let sender = self.living.sender()?;
+        let reconnect = values::reconnect_of(reconnect)?;
+        py.detach(|| sender.set_reconnect(reconnect)).map_err(|error| errors::option(error.to_string()))
+    }
+
+    /// Whether it belongs to a parent of this process.
+    #[getter]
+    fn forked(&self) -> bool {
+        !self.living.is_home()
+    }
+
+    /// Another sender with the same options, for a process that was forked.
+    fn start_again(&self, py: Python<'_>) -> PyResult<Sender> {
+        if self.has_spool && !self.living.is_home() {
+            return Err(errors::forked_with_spool());
+        }
+        let on_notice = self.on_notice.as_ref().map(|handler| handler.clone_ref(py));
+        let living = start(py, &self.builder, self.close_timeout, on_notice.as_ref())?;
+        Ok(Sender {
+            living,
+            builder: self.builder.clone(),
+            on_notice,
+            close_timeout: self.close_timeout,
+            waits: self.waits.again(),
+            has_spool: self.has_spool,
+            shown: self.shown.clone(),
+        })
+    }
+
+    fn __enter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    /// An exception on its way is not replaced by one about messages that were not acknowledged.
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: Option<&Bound<'_, PyType>>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        match self.living.close(py, None) {
+            Err(error) if kind.is_none() || !errors::is_ours(py, &error) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<bbq.Sender to {}>", self.shown)
+    }
+}
+
+impl Sender {
+    fn take_all(&self, py: Python<'_>, messages: &Bound<'_, PyAny>, taken: &mut u64) -> PyResult<()> {
+        let sender = self.living.sender()?;
+        let mut messages = messages.try_iter()?;
+        loop {
+            let mut objects = Vec::with_capacity(GATHERED_MAX);
+            let mut failed = Ok(());
+            for object in messages.by_ref().take(GATHERED_MAX) {
+                match object {
+                    Ok(object) => objects.push(object),
+                    Err(error) => {
+                        failed = Err(error);
+                        break;
+                    }
+                }
+            }
+            let is_last = objects.len() < GATHERED_MAX;
+            let mut gathered = Vec::with_capacity(objects.len());
+            for object in &objects {
+                match Message::of(object) {
+                    Ok(message) => gathered.push(message),
+                    Err(error) => {
+                        failed = Err(error);
+                        break;
+                    }
+                }
+            }
+            let (count, sent) = self.take(py, sender, &gathered);
+            *taken += count;
+            sent.map_err(|error| errors::sending(&error))?;
+            failed?;
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    fn take(
+        &self,
+        py: Python<'_>,
+        sender: &bbq_client::Sender,
+        messages: &[Message<'_>],
+    ) -> (u64, Result<(), SendError>) {
+        let send = || sender.send_all(messages.iter().map(Message::bytes));
+        if matches!(self.waits, Waits::Never) { send() } else { py.detach(send) }
+    }
+}
+
+/// Whether a `send` can wait, and so must release the interpreter.
+enum Waits {
+    /// It drops something instead.
+    Never,
+    /// For room.
+    WhenFull(Room),
+    /// For the spool's disk, or for room that cannot be foretold.
+    Always,
+}
+
+impl Waits {
+    /// For an empty sender with the same options.
+    fn again(&self) -> Waits {
+        match self {
+            Waits::Never => Waits::Never,
+            Waits::WhenFull(room) => Waits::WhenFull(room.again()),
+            Waits::Always => Waits::Always,
+        }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.living.abandon();
+    }
+}
+
+fn start(
+    py: Python<'_>,
+    builder: &SenderBuilder,
+    close_timeout: Duration,
+    on_notice: Option<&Py<PyAny>>,
+) -> PyResult<Arc<Living>> {
+    let mut builder = builder.clone();
+    let notices = on_notice.map(|handler| Arc::new(Notices::new(handler.clone_ref(py))));
+    if let Some(notices) = &notices {
+        let notices = Arc::clone(notices);
+        builder = builder.on_notice(move |notice| notices.tell(notice));
+    }
+    let sender = py.detach(|| builder.start()).map_err(|error| errors::starting(&error))?;
+    let living = Living::new(sender, close_timeout, notices);
+    py.import("bbq._exit")?.call_method0("watch")?;
+    Ok(living)
+}

@@ -1,0 +1,34 @@
+//! Waiting as Python does it: others run meanwhile, and Ctrl-C ends it.
+
+use std::time::{Duration, Instant};
+
+use bbq_client::{SendError, Sender};
+use pyo3::prelude::*;
+
+use crate::errors;
+
+/// So soon Ctrl-C is noticed.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// Waits until everything taken before is acknowledged.
+pub(crate) fn flush(py: Python<'_>, sender: &Sender, timeout: Duration) -> PyResult<()> {
+    let deadline = Instant::now().checked_add(timeout);
+    let target = py.detach(|| sender.last_sequence());
+    loop {
+        let left = deadline.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
+        match py.detach(|| sender.flush(left.min(SLICE))) {
+            Ok(()) => return Ok(()),
+            // Each slice also waits for what came in since; what was there at the beginning is enough.
+            Err(SendError::Timeout { .. }) if py.detach(|| is_acknowledged(sender, target)) => return Ok(()),
+            Err(SendError::Timeout { queued, .. }) if left <= SLICE => {
+                return Err(errors::sending(&SendError::Timeout { queued, waited: timeout }));
+            }
+            Err(SendError::Timeout { .. }) => py.check_signals()?,
+            Err(error) => return Err(errors::sending(&error)),
+        }
+    }
+}
+
+fn is_acknowledged(sender: &Sender, sequence: u64) -> bool {
+    sender.servers().iter().all(|server| server.acknowledged_sequence >= sequence)
+}

@@ -1,0 +1,105 @@
+"""A real `bbq serve` for each test that asks for one, and programs that log to it and end in their own way."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+BBQ = Path(os.environ.get("BBQ", REPOSITORY / "target/release/bbq"))
+# Only a hang takes so long.
+PATIENCE_SECONDS = 60
+
+
+def free_port():
+    """A TCP port of 127.0.0.1 that nobody held a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    """One server with one file, which has everything once the server has ended."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.file = directory / "messages.log"
+        self.address = f"bbq://127.0.0.1:{free_port()}"
+        self.admin = f"127.0.0.1:{free_port()}"
+        self.process = None
+
+    def start(self):
+        listen = self.address.replace("bbq://", "bbq+tcp://")
+        command = [BBQ, "serve", "--listen", listen, "--sink", f"file:{self.file}", "--data", self.directory / "data"]
+        with open(self.directory / "server.log", "ab") as log:
+            self.process = subprocess.Popen(
+                [*command, "--admin", self.admin, "--workers", "1"], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        ready = subprocess.run(
+            [BBQ, "status", "--admin", self.admin, "--wait", "30"], capture_output=True, timeout=PATIENCE_SECONDS
+        )
+        assert ready.returncode == 0, (self.directory / "server.log").read_text()
+        return self
+
+    def stall(self):
+        self.process.send_signal(signal.SIGSTOP)
+        # The signal is on its way until the kernel says that it has stopped.
+        os.waitpid(self.process.pid, os.WUNTRACED)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def kill(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(PATIENCE_SECONDS)
+
+    def lines(self):
+        """Ends the server, which drains it, and reads what came."""
+        self.process.terminate()
+        assert self.process.wait(PATIENCE_SECONDS) == 0
+        return self.file.read_text().splitlines() if self.file.exists() else []
+
+
+@pytest.fixture
+def make_server(tmp_path):
+    servers = []
+
+    def make():
+        directory = tmp_path / f"server-{len(servers)}"
+        directory.mkdir()
+        servers.append(Server(directory))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.kill()
+
+
+@pytest.fixture
+def server(make_server):
+    return make_server().start()
+
+
+@pytest.fixture
+def nobody():
+    """The address of a server that is not there."""
+    return f"bbq://127.0.0.1:{free_port()}"
+
+
+@pytest.fixture
+def run_program(tmp_path):
+    """Runs a program in a Python of its own; the names in it are `ADDRESS` and what else is given."""
+
+    def run(source, **names):
+        path = tmp_path / "program.py"
+        assignments = "".join(f"{name} = {value!r}\n" for name, value in names.items())
+        path.write_text(assignments + textwrap.dedent(source))
+        return subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+
+    return run

@@ -1,0 +1,87 @@
+//! What a member's epoll says: which of the family's descriptors is ready.
+
+use std::os::fd::{AsFd, RawFd};
+
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::io::Errno;
+
+/// Which descriptor it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    Connection(RawFd),
+    /// By its place among the family's.
+    Listener(usize),
+    /// The family is to end.
+    Stop,
+    /// The master has ended.
+    Master,
+    /// To the master: the process of this seat has ended.
+    Child(usize),
+    /// To the master: some time has passed.
+    Timer,
+}
+
+/// For a connection. By edges: what is left unread, such as half a request, is no event until more comes.
+pub(crate) const READ: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
+pub(crate) const BOTH: EventFlags = READ.union(EventFlags::OUT);
+/// For a listener that several members have: one of them is woken.
+pub(crate) const COMMON: EventFlags = EventFlags::IN.union(EventFlags::EXCLUSIVE);
+/// For a listener that one member at a time has: once, and not before it is armed.
+pub(crate) const ARMED: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
+pub(crate) const UNARMED: EventFlags = EventFlags::ONESHOT;
+
+pub(crate) const NO_EVENT: Event = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+
+const KIND_SHIFT: u32 = 32;
+
+impl Source {
+    fn data(self) -> EventData {
+        let (kind, number) = match self {
+            Self::Connection(number) => (0, u64::from(number.unsigned_abs())),
+            Self::Listener(index) => (1, index as u64),
+            Self::Stop => (2, 0),
+            Self::Master => (3, 0),
+            Self::Child(seat) => (4, seat as u64),
+            Self::Timer => (5, 0),
+        };
+        EventData::new_u64(kind << KIND_SHIFT | number)
+    }
+}
+
+/// What an event is of, and whether it says that the peer sends no more.
+pub(crate) fn read(event: &Event) -> (Source, bool) {
+    let data = event.data.u64();
+    let number = data as u32;
+    let source = match data >> KIND_SHIFT {
+        0 => Source::Connection(number.cast_signed()),
+        1 => Source::Listener(number as usize),
+        2 => Source::Stop,
+        3 => Source::Master,
+        4 => Source::Child(number as usize),
+        _ => Source::Timer,
+    };
+    let flags = event.flags;
+    (source, flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR))
+}
+
+pub(crate) fn add(
+    epoll: impl AsFd,
+    descriptor: impl AsFd,
+    source: Source,
+    flags: EventFlags,
+) -> Result<(), Errno> {
+    epoll::add(epoll, descriptor, source.data(), flags)
+}
+
+/// Adds it, or changes it if it is there. Either way it is an event at once if it is ready.
+pub(crate) fn set(
+    epoll: impl AsFd,
+    descriptor: impl AsFd,
+    source: Source,
+    flags: EventFlags,
+) -> Result<(), Errno> {
+    match epoll::modify(&epoll, &descriptor, source.data(), flags) {
+        Err(Errno::NOENT) => epoll::add(epoll, descriptor, source.data(), flags),
+        done => done,
+    }
+}

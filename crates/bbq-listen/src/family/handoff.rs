@@ -1,0 +1,72 @@
+//! The master's part where it accepts for all members: each connection is put into the epoll of the one that is to have it.
+
+use std::io;
+use std::os::fd::{IntoRawFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::event::epoll::{self, EventFlags};
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_cookie;
+use rustix::net::{SocketFlags, accept_with};
+
+use super::common::Common;
+use super::epolls::{self, Source};
+use super::rescue::give;
+use crate::acceptor::concerns_one_connection;
+use crate::{ACCEPTS_PER_TURN_MAX, AcceptState, HandoffRule};
+
+#[derive(Debug)]
+pub(super) struct Handoff {
+    rule: HandoffRule,
+    /// Who got the last connection.
+    last: usize,
+}
+
+impl Handoff {
+    pub(super) fn new(rule: HandoffRule, common: &Common, epoll: &OwnedFd) -> io::Result<Self> {
+        let handoff = Self { rule, last: common.seats.len() - 1 };
+        handoff.listen(common, epoll)?;
+        Ok(handoff)
+    }
+
+    /// Waits for the listener, if it does not.
+    pub(super) fn listen(&self, common: &Common, epoll: &OwnedFd) -> io::Result<()> {
+        match epolls::add(epoll, &common.listeners[0], Source::Listener(0), EventFlags::IN) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Accepts what waits and hands it on. When descriptors or memory ran out it does not wait for the listener
+    /// until it is told to.
+    pub(super) fn turn(&mut self, common: &Common, epoll: &OwnedFd) -> io::Result<AcceptState> {
+        for _ in 0..ACCEPTS_PER_TURN_MAX {
+            match accept_with(&common.listeners[0], SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                Ok(stream) => {
+                    let cookie = socket_cookie(&stream)?;
+                    self.last = self.next(common);
+                    give(common, self.last, stream.into_raw_fd(), cookie)?;
+                }
+                Err(Errno::AGAIN) => return Ok(AcceptState::Drained),
+                Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                    let _ = epoll::delete(epoll, &common.listeners[0]);
+                    return Ok(AcceptState::Starved(errno));
+                }
+                Err(errno) if concerns_one_connection(errno) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(AcceptState::More)
+    }
+
+    fn next(&self, common: &Common) -> usize {
+        let members = common.seats.len();
+        let in_turn = (1..=members).map(|step| (self.last + step) % members);
+        match self.rule {
+            HandoffRule::RoundRobin => (self.last + 1) % members,
+            HandoffRule::Fewest => {
+                in_turn.min_by_key(|seat| common.ledger.member(*seat).open().load(Relaxed)).unwrap_or(0)
+            }
+        }
+    }
+}

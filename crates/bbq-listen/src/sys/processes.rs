@@ -1,0 +1,253 @@
+//! What processes with one table of descriptors are made of: the clone, memory that all of them see, descriptors by their
+//! number, and what the kernel has counted on a connection.
+
+use std::io;
+use std::mem;
+use std::ops::Deref;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+use rustix::process::Pid;
+use rustix::thread::sched_yield;
+
+use super::read_option;
+
+/// `CLONE_CLEAR_SIGHAND` (Linux 5.5): signals that the parent handles do to the child what they do to any process. Beyond 32
+/// bits, so the constant of libc cannot carry it.
+const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
+/// 64-bit words of `struct clone_args` as Linux 5.3 has it.
+const CLONE_WORDS: usize = 8;
+
+/// A thread that was joined may be seen for a moment still: after so many looks it counts as one that runs.
+const THREAD_LOOKS_MAX: usize = 1000;
+
+/// 32-bit words of `struct tcp_info` up to and including `tcpi_bytes_received` (Linux 4.1).
+const TCP_INFO_WORDS: usize = 34;
+/// Where `tcpi_bytes_acked` and `tcpi_bytes_received` begin, 64 bits each.
+const TCP_INFO_BYTES_ACKED: usize = 30;
+const TCP_INFO_BYTES_RECEIVED: usize = 32;
+
+/// `TCP_CLOSE_WAIT`, `TCP_LAST_ACK` and `TCP_CLOSING` of net/tcp_states.h: the peer's end has come, and was counted as a byte.
+const STATES_WITH_PEERS_END: [u32; 3] = [8, 9, 11];
+
+/// 64-bit words that this process shares with those that it clones from here on. All zero at first. Unmapped when dropped.
+#[derive(Debug)]
+pub(crate) struct SharedWords {
+    start: NonNull<AtomicU64>,
+    count: usize,
+}
+
+impl SharedWords {
+    /// Maps `count` words, more than none. Pages that nobody touches cost nothing.
+    pub(crate) fn new(count: usize) -> io::Result<Self> {
+        let bytes = count.checked_mul(mem::size_of::<AtomicU64>()).ok_or(io::ErrorKind::InvalidInput)?;
+        // SAFETY: a new mapping at a place of the kernel's choice touches nothing that exists.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, count })
+    }
+}
+
+impl Deref for SharedWords {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping is `count` words long, aligned to a page and zeroed by the kernel, and lives as long as self;
+        // whoever else has it, in this process or another, reaches it as atomics, too.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
+    }
+}
+
+impl Drop for SharedWords {
+    fn drop(&mut self) {
+        // SAFETY: exactly what was mapped, and every borrow of it has ended. Other processes keep theirs.
+        let _ = unsafe { libc::munmap(self.start.as_ptr().cast(), self.count * mem::size_of::<AtomicU64>()) };
+    }
+}
+
+// SAFETY: it is reached as atomics only, and unmapped once, by whoever has it.
+unsafe impl Send for SharedWords {}
+// SAFETY: as above.
+unsafe impl Sync for SharedWords {}
+
+/// A child process, not yet waited for.
+#[derive(Debug)]
+pub(crate) struct Child {
+    pub(crate) pid: Pid,
+    /// Readable when it has ended.
+    pub(crate) ended: OwnedFd,
+}
+
+/// Runs `f` in a child process with memory of its own, but with the very descriptors of this one: what either opens or closes
+/// is open or closed in both, and what the child has open is still so when it has died. The child ends with `f`, without
+/// dropping anything of this process's; its exit status is 0 if `f` answers true.
+///
+/// Refused while this process has other threads: a lock that one of them holds would be held in the child for ever.
+///
+/// In the child signals have their default actions, but for those that are ignored, and the C library still takes it for its
+/// parent's thread: raise(3) does not reach it.
+pub(crate) fn clone_sharing_descriptors(f: &dyn Fn() -> bool) -> io::Result<Child> {
+    let is_alone = (0..THREAD_LOOKS_MAX).any(|_| {
+        let is_alone = std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
+        if !is_alone {
+            sched_yield();
+        }
+        is_alone
+    });
+    if !is_alone {
+        return Err(io::Error::other(
+            "the process has several threads, or /proc is not there to count them: clone before any is started",
+        ));
+    }
+    let mut pidfd: RawFd = -1;
+    let mut arguments = [0_u64; CLONE_WORDS];
+    arguments[0] = libc::CLONE_FILES as u64 | libc::CLONE_PIDFD as u64 | CLONE_CLEAR_SIGHAND;
+    arguments[1] = (&raw mut pidfd) as u64;
+    arguments[4] = libc::SIGCHLD as u64;
+    // SAFETY: the words are a `struct clone_args` of the size that is said, and its only pointer is to a place for an int.
+    // Without CLONE_VM and a stack this is fork(2) but for the descriptors: the child goes on here with a copy of the memory.
+    // There is no other thread whose locks or half-done work could be copied.
+    let result = unsafe { libc::syscall(libc::SYS_clone3, arguments.as_ptr(), mem::size_of_val(&arguments)) };
+    match result {
+        0 => {
+            let is_done = catch_unwind(AssertUnwindSafe(f)).unwrap_or(false);
+            // SAFETY: it ends the process at once. Nothing is dropped: the descriptors are the parent's, too.
+            unsafe { libc::_exit(i32::from(!is_done)) }
+        }
+        pid if pid > 0 => {
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
+            // SAFETY: the kernel has just opened it for this process, and nobody else has its number.
+            let ended = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            Ok(Child { pid, ended })
+        }
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A descriptor by its number, of which the caller knows that it is open, and that nobody closes it meanwhile, or to which it
+/// does only what is harmless to any.
+pub(crate) fn borrow_number<'a>(number: RawFd) -> BorrowedFd<'a> {
+    // SAFETY: it is not -1, as numbers come from the kernel. It is used for system calls only, which answer EBADF for what is
+    // not open; no memory depends on it.
+    unsafe { BorrowedFd::borrow_raw(number) }
+}
+
+/// Closes a descriptor by its number, which belongs to the caller alone.
+pub(crate) fn close_number(number: RawFd) {
+    // SAFETY: the caller says that it is open and has no other owner.
+    drop(unsafe { OwnedFd::from_raw_fd(number) });
+}
+
+/// Bytes that the two ends of a connection have taken, since it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Taken by the kernel to be sent.
+    pub(crate) written: u64,
+    /// Taken from the kernel, not only looked at.
+    pub(crate) read: u64,
+}
+
+/// What the kernel has counted on a tcp connection whose sending side was not shut down.
+///
+/// Written is what was acknowledged and what was not yet (`tcpi_bytes_acked`, `SIOCOUTQ`); read is what came and does not wait
+/// any more (`tcpi_bytes_received`, `SIOCINQ`). They are several system calls, so they are made again until nothing came or was
+/// acknowledged in between.
+pub(crate) fn tcp_progress(connection: BorrowedFd<'_>) -> io::Result<Progress> {
+    let mut before = tcp_counts(connection)?;
+    loop {
+        let unacknowledged = queue_bytes(connection, libc::TIOCOUTQ)?;
+        let unread = queue_bytes(connection, libc::FIONREAD)?;
+        let after = tcp_counts(connection)?;
+        if before == after {
+            let (acknowledged, received) = after;
+            return Ok(Progress {
+                written: acknowledged + unacknowledged,
+                read: received.saturating_sub(unread),
+            });
+        }
+        before = after;
+    }
+}
+
+/// Bytes that the peer has acknowledged, and that came from it.
+fn tcp_counts(connection: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
+    let words: [u32; TCP_INFO_WORDS] = read_option(connection, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    let (low, high) = if cfg!(target_endian = "little") { (0, 1) } else { (1, 0) };
+    let count = |at: usize| u64::from(words[at + high]) << 32 | u64::from(words[at + low]);
+    // The state is the first byte.
+    let has_peers_end = STATES_WITH_PEERS_END.contains(&(words[0].to_le() & 0xff));
+    let received = count(TCP_INFO_BYTES_RECEIVED).saturating_sub(has_peers_end.into());
+    Ok((count(TCP_INFO_BYTES_ACKED), received))
+}
+
+/// Bytes in one of a connection's queues.
+fn queue_bytes(connection: BorrowedFd<'_>, which: libc::Ioctl) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: both requests write one int to the place that is given; the descriptor is open for as long as it is borrowed.
+    if unsafe { libc::ioctl(connection.as_raw_fd(), which, &raw mut bytes) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    u64::try_from(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn both_directions_of_a_connection_are_counted_and_its_end_is_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let progress = |written, read| Progress { written, read };
+        let seen = |server: &TcpStream| tcp_progress(server.as_fd()).unwrap();
+        assert_eq!(seen(&server), progress(0, 0));
+        client.write_all(&[0; 1000]).unwrap();
+        server.read_exact(&mut [0; 300]).unwrap();
+        assert_eq!(seen(&server), progress(0, 300));
+        // More than the client's buffer takes: some of it is sent, some is not.
+        server.set_nonblocking(true).unwrap();
+        let mut written = 0;
+        while let Ok(length) = server.write(&[0; 10_000]) {
+            written += length;
+        }
+        assert_eq!(seen(&server), progress(written as u64, 300));
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut left = vec![0; 700];
+        server.read_exact(&mut left[..600]).unwrap();
+        // Its end is on loopback at once behind what it sent.
+        assert_eq!(seen(&server), progress(written as u64, 900));
+        server.read_exact(&mut left[..100]).unwrap();
+        assert_eq!(server.read(&mut left).unwrap(), 0);
+        assert_eq!(seen(&server), progress(written as u64, 1000));
+        client.read_exact(&mut vec![0; written]).unwrap();
+        assert_eq!(seen(&server), progress(written as u64, 1000));
+    }
+
+    #[test]
+    fn words_are_zero_and_keep_what_is_stored() {
+        let words = SharedWords::new(3).unwrap();
+        assert!(words.iter().all(|word| word.load(std::sync::atomic::Ordering::Relaxed) == 0));
+        words[2].store(7, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(words[2].load(std::sync::atomic::Ordering::Relaxed), 7);
+        assert_eq!(words.len(), 3);
+    }
+}
