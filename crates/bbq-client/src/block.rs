@@ -23,6 +23,8 @@ pub(crate) struct Block {
     pub(crate) builder: BatchBuilder,
     /// Memory it takes; never grows.
     pub(crate) charge: usize,
+    /// Bytes of its largest record.
+    pub(crate) largest: usize,
     /// Where the same records stand in the spool.
     pub(crate) extent: Option<Extent>,
 }
@@ -33,6 +35,13 @@ impl Block {
     pub(crate) fn has_room(&self, record_bytes: usize) -> bool {
         let used = buffer_bytes(self.builder.body_bytes() + record_bytes);
         used <= self.charge && self.builder.has_room(record_bytes)
+    }
+
+    /// Adds a record for which there is room.
+    #[inline]
+    pub(crate) fn push(&mut self, record: &[u8]) {
+        self.largest = self.largest.max(record.len());
+        self.builder.push(record);
     }
 }
 
@@ -46,7 +55,7 @@ pub(crate) enum Body {
     /// Ready to be sent, and sent again: its bytes never change.
     Batch(Arc<Vec<u8>>),
     /// Only in the spool.
-    Stored(Extent),
+    Stored,
 }
 
 /// Who numbers the records, and how they are packed.
@@ -67,6 +76,32 @@ impl Packing {
             compression: self.compression,
         };
         builder.into_batch(&identity).unwrap_or_default()
+    }
+
+    /// What a batch has beside records over `limit` bytes: a batch for each run of others, with its first number, its number of
+    /// records and its bytes.
+    pub(crate) fn split(&self, batch: &[u8], limit: usize) -> Vec<(u64, u32, Vec<u8>)> {
+        let mut scratch = Vec::new();
+        // Made here: it is sound.
+        let Ok(view) = Batch::verified_before(batch, &mut scratch) else { return Vec::new() };
+        let (mut parts, mut builder) = (Vec::new(), BatchBuilder::new());
+        let mut first = view.header.first_sequence;
+        let mut end = |builder: &mut BatchBuilder, first: u64| {
+            let records = builder.records();
+            if records > 0 {
+                parts.push((first, records, self.pack(std::mem::take(builder), first).0));
+            }
+        };
+        for (record, sequence) in view.records().zip(view.header.first_sequence..) {
+            if record.len() > limit {
+                end(&mut builder, first);
+                first = sequence + 1;
+            } else {
+                builder.push(record);
+            }
+        }
+        end(&mut builder, first);
+        parts
     }
 
     /// The same batch without its records before number `from`, of which the server has said that it has them.

@@ -28,7 +28,8 @@ const DELIVERY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 const CLOSE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// An hour's worth of 250 KiB/s.
 const SPOOL_BYTES_DEFAULT: u64 = 1024 * 1024 * 1024;
-const SPOOL_BYTES_MIN: u64 = 1024 * 1024;
+/// Some segments, of which each has room for the largest message.
+const SPOOL_BYTES_MIN: u64 = 64 * 1024 * 1024;
 
 /// What becomes of a record for which there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,7 +231,7 @@ impl SenderBuilder {
         self
     }
 
-    /// Bytes that the spool takes at most: 1 GiB unless set, at least 1 MiB.
+    /// Bytes that the spool takes at most: 1 GiB unless set, at least 64 MiB.
     pub fn spool_bytes_max(mut self, bytes: u64) -> SenderBuilder {
         self.spool_bytes_max = bytes;
         self

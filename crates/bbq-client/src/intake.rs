@@ -91,7 +91,7 @@ impl Intake {
             && let Some(block) = &mut place.block
             && block.has_room(record.len())
         {
-            block.builder.push(record);
+            block.push(record);
             return Ok(());
         }
         // A server that is away for long must not make it dearer: the queue is not asked again before something went.
@@ -118,9 +118,9 @@ impl Intake {
         (taken, Ok(()))
     }
 
-    /// Takes a record of the sender's own if there is room.
+    /// Takes a record of the sender's own if there is room; nobody counts it if there is none.
     pub(crate) fn push_if_room(&self, queue: &Queue, record: &[u8]) -> Result<(), SendError> {
-        self.push_slowly(queue, self.place(), record, OnFull::DropNewest)
+        self.try_push(queue, self.place(), record, OnFull::DropNewest)
     }
 
     fn push_slowly<'a>(
@@ -180,7 +180,7 @@ impl Intake {
                 }
             }
             hand_over(queue, &mut place);
-            if let Err(error) = self.begin(queue, &mut place, record.len()) {
+            if let Err(error) = self.begin(queue, &mut place, record.len(), on_full) {
                 match error {
                     Some(error) => return Err(error),
                     None => {
@@ -196,11 +196,17 @@ impl Intake {
     }
 
     /// Puts an empty block into the place; `Err(None)` when there is no room for one.
-    fn begin(&self, queue: &Queue, place: &mut Inner, record_bytes: usize) -> Result<(), Option<SendError>> {
+    fn begin(
+        &self,
+        queue: &Queue,
+        place: &mut Inner,
+        record_bytes: usize,
+        on_full: OnFull,
+    ) -> Result<(), Option<SendError>> {
         if !self.is_at_home() {
             return Err(Some(SendError::Forked));
         }
-        let mut block = queue.reserve(record_bytes).map_err(|_| None)?;
+        let mut block = queue.reserve(record_bytes, on_full).map_err(|_| None)?;
         if let Some(spool) = &self.spool {
             match spool.begin_extent(queue.next_sequence()) {
                 Ok(extent) => block.extent = Some(extent),
@@ -219,6 +225,10 @@ impl Intake {
     fn put(&self, queue: &Queue, place: &mut Inner, record: &[u8]) -> Put {
         let Some(block) = &mut place.block else { return Put::Full };
         if let Some(spool) = &self.spool {
+            // A forked child has the same files, and its own idea of where they end.
+            if !self.is_at_home() {
+                return Put::Failed(SendError::Forked);
+            }
             match spool.append(record) {
                 Ok(()) => {}
                 Err(AppendError::Full) => return Put::Full,
@@ -229,7 +239,7 @@ impl Intake {
             }
         }
         let is_first = block.builder.is_empty();
-        block.builder.push(record);
+        block.push(record);
         if is_first {
             queue.bells.iter().for_each(Bell::first_record);
         }
@@ -268,15 +278,20 @@ impl Intake {
         std::process::id() == self.process
     }
 
-    /// Records taken, and of these, records that are not in line yet.
-    pub(crate) fn accepted(&self) -> (u64, u64) {
-        let (mut accepted, mut open) = (0, 0);
-        for place in &self.places {
-            let inner = place.inner.lock().unwrap_or_else(PoisonError::into_inner);
-            accepted += inner.accepted;
-            open += inner.block.as_ref().map_or(0, |block| u64::from(block.builder.records()));
-        }
-        (accepted + open, open)
+    /// Records taken, and of these, records that are not in line yet; nothing is taken or put in line while the first part is held.
+    pub(crate) fn stand_still(&self) -> (impl Sized, u64, u64) {
+        let places: Vec<MutexGuard<'_, Inner>> = self
+            .places
+            .iter()
+            .map(|place| place.inner.lock().unwrap_or_else(PoisonError::into_inner))
+            .collect();
+        let accepted: u64 = places.iter().map(|place| place.accepted).sum();
+        let open: u64 = places
+            .iter()
+            .filter_map(|place| place.block.as_ref())
+            .map(|block| u64::from(block.builder.records()))
+            .sum();
+        (places, accepted + open, open)
     }
 
     /// Records that were not taken.

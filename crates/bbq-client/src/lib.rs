@@ -42,6 +42,7 @@ mod outlet;
 mod outlet_state;
 mod queue;
 mod reconnect;
+mod rotation;
 mod sender;
 mod server_address;
 mod session;

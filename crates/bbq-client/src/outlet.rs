@@ -5,14 +5,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bbq_wire::session::{AckLevel, Hello};
+use bbq_wire::StreamId;
+use bbq_wire::session::{AckLevel, Hello, RefusalCode};
 
 use crate::bell::Sleep;
 use crate::queue::Next;
+use crate::rotation::Rotation;
 use crate::sender::Shared;
 use crate::session::{Session, Trouble};
 use crate::stream::Stream;
-use crate::{AdaptiveReconnect, Notice, ServerAddress, ServerProgress};
+use crate::{AdaptiveReconnect, Notice, SendError, ServerAddress, ServerProgress};
 
 /// A server that does not even say hello in this time is not there. It may have to sync what came over an earlier
 /// connection first.
@@ -82,38 +84,43 @@ impl Outlet {
     /// Keeps a connection until everything is acknowledged or nothing can be.
     pub(crate) fn run(&self, shared: &Arc<Shared>) {
         shared.queue.bells[self.index].attend();
-        let mut server = 0;
+        let mut rotation = Rotation::new(self.servers.len());
+        // Hellos that nobody has answered. A server that stood still may read one late, when its connection is long gone, and take
+        // that for the newest.
+        let mut unanswered = 0;
         // Whether the last notice was good news; a change is told, not each try.
         let mut told = None;
-        // Servers tried in a row: all of them are one attempt.
-        let mut tried = 0;
         while !shared.queue.is_over(self.index) {
-            self.present.store(server as u64, Ordering::Relaxed);
+            self.present.store(rotation.present() as u64, Ordering::Relaxed);
+            let server = &self.servers[rotation.present()];
             let before = shared.queue.acknowledged_by(self.index);
-            let outcome = self.serve(shared, &self.servers[server], server > 0, &mut told);
+            let outcome = self.serve(shared, server, rotation.is_substitute(), &mut told, &mut unanswered);
             self.connected.store(false, Ordering::Relaxed);
             let why = match outcome {
                 Ok(Done::End) => return,
-                // The preferred server is back.
                 Ok(Done::Preferred) => {
-                    server = 0;
+                    rotation.back_to_preferred();
                     continue;
                 }
+                Err(Trouble::Final(error)) if is_taken_over(&error) && unanswered > 0 => {
+                    unanswered -= 1;
+                    error.to_string()
+                }
                 Err(Trouble::Final(error)) => {
-                    let notice =
-                        Notice::Ended { server: self.servers[server].to_string(), why: error.to_string() };
+                    let notice = Notice::Ended { server: server.to_string(), why: error.to_string() };
                     tell(shared, &mut told, &notice);
-                    return shared.queue.fail(self.index, &error);
+                    // Whoever has taken the stream over would do so everywhere.
+                    if is_taken_over(&error) || !rotation.refuse() {
+                        return shared.fail(self.index, &error);
+                    }
+                    error.to_string()
                 }
                 Err(Trouble::Passing(why)) => why,
             };
-            tell(shared, &mut told, &Notice::Unreachable { server: self.servers[server].to_string(), why });
+            tell(shared, &mut told, &Notice::Unreachable { server: server.to_string(), why });
             self.reconnects.fetch_add(1, Ordering::Relaxed);
-            server = (server + 1) % self.servers.len();
             // A welcome alone is no success: a server whose disk failed welcomes, too, and then refuses.
-            tried = if shared.queue.acknowledged_by(self.index) > before { 1 } else { tried + 1 };
-            if tried >= self.servers.len() {
-                tried = 0;
+            if rotation.go_on(shared.queue.acknowledged_by(self.index) > before) {
                 let wait = self.reconnect().failed();
                 self.pause(shared, wait);
             }
@@ -137,6 +144,7 @@ impl Outlet {
         address: &ServerAddress,
         is_substitute: bool,
         told: &mut Option<bool>,
+        unanswered: &mut u32,
     ) -> Result<Done, Trouble> {
         let mut stream = Stream::connect(address)?;
         let mut session = Session::new(address.to_string());
@@ -144,7 +152,9 @@ impl Outlet {
         let hello = Hello { stream: shared.queue.stream(), ack: options.ack, client: options.name.clone() };
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         stream.set_write_timeout(WRITE_SLICE)?;
+        *unanswered += 1;
         let welcome = session.begin(&mut stream, &hello)?;
+        *unanswered -= 1;
         stream.set_read_timeout(None)?;
         shared.queue.compressor.connected(stream.is_remote());
         shared.begin_connection(self.index, &welcome, address)?;
@@ -190,6 +200,13 @@ impl Link<'_> {
         let mut naps = 0;
         let mut collected = Instant::now();
         loop {
+            if self.preferred_is_back() {
+                if !queue.awaits(self.outlet.index) {
+                    return Ok(Done::Preferred);
+                }
+                self.wait_for_the_rest()?;
+                continue;
+            }
             match queue.next(self.outlet.index) {
                 Next::Send(bytes) => {
                     self.write(&bytes)?;
@@ -218,10 +235,18 @@ impl Link<'_> {
                 Next::End => return Ok(Done::End),
             }
             self.check_progress()?;
-            if self.preferred_is_back() {
-                return Ok(Done::Preferred);
-            }
         }
+    }
+
+    /// Nothing more goes this way: waits a while for the acknowledgement of what went.
+    fn wait_for_the_rest(&mut self) -> Result<(), Trouble> {
+        let (queue, index) = (&self.shared.queue, self.outlet.index);
+        queue.bells[index]
+            .sleep(Sleep::Change, WRITE_SLICE, || !queue.awaits(index) || queue.is_broken(index));
+        if queue.is_broken(index) {
+            return Err(Trouble::Passing("the connection ended".to_owned()));
+        }
+        self.check_progress()
     }
 
     /// Sleeps until there may be something to send: first for naps, so that nobody has to wake it, then until it is woken.
@@ -272,25 +297,40 @@ impl Link<'_> {
         Ok(())
     }
 
-    /// Looks for the preferred server now and then, on a thread of its own, as that may take long. It takes over when this one has
-    /// acknowledged everything it was sent.
+    /// Looks for the preferred server now and then, on a thread of its own, as that may take long.
     fn preferred_is_back(&mut self) -> bool {
         let Some((next, found)) = &mut self.preferred else { return false };
         if found.load(Ordering::Relaxed) {
-            return !self.shared.queue.awaits(self.outlet.index);
+            return true;
         }
         if Instant::now() >= *next {
             *next = Instant::now() + PREFERRED_INTERVAL;
             let (address, found) = (self.outlet.servers[0].clone(), Arc::clone(found));
             // Without a thread it is looked for again later.
             let _looking = std::thread::Builder::new().name("bbq-look".to_owned()).spawn(move || {
-                if Stream::connect(&address).is_ok() {
+                if is_welcome(&address).is_ok() {
                     found.store(true, Ordering::Relaxed);
                 }
             });
         }
         false
     }
+}
+
+/// Whether a server takes senders: one that stands still takes connections, too, and one whose disk failed answers.
+fn is_welcome(address: &ServerAddress) -> Result<(), Trouble> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|error| Trouble::Passing(error.to_string()))?;
+    let hello =
+        Hello { stream: StreamId(random), ack: AckLevel::None, client: "bbq-client, looking".to_owned() };
+    let mut stream = Stream::connect(address)?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    Session::new(address.to_string()).begin(&mut stream, &hello).map(drop)
+}
+
+/// Whether another connection sends the same stream.
+fn is_taken_over(error: &SendError) -> bool {
+    matches!(error, SendError::Refused { refusal, .. } if refusal.code == RefusalCode::TakenOver)
 }
 
 /// Tells the application when good became bad or bad became good.

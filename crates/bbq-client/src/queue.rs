@@ -24,7 +24,7 @@ use crate::bell::Bell;
 use crate::block::{Block, Body, Packing, buffer_bytes};
 use crate::compress::Compressor;
 use crate::outlet_state::OutletState;
-use crate::spool::Recovered;
+use crate::spool::{Extent, Recovered};
 use crate::{OnFull, SendError, SenderBuilder};
 
 /// The queue is at least so many blocks, so that one can be filled while another is sent.
@@ -37,7 +37,11 @@ pub(crate) struct Entry {
     records: u32,
     /// Memory it takes.
     charge: usize,
+    /// Bytes of its largest record, or more: what is only in the spool was not looked at.
+    largest: usize,
     body: Body,
+    /// Where the same records stand in the spool.
+    extent: Option<Extent>,
 }
 
 impl Entry {
@@ -59,6 +63,8 @@ pub(crate) struct State {
     pub(crate) sent: u64,
     pub(crate) dropped_oldest: u64,
     pub(crate) abandoned: u64,
+    /// Number of the first record that was given up at the end.
+    abandoned_from: Option<u64>,
     /// Nothing comes in any more.
     closed: bool,
     failed: Option<SendError>,
@@ -76,7 +82,6 @@ pub(crate) struct Queue {
     block_bytes: usize,
     /// What may be sent and not acknowledged: the rest can be dropped for newer records.
     window_bytes_max: usize,
-    on_full: OnFull,
     stream: StreamId,
     pub(crate) compressor: Compressor,
     /// There was no room for a block, and nothing has gone since: so that a record need not ask again. Changes with the lock held.
@@ -98,6 +103,15 @@ pub(crate) enum Next {
     Reconnect,
     /// Everything is done, or nothing ever will be.
     End,
+}
+
+/// A batch that was made of records.
+struct Made {
+    batch: Vec<u8>,
+    /// A buffer that is left over.
+    left: Vec<u8>,
+    /// Bytes of the largest record.
+    largest: usize,
 }
 
 /// There is no room for a block.
@@ -122,6 +136,7 @@ impl Queue {
             sent: 0,
             dropped_oldest: 0,
             abandoned: 0,
+            abandoned_from: None,
             closed: false,
             failed: None,
         };
@@ -132,7 +147,6 @@ impl Queue {
             bytes_max: options.queue_bytes_max,
             block_bytes,
             window_bytes_max: options.queue_bytes_max / 2,
-            on_full: options.on_full,
             stream,
             compressor: Compressor::new(options.compress),
             is_full: AtomicBool::new(false),
@@ -162,10 +176,13 @@ impl Queue {
     }
 
     /// Memory for records of which one has `record_bytes`.
-    pub(crate) fn reserve(&self, record_bytes: usize) -> Result<Block, NoRoom> {
-        let charge = self.block_bytes.max(buffer_bytes(record_bytes));
+    pub(crate) fn reserve(&self, record_bytes: usize, on_full: OnFull) -> Result<Block, NoRoom> {
+        let mut charge = self.block_bytes.max(buffer_bytes(record_bytes));
         let mut state = self.locked();
-        if !state.has_room(charge, self.bytes_max) && self.on_full == OnFull::DropOldest {
+        if !state.has_room(charge, self.bytes_max) {
+            self.leave_to_the_spool(&mut state);
+        }
+        if !state.has_room(charge, self.bytes_max) && on_full == OnFull::DropOldest {
             while !state.has_room(charge, self.bytes_max) && state.drop_oldest() {}
         }
         if !state.has_room(charge, self.bytes_max) {
@@ -173,12 +190,13 @@ impl Queue {
             self.is_full.store(charge == self.block_bytes, Ordering::Relaxed);
             return Err(NoRoom);
         }
-        state.charged += charge;
         let buffer = if charge == self.block_bytes { state.spare.pop() } else { None };
+        charge = buffer.as_ref().map_or(charge, Vec::capacity);
+        state.charged += charge;
         while state.spare_bytes() + state.charged > self.bytes_max && state.spare.pop().is_some() {}
         drop(state);
         let buffer = buffer.unwrap_or_else(|| Vec::with_capacity(charge));
-        Ok(Block { builder: BatchBuilder::with_buffer(buffer), charge, extent: None })
+        Ok(Block { builder: BatchBuilder::with_buffer(buffer), charge, largest: 0, extent: None })
     }
 
     /// Whether there is no room for another block.
@@ -209,20 +227,44 @@ impl Queue {
             return self.release(block);
         }
         state.next_sequence += u64::from(records);
-        let entry = match block.extent.take() {
-            // The spool has the same records: memory is kept for what is sent soon.
-            Some(mut extent) if state.charged > self.bytes_max / 2 => {
-                extent.records = records;
-                state.charged -= block.charge;
-                self.recycle(&mut state, block.builder.into_buffer());
-                self.made_room();
-                Entry { first, records, charge: 0, body: Body::Stored(extent) }
-            }
-            _ => Entry { first, records, charge: block.charge, body: Body::Records(block) },
-        };
+        let extent = block.extent.take().map(|extent| extent.of(records));
+        let (charge, largest) = (block.charge, block.largest);
+        let mut entry = Entry { first, records, charge, largest, body: Body::Records(block), extent };
+        // Memory is kept for what is sent soon.
+        if entry.extent.is_some() && state.charged > self.bytes_max / 2 {
+            state.charged -= entry.charge;
+            self.leave_entry(&mut state, &mut entry);
+        }
         state.entries.push_back(entry);
         drop(state);
         self.bells.iter().for_each(Bell::work);
+    }
+
+    /// Forgets an entry's records, which the spool has. Its charge was given back.
+    fn leave_entry(&self, state: &mut State, entry: &mut Entry) {
+        entry.charge = 0;
+        match std::mem::replace(&mut entry.body, Body::Stored) {
+            Body::Records(block) => self.recycle(state, block.builder.into_buffer()),
+            Body::Batch(bytes) => {
+                if let Ok(buffer) = Arc::try_unwrap(bytes) {
+                    self.recycle(state, buffer);
+                }
+            }
+            Body::Busy | Body::Stored => {}
+        }
+        self.made_room();
+    }
+
+    /// Keeps in memory only what is on its way, of all that the spool has as well.
+    fn leave_to_the_spool(&self, state: &mut State) {
+        let mut entries = std::mem::take(&mut state.entries);
+        for entry in &mut entries {
+            if entry.extent.is_some() && entry.charge > 0 && !state.is_on_its_way(entry) {
+                state.charged -= entry.charge;
+                self.leave_entry(state, entry);
+            }
+        }
+        state.entries = entries;
     }
 
     /// Puts in line what an earlier sender has left; answers how many records that are.
@@ -239,7 +281,16 @@ impl Queue {
                 let first = extent.first.max(everyone + 1);
                 let records = (extent.last() + 1 - first) as u32;
                 count += u64::from(records);
-                state.entries.push_back(Entry { first, records, charge: 0, body: Body::Stored(extent) });
+                let extent = Some(extent);
+                let largest = usize::MAX;
+                state.entries.push_back(Entry {
+                    first,
+                    records,
+                    charge: 0,
+                    largest,
+                    body: Body::Stored,
+                    extent,
+                });
             }
         }
         count
@@ -261,13 +312,17 @@ impl Queue {
             if mine.broken {
                 return Next::Reconnect;
             }
-            let sent = mine.sent;
+            let (sent, limit) = (mine.sent, mine.message_bytes_max.unwrap_or(MESSAGE_BYTES_MAX) as usize);
             let at = state.entries.partition_point(|entry| entry.last() <= sent);
             let Some(entry) = state.entries.get_mut(at) else {
                 return if state.closed && state.is_done(outlet) { Next::End } else { Next::Idle };
             };
-            let (first, last, records) = (entry.first, entry.last(), entry.records);
+            let (first, last, records, largest) = (entry.first, entry.last(), entry.records, entry.largest);
             match &entry.body {
+                Body::Batch(bytes) if largest > limit => {
+                    let parts = self.packing().split(bytes, limit);
+                    state.replace(at, parts, limit);
+                }
                 Body::Batch(bytes) => {
                     let mut bytes = Arc::clone(bytes);
                     if state.outlets[outlet].is_over_window(bytes.len(), self.window_bytes_max) {
@@ -282,10 +337,11 @@ impl Queue {
                     return Next::Send(bytes);
                 }
                 Body::Busy => state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Body::Records(_) | Body::Stored(_) => {
+                Body::Records(_) | Body::Stored => {
+                    let extent = entry.extent.clone();
                     let body = std::mem::replace(&mut entry.body, Body::Busy);
                     drop(state);
-                    let made = self.make(body, first);
+                    let made = self.make(body, extent, first);
                     state = self.locked();
                     self.made(&mut state, first, made);
                 }
@@ -297,16 +353,21 @@ impl Queue {
         Packing { stream: self.stream, compression: self.compressor.choose() }
     }
 
-    /// Makes a batch, with no lock held; the second part is a buffer that is left over. `None` when the spool cannot be read.
-    fn make(&self, body: Body, first: u64) -> Option<(Vec<u8>, Vec<u8>)> {
-        let builder = match body {
-            Body::Records(block) => block.builder,
-            Body::Stored(extent) => {
-                let mut builder = BatchBuilder::new();
-                extent.read(first, |record| builder.push(record)).ok()?;
-                builder
+    /// Makes a batch, with no lock held. `None` when the spool cannot be read.
+    fn make(&self, body: Body, extent: Option<Extent>, first: u64) -> Option<Made> {
+        let (builder, largest) = match (body, extent) {
+            (Body::Records(block), _) => (block.builder, block.largest),
+            (Body::Stored, Some(extent)) => {
+                let mut builder = BatchBuilder::with_buffer(Vec::with_capacity(self.block_bytes));
+                let mut largest = 0;
+                let read = extent.read(first, |record| {
+                    largest = largest.max(record.len());
+                    builder.push(record);
+                });
+                read.ok()?;
+                (builder, largest)
             }
-            Body::Busy | Body::Batch(_) => return None,
+            _ => return None,
         };
         let packing = self.packing();
         let raw_bytes = builder.body_bytes();
@@ -315,22 +376,24 @@ impl Queue {
             self.compressor.outcome(raw_bytes, batch.len());
         }
         // A large buffer with little in it would fill the bound with nothing.
-        if batch.len() < batch.capacity() / 2 {
-            Some((batch.as_slice().to_vec(), batch))
+        let (batch, left) = if batch.len() < batch.capacity() / 2 {
+            (batch.as_slice().to_vec(), batch)
         } else {
-            Some((batch, left))
-        }
+            (batch, left)
+        };
+        Some(Made { batch, left, largest })
     }
 
     /// Puts a batch in its entry's place. Entries that are busy stay where they are until then.
-    fn made(&self, state: &mut State, first: u64, made: Option<(Vec<u8>, Vec<u8>)>) {
+    fn made(&self, state: &mut State, first: u64, made: Option<Made>) {
         let at = state.entries.partition_point(|entry| entry.first < first);
         match made {
-            Some((batch, left)) => {
+            Some(Made { batch, left, largest }) => {
                 let charge = batch.capacity();
                 if let Some(entry) = state.entries.get_mut(at).filter(|entry| entry.first == first) {
                     let before = std::mem::replace(&mut entry.charge, charge);
                     entry.body = Body::Batch(Arc::new(batch));
+                    entry.largest = largest;
                     state.charged = state.charged - before + charge;
                 }
                 self.recycle(state, left);
@@ -350,7 +413,7 @@ impl Queue {
 
     /// Keeps a buffer for the next block.
     fn recycle(&self, state: &mut State, buffer: Vec<u8>) {
-        let fits = buffer.capacity() >= self.block_bytes && buffer.capacity() <= self.block_bytes * 2;
+        let fits = (self.block_bytes..=self.block_bytes / 8 * 9).contains(&buffer.capacity());
         if fits && state.spare_bytes() + state.charged + buffer.capacity() <= self.bytes_max {
             state.spare.push(buffer);
         }
@@ -394,7 +457,7 @@ impl Queue {
                     }
                 }
                 Body::Records(block) => self.recycle(state, block.builder.into_buffer()),
-                Body::Busy | Body::Stored(_) => {}
+                Body::Busy | Body::Stored => {}
             }
         }
         if state.charged < before {
@@ -448,6 +511,7 @@ impl Queue {
         if !spooled {
             let left: u64 = state.entries.iter().map(|entry| u64::from(entry.records)).sum();
             state.abandoned += left;
+            state.abandoned_from = state.entries.front().map(|front| front.first);
             state.entries.clear();
         }
         drop(state);
@@ -468,6 +532,12 @@ impl Queue {
     /// Everything up to this number was given to the outlet's connection.
     pub(crate) fn sent_by(&self, outlet: usize) -> u64 {
         self.locked().outlets[outlet].sent
+    }
+
+    /// Whether the outlet's connection is of no use any more, or nothing is.
+    pub(crate) fn is_broken(&self, outlet: usize) -> bool {
+        let state = self.locked();
+        state.outlets[outlet].broken || state.failed.is_some()
     }
 
     /// Whether the outlet has sent what is not acknowledged.
@@ -571,7 +641,10 @@ impl Queue {
                 None => return Err(SendError::Timeout { queued, waited: timeout }),
             };
         }
-        Ok(())
+        match state.abandoned_from {
+            Some(from) if from <= target => Err(state.failed.clone().unwrap_or(SendError::Closed)),
+            _ => Ok(()),
+        }
     }
 
     /// Makes buffers for the blocks that come next, while there is time.
@@ -652,16 +725,30 @@ impl State {
         (queued > 0).then_some(queued)
     }
 
+    /// Whether a thread is making a batch of it, or a server has it and has not acknowledged it.
+    fn is_on_its_way(&self, entry: &Entry) -> bool {
+        let sent = |outlet: &OutletState| outlet.sent >= entry.first && outlet.acknowledged < entry.last();
+        matches!(entry.body, Body::Busy) || self.outlets.iter().any(sent)
+    }
+
+    /// Puts the parts of a batch in its place. What is in none of them is too large for a server, and given up.
+    fn replace(&mut self, at: usize, parts: Vec<(u64, u32, Vec<u8>)>, largest: usize) {
+        let Some(entry) = self.entries.remove(at) else { return };
+        self.charged -= entry.charge;
+        self.abandoned += u64::from(entry.records);
+        for (index, (first, records, bytes)) in parts.into_iter().enumerate() {
+            self.abandoned -= u64::from(records);
+            let charge = bytes.capacity();
+            self.charged += charge;
+            let body = Body::Batch(Arc::new(bytes));
+            self.entries.insert(at + index, Entry { first, records, charge, largest, body, extent: None });
+        }
+    }
+
     /// Drops the oldest entry that no outlet has on its way; `false` when there is none.
     fn drop_oldest(&mut self) -> bool {
-        let on_its_way = |entry: &Entry| {
-            matches!(entry.body, Body::Busy)
-                || self
-                    .outlets
-                    .iter()
-                    .any(|outlet| outlet.sent >= entry.first && outlet.acknowledged < entry.last())
-        };
-        let Some(at) = self.entries.iter().position(|entry| !on_its_way(entry)) else { return false };
+        let droppable = |entry: &Entry| entry.charge > 0 && !self.is_on_its_way(entry);
+        let Some(at) = self.entries.iter().position(droppable) else { return false };
         let Some(entry) = self.entries.remove(at) else { return false };
         self.charged -= entry.charge;
         self.dropped_oldest += u64::from(entry.records);

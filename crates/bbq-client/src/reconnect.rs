@@ -145,7 +145,7 @@ impl AdaptiveReconnect {
     /// An acknowledgement: one step back.
     pub fn delivered(&mut self) {
         self.failed = 0;
-        self.now.attempts = (self.now.attempts + 1).min(self.set.attempts);
+        self.now.attempts = self.now.attempts.saturating_add(1).min(self.set.attempts);
         self.now.wait = (self.now.wait / 2).max(self.set.wait);
     }
 }

@@ -1,7 +1,7 @@
 //! The handle that an application has.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -19,6 +19,9 @@ use crate::{
     ServerAddress, ServerProgress, StartError,
 };
 
+/// Threads whose work is done end in this; others are not waited for.
+const END_WAIT: Duration = Duration::from_millis(100);
+
 /// What the handle and the threads share.
 pub(crate) struct Shared {
     pub(crate) options: SenderBuilder,
@@ -29,6 +32,27 @@ pub(crate) struct Shared {
     recovered: u64,
     /// Of these drops a record was sent.
     reported: AtomicU64,
+    /// Threads that have done all they will.
+    ended: Ended,
+}
+
+/// Counts threads that have ended.
+#[derive(Default)]
+struct Ended {
+    count: Mutex<usize>,
+    more: Condvar,
+}
+
+impl Ended {
+    fn add(&self) {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.more.notify_all();
+    }
+
+    fn wait(&self, threads: usize, timeout: Duration) {
+        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let _waited = self.more.wait_timeout_while(count, timeout, |count| *count < threads);
+    }
 }
 
 /// Sends records as one stream, from any number of threads. Dropping it waits for what is not acknowledged, at most as long as
@@ -75,6 +99,7 @@ impl Sender {
             spool,
             recovered: count,
             reported: AtomicU64::new(0),
+            ended: Ended::default(),
             options,
         });
         let sender = Sender { shared: Arc::clone(&shared), threads: Mutex::default() };
@@ -82,7 +107,10 @@ impl Sender {
             let running = Arc::clone(&shared);
             let thread = std::thread::Builder::new()
                 .name("bbq-sender".to_owned())
-                .spawn(move || running.outlets[index].run(&running))
+                .spawn(move || {
+                    running.outlets[index].run(&running);
+                    running.ended.add();
+                })
                 .map_err(|error| StartError::System(error.to_string()))?;
             sender.threads().push(thread);
         }
@@ -139,14 +167,16 @@ impl Sender {
         queue.close();
         let waited = queue.wait_acknowledged(timeout);
         queue.end(SendError::Closed, self.shared.spool.is_some());
-        let threads = std::mem::take(&mut *self.threads());
-        if waited.is_ok() {
-            for thread in threads {
-                // A panic in it was printed; there is nothing left to do about it.
-                let _ended = thread.join();
-            }
+        if let Some(spool) = &self.shared.spool {
+            spool.close();
         }
-        // Threads that are given up may be waiting for a server that stands still: they end by themselves, or with the process.
+        // Those that wait for a name, for a server's answer, or for a server that stands still end by themselves, or with the process.
+        self.shared.ended.wait(self.shared.outlets.len(), END_WAIT.min(timeout));
+        let threads = std::mem::take(&mut *self.threads());
+        for thread in threads.into_iter().filter(JoinHandle::is_finished) {
+            // A panic in it was printed; there is nothing left to do about it.
+            let _ended = thread.join();
+        }
         waited.map(|()| self.counters())
     }
 
@@ -246,15 +276,25 @@ impl Shared {
         Ok(())
     }
 
+    /// The outlet's servers will never take anything. When no other outlet is left, nothing is taken any more.
+    pub(crate) fn fail(&self, outlet: usize, error: &SendError) {
+        self.queue.fail(outlet, error);
+        if self.queue.failure().is_some() {
+            self.intake.close(&self.queue);
+        }
+    }
+
     /// A server has everything up to the number.
     pub(crate) fn acknowledged(&self, outlet: usize, sequence: u64) {
         if sequence > self.queue.acknowledged_by(outlet) {
             self.outlets[outlet].reconnect().delivered();
         }
+        // First: who hears of it may close the sender. What cannot be remembered is asked of the server at the next start.
+        let remembered = self.spool.as_ref().map_or(Ok(()), |spool| spool.acknowledged(outlet, sequence));
         let everyone = self.queue.acknowledged(outlet, sequence);
-        if let Some(spool) = &self.spool {
-            // What cannot be remembered is asked of the server at the next start; what cannot be deleted is tried again.
-            let _remembered = spool.acknowledged(outlet, sequence).and_then(|()| spool.retire(everyone));
+        if let (Some(spool), Ok(())) = (&self.spool, remembered) {
+            // What cannot be deleted is tried again.
+            let _retired = spool.retire(everyone);
         }
     }
 
@@ -268,7 +308,8 @@ impl Shared {
         if outlet != 0 || !self.options.report_drops {
             return;
         }
-        let dropped = self.counters().dropped;
+        let mut dropped = self.intake.dropped();
+        dropped.oldest = self.queue.locked().dropped_oldest;
         let total = dropped.full + dropped.too_large + dropped.spool + dropped.oldest;
         let reported = self.reported.load(Ordering::Relaxed);
         if total > reported && !self.queue.is_closed() {
@@ -288,7 +329,7 @@ impl Shared {
     }
 
     fn counters(&self) -> Counters {
-        let (accepted, open) = self.intake.accepted();
+        let (_still, accepted, open) = self.intake.stand_still();
         let state = self.queue.locked();
         let (queued, queued_bytes) = state.queued();
         let mut counters = Counters {

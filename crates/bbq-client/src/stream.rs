@@ -2,10 +2,11 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use socket2::{SockRef, TcpKeepalive};
+use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::ServerAddress;
 
@@ -26,7 +27,13 @@ pub(crate) enum Stream {
 impl Stream {
     pub(crate) fn connect(address: &ServerAddress) -> io::Result<Stream> {
         match address {
-            ServerAddress::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
+            ServerAddress::Unix(path) => {
+                // Of a unix socket, connect waits as long as a write may: for ever, if the server's backlog is full.
+                let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+                socket.set_write_timeout(Some(CONNECT_TIMEOUT))?;
+                socket.connect(&SockAddr::unix(path)?)?;
+                Ok(Stream::Unix(UnixStream::from(OwnedFd::from(socket))))
+            }
             ServerAddress::Tcp(address) => {
                 let mut last = io::Error::from(ErrorKind::NotFound);
                 for address in address.to_socket_addrs()? {

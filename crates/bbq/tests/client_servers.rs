@@ -4,9 +4,11 @@
 
 mod support;
 
+use std::io::Write;
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bbq_client::{Delivery, Notice, OnFull, Sender, SenderBuilder};
+use bbq_client::{Delivery, Notice, OnFull, SendError, Sender, SenderBuilder};
 use support::{PATIENCE, Setup};
 
 fn setups(count: usize) -> Vec<Setup> {
@@ -109,4 +111,47 @@ fn another_server_is_used_when_the_present_one_is_killed() {
     second.wait_delivered(1000);
     assert!(setups[0].written() == expected(0..1000).as_bytes());
     assert!(setups[1].written() == expected(1000..2000).as_bytes());
+}
+
+#[test]
+fn a_server_that_is_none_does_not_end_a_sender_that_has_another() {
+    let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
+    let stranger = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = stranger.local_addr().expect("bound");
+    let answering = std::thread::spawn(move || {
+        let (mut client, _) = stranger.accept().expect("it is tried");
+        client.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").expect("it listens");
+    });
+    let sender = Sender::builder()
+        .server(address.to_string().parse().expect("an address"))
+        .server(setup.address(0).to_string().parse().expect("an address"))
+        .start()
+        .expect("it starts");
+    send(&sender, 0..100);
+    answering.join().expect("it was tried");
+    let server = setup.start();
+    let counters = sender.close(PATIENCE).expect("the other one answers");
+    assert_eq!(counters.acknowledged, 100, "{counters:?}");
+    server.wait_delivered(100);
+}
+
+#[test]
+fn a_server_that_refuses_for_good_ends_the_sender_and_says_why() {
+    let stranger = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = stranger.local_addr().expect("bound");
+    let answering = std::thread::spawn(move || {
+        let (mut client, _) = stranger.accept().expect("it is tried");
+        client.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").expect("it listens");
+    });
+    let sender = Sender::builder()
+        .server(address.to_string().parse().expect("an address"))
+        .queue_bytes_max(64 * 1024)
+        // However long it would wait for room.
+        .on_full(OnFull::Block(None))
+        .start()
+        .expect("it starts");
+    let error = (0..).find_map(|number: u64| sender.send(&number.to_le_bytes()).err()).expect("an error");
+    assert!(matches!(error, SendError::Protocol { .. }), "{error}");
+    assert!(sender.flush(PATIENCE).is_err());
+    answering.join().expect("it was tried");
 }

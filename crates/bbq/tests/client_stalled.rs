@@ -124,3 +124,63 @@ fn closing_gives_up_in_time_and_counts_what_is_lost() {
     assert!(matches!(sender.send(b"late"), Err(SendError::Closed)));
     assert_eq!(sender.counters().dropped.closed, 1);
 }
+
+#[test]
+fn a_spool_takes_what_memory_does_not_and_all_of_it_is_delivered() {
+    let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
+    let builder = Sender::builder()
+        .server(format!("bbq://{}", setup.address(0)).parse().expect("an address"))
+        .queue_bytes_max(QUEUE_BYTES)
+        .on_full(OnFull::DropNewest)
+        .spool(setup.path().join("client"))
+        .close_timeout(Duration::ZERO);
+    let send = |sender: &Sender, numbers: std::ops::Range<u64>| {
+        for number in numbers {
+            sender.send(format!("{number} {:0>100}", number).as_bytes()).expect("the spool has room");
+        }
+        let counters = sender.counters();
+        assert_balanced(&counters);
+        assert!(counters.queued_bytes <= QUEUE_BYTES as u64, "{counters:?}");
+    };
+    let sender = builder.clone().start().expect("it starts");
+    send(&sender, 0..MESSAGES);
+    let unsent = sender.close(Duration::ZERO).expect_err("nobody is there");
+    assert!(matches!(unsent, SendError::Timeout { queued: MESSAGES, .. }), "{unsent}");
+    drop(sender);
+    let sender = builder.start().expect("it starts again");
+    assert_eq!((sender.counters().recovered, sender.last_sequence()), (MESSAGES, MESSAGES));
+    send(&sender, MESSAGES..2 * MESSAGES);
+    let server = setup.start();
+    let counters = sender.close(PATIENCE).expect("everything is acknowledged");
+    assert_eq!(counters.acknowledged, 2 * MESSAGES, "{counters:?}");
+    server.wait_delivered(2 * MESSAGES);
+    assert_eq!(server.stop(), Some(0));
+    let written = String::from_utf8(setup.written()).expect("text");
+    let in_order =
+        written.lines().zip(0..).all(|(line, number): (&str, u64)| line.starts_with(&format!("{number} ")));
+    assert!(in_order && written.lines().count() as u64 == 2 * MESSAGES);
+}
+
+#[test]
+fn a_message_that_the_server_does_not_take_is_dropped_alone() {
+    let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}?message_bytes_max=1000"]);
+    let sender = sender(&format!("bbq://{}", setup.address(0)), OnFull::DropNewest);
+    // Before anybody knows what the server takes.
+    for (number, bytes) in [10, 5000, 20, 1001, 1000].into_iter().enumerate() {
+        sender.send(&vec![b'0' + number as u8; bytes]).expect("there is room");
+    }
+    let server = setup.start();
+    sender.flush(PATIENCE).expect("the others are acknowledged");
+    assert!(matches!(sender.send(&[b'x'; 1001]), Err(SendError::MessageTooLarge { limit: 1000, .. })));
+    sender.send(b"last").expect("it goes on");
+    sender.flush(PATIENCE).expect("it goes on");
+    let counters = sender.counters();
+    assert_balanced(&counters);
+    assert_eq!((counters.dropped.abandoned, counters.dropped.too_large), (2, 1), "{counters:?}");
+    drop(sender);
+    server.wait_status("the rest", |status| status["ledger"]["delivered"].as_u64() >= Some(4));
+    assert_eq!(server.stop(), Some(0));
+    let written = String::from_utf8(setup.written()).expect("text");
+    let lines: Vec<usize> = written.lines().filter(|line| !line.starts_with("bbq: ")).map(str::len).collect();
+    assert_eq!(lines, [10, 20, 1000, 4]);
+}

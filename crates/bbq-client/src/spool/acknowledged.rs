@@ -19,8 +19,14 @@ pub(super) struct Acknowledged {
 impl Acknowledged {
     /// `name` is empty where all servers share one progress.
     pub(super) fn open(directory: &Path, name: &str) -> io::Result<Acknowledged> {
-        let safe: String =
-            name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
+        // Different names stay different.
+        let safe: String = name.bytes().fold(String::new(), |mut safe, byte| {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => safe.push(char::from(byte)),
+                _ => safe.push_str(&format!("%{byte:02x}")),
+            }
+            safe
+        });
         let path = directory.join(if safe.is_empty() {
             "acknowledged".to_owned()
         } else {

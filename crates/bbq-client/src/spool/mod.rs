@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use acknowledged::Acknowledged;
@@ -25,6 +26,8 @@ use crate::StartError;
 
 /// A segment that has reached this is followed by the next one: small enough that space comes back soon.
 const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
+/// And so many make the smallest spool, as the last one never goes.
+const SEGMENTS_MIN: u64 = 4;
 
 pub(crate) struct Spool {
     directory: PathBuf,
@@ -32,8 +35,9 @@ pub(crate) struct Spool {
     writer: Mutex<Writer>,
     /// By outlet.
     acknowledged: Vec<Acknowledged>,
-    /// Held as long as the sender lives.
-    _lock: File,
+    /// Held until the sender is closed.
+    lock: File,
+    closed: AtomicBool,
 }
 
 struct Writer {
@@ -143,7 +147,17 @@ impl Spool {
         };
         let writer = Writer { stream, segments, full_bytes, offset, scratch: Vec::new() };
         let directory = directory.to_owned();
-        Ok((Spool { directory, bytes_max, writer: Mutex::new(writer), acknowledged, _lock: lock }, recovered))
+        Ok((
+            Spool {
+                directory,
+                bytes_max,
+                writer: Mutex::new(writer),
+                acknowledged,
+                lock,
+                closed: AtomicBool::new(false),
+            },
+            recovered,
+        ))
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -158,7 +172,7 @@ impl Spool {
     /// the last is full.
     pub(crate) fn begin_extent(&self, first: u64) -> io::Result<Extent> {
         let mut writer = self.writer();
-        if writer.offset >= SEGMENT_BYTES {
+        if writer.offset >= SEGMENT_BYTES.min(self.bytes_max / SEGMENTS_MIN) {
             let segment = Arc::new(Segment::create(&self.directory, writer.stream, first)?);
             writer.full_bytes += writer.offset;
             writer.offset = segment.bytes()?;
@@ -194,15 +208,26 @@ impl Spool {
         }
     }
 
+    /// Leaves the directory to the next sender, whatever threads of this one still wait for.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        // It goes with the process in any case.
+        let _released = self.lock.unlock();
+    }
+
     /// Remembers what an outlet's servers have acknowledged.
     pub(crate) fn acknowledged(&self, outlet: usize, sequence: u64) -> io::Result<()> {
+        if self.closed.load(Ordering::SeqCst) {
+            return Ok(());
+        }
         self.acknowledged[outlet].advance(sequence)
     }
 
     /// Deletes segments all of whose numbers are up to `sequence`. The last one stays: it knows the stream's name and number.
     pub(crate) fn retire(&self, sequence: u64) -> io::Result<()> {
         let mut writer = self.writer();
-        while let [first, second, ..] = writer.segments.make_contiguous()
+        while !self.closed.load(Ordering::SeqCst)
+            && let [first, second, ..] = writer.segments.make_contiguous()
             && second.first <= sequence.saturating_add(1)
         {
             let (path, bytes) = (first.path.clone(), first.bytes()?);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! header   "BBQR" | version 1 (u32) | stream (16) | first sequence (u64)
-//! record   bytes (u32) | CRC-32C of the bytes (u32) | the bytes
+//! record   CRC-32C of all that follows (u32) | bytes (u32) | the bytes
 //! ```
 //!
 //! Numbers are little-endian. The file is named after its first sequence, so that names sort as numbers do.
@@ -21,6 +21,7 @@ const MAGIC: [u8; 4] = *b"BBQR";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 32;
 const RECORD_HEADER_BYTES: usize = 8;
+const CRC_BYTES: usize = 4;
 const SUFFIX: &str = "records";
 /// One read at recovery and of an extent.
 const READ_BYTES: usize = 256 * 1024;
@@ -45,6 +46,11 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
+    /// With so many records.
+    pub(crate) fn of(self, records: u32) -> Extent {
+        Extent { records, ..self }
+    }
+
     pub(crate) fn last(&self) -> u64 {
         self.first + u64::from(self.records) - 1
     }
@@ -86,9 +92,11 @@ pub(super) fn record_bytes(bytes: usize) -> u64 {
 
 pub(super) fn encode(record: &[u8], out: &mut Vec<u8>) {
     out.clear();
+    out.extend_from_slice(&[0; CRC_BYTES]);
     out.extend_from_slice(&(record.len() as u32).to_le_bytes());
-    out.extend_from_slice(&crc32c(record).to_le_bytes());
     out.extend_from_slice(record);
+    let crc = crc32c(&out[CRC_BYTES..]);
+    out[..CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
 }
 
 impl Segment {
@@ -189,13 +197,14 @@ impl Reader<'_> {
         }
         let header = &self.buffer[self.taken..];
         let field = |at: usize| header[at..].first_chunk::<4>().copied().map_or(0, u32::from_le_bytes);
-        let (bytes, crc) = (field(0), field(4));
+        let (crc, bytes) = (field(0), field(CRC_BYTES));
         let whole = RECORD_HEADER_BYTES + bytes as usize;
         if bytes > MESSAGE_BYTES_MAX || !self.fill(whole)? {
             return Ok(None);
         }
         let record = self.taken + RECORD_HEADER_BYTES..self.taken + whole;
-        if crc32c(&self.buffer[record.clone()]) != crc {
+        // The length counts, too: zeros are no record.
+        if crc32c(&self.buffer[self.taken + CRC_BYTES..self.taken + whole]) != crc {
             return Ok(None);
         }
         self.taken += whole;
