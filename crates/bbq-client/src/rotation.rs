@@ -63,7 +63,7 @@ mod tests {
             turns.push((rotation.present(), rotation.go_on(false)));
         }
         assert_eq!(turns, [(0, false), (1, false), (2, true)]);
-        assert!(rotation.go_on(true) == false && rotation.present() == 1 && rotation.is_substitute());
+        assert!(!rotation.go_on(true) && rotation.present() == 1 && rotation.is_substitute());
         assert!(rotation.refuse());
         rotation.go_on(false);
         assert_eq!(rotation.present(), 2);

@@ -136,7 +136,7 @@ fn a_spool_takes_what_memory_does_not_and_all_of_it_is_delivered() {
         .close_timeout(Duration::ZERO);
     let send = |sender: &Sender, numbers: std::ops::Range<u64>| {
         for number in numbers {
-            sender.send(format!("{number} {:0>100}", number).as_bytes()).expect("the spool has room");
+            sender.send(format!("{number} {number:0>100}").as_bytes()).expect("the spool has room");
         }
         let counters = sender.counters();
         assert_balanced(&counters);
