@@ -184,7 +184,7 @@ def test_every_option_is_taken(server, tmp_path):
         "delivery_timeout": float("inf"),
         "close_timeout": 10,
         "spool": tmp_path / "spool",
-        "spool_bytes_max": 2**20,
+        "spool_bytes_max": 2**26,
         "report_drops": False,
         "name": "test",
         "on_notice": lambda notice: None,
