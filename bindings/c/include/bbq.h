@@ -378,7 +378,7 @@ bbq_status bbq_options_close_timeout_ms(struct bbq_options *options,
 bbq_status bbq_options_spool(struct bbq_options *options,
                              const char *directory);
 
-// Bytes that the spool takes at most: 1 GiB unless set, at least 1 MiB.
+// Bytes that the spool takes at most: 1 GiB unless set, at least 64 MiB.
 //
 // # Safety
 // `options` is from bbq_options_new.

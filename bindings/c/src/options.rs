@@ -204,7 +204,7 @@ pub unsafe extern "C" fn bbq_options_spool(options: *mut Options, directory: *co
     }
 }
 
-/// Bytes that the spool takes at most: 1 GiB unless set, at least 1 MiB.
+/// Bytes that the spool takes at most: 1 GiB unless set, at least 64 MiB.
 ///
 /// # Safety
 /// `options` is from bbq_options_new.

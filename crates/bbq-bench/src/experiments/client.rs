@@ -86,7 +86,7 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
 fn copy_alone(settings: &Settings) -> anyhow::Result<Sample> {
     let mut ring = vec![0; RING_BYTES];
     let mut at = 0;
-    measure(settings, || {
+    measure(settings, None, || {
         ring[at..at + MESSAGE.len()].copy_from_slice(std::hint::black_box(&MESSAGE));
         at = if at + 2 * MESSAGE.len() > RING_BYTES { 0 } else { at + MESSAGE.len() };
     })
@@ -122,7 +122,7 @@ fn bbq(settings: &Settings, state: State) -> anyhow::Result<Sample> {
         (Some(server), State::Stopped) => Some(Stopped::new(server.pid())?),
         _ => None,
     };
-    let mut sample = measure(settings, || {
+    let mut sample = measure(settings, server.as_ref().map(Product::pid), || {
         // That a record is dropped is an outcome here.
         let _outcome = sender.send(std::hint::black_box(&MESSAGE));
     })?;
@@ -144,7 +144,7 @@ fn datagrams(settings: &Settings) -> anyhow::Result<Sample> {
         while theirs.recv(&mut buffer).is_ok_and(|bytes| bytes > 0) {}
     })?;
     let mut failed = None;
-    let sample = measure(settings, || {
+    let sample = measure(settings, None, || {
         if let Err(error) = ours.send(std::hint::black_box(&MESSAGE)) {
             failed = Some(error);
         }
@@ -157,8 +157,12 @@ fn datagrams(settings: &Settings) -> anyhow::Result<Sample> {
 }
 
 /// Calls until the time is over, with the clock read around each call.
-fn measure(settings: &Settings, mut call: impl FnMut() + Send) -> anyhow::Result<Sample> {
-    let meter = Meter::start(None)?;
+fn measure(
+    settings: &Settings,
+    server: Option<u32>,
+    mut call: impl FnMut() + Send,
+) -> anyhow::Result<Sample> {
+    let meter = Meter::start(server)?;
     let mut slept = 0;
     let load = threads::run([|| {
         let mut done = Done::nothing()?;
