@@ -12,10 +12,13 @@
 //! Invariant: the memory of entries, blocks and spare buffers together stays under the bound.
 //! Invariant: a batch's bytes never change, so that the server can tell one that is sent again.
 
+mod progress;
+mod state;
+mod waiting;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 use bbq_wire::{BatchBuilder, StreamId};
@@ -25,50 +28,14 @@ use crate::block::{Block, Body, Packing, buffer_bytes};
 use crate::compress::Compressor;
 use crate::outlet_state::OutletState;
 use crate::spool::{Extent, Recovered};
-use crate::{OnFull, SendError, SenderBuilder};
+use crate::{OnFull, SenderBuilder};
+
+use state::{Entry, State};
 
 /// The queue is at least so many blocks, so that one can be filled while another is sent.
 const BLOCKS_MIN: usize = 8;
 /// Buffers that are made before they are needed: an application's thread then never waits for the system's memory.
 const WARM: usize = 2;
-
-pub(crate) struct Entry {
-    first: u64,
-    records: u32,
-    /// Memory it takes.
-    charge: usize,
-    /// Bytes of its largest record, or more: what is only in the spool was not looked at.
-    largest: usize,
-    body: Body,
-    /// Where the same records stand in the spool.
-    extent: Option<Extent>,
-}
-
-impl Entry {
-    fn last(&self) -> u64 {
-        self.first + u64::from(self.records) - 1
-    }
-}
-
-pub(crate) struct State {
-    entries: VecDeque<Entry>,
-    /// Number of the next record that comes in.
-    next_sequence: u64,
-    /// Memory of the entries and of the blocks that are being filled.
-    charged: usize,
-    /// Empty buffers of `block_bytes`.
-    spare: Vec<Vec<u8>>,
-    pub(crate) outlets: Vec<OutletState>,
-    pub(crate) acknowledged: u64,
-    pub(crate) sent: u64,
-    pub(crate) dropped_oldest: u64,
-    pub(crate) abandoned: u64,
-    /// Number of the first record that was given up at the end.
-    abandoned_from: Option<u64>,
-    /// Nothing comes in any more.
-    closed: bool,
-    failed: Option<SendError>,
-}
 
 /// Shared by the application's threads and the outlets'.
 pub(crate) struct Queue {
@@ -465,188 +432,6 @@ impl Queue {
         }
     }
 
-    /// A new connection: the server has everything up to `last_sequence`, the rest is sent again.
-    pub(crate) fn connected(&self, outlet: usize, last_sequence: u64, message_bytes_max: u32) {
-        self.acknowledged(outlet, last_sequence);
-        let mut state = self.locked();
-        state.outlets[outlet].connected(message_bytes_max.min(MESSAGE_BYTES_MAX));
-        let least = state.outlets.iter().filter_map(|outlet| outlet.message_bytes_max).min();
-        self.message_bytes_max.store(least.unwrap_or(MESSAGE_BYTES_DEFAULT), Ordering::Relaxed);
-        drop(state);
-        self.room.notify_all();
-    }
-
-    /// The reader of the outlet's present connection ended.
-    pub(crate) fn set_broken(&self, outlet: usize) {
-        self.locked().outlets[outlet].broken = true;
-        self.bells[outlet].all();
-    }
-
-    /// The outlet's server will never take anything. When no other is left, this is the end.
-    pub(crate) fn fail(&self, outlet: usize, error: &SendError) {
-        let mut state = self.locked();
-        state.outlets[outlet].ended = true;
-        if state.outlets.iter().all(|outlet| outlet.ended) {
-            state.failed.get_or_insert_with(|| error.clone());
-        }
-        let everyone = state.everyone_has();
-        self.forget(&mut state, everyone);
-        drop(state);
-        self.wake_all();
-    }
-
-    /// Nothing comes in any more, and the outlets end when everything is acknowledged.
-    pub(crate) fn close(&self) {
-        self.locked().closed = true;
-        self.wake_all();
-    }
-
-    /// Ends everything now, and counts what is left as abandoned unless the spool has it.
-    pub(crate) fn end(&self, error: SendError, spooled: bool) {
-        let mut state = self.locked();
-        if state.failed.is_none() {
-            state.failed = Some(error);
-        }
-        state.closed = true;
-        if !spooled {
-            let left: u64 = state.entries.iter().map(|entry| u64::from(entry.records)).sum();
-            state.abandoned += left;
-            state.abandoned_from = state.entries.front().map(|front| front.first);
-            state.entries.clear();
-        }
-        drop(state);
-        self.wake_all();
-    }
-
-    fn wake_all(&self) {
-        self.moved.notify_all();
-        self.room.notify_all();
-        self.bells.iter().for_each(Bell::all);
-    }
-
-    /// Everything up to this number is acknowledged by the outlet's server.
-    pub(crate) fn acknowledged_by(&self, outlet: usize) -> u64 {
-        self.locked().outlets[outlet].acknowledged
-    }
-
-    /// Everything up to this number was given to the outlet's connection.
-    pub(crate) fn sent_by(&self, outlet: usize) -> u64 {
-        self.locked().outlets[outlet].sent
-    }
-
-    /// Whether the outlet's connection is of no use any more, or nothing is.
-    pub(crate) fn is_broken(&self, outlet: usize) -> bool {
-        let state = self.locked();
-        state.outlets[outlet].broken || state.failed.is_some()
-    }
-
-    /// Whether the outlet has sent what is not acknowledged.
-    pub(crate) fn awaits(&self, outlet: usize) -> bool {
-        self.locked().outlets[outlet].awaits()
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.locked().closed
-    }
-
-    pub(crate) fn failure(&self) -> Option<SendError> {
-        self.locked().failed.clone()
-    }
-
-    pub(crate) fn is_over(&self, outlet: usize) -> bool {
-        let state = self.locked();
-        state.failed.is_some() || state.outlets[outlet].ended || (state.closed && state.is_done(outlet))
-    }
-
-    /// Whether the outlet finds something new if it looks.
-    pub(crate) fn is_ready(&self, outlet: usize) -> bool {
-        let state = self.locked();
-        let mine = &state.outlets[outlet];
-        state.failed.is_some()
-            || (state.closed && state.is_done(outlet))
-            || mine.broken
-            || state.entries.back().is_some_and(|back| back.last() > mine.sent)
-    }
-
-    /// Whether an outlet that waits for acknowledgements need not wait longer.
-    pub(crate) fn is_window_open(&self, outlet: usize) -> bool {
-        let state = self.locked();
-        let mine = &state.outlets[outlet];
-        let at = state.entries.partition_point(|entry| entry.last() <= mine.sent);
-        let over = state.entries.get(at).is_some_and(|entry| match &entry.body {
-            Body::Batch(bytes) => mine.is_over_window(bytes.len(), self.window_bytes_max),
-            _ => false,
-        });
-        !over || mine.broken || mine.ended || state.failed.is_some()
-    }
-
-    /// Waits for room, the end, or the deadline; `false` at the deadline.
-    pub(crate) fn wait_for_room(&self, record_bytes: usize, deadline: Option<Instant>) -> bool {
-        let charge = self.block_bytes.max(buffer_bytes(record_bytes));
-        let mut state = self.locked();
-        loop {
-            if state.failed.is_some() || state.closed || state.has_room(charge, self.bytes_max) {
-                return true;
-            }
-            state = match wait(&self.room, state, deadline) {
-                Some(state) => state,
-                None => return false,
-            };
-        }
-    }
-
-    /// Waits a little for something that nobody tells of; `false` at the deadline.
-    pub(crate) fn pause(&self, pause: Duration, deadline: Option<Instant>) -> bool {
-        let now = Instant::now();
-        let state = self.locked();
-        if state.failed.is_none() && !state.closed {
-            let end = deadline.map_or(now + pause, |deadline| deadline.min(now + pause));
-            let _woken = wait(&self.room, state, Some(end));
-        }
-        deadline.is_none_or(|deadline| Instant::now() < deadline)
-    }
-
-    /// Whether no server has said yet what it takes.
-    pub(crate) fn limit_is_unknown(&self) -> bool {
-        self.locked().outlets.iter().all(|outlet| outlet.message_bytes_max.is_none())
-    }
-
-    /// Waits until a server has said what it takes; `false` at the deadline.
-    pub(crate) fn wait_for_limit(&self, deadline: Option<Instant>) -> bool {
-        let mut state = self.locked();
-        while !state.outlets.iter().any(|outlet| outlet.message_bytes_max.is_some())
-            && state.failed.is_none()
-            && !state.closed
-        {
-            state = match wait(&self.room, state, deadline) {
-                Some(state) => state,
-                None => return false,
-            };
-        }
-        true
-    }
-
-    /// Waits until everything that came in before is acknowledged.
-    pub(crate) fn wait_acknowledged(&self, timeout: Duration) -> Result<(), SendError> {
-        let start = Instant::now();
-        let deadline = start.checked_add(timeout);
-        let mut state = self.locked();
-        let target = state.next_sequence - 1;
-        while let Some(queued) = state.queued_up_to(target) {
-            if let Some(error) = &state.failed {
-                return Err(error.clone());
-            }
-            state = match wait(&self.moved, state, deadline) {
-                Some(state) => state,
-                None => return Err(SendError::Timeout { queued, waited: timeout }),
-            };
-        }
-        match state.abandoned_from {
-            Some(from) if from <= target => Err(state.failed.clone().unwrap_or(SendError::Closed)),
-            _ => Ok(()),
-        }
-    }
-
     /// Makes buffers for the blocks that come next, while there is time.
     pub(crate) fn warm(&self) {
         for _ in 0..WARM {
@@ -661,104 +446,6 @@ impl Queue {
             let buffer = vec![1; self.block_bytes];
             self.recycle(&mut self.locked(), buffer);
         }
-    }
-}
-
-/// Waits on the condition variable; `None` when the deadline had passed before.
-fn wait<'a>(
-    condition: &Condvar,
-    state: MutexGuard<'a, State>,
-    deadline: Option<Instant>,
-) -> Option<MutexGuard<'a, State>> {
-    let Some(deadline) = deadline else {
-        return Some(condition.wait(state).unwrap_or_else(PoisonError::into_inner));
-    };
-    let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
-    Some(condition.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0)
-}
-
-impl State {
-    fn spare_bytes(&self) -> usize {
-        self.spare.iter().map(Vec::capacity).sum()
-    }
-
-    /// One block always fits, whatever its size.
-    fn has_room(&self, charge: usize, bytes_max: usize) -> bool {
-        self.charged == 0 || self.charged + charge <= bytes_max
-    }
-
-    /// Whether the outlet has nothing left to do.
-    fn is_done(&self, outlet: usize) -> bool {
-        let acknowledged = self.outlets[outlet].acknowledged;
-        self.entries.back().is_none_or(|back| back.last() <= acknowledged)
-    }
-
-    fn everyone_has(&self) -> u64 {
-        let live = self.outlets.iter().filter(|outlet| !outlet.ended);
-        live.map(|outlet| outlet.acknowledged).min().unwrap_or(0)
-    }
-
-    fn acknowledge(&mut self, outlet: usize, sequence: u64) {
-        let before = self.outlets[outlet].acknowledged;
-        if sequence <= before {
-            return;
-        }
-        let bytes = self
-            .entries
-            .iter()
-            .skip(self.entries.partition_point(|entry| entry.last() <= before))
-            .take_while(|entry| entry.last() <= sequence)
-            .map(|entry| if let Body::Batch(bytes) = &entry.body { bytes.len() } else { 0 })
-            .sum();
-        self.outlets[outlet].acknowledge(sequence, bytes);
-    }
-
-    /// Records up to number `target` that some live outlet does not have; `None` when there are none.
-    fn queued_up_to(&self, target: u64) -> Option<u64> {
-        let everyone = self.everyone_has();
-        let queued = self
-            .entries
-            .iter()
-            .filter(|entry| entry.first <= target && entry.last() > everyone)
-            .map(|entry| u64::from(entry.records))
-            .sum();
-        (queued > 0).then_some(queued)
-    }
-
-    /// Whether a thread is making a batch of it, or a server has it and has not acknowledged it.
-    fn is_on_its_way(&self, entry: &Entry) -> bool {
-        let sent = |outlet: &OutletState| outlet.sent >= entry.first && outlet.acknowledged < entry.last();
-        matches!(entry.body, Body::Busy) || self.outlets.iter().any(sent)
-    }
-
-    /// Puts the parts of a batch in its place. What is in none of them is too large for a server, and given up.
-    fn replace(&mut self, at: usize, parts: Vec<(u64, u32, Vec<u8>)>, largest: usize) {
-        let Some(entry) = self.entries.remove(at) else { return };
-        self.charged -= entry.charge;
-        self.abandoned += u64::from(entry.records);
-        for (index, (first, records, bytes)) in parts.into_iter().enumerate() {
-            self.abandoned -= u64::from(records);
-            let charge = bytes.capacity();
-            self.charged += charge;
-            let body = Body::Batch(Arc::new(bytes));
-            self.entries.insert(at + index, Entry { first, records, charge, largest, body, extent: None });
-        }
-    }
-
-    /// Drops the oldest entry that no outlet has on its way; `false` when there is none.
-    fn drop_oldest(&mut self) -> bool {
-        let droppable = |entry: &Entry| entry.charge > 0 && !self.is_on_its_way(entry);
-        let Some(at) = self.entries.iter().position(droppable) else { return false };
-        let Some(entry) = self.entries.remove(at) else { return false };
-        self.charged -= entry.charge;
-        self.dropped_oldest += u64::from(entry.records);
-        true
-    }
-
-    /// Records in line, and their memory with that of spare buffers and blocks.
-    pub(crate) fn queued(&self) -> (u64, u64) {
-        let records = self.entries.iter().map(|entry| u64::from(entry.records)).sum();
-        (records, (self.charged + self.spare_bytes()) as u64)
     }
 }
 

@@ -1,0 +1,127 @@
+//! How far each outlet is: connections that begin and break, and the end.
+
+use std::sync::atomic::Ordering;
+
+use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
+
+use super::Queue;
+use crate::SendError;
+use crate::bell::Bell;
+use crate::block::Body;
+
+impl Queue {
+    /// A new connection: the server has everything up to `last_sequence`, the rest is sent again.
+    pub(crate) fn connected(&self, outlet: usize, last_sequence: u64, message_bytes_max: u32) {
+        self.acknowledged(outlet, last_sequence);
+        let mut state = self.locked();
+        state.outlets[outlet].connected(message_bytes_max.min(MESSAGE_BYTES_MAX));
+        let least = state.outlets.iter().filter_map(|outlet| outlet.message_bytes_max).min();
+        self.message_bytes_max.store(least.unwrap_or(MESSAGE_BYTES_DEFAULT), Ordering::Relaxed);
+        drop(state);
+        self.room.notify_all();
+    }
+
+    /// The reader of the outlet's present connection ended.
+    pub(crate) fn set_broken(&self, outlet: usize) {
+        self.locked().outlets[outlet].broken = true;
+        self.bells[outlet].all();
+    }
+
+    /// The outlet's server will never take anything. When no other is left, this is the end.
+    pub(crate) fn fail(&self, outlet: usize, error: &SendError) {
+        let mut state = self.locked();
+        state.outlets[outlet].ended = true;
+        if state.outlets.iter().all(|outlet| outlet.ended) {
+            state.failed.get_or_insert_with(|| error.clone());
+        }
+        let everyone = state.everyone_has();
+        self.forget(&mut state, everyone);
+        drop(state);
+        self.wake_all();
+    }
+
+    /// Nothing comes in any more, and the outlets end when everything is acknowledged.
+    pub(crate) fn close(&self) {
+        self.locked().closed = true;
+        self.wake_all();
+    }
+
+    /// Ends everything now, and counts what is left as abandoned unless the spool has it.
+    pub(crate) fn end(&self, error: SendError, spooled: bool) {
+        let mut state = self.locked();
+        if state.failed.is_none() {
+            state.failed = Some(error);
+        }
+        state.closed = true;
+        if !spooled {
+            let left: u64 = state.entries.iter().map(|entry| u64::from(entry.records)).sum();
+            state.abandoned += left;
+            state.abandoned_from = state.entries.front().map(|front| front.first);
+            state.entries.clear();
+        }
+        drop(state);
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
+        self.moved.notify_all();
+        self.room.notify_all();
+        self.bells.iter().for_each(Bell::all);
+    }
+
+    /// Everything up to this number is acknowledged by the outlet's server.
+    pub(crate) fn acknowledged_by(&self, outlet: usize) -> u64 {
+        self.locked().outlets[outlet].acknowledged
+    }
+
+    /// Everything up to this number was given to the outlet's connection.
+    pub(crate) fn sent_by(&self, outlet: usize) -> u64 {
+        self.locked().outlets[outlet].sent
+    }
+
+    /// Whether the outlet's connection is of no use any more, or nothing is.
+    pub(crate) fn is_broken(&self, outlet: usize) -> bool {
+        let state = self.locked();
+        state.outlets[outlet].broken || state.failed.is_some()
+    }
+
+    /// Whether the outlet has sent what is not acknowledged.
+    pub(crate) fn awaits(&self, outlet: usize) -> bool {
+        self.locked().outlets[outlet].awaits()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.locked().closed
+    }
+
+    pub(crate) fn failure(&self) -> Option<SendError> {
+        self.locked().failed.clone()
+    }
+
+    pub(crate) fn is_over(&self, outlet: usize) -> bool {
+        let state = self.locked();
+        state.failed.is_some() || state.outlets[outlet].ended || (state.closed && state.is_done(outlet))
+    }
+
+    /// Whether the outlet finds something new if it looks.
+    pub(crate) fn is_ready(&self, outlet: usize) -> bool {
+        let state = self.locked();
+        let mine = &state.outlets[outlet];
+        state.failed.is_some()
+            || (state.closed && state.is_done(outlet))
+            || mine.broken
+            || state.entries.back().is_some_and(|back| back.last() > mine.sent)
+    }
+
+    /// Whether an outlet that waits for acknowledgements need not wait longer.
+    pub(crate) fn is_window_open(&self, outlet: usize) -> bool {
+        let state = self.locked();
+        let mine = &state.outlets[outlet];
+        let at = state.entries.partition_point(|entry| entry.last() <= mine.sent);
+        let over = state.entries.get(at).is_some_and(|entry| match &entry.body {
+            Body::Batch(bytes) => mine.is_over_window(bytes.len(), self.window_bytes_max),
+            _ => false,
+        });
+        !over || mine.broken || mine.ended || state.failed.is_some()
+    }
+}

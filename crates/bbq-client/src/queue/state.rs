@@ -1,0 +1,133 @@
+//! What is in line, and its accounts. Not here: the lock around it, and who waits for what.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::SendError;
+use crate::block::Body;
+use crate::outlet_state::OutletState;
+use crate::spool::Extent;
+
+/// Consecutive numbered records.
+pub(crate) struct Entry {
+    pub(super) first: u64,
+    pub(super) records: u32,
+    /// Memory it takes.
+    pub(super) charge: usize,
+    /// Bytes of its largest record, or more: what is only in the spool was not looked at.
+    pub(super) largest: usize,
+    pub(super) body: Body,
+    /// Where the same records stand in the spool.
+    pub(super) extent: Option<Extent>,
+}
+
+impl Entry {
+    pub(super) fn last(&self) -> u64 {
+        self.first + u64::from(self.records) - 1
+    }
+}
+
+pub(crate) struct State {
+    pub(super) entries: VecDeque<Entry>,
+    /// Number of the next record that comes in.
+    pub(super) next_sequence: u64,
+    /// Memory of the entries and of the blocks that are being filled.
+    pub(super) charged: usize,
+    /// Empty buffers of `block_bytes`.
+    pub(super) spare: Vec<Vec<u8>>,
+    pub(crate) outlets: Vec<OutletState>,
+    pub(crate) acknowledged: u64,
+    pub(crate) sent: u64,
+    pub(crate) dropped_oldest: u64,
+    pub(crate) abandoned: u64,
+    /// Number of the first record that was given up at the end.
+    pub(super) abandoned_from: Option<u64>,
+    /// Nothing comes in any more.
+    pub(super) closed: bool,
+    pub(super) failed: Option<SendError>,
+}
+
+impl State {
+    pub(super) fn spare_bytes(&self) -> usize {
+        self.spare.iter().map(Vec::capacity).sum()
+    }
+
+    /// One block always fits, whatever its size.
+    pub(super) fn has_room(&self, charge: usize, bytes_max: usize) -> bool {
+        self.charged == 0 || self.charged + charge <= bytes_max
+    }
+
+    /// Whether the outlet has nothing left to do.
+    pub(super) fn is_done(&self, outlet: usize) -> bool {
+        let acknowledged = self.outlets[outlet].acknowledged;
+        self.entries.back().is_none_or(|back| back.last() <= acknowledged)
+    }
+
+    pub(super) fn everyone_has(&self) -> u64 {
+        let live = self.outlets.iter().filter(|outlet| !outlet.ended);
+        live.map(|outlet| outlet.acknowledged).min().unwrap_or(0)
+    }
+
+    pub(super) fn acknowledge(&mut self, outlet: usize, sequence: u64) {
+        let before = self.outlets[outlet].acknowledged;
+        if sequence <= before {
+            return;
+        }
+        let bytes = self
+            .entries
+            .iter()
+            .skip(self.entries.partition_point(|entry| entry.last() <= before))
+            .take_while(|entry| entry.last() <= sequence)
+            .map(|entry| if let Body::Batch(bytes) = &entry.body { bytes.len() } else { 0 })
+            .sum();
+        self.outlets[outlet].acknowledge(sequence, bytes);
+    }
+
+    /// Records up to number `target` that some live outlet does not have; `None` when there are none.
+    pub(super) fn queued_up_to(&self, target: u64) -> Option<u64> {
+        let everyone = self.everyone_has();
+        let queued = self
+            .entries
+            .iter()
+            .filter(|entry| entry.first <= target && entry.last() > everyone)
+            .map(|entry| u64::from(entry.records))
+            .sum();
+        (queued > 0).then_some(queued)
+    }
+
+    /// Whether a thread is making a batch of it, or a server has it and has not acknowledged it.
+    pub(super) fn is_on_its_way(&self, entry: &Entry) -> bool {
+        let sent = |outlet: &OutletState| outlet.sent >= entry.first && outlet.acknowledged < entry.last();
+        matches!(entry.body, Body::Busy) || self.outlets.iter().any(sent)
+    }
+
+    /// Puts the parts of a batch in its place. What is in none of them is too large for a server, and given up.
+    pub(super) fn replace(&mut self, at: usize, parts: Vec<(u64, u32, Vec<u8>)>, largest: usize) {
+        let Some(entry) = self.entries.remove(at) else { return };
+        self.charged -= entry.charge;
+        self.abandoned += u64::from(entry.records);
+        for (index, (first, records, bytes)) in parts.into_iter().enumerate() {
+            self.abandoned -= u64::from(records);
+            let charge = bytes.capacity();
+            self.charged += charge;
+            let body = Body::Batch(Arc::new(bytes));
+            self.entries.insert(at + index, Entry { first, records, charge, largest, body, extent: None });
+        }
+    }
+
+    /// Drops the oldest entry that no outlet has on its way; `false` when there is none.
+    pub(super) fn drop_oldest(&mut self) -> bool {
+        let droppable = |entry: &Entry| entry.charge > 0 && !self.is_on_its_way(entry);
+        let Some(at) = self.entries.iter().position(droppable) else { return false };
+        let Some(entry) = self.entries.remove(at) else { return false };
+        self.charged -= entry.charge;
+        self.dropped_oldest += u64::from(entry.records);
+        true
+    }
+
+    /// Records in line, and their memory with that of spare buffers and blocks.
+    pub(crate) fn queued(&self) -> (u64, u64) {
+        let records = self.entries.iter().map(|entry| u64::from(entry.records)).sum();
+        (records, (self.charged + self.spare_bytes()) as u64)
+    }
+}
