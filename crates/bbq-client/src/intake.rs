@@ -99,7 +99,7 @@ impl Intake {
             self.refused.full.fetch_add(1, Ordering::Relaxed);
             return Err(SendError::Full { queue_bytes_max: queue.bytes_max() });
         }
-        self.push_slowly(queue, place, record, self.on_full)
+        self.push_slowly(queue, place, record)
     }
 
     /// Takes records until one is refused; answers how many.
@@ -128,9 +128,8 @@ impl Intake {
         queue: &Queue,
         place: MutexGuard<'a, Inner>,
         record: &[u8],
-        on_full: OnFull,
     ) -> Result<(), SendError> {
-        let outcome = self.try_push(queue, place, record, on_full);
+        let outcome = self.try_push(queue, place, record, self.on_full);
         let counter = match &outcome {
             Ok(()) | Err(SendError::Forked) => return outcome,
             Err(SendError::Full { .. }) => &self.refused.full,

@@ -285,9 +285,9 @@ impl Link<'_> {
 
     /// Leaves a server that acknowledges nothing although something waits.
     fn check_progress(&mut self) -> Result<(), Trouble> {
-        let acknowledged = self.shared.queue.acknowledged_by(self.outlet.index);
+        let (acknowledged, awaits) = self.shared.queue.progress(self.outlet.index);
         let now = Instant::now();
-        if acknowledged > self.progress.0 || !self.shared.queue.awaits(self.outlet.index) {
+        if acknowledged > self.progress.0 || !awaits {
             self.progress = (acknowledged, now);
         }
         let timeout = self.shared.options.delivery_timeout;

@@ -180,9 +180,11 @@ impl Queue {
 
     /// Gives back a block that was not used.
     pub(crate) fn release(&self, block: Block) {
-        self.locked().charged -= block.charge;
-        drop(block);
+        let mut state = self.locked();
+        state.charged -= block.charge;
         self.made_room();
+        drop(state);
+        drop(block);
     }
 
     /// Numbers the records of a block and puts them in line.

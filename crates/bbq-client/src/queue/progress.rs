@@ -85,6 +85,12 @@ impl Queue {
         state.outlets[outlet].broken || state.failed.is_some()
     }
 
+    /// Everything up to which number is acknowledged, and whether something more was sent.
+    pub(crate) fn progress(&self, outlet: usize) -> (u64, bool) {
+        let state = self.locked();
+        (state.outlets[outlet].acknowledged, state.outlets[outlet].awaits())
+    }
+
     /// Whether the outlet has sent what is not acknowledged.
     pub(crate) fn awaits(&self, outlet: usize) -> bool {
         self.locked().outlets[outlet].awaits()
