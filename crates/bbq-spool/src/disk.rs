@@ -1,5 +1,6 @@
 //! [`Storage`] on a real file system.
 
+use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FallocateFlags;
 
-use crate::{Storage, StorageFile};
+use crate::{Storage, StorageFile, direct};
 
 /// Files of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,7 +47,7 @@ impl Storage for DiskStorage {
             let _already_failing = fs::remove_file(path);
             return Err(error);
         }
-        Ok(Box::new(DiskFile(file)))
+        Ok(Box::new(DiskFile::new(file)))
     }
 
     fn recycle(&self, from: &Path, to: &Path, bytes: u64, head: &[u8]) -> io::Result<Box<dyn StorageFile>> {
@@ -57,7 +58,7 @@ impl Storage for DiskStorage {
         file.write_all_at(head, 0)?;
         file.sync_all()?;
         self.rename(from, to)?;
-        Ok(Box::new(DiskFile(file)))
+        Ok(Box::new(DiskFile::new(file)))
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn StorageFile>> {
@@ -67,7 +68,7 @@ impl Storage for DiskStorage {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => File::open(path),
                 _ => Err(error),
             })?;
-        Ok(Box::new(DiskFile(file)))
+        Ok(Box::new(DiskFile::new(file)))
     }
 
     fn replace(&self, path: &Path, contents: &[u8]) -> io::Result<()> {
@@ -115,36 +116,49 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     }
 }
 
-struct DiskFile(File);
+struct DiskFile {
+    file: File,
+    /// It takes large pieces past the page cache, as far as is known.
+    direct: Cell<bool>,
+}
+
+impl DiskFile {
+    fn new(file: File) -> DiskFile {
+        DiskFile { file, direct: Cell::new(true) }
+    }
+
+    /// Does what learns whether the file takes large pieces past the page cache.
+    fn learning<T>(&self, work: impl FnOnce(&mut bool) -> T) -> T {
+        let mut direct = self.direct.get();
+        let done = work(&mut direct);
+        self.direct.set(direct);
+        done
+    }
+}
 
 impl StorageFile for DiskFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match self.0.read_at(&mut buffer[filled..], offset + filled as u64) {
-                Ok(0) => break,
-                Ok(bytes) => filled += bytes,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(filled)
+        direct::read_at(&self.file, offset, buffer, &mut false)
+    }
+
+    fn read_large_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.learning(|direct| direct::read_at(&self.file, offset, buffer, direct))
     }
 
     fn write_all_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all_at(bytes, offset)
+        self.learning(|direct| direct::write_all_at(&self.file, offset, bytes, direct))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.0.set_len(bytes)?;
-        self.0.sync_all()
+        self.file.set_len(bytes)?;
+        self.file.sync_all()
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 }

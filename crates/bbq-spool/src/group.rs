@@ -3,6 +3,7 @@
 use bbq_wire::BatchHeader;
 use bbq_wire::limits::BATCH_HEADER_BYTES;
 
+use crate::direct::AlignedBuffer;
 use crate::format::{Binding, ENVELOPE_BYTES, Envelope, GROUP_FRAME_BYTES, GroupFrame};
 
 /// From the tag of a group to that of the next part it is split into: far from those of other groups (lane::TAG_STEP).
@@ -11,7 +12,7 @@ const PART_TAG_STEP: u64 = 0xd134_2543_de82_ef95;
 /// Entries that will become durable together. Its buffer is used again.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
-    bytes: Vec<u8>,
+    bytes: AlignedBuffer,
     entries: u32,
     records: u32,
     /// Binds its entries to it.
@@ -45,11 +46,12 @@ impl Group {
     pub(crate) fn push(&mut self, envelope: &Envelope, header: &BatchHeader, batch: &[u8]) {
         debug_assert_eq!(header.total_bytes(), batch.len());
         if self.bytes.is_empty() {
-            self.bytes.resize(GROUP_FRAME_BYTES, 0);
+            self.bytes.resize(GROUP_FRAME_BYTES);
         }
         let binding = Binding { batch_bytes: batch.len() as u32, batch_crc: header.crc, tag: self.tag };
-        self.bytes.extend_from_slice(&envelope.encode(&binding));
-        self.bytes.extend_from_slice(batch);
+        let end = self.bytes.end();
+        end.extend_from_slice(&envelope.encode(&binding));
+        end.extend_from_slice(batch);
         self.entries += 1;
         self.records += header.records;
         let source = usize::from(envelope.source);
@@ -93,8 +95,14 @@ impl Group {
     }
 
     /// Gives its bytes away and goes on with another buffer.
-    pub(crate) fn take_bytes(&mut self, spare: Vec<u8>) -> Vec<u8> {
+    pub(crate) fn take_bytes(&mut self, spare: AlignedBuffer) -> AlignedBuffer {
         std::mem::replace(&mut self.bytes, spare)
+    }
+
+    /// Makes its bytes, before there are any, lie in memory as they will in a file from `offset` on.
+    pub(crate) fn align(&mut self, offset: u64) {
+        debug_assert!(self.is_empty());
+        self.bytes.begin(offset);
     }
 
     pub(crate) fn clear(&mut self) {

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::direct::AlignedBuffer;
 use crate::format::{GroupFrame, Sources};
 
 /// A group as it was written.
@@ -14,7 +15,7 @@ pub(crate) struct HotGroup {
     pub(crate) from: u64,
     pub(crate) frame: GroupFrame,
     /// Frame and entries.
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: AlignedBuffer,
     /// What the entries' sources are called.
     pub(crate) sources: Arc<Sources>,
 }
@@ -31,7 +32,7 @@ impl Hot {
     }
 
     /// Adds the newest group; answers a buffer of an older one that nobody reads any more.
-    pub(crate) fn push(&self, group: HotGroup) -> Option<Vec<u8>> {
+    pub(crate) fn push(&self, group: HotGroup) -> Option<AlignedBuffer> {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         groups.push_back(Arc::new(group));
         // What a buffer could hold counts: it is what it takes.

@@ -163,8 +163,14 @@ impl LaneCore {
     }
 
     /// Waits for a group that is worth writing and swaps it for `spare`; answers its number, or `None` when the lane is
-    /// closed and empty.
-    pub(crate) fn take_group(&self, spare: &mut Group, flush_interval: Duration) -> Option<u64> {
+    /// closed and empty. `offset_behind` says where in a file the next group will probably begin behind one of so many
+    /// bytes.
+    pub(crate) fn take_group(
+        &self,
+        spare: &mut Group,
+        flush_interval: Duration,
+        offset_behind: impl FnOnce(u64) -> u64,
+    ) -> Option<u64> {
         let mut filling = self.locked();
         // Bytes at the last look at a group that gathers.
         let mut seen = 0;
@@ -196,6 +202,7 @@ impl LaneCore {
             };
         }
         std::mem::swap(&mut filling.group, spare);
+        filling.group.align(offset_behind(spare.len() as u64));
         let number = filling.number;
         filling.number += 1;
         filling.previous_bytes = spare.len();

@@ -16,6 +16,7 @@
 //! Invariant: disk is reached only through [`Storage`].
 
 mod cursor;
+pub mod direct;
 mod disk;
 mod error;
 pub mod format;

@@ -11,6 +11,7 @@ use bbq_wire::Batch;
 use tracing::error;
 
 use crate::cursor::LanePlace;
+use crate::direct::{AlignedBuffer, BLOCK_BYTES, DIRECT_BYTES_MIN};
 use crate::format::{Envelope, GROUP_FRAME_BYTES, GroupFrame, Sources};
 use crate::lane::{Durable, LaneCore};
 use crate::limits::READ_BYTES_TARGET;
@@ -78,15 +79,25 @@ pub struct LaneReader {
     core: Arc<LaneCore>,
     place: LanePlace,
     open: Option<OpenSegment>,
-    buffer: Vec<u8>,
+    buffer: AlignedBuffer,
     /// The buffer holds the lane from here...
     buffered_from: u64,
+    /// Bytes of the group before: large ones were written past the page cache.
+    previous_bytes: usize,
     scratch: Vec<u8>,
 }
 
 impl LaneReader {
     pub(crate) fn new(core: Arc<LaneCore>, place: LanePlace) -> LaneReader {
-        LaneReader { core, place, open: None, buffer: Vec::new(), buffered_from: 0, scratch: Vec::new() }
+        LaneReader {
+            core,
+            place,
+            open: None,
+            buffer: AlignedBuffer::default(),
+            buffered_from: 0,
+            previous_bytes: 0,
+            scratch: Vec::new(),
+        }
     }
 
     /// How far it has read: behind the last group that was handed on.
@@ -156,7 +167,7 @@ impl LaneReader {
         }
         // A file and a buffer that it read before are of no use now.
         self.open = None;
-        self.buffer = Vec::new();
+        self.buffer = AlignedBuffer::default();
         self.place.position = hot.frame.end();
         self.place.record = hot.frame.end_record();
         Some(GroupRead::Group { records, lost: u64::from(hot.frame.records).saturating_sub(records) })
@@ -233,10 +244,19 @@ impl LaneReader {
     fn fill(&mut self, bytes: usize, end: u64) -> io::Result<()> {
         let Some(open) = &self.open else { return Ok(()) };
         let available = usize::try_from(end.saturating_sub(self.place.position)).unwrap_or(usize::MAX);
-        self.buffer.resize(bytes.min(available), 0);
-        self.buffered_from = self.place.position;
-        let read = open.file.read_at(self.place.position - open.segment.start, &mut self.buffer);
-        self.buffer.truncate(*read.as_ref().unwrap_or(&0));
+        let wanted = bytes.min(available);
+        let offset = self.place.position - open.segment.start;
+        // Whole blocks, which a disk reads past the cache.
+        let before = (offset % BLOCK_BYTES as u64) as usize;
+        self.buffer.place(offset - before as u64, (before + wanted).next_multiple_of(BLOCK_BYTES));
+        self.buffered_from = self.place.position - before as u64;
+        let read = if self.previous_bytes >= DIRECT_BYTES_MIN {
+            open.file.read_large_at(offset - before as u64, &mut self.buffer)
+        } else {
+            open.file.read_at(offset - before as u64, &mut self.buffer)
+        };
+        // What is behind the end is not durable, and may be another thing when it is.
+        self.buffer.resize((*read.as_ref().unwrap_or(&0)).min(before + wanted));
         read.map(|_| ())
     }
 
@@ -268,6 +288,7 @@ impl LaneReader {
                 }
             };
         }
+        self.previous_bytes = GROUP_FRAME_BYTES + frame.bytes as usize;
         self.place.position = frame.end().min(end);
         self.place.record = frame.end_record();
         GroupRead::Group { records, lost: u64::from(frame.records).saturating_sub(records) }

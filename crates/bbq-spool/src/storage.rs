@@ -33,6 +33,10 @@ pub trait Storage: Send + Sync {
 pub trait StorageFile: Send {
     /// Reads up to `buffer.len()` bytes at `offset`; fewer only at the end of the file.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+    /// The same, of what was written in large pieces and is probably in no cache.
+    fn read_large_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_at(offset, buffer)
+    }
     /// Writes all of `bytes` at `offset`.
     fn write_all_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// Makes written bytes durable (fdatasync(2)).

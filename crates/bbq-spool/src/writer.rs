@@ -10,6 +10,7 @@ use std::time::Duration;
 use tracing::{error, info, warn};
 
 use crate::StorageFile;
+use crate::direct::AlignedBuffer;
 use crate::format::{GroupFrame, SegmentHeader, Sources};
 use crate::group::Group;
 use crate::hot::HotGroup;
@@ -56,7 +57,7 @@ pub(crate) struct Writer {
     /// Where the last group stands: as a reader comes to it, and its frame.
     last: (u64, u64),
     /// A buffer for the next group.
-    spare: Option<Vec<u8>>,
+    spare: Option<AlignedBuffer>,
 }
 
 impl Writer {
@@ -88,7 +89,7 @@ impl Writer {
     /// Works until the lane is closed and empty. Answers the records that found no place, by source.
     pub(crate) fn run(mut self) -> Tallies {
         let mut group = Group::default();
-        while let Some(number) = self.core.take_group(&mut group, self.flush_interval) {
+        while let Some(number) = self.take_group(&mut group) {
             if group.len() as u64 <= self.group_bytes_max {
                 if let Err(stop) = self.store(&mut group, number) {
                     return self.stopped(&stop, &[group]);
@@ -114,6 +115,14 @@ impl Writer {
         Tallies::new()
     }
 
+    fn take_group(&self, spare: &mut Group) -> Option<u64> {
+        let behind = |bytes| match &self.open {
+            Some(open) if open.capacity - open.used > bytes => open.used + bytes,
+            _ => self.sources.header_bytes() as u64 + bytes,
+        };
+        self.core.take_group(spare, self.flush_interval, behind)
+    }
+
     /// Makes a group durable and lets readers and senders know: all groups up to `done` are.
     fn store(&mut self, group: &mut Group, done: u64) -> Result<(), Stop> {
         self.put(group)?;
@@ -127,7 +136,7 @@ impl Writer {
 
     /// Leaves the group to the readers, who may see it as soon as it is published.
     fn keep_hot(&mut self, group: &mut Group) {
-        let spare = self.spare.take().unwrap_or_else(|| Vec::with_capacity(GROUP_BUFFER_BYTES));
+        let spare = self.spare.take().unwrap_or_else(|| AlignedBuffer::with_capacity(GROUP_BUFFER_BYTES));
         let bytes = group.take_bytes(spare);
         let Some(frame) = GroupFrame::decode(&bytes, self.last.1) else { return };
         let hot = HotGroup { from: self.last.0, frame, bytes, sources: Arc::clone(&self.names) };

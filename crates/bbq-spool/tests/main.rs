@@ -9,6 +9,7 @@ mod drop_oldest;
 mod failed_sync;
 mod full_disk;
 mod hostile_files;
+mod large_groups;
 mod real_disk;
 mod recycled;
 mod split_groups;

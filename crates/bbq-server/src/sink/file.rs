@@ -18,11 +18,12 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use bbq_spool::direct;
 use chrono::{NaiveDate, Utc};
 use rustix::fs::{FlockOperation, flock};
 use tracing::{info, warn};
 
-use super::{Output, direct};
+use super::Output;
 use crate::config::Rotation;
 
 /// The number in a name has four digits: a file is set aside at most this often within one second.
@@ -219,7 +220,7 @@ impl Output for FileOutput {
         if self.torn {
             self.take_back_part()?;
         }
-        match direct::append(&self.file, self.length, bytes, &mut self.direct) {
+        match direct::write_all_at(&self.file, self.length, bytes, &mut self.direct) {
             Ok(()) => {
                 self.length += if self.regular { bytes.len() as u64 } else { 0 };
                 Ok(())

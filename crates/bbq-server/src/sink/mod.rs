@@ -4,7 +4,6 @@
 //! and then the cursor, in this order: the cursor never says more than the output holds. A failing output is retried for as
 //! long as the server runs; nothing else waits for it, until the spool is full.
 
-mod direct;
 mod file;
 mod format;
 mod ledger;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bbq_spool::Entry;
+use bbq_spool::direct::AlignedBuffer;
 use bbq_wire::limits::BATCH_BODY_BYTES_TARGET;
 use tracing::{info, warn};
 
-use super::direct::AlignedBuffer;
 use super::format::Formatter;
 use super::{Output, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN, SinkLedger};
 use crate::config::SinkSpec;
@@ -71,11 +71,11 @@ impl Writing {
 
     /// Takes the messages of a batch.
     pub(super) fn take(&mut self, entry: &Entry<'_>) -> Result<(), Interrupted> {
-        if self.buffer.filled().is_empty() {
+        if self.buffer.is_empty() {
             self.buffer.begin(self.output.position());
         }
         self.formatter.append(entry, self.buffer.end());
-        if self.buffer.filled().len() >= OUTPUT_BYTES_TARGET { self.write_buffer() } else { Ok(()) }
+        if self.buffer.len() >= OUTPUT_BYTES_TARGET { self.write_buffer() } else { Ok(()) }
     }
 
     /// A group was read to its end: its records count as delivered with the next write.
@@ -91,17 +91,17 @@ impl Writing {
     }
 
     fn write_buffer(&mut self) -> Result<(), Interrupted> {
-        if self.buffer.filled().is_empty() {
+        if self.buffer.is_empty() {
             return Ok(());
         }
         let mut pause = RETRY_PAUSE_MIN;
-        while let Err(error) = self.output.write(self.buffer.filled()) {
+        while let Err(error) = self.output.write(&self.buffer) {
             self.report(&error, pause == RETRY_PAUSE_MIN);
             self.pause(pause)?;
             pause = (pause * 2).min(RETRY_PAUSE_MAX);
         }
         self.recovered();
-        self.uncommitted_bytes += self.buffer.filled().len() as u64;
+        self.uncommitted_bytes += self.buffer.len() as u64;
         self.buffer.begin(self.output.position());
         Ok(())
     }

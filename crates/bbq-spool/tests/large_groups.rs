@@ -1,0 +1,134 @@
+//! If this fails, groups that are written and read past the page cache are not what was appended, or large groups do not
+//! lie in memory as they do in the file, and are copied through the page cache after all.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bbq_spool::{Cursor, DiskStorage, GroupRead, Spool, SpoolOptions, Storage, StorageFile};
+
+use crate::support::{Found, Random, for_seeds, made, options, read_all, read_group, wait_until};
+
+const BLOCK_BYTES: u64 = 4096;
+const LARGE_BYTES: usize = 128 * 1024;
+
+/// The real disk, and how many large writes lay in place for it.
+#[derive(Default)]
+struct Watched {
+    large: Arc<AtomicU64>,
+    in_place: Arc<AtomicU64>,
+}
+
+struct WatchedFile {
+    file: Box<dyn StorageFile>,
+    large: Arc<AtomicU64>,
+    in_place: Arc<AtomicU64>,
+}
+
+impl Watched {
+    fn file(&self, file: io::Result<Box<dyn StorageFile>>) -> io::Result<Box<dyn StorageFile>> {
+        let (large, in_place) = (Arc::clone(&self.large), Arc::clone(&self.in_place));
+        file.map(|file| Box::new(WatchedFile { file, large, in_place }) as Box<dyn StorageFile>)
+    }
+}
+
+impl Storage for Watched {
+    fn create_dir_all(&self, directory: &Path) -> io::Result<()> {
+        DiskStorage.create_dir_all(directory)
+    }
+    fn available(&self, directory: &Path) -> io::Result<u64> {
+        DiskStorage.available(directory)
+    }
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        DiskStorage.list(directory)
+    }
+    fn create(&self, path: &Path, bytes: u64) -> io::Result<Box<dyn StorageFile>> {
+        self.file(DiskStorage.create(path, bytes))
+    }
+    fn recycle(&self, from: &Path, to: &Path, bytes: u64, head: &[u8]) -> io::Result<Box<dyn StorageFile>> {
+        self.file(DiskStorage.recycle(from, to, bytes, head))
+    }
+    fn open(&self, path: &Path) -> io::Result<Box<dyn StorageFile>> {
+        DiskStorage.open(path)
+    }
+    fn replace(&self, path: &Path, contents: &[u8]) -> io::Result<()> {
+        DiskStorage.replace(path, contents)
+    }
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        DiskStorage.read(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        DiskStorage.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        DiskStorage.remove(path)
+    }
+}
+
+impl StorageFile for WatchedFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file.read_at(offset, buffer)
+    }
+    fn write_all_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() >= LARGE_BYTES {
+            let is_in_place = bytes.as_ptr().addr() as u64 % BLOCK_BYTES == offset % BLOCK_BYTES;
+            self.large.fetch_add(1, Ordering::Relaxed);
+            self.in_place.fetch_add(u64::from(is_in_place), Ordering::Relaxed);
+        }
+        self.file.write_all_at(offset, bytes)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+}
+
+#[test]
+fn large_and_small_groups_are_read_as_they_were_appended() {
+    for_seeds(3, |seed| {
+        let mut random = Random::new(seed);
+        // Beside the sources, as the directory for temporary files is mostly in memory.
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let watched = Watched::default();
+        let (large, in_place) = (Arc::clone(&watched.large), Arc::clone(&watched.in_place));
+        let options = SpoolOptions { segment_bytes: 4 << 20, ..options(directory.path(), 1) };
+        let spool = Spool::open(Arc::new(watched), &options).unwrap();
+        let lane = &spool.lanes()[0];
+        // One stays behind, and reads what it did not find in memory; the other follows closely.
+        let mut follower = spool.readers(&Cursor::default()).swap_remove(0);
+        let mut followed = Found::default();
+        let mut all = Vec::new();
+        for _ in 0..60 {
+            let batches = if random.one_in(3) { 1 } else { 1 + random.below(12) };
+            let mut group = 0;
+            for batch in 0..batches {
+                let made = made(1 + 10 * all.len() as u64, 100 + random.below(5_000) as usize);
+                group = made.append(lane, batch + 1 == batches).unwrap();
+                all.push(made);
+            }
+            wait_until(&spool.progress(), "a group", || lane.durable_group() >= group);
+            match random.below(8) {
+                0 | 1 => drop(read_group(&mut follower, &mut followed)),
+                // To the end, behind which the next group is not written yet.
+                2 => while read_group(&mut follower, &mut followed) != GroupRead::CaughtUp {},
+                _ => {}
+            }
+        }
+        while read_group(&mut follower, &mut followed) != GroupRead::CaughtUp {}
+        assert_eq!((followed.lost(), &followed.losts, &followed.batches), (0, &Vec::new(), &all));
+        assert_eq!(read_all(&mut spool.readers(&Cursor::default())[0]).batches, all);
+        assert_eq!(spool.close().values().sum::<u64>(), 0);
+        let (large, in_place) = (large.load(Ordering::Relaxed), in_place.load(Ordering::Relaxed));
+        println!("seed {seed}: of {large} large writes {in_place} were in place");
+        // The first buffers are still growing, and a new segment begins elsewhere than was expected.
+        assert!(large >= 10 && in_place * 3 >= large * 2, "{in_place} of {large}");
+        let again = Spool::open(Arc::new(DiskStorage), &options).unwrap();
+        assert_eq!(read_all(&mut again.readers(&Cursor::default())[0]).batches, all);
+    });
+}
