@@ -43,8 +43,11 @@ struct Filling {
     number: u64,
     /// Where the tags of this run begin: no two groups on disk have the same.
     epoch: u64,
-    /// Bytes of the group before it.
+    /// Bytes and batches of the group before it.
     previous_bytes: usize,
+    previous_entries: u32,
+    /// The writer lets the group gather, and wants to hear when it has so many batches; 0 if not.
+    gathers_until: u32,
     /// Somebody waits for it.
     urgent: bool,
     /// When its first entry came.
@@ -53,6 +56,15 @@ struct Filling {
     room_wanted: bool,
     closed: bool,
     failed: Option<String>,
+}
+
+impl Filling {
+    /// Whether it gathers a little longer although somebody waits: who waited for the group before is about to send the
+    /// next batch, and under a load of many bytes or of many who wait, one sync more costs everybody more than the wait
+    /// does. A group that is as large as the one before never waits, so a single client does not.
+    fn is_smaller_than_before(&self) -> bool {
+        self.previous_bytes >= GATHER_BYTES_MIN || self.group.entries() < self.previous_entries
+    }
 }
 
 /// How far a lane is on disk.
@@ -112,6 +124,8 @@ impl LaneCore {
             number: 1,
             epoch: unix_ns(),
             previous_bytes: 0,
+            previous_entries: 0,
+            gathers_until: 0,
             urgent: false,
             since: None,
             room_wanted: false,
@@ -176,7 +190,7 @@ impl LaneCore {
         let mut seen = 0;
         loop {
             let waited = filling.since.map(|since| since.elapsed());
-            let gathers = filling.previous_bytes >= GATHER_BYTES_MIN
+            let gathers = filling.is_smaller_than_before()
                 && filling.group.len() > seen
                 && waited.is_some_and(|waited| waited < GATHER_TIME_MAX);
             let due = filling.closed
@@ -195,6 +209,8 @@ impl LaneCore {
                     if filling.urgent {
                         seen = filling.group.len();
                         rest = rest.min(GATHER_STEP);
+                        filling.gathers_until =
+                            if filling.previous_bytes < GATHER_BYTES_MIN { filling.previous_entries } else { 0 };
                     }
                     self.work.wait_timeout(filling, rest).unwrap_or_else(PoisonError::into_inner).0
                 }
@@ -206,6 +222,8 @@ impl LaneCore {
         let number = filling.number;
         filling.number += 1;
         filling.previous_bytes = spare.len();
+        filling.previous_entries = spare.entries();
+        filling.gathers_until = 0;
         filling.urgent = false;
         filling.since = None;
         let room_wanted = std::mem::take(&mut filling.room_wanted);
@@ -315,10 +333,11 @@ impl Lane {
         }
         filling.urgent |= urgent;
         let due = filling.urgent || filling.group.len() >= GROUP_BYTES_TARGET;
+        let gathered = filling.gathers_until > 0 && filling.group.entries() == filling.gathers_until;
         let number = filling.number;
         drop(filling);
         // The writer sleeps until there is something, or until it is due.
-        if first || (due && !was_due) {
+        if first || (due && !was_due) || gathered {
             self.0.work.notify_one();
         }
         Ok(number)
