@@ -8,6 +8,7 @@ use bbq_wire::framing::Frame;
 use bbq_wire::limits::{BATCH_BODY_BYTES_TARGET, BATCH_HEADER_BYTES};
 use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind, StreamId};
 
+use super::rest;
 use crate::config::OnFull;
 use crate::ledger::{DropReason, ListenerLedger};
 use crate::time::unix_ns;
@@ -22,6 +23,8 @@ pub(super) struct OwnStream {
 pub(super) struct Batcher {
     builder: BatchBuilder,
     base_time_ns: u64,
+    /// The weight of messages that went to the lane since somebody asked.
+    handed: usize,
     source: u16,
     kind: SourceKind,
     on_full: OnFull,
@@ -35,11 +38,16 @@ impl Batcher {
         on_full: OnFull,
         ledger: Arc<ListenerLedger>,
     ) -> Batcher {
-        Batcher { builder: BatchBuilder::new(), base_time_ns: 0, source, kind, on_full, ledger }
+        Batcher { builder: BatchBuilder::new(), base_time_ns: 0, handed: 0, source, kind, on_full, ledger }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.builder.is_empty()
+    }
+
+    /// The weight of messages that went to the lane since the last time this was asked.
+    pub(super) fn take_handed(&mut self) -> usize {
+        std::mem::take(&mut self.handed)
     }
 
     /// Whether the listener may read on. When not, the lane is full and the batch is, too.
@@ -92,6 +100,7 @@ impl Batcher {
             return;
         }
         let records = u64::from(self.builder.records());
+        self.handed += rest::weight(self.builder.records(), self.builder.body_bytes());
         let identity = BatchIdentity {
             stream: stream.id,
             first_sequence: stream.next,

@@ -201,7 +201,6 @@ impl Intake {
         let was_empty = batcher.is_empty();
         produce(&door.spec.rules, &mut |frame| batcher.take(frame, peer, &self.lane, &mut own));
         if was_empty && !batcher.is_empty() {
-            self.view.took_text.store(true, Ordering::Relaxed);
             self.flush_wanted.notify_one();
         }
     }
@@ -224,9 +223,13 @@ impl Intake {
     /// Hands every batch on that the lane takes.
     pub(super) fn flush_all(&self) {
         let mut own = self.own.borrow_mut();
+        let mut handed = 0;
         for door in &self.doors {
-            door.batcher.borrow_mut().flush(&self.lane, &mut own);
+            let mut batcher = door.batcher.borrow_mut();
+            batcher.flush(&self.lane, &mut own);
+            handed += batcher.take_handed();
         }
+        self.view.text_weight.fetch_add(handed, Ordering::Relaxed);
     }
 
     /// Waits until the lane has taken every batch, or failed.

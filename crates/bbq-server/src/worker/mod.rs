@@ -21,13 +21,14 @@ mod framer;
 mod intake;
 mod listener;
 mod parked;
+mod rest;
 mod session;
 mod slots;
 mod stopping;
 
 use std::io;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -43,6 +44,7 @@ use crate::retention::Retention;
 use crate::streams::Streams;
 use connections::Connections;
 use intake::Intake;
+use rest::Rest;
 
 pub(crate) use budget::ConnectionBudget;
 pub(crate) use framer::Framer;
@@ -58,8 +60,8 @@ pub(crate) struct WorkerView {
     pub(crate) connections: AtomicU64,
     /// Of its thread, once that runs.
     pulse: OnceLock<Arc<Pulse>>,
-    /// Messages came that nobody waits for, since its thread slept.
-    took_text: AtomicBool,
+    /// The weight of messages that nobody waits for, since its thread slept.
+    text_weight: AtomicUsize,
     /// Open sessions of bbq clients.
     sessions: AtomicU64,
 }
@@ -69,16 +71,14 @@ impl WorkerView {
         WorkerView {
             connections: AtomicU64::new(0),
             pulse: OnceLock::new(),
-            took_text: AtomicBool::new(false),
+            text_weight: AtomicUsize::new(0),
             sessions: AtomicU64::new(0),
         }
     }
 
-    /// Whether the thread lets others run before it sleeps: they may be about to send, what they send meanwhile is one batch,
-    /// and to be woken costs more than to read it. Not while somebody may wait for an acknowledgement: others may run for as
-    /// long as the scheduler lets them, some milliseconds.
-    fn may_let_others_run(&self) -> bool {
-        self.took_text.swap(false, Ordering::Relaxed) && self.sessions.load(Ordering::Relaxed) == 0
+    /// What its thread does before it waits for the next event.
+    fn rest(&self) -> Rest {
+        Rest::after(self.text_weight.swap(0, Ordering::Relaxed), self.sessions.load(Ordering::Relaxed))
     }
 
     /// For how long its thread has been running without coming around; 0 while it waits for something to do.
@@ -125,9 +125,7 @@ impl Worker {
             let view = Arc::clone(&self.view);
             move || {
                 pulse.sleep();
-                if view.may_let_others_run() {
-                    rustix::thread::sched_yield();
-                }
+                view.rest().take();
             }
         });
         builder.on_thread_unpark(move || pulse.wake());

@@ -1,0 +1,68 @@
+//! What a worker does between two turns, so that it is not woken for each message.
+
+use std::thread;
+use std::time::Duration;
+
+use rustix::thread::sched_yield;
+
+/// What a message costs beside its bytes, in bytes that could be copied meanwhile.
+const MESSAGE_COST_BYTES: usize = 256;
+/// A turn that brought so much was worth its wake-up: some ten times what being woken costs.
+const ENOUGH_BYTES: usize = 32 * 1024;
+/// How long a worker that took less leaves its sockets alone. What comes meanwhile is of the same order, which the smallest
+/// buffers take (64 KiB of a fresh TCP connection, 208 KiB for datagrams). It is short beside `spool.flush_interval_ms`, for
+/// which messages that nobody waits for may collect anyway.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Taken after a turn, before the worker waits for the next event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// Waits for the next event at once: nothing came, or somebody may wait for an acknowledgement.
+    None,
+    /// Lets others run first, if there are any: what they send meanwhile comes in one turn.
+    Yield,
+    /// Leaves its sockets alone for a moment: messages come one by one, and to be woken costs more than to read one.
+    Pause,
+}
+
+/// What taking messages that nobody waits for comes to; see [`Rest::after`].
+pub(super) fn weight(messages: u32, bytes: usize) -> usize {
+    messages as usize * MESSAGE_COST_BYTES + bytes
+}
+
+impl Rest {
+    /// After a turn that brought messages of this weight, with so many open sessions of bbq clients.
+    pub(super) fn after(weight: usize, sessions: u64) -> Rest {
+        match weight {
+            0 => Rest::None,
+            // Others may run for as long as the scheduler lets them, some milliseconds, and a client may wait.
+            _ if sessions > 0 => Rest::None,
+            ENOUGH_BYTES.. => Rest::Yield,
+            _ => Rest::Pause,
+        }
+    }
+
+    pub(super) fn take(self) {
+        match self {
+            Rest::None => {}
+            Rest::Yield => sched_yield(),
+            Rest::Pause => thread::sleep(PAUSE),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_pauses_when_little_came_and_nobody_waits() {
+        assert_eq!(Rest::after(0, 0), Rest::None);
+        assert_eq!(Rest::after(weight(1, 1), 0), Rest::Pause);
+        assert_eq!(Rest::after(weight(1, 1), 1), Rest::None);
+        // Many short messages are as much as few long ones, and no socket's buffer is full by then.
+        assert_eq!(Rest::after(weight(128, 0), 0), Rest::Yield);
+        assert_eq!(Rest::after(weight(1, ENOUGH_BYTES), 0), Rest::Yield);
+        assert_eq!(Rest::after(weight(1, ENOUGH_BYTES), 1), Rest::None);
+    }
+}
