@@ -60,6 +60,18 @@ impl AlignedBuffer {
         &mut self.bytes
     }
 
+    /// Makes room for so many bytes more, without moving what is there to another place in its block.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        if self.bytes.capacity() - self.bytes.len() >= more {
+            return;
+        }
+        let phase = self.filler % BLOCK_BYTES + self.bytes.as_ptr().addr() % BLOCK_BYTES;
+        let mut larger = AlignedBuffer::with_capacity((2 * self.bytes.capacity()).max(self.len() + more));
+        larger.begin(phase as u64);
+        larger.bytes.extend_from_slice(self);
+        *self = larger;
+    }
+
     /// Takes away all but so many bytes at the beginning, or adds zeros.
     pub(crate) fn resize(&mut self, bytes: usize) {
         self.bytes.resize(self.filler + bytes, 0);
@@ -229,6 +241,20 @@ mod tests {
             buffer.begin(length);
             buffer.end().extend_from_slice(&[7; DIRECT_BYTES_MIN - 1]);
             assert_eq!(whole_blocks(length, &buffer), None);
+        }
+    }
+
+    #[test]
+    fn a_buffer_that_grows_stays_in_place() {
+        let mut buffer = AlignedBuffer::with_capacity(100);
+        for offset in [0, 1, 4095, 1_000_003] {
+            buffer.begin(offset);
+            for round in 0..20_u8 {
+                buffer.reserve(10_000);
+                buffer.end().extend_from_slice(&[round; 10_000]);
+                assert_eq!(buffer.as_ptr().addr() % BLOCK_BYTES, offset as usize % BLOCK_BYTES);
+            }
+            assert!(buffer.chunks(10_000).zip(0..20).all(|(piece, round)| piece == [round; 10_000]));
         }
     }
 

@@ -54,6 +54,7 @@ impl Group {
             self.bytes.resize(GROUP_FRAME_BYTES);
         }
         let binding = Binding { batch_bytes: batch.len() as u32, batch_crc: header.crc, tag: self.tag };
+        self.bytes.reserve(ENVELOPE_BYTES + batch.len());
         let end = self.bytes.end();
         end.extend_from_slice(&envelope.encode(&binding));
         end.extend_from_slice(batch);

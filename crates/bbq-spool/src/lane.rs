@@ -209,8 +209,11 @@ impl LaneCore {
                     if filling.urgent {
                         seen = filling.group.len();
                         rest = rest.min(GATHER_STEP);
-                        filling.gathers_until =
-                            if filling.previous_bytes < GATHER_BYTES_MIN { filling.previous_entries } else { 0 };
+                        filling.gathers_until = if filling.previous_bytes < GATHER_BYTES_MIN {
+                            filling.previous_entries
+                        } else {
+                            0
+                        };
                     }
                     self.work.wait_timeout(filling, rest).unwrap_or_else(PoisonError::into_inner).0
                 }

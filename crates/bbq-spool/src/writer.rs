@@ -116,9 +116,12 @@ impl Writer {
     }
 
     fn take_group(&self, spare: &mut Group) -> Option<u64> {
+        let header_bytes = self.sources.header_bytes() as u64;
+        // The next one is probably as large as this one, and begins a segment if it does not fit.
         let behind = |bytes| match &self.open {
-            Some(open) if open.capacity - open.used > bytes => open.used + bytes,
-            _ => self.sources.header_bytes() as u64 + bytes,
+            Some(open) if open.capacity - open.used > 2 * bytes => open.used + bytes,
+            Some(open) if open.capacity - open.used > bytes => header_bytes,
+            _ => header_bytes + bytes,
         };
         self.core.take_group(spare, self.flush_interval, behind)
     }
