@@ -19,6 +19,9 @@ use crate::settings::Settings;
 use crate::spread::Spread;
 use crate::table::Table;
 
+/// Of the directory that a report is written into.
+const PLOTS: &str = "plots";
+
 /// Everything that there is to say.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -33,6 +36,19 @@ pub struct Report {
     warnings: Vec<String>,
     left_out: Vec<String>,
     failures: Vec<String>,
+}
+
+/// Makes a directory that a report can be written into, before anything is measured.
+///
+/// # Errors
+/// If nothing can be written there.
+pub fn prepare(directory: &Path) -> anyhow::Result<()> {
+    for directory in [directory, &directory.join(PLOTS)] {
+        fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        tempfile::tempfile_in(directory)
+            .with_context(|| format!("cannot write in {}", directory.display()))?;
+    }
+    Ok(())
 }
 
 /// A section's rows.
@@ -107,7 +123,7 @@ impl Report {
         for (index, section) in self.sections.iter().enumerate() {
             let plot = self.plot_name(index);
             text += &format!("### {}\n\n{}\n\n{}\n", section.title, section.about, section.table.markdown());
-            text += &format!("![{}](plots/{plot})\n\n", section.title);
+            text += &format!("![{}]({PLOTS}/{plot})\n\n", section.title);
         }
         self.remarks().iter().for_each(|remark| text += &format!("- {remark}\n"));
         text
@@ -127,8 +143,8 @@ impl Report {
     /// # Errors
     /// If a file cannot be written.
     pub fn write(&self, directory: &Path) -> anyhow::Result<std::path::PathBuf> {
-        let plots = directory.join("plots");
-        fs::create_dir_all(&plots).with_context(|| format!("cannot make {}", plots.display()))?;
+        prepare(directory)?;
+        let plots = directory.join(PLOTS);
         let write = |path: std::path::PathBuf, text: String| {
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
             anyhow::Ok(path)
