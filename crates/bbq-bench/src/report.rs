@@ -108,12 +108,12 @@ impl Report {
     pub fn text(&self) -> String {
         let mut text = self.heading();
         for section in &self.sections {
-            text += &format!("\n{}\n{}\n{}", section.title, section.about, section.table.text());
+            text += &format!("\n{}\n{}\n{}", section.title, wrapped(&section.about), section.table.text());
         }
         if !self.remarks().is_empty() {
             text += "\n";
         }
-        self.remarks().iter().for_each(|remark| text += &format!("{remark}\n"));
+        self.remarks().iter().for_each(|remark| text += &format!("{}\n", wrapped(remark)));
         text
     }
 
@@ -254,6 +254,23 @@ fn table(results: &SectionResults<'_>, rows: &[RowReport]) -> Table {
     table
 }
 
+/// For a terminal, which would cut a long line in the middle of a word.
+fn wrapped(text: &str) -> String {
+    const COLUMNS: usize = 120;
+    let mut lines = vec![String::new()];
+    for (index, word) in text.split(' ').enumerate() {
+        let (column, length) = (lines.last().map_or(0, String::len), word.len());
+        match lines.last_mut() {
+            Some(line) if index == 0 || column + 1 + length <= COLUMNS => {
+                line.push_str(if index == 0 { "" } else { " " });
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n")
+}
+
 /// `median (least-most)`, or the one value.
 fn cell(spread: &Spread, show: impl Fn(f64) -> String) -> String {
     let (median, least, most) = (show(spread.median), show(spread.least), show(spread.most));
@@ -332,4 +349,17 @@ fn warnings(results: &Results<'_>) -> Vec<String> {
         ));
     }
     warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_text_is_cut_between_words_and_short_text_is_left_alone() {
+        assert_eq!(wrapped("  max sendtime:  5"), "  max sendtime:  5");
+        let word = "x".repeat(59);
+        assert_eq!(wrapped(&format!("{word} {word}x {word}")), format!("{word} {word}x\n{word}"));
+        assert_eq!(wrapped(&"x".repeat(200)), "x".repeat(200));
+    }
 }
