@@ -159,9 +159,10 @@ impl Report {
 
     pub(crate) fn heading(&self) -> String {
         let Report { machine, seconds, rounds, workers, .. } = self;
+        let (worker, round) = (plural(*workers as u64), plural(u64::from(*rounds)));
         format!(
-            "{machine}\n{workers} workers; {rounds} rounds of {seconds} s a row, in turn: medians, with (least-most); ratios \
-             within each round.\n"
+            "{machine}\n{workers} worker{worker}; {rounds} round{round} of {seconds} s a row, in turn: medians, with \
+             (least-most); ratios within each round.\n"
         )
     }
 
@@ -252,6 +253,11 @@ fn table(results: &SectionResults<'_>, rows: &[RowReport]) -> Table {
         table.rows.push(cells);
     }
     table
+}
+
+/// What a word gets that stands behind this number.
+fn plural(count: u64) -> &'static str {
+    if count == 1 { "" } else { "s" }
 }
 
 /// For a terminal, which would cut a long line in the middle of a word.

@@ -20,7 +20,7 @@ use crate::settings::Settings;
 use crate::spread::Spread;
 
 /// Datagrams a second.
-const RATES: [u32; 5] = [25_000, 100_000, 200_000, 400_000, 800_000];
+const RATES: [u32; 6] = [25_000, 100_000, 200_000, 300_000, 400_000, 800_000];
 const OWN: &str = "bbq whole+udp";
 const FLOOR: &str = "bare C recvmmsg";
 const BYTES: usize = 256;
