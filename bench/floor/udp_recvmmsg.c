@@ -12,7 +12,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-enum { THREADS_MAX = 64, DATAGRAMS = 32, DATAGRAM_BYTES = 2048, RECEIVE_BUFFER_BYTES = 8 * 1024 * 1024 };
+enum { THREADS_MAX = 64, DATAGRAMS = 32, DATAGRAM_BYTES = 2048, RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024 };
 
 struct server {
     int socket;
@@ -26,10 +26,7 @@ static int bind_to(uint16_t port) {
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), on = 1, bytes = RECEIVE_BUFFER_BYTES;
     if (fd < 0) fail("socket");
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) < 0) fail("SO_REUSEPORT");
-    // More than the system's limit only for who may.
-    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes) < 0 &&
-        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes) < 0)
-        fail("SO_RCVBUF");
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes) < 0) fail("SO_RCVBUF");
     if (bind(fd, (struct sockaddr *)&address, sizeof address) < 0) fail("bind");
     return fd;
 }

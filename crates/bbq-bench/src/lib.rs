@@ -13,7 +13,8 @@
 //!
 //! Invariant: nothing is sent to another machine; every load goes to loopback.
 //! Invariant: a sample that lost something it should not have lost, or met an error, is a failure and not a figure.
-//! Invariant: every process, connection and file of a sample is gone when it ends.
+//! Invariant: every process, connection and file of a sample is gone when it ends; and every process also when this program
+//! is killed.
 
 #![forbid(unsafe_code)]
 
@@ -25,6 +26,7 @@ mod experiments;
 mod http;
 mod interrupt;
 mod latency;
+mod leash;
 mod listen_server;
 mod load;
 mod machine;
@@ -49,7 +51,8 @@ mod table;
 mod verdict;
 
 pub use catalogue::{EXPERIMENTS, Experiment};
-pub use report::Report;
+pub use leash::{End, leash};
+pub use report::{Report, prepare};
 pub use run::run;
 pub use server::{ServeOptions, Service, serve};
 pub use settings::{DURATION_DEFAULT, ROUNDS_DEFAULT, Settings};

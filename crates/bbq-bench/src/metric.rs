@@ -54,6 +54,8 @@ pub(crate) enum Metric {
     Sleeps,
     /// Memory of the client's queue of what it may take, in percent.
     QueueOfBound,
+    /// Records that found no room in the client, of all calls, in percent.
+    Dropped,
     /// What neither server nor load generator had of the processors, in percent.
     OthersBusy,
 }
@@ -86,6 +88,7 @@ impl Metric {
             Metric::Sockets => "sockets",
             Metric::Sleeps => "sleeps/million",
             Metric::QueueOfBound => "queue of bound %",
+            Metric::Dropped => "dropped %",
             Metric::OthersBusy => "others %",
         }
     }

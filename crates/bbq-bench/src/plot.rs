@@ -5,8 +5,12 @@ use crate::svg::{Anchor, Point, Svg};
 
 const WIDTH: f64 = 760.0;
 const LINE_HEIGHT: f64 = 22.0;
-/// Room for the names of rows.
+/// Room for the names of rows, at least and at most; and what a letter takes of it, about.
 const NAMES: f64 = 260.0;
+const NAMES_MAX: f64 = 420.0;
+const LETTER: f64 = 6.6;
+/// Between a name and its bar.
+const GAP: f64 = 8.0;
 /// Room for the figures behind bars.
 const FIGURES: f64 = 150.0;
 const TITLE: f64 = 34.0;
@@ -35,15 +39,16 @@ pub(crate) fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
     let mut svg = Svg::new(WIDTH, TITLE + MARGIN + LINE_HEIGHT * bars.len() as f64);
     svg.text(Point { x: MARGIN, y: 22.0 }, Anchor::Start, &format!("{title}: {unit}"));
     let most = bars.iter().map(|bar| bar.spread.most).fold(f64::MIN_POSITIVE, f64::max);
-    let scale = (WIDTH - NAMES - FIGURES) / most;
+    let names = room_for_names(bars);
+    let scale = (WIDTH - names - FIGURES) / most;
     for (index, bar) in bars.iter().enumerate() {
         let top = TITLE + LINE_HEIGHT * index as f64;
         let middle = top + LINE_HEIGHT / 2.0;
-        svg.text(Point { x: NAMES - 8.0, y: middle + 4.0 }, Anchor::End, &bar.name);
+        svg.text(Point { x: names - GAP, y: middle + 4.0 }, Anchor::End, &bar.name);
         let colour = if bar.is_baseline { BAR_BASELINE } else { BAR };
-        let end = NAMES + bar.spread.median.max(0.0) * scale;
-        svg.rectangle(Point { x: NAMES, y: top + 3.0 }, Point { x: end, y: top + LINE_HEIGHT - 3.0 }, colour);
-        let (least, whisker) = (NAMES + bar.spread.least * scale, NAMES + bar.spread.most * scale);
+        let end = names + bar.spread.median.max(0.0) * scale;
+        svg.rectangle(Point { x: names, y: top + 3.0 }, Point { x: end, y: top + LINE_HEIGHT - 3.0 }, colour);
+        let (least, whisker) = (names + bar.spread.least * scale, names + bar.spread.most * scale);
         svg.line(&[Point { x: least, y: middle }, Point { x: whisker, y: middle }], WHISKER, 1.0);
         for x in [least, whisker] {
             svg.line(&[Point { x, y: middle - 4.0 }, Point { x, y: middle + 4.0 }], WHISKER, 1.0);
@@ -51,6 +56,11 @@ pub(crate) fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
         svg.text(Point { x: whisker + 6.0, y: middle + 4.0 }, Anchor::Start, &bar.figure);
     }
     svg.finish()
+}
+
+fn room_for_names(bars: &[Bar]) -> f64 {
+    let letters = bars.iter().map(|bar| bar.name.chars().count()).max().unwrap_or(0);
+    (letters as f64 * LETTER + MARGIN + GAP).clamp(NAMES, NAMES_MAX)
 }
 
 /// One line.
@@ -186,6 +196,8 @@ mod tests {
         assert!(text.contains(&format!("width=\"{full:.1}\"")), "{text}");
         assert!(text.contains(&format!("width=\"{:.1}\"", full / 2.0)), "{text}");
         assert_well_formed(&bars("nothing", "k/s", &[]));
+        let long = bars("t", "us", &[bar(&"x".repeat(50), 1.0)]);
+        assert!(long.contains("x=\"350.0\""), "the bar begins behind its name: {long}");
     }
 
     #[test]

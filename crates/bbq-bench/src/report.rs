@@ -19,6 +19,9 @@ use crate::settings::Settings;
 use crate::spread::Spread;
 use crate::table::Table;
 
+/// Of the directory that a report is written into.
+const PLOTS: &str = "plots";
+
 /// Everything that there is to say.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -33,6 +36,19 @@ pub struct Report {
     warnings: Vec<String>,
     left_out: Vec<String>,
     failures: Vec<String>,
+}
+
+/// Makes a directory that a report can be written into, before anything is measured.
+///
+/// # Errors
+/// If nothing can be written there.
+pub fn prepare(directory: &Path) -> anyhow::Result<()> {
+    for directory in [directory, &directory.join(PLOTS)] {
+        fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        tempfile::tempfile_in(directory)
+            .with_context(|| format!("cannot write in {}", directory.display()))?;
+    }
+    Ok(())
 }
 
 /// A section's rows.
@@ -92,12 +108,12 @@ impl Report {
     pub fn text(&self) -> String {
         let mut text = self.heading();
         for section in &self.sections {
-            text += &format!("\n{}\n{}\n{}", section.title, section.about, section.table.text());
+            text += &format!("\n{}\n{}\n{}", section.title, wrapped(&section.about), section.table.text());
         }
         if !self.remarks().is_empty() {
             text += "\n";
         }
-        self.remarks().iter().for_each(|remark| text += &format!("{remark}\n"));
+        self.remarks().iter().for_each(|remark| text += &format!("{}\n", wrapped(remark)));
         text
     }
 
@@ -107,7 +123,7 @@ impl Report {
         for (index, section) in self.sections.iter().enumerate() {
             let plot = self.plot_name(index);
             text += &format!("### {}\n\n{}\n\n{}\n", section.title, section.about, section.table.markdown());
-            text += &format!("![{}](plots/{plot})\n\n", section.title);
+            text += &format!("![{}]({PLOTS}/{plot})\n\n", section.title);
         }
         self.remarks().iter().for_each(|remark| text += &format!("- {remark}\n"));
         text
@@ -127,8 +143,8 @@ impl Report {
     /// # Errors
     /// If a file cannot be written.
     pub fn write(&self, directory: &Path) -> anyhow::Result<std::path::PathBuf> {
-        let plots = directory.join("plots");
-        fs::create_dir_all(&plots).with_context(|| format!("cannot make {}", plots.display()))?;
+        prepare(directory)?;
+        let plots = directory.join(PLOTS);
         let write = |path: std::path::PathBuf, text: String| {
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
             anyhow::Ok(path)
@@ -143,9 +159,10 @@ impl Report {
 
     pub(crate) fn heading(&self) -> String {
         let Report { machine, seconds, rounds, workers, .. } = self;
+        let (worker, round) = (plural(*workers as u64), plural(u64::from(*rounds)));
         format!(
-            "{machine}\n{workers} workers; {rounds} rounds of {seconds} s a row, in turn: medians, with (least-most); ratios \
-             within each round.\n"
+            "{machine}\n{workers} worker{worker}; {rounds} round{round} of {seconds} s a row, in turn: medians, with \
+             (least-most); ratios within each round.\n"
         )
     }
 
@@ -238,6 +255,28 @@ fn table(results: &SectionResults<'_>, rows: &[RowReport]) -> Table {
     table
 }
 
+/// What a word gets that stands behind this number.
+fn plural(count: u64) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+/// For a terminal, which would cut a long line in the middle of a word.
+fn wrapped(text: &str) -> String {
+    const COLUMNS: usize = 120;
+    let mut lines = vec![String::new()];
+    for (index, word) in text.split(' ').enumerate() {
+        let (column, length) = (lines.last().map_or(0, String::len), word.len());
+        match lines.last_mut() {
+            Some(line) if index == 0 || column + 1 + length <= COLUMNS => {
+                line.push_str(if index == 0 { "" } else { " " });
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n")
+}
+
 /// `median (least-most)`, or the one value.
 fn cell(spread: &Spread, show: impl Fn(f64) -> String) -> String {
     let (median, least, most) = (show(spread.median), show(spread.least), show(spread.most));
@@ -316,4 +355,17 @@ fn warnings(results: &Results<'_>) -> Vec<String> {
         ));
     }
     warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_text_is_cut_between_words_and_short_text_is_left_alone() {
+        assert_eq!(wrapped("  max sendtime:  5"), "  max sendtime:  5");
+        let word = "x".repeat(59);
+        assert_eq!(wrapped(&format!("{word} {word}x {word}")), format!("{word} {word}x\n{word}"));
+        assert_eq!(wrapped(&"x".repeat(200)), "x".repeat(200));
+    }
 }

@@ -20,33 +20,55 @@ pub(crate) fn choose(results: &Results<'_>, otherwise: &str) -> Vec<String> {
     let [best, second, ..] = &by_rate[..] else {
         return vec!["Too little was measured to choose.".to_owned()];
     };
-    let ratio = Spread::of_ratios(&best.scores, &second.scores);
-    let both = best.scores.iter().zip(&second.scores);
-    let rounds: Vec<bool> = both.filter_map(|(one, other)| Some((*one)? > (*other)?)).collect();
-    let wins = rounds.iter().filter(|won| **won).count();
     let mut lines = vec![
         format!("Rate, as a part of the best one's over all sections: {}.", list(&by_rate)),
         format!("p99 latency, likewise, more is shorter: {}.", list(&by_latency)),
     ];
-    let (name, other) = (best.name, second.name);
     let percent = SAME * 100.0;
     lines.push(if is_noisy(results) {
         format!("Cannot tell: others used the machine too much. Repeat it on a quiet one; until then, {otherwise}.")
-    } else if ratio.is_none_or(|ratio| ratio.median < 1.0 + SAME) {
-        let shorter = by_latency.iter().find(|row| row.name == name || row.name == other).map_or(name, |row| row.name);
-        format!(
-            "Choose {shorter}: the rates of {name} and {other} differ by less than {percent:.0} %, and it has the shorter p99."
-        )
-    } else if wins < rounds.len() {
-        let all = rounds.len();
-        format!("Choose {name}, likely: it won {wins} of {all} rounds against {other}. More --rounds would tell.")
-    } else if rounds.len() < ROUNDS_TO_BE_SURE {
-        format!("Choose {name}, likely: it won every round; {ROUNDS_TO_BE_SURE} of them would make it sure.")
+    } else if Spread::of_ratios(&best.scores, &second.scores).is_none_or(|ratio| ratio.median < 1.0 + SAME) {
+        let mut both = by_latency.iter().filter(|row| row.name == best.name || row.name == second.name);
+        let (shorter, longer) = (both.next().unwrap_or(best), both.next().unwrap_or(second));
+        let Sureness { choose, reason } = Sureness::of(shorter, longer);
+        let (one, other) = (best.name, second.name);
+        format!("{choose}: the rates of {one} and {other} differ by less than {percent:.0} %, and by p99 {reason}")
     } else {
-        let luck = 1_u64 << rounds.len().min(62);
-        format!("Choose {name}: it won every round against {other}, as luck does once in {luck} times.")
+        let Sureness { choose, reason } = Sureness::of(best, second);
+        format!("{choose}: by rate {reason}")
     });
     lines
+}
+
+/// How a choice is put.
+struct Sureness {
+    choose: String,
+    reason: String,
+}
+
+impl Sureness {
+    /// By the rounds that `one` won against `other`, and by whether it did worse in one than `other` did in another.
+    fn of(one: &Ranked<'_>, other: &Ranked<'_>) -> Sureness {
+        let both = one.scores.iter().zip(&other.scores);
+        let rounds: Vec<(f64, f64)> = both.filter_map(|(one, other)| Some(((*one)?, (*other)?))).collect();
+        let (all, won) = (rounds.len(), rounds.iter().filter(|(one, other)| one > other).count());
+        let least = rounds.iter().map(|round| round.0).fold(f64::MAX, f64::min);
+        let most = rounds.iter().map(|round| round.1).fold(0.0, f64::max);
+        let share = won as f64 * 100.0 / all.max(1) as f64;
+        let (name, other) = (one.name, other.name);
+        let reason = format!("it won {won} of {all} rounds against {other} ({share:.0} %)");
+        let likely = format!("Choose {name}, likely");
+        if all < ROUNDS_TO_BE_SURE {
+            let more = format!("; {ROUNDS_TO_BE_SURE} rounds or more could make it sure.");
+            Sureness { choose: likely, reason: reason + &more }
+        } else if won < all || least <= most {
+            let more = "; what they had in different rounds overlaps, so more --rounds may say otherwise.";
+            Sureness { choose: likely, reason: reason + more }
+        } else {
+            let more = ", and its worst round was better than the other's best.";
+            Sureness { choose: format!("Choose {name}"), reason: reason + more }
+        }
+    }
 }
 
 /// A row with its score in each round, none where it failed.
@@ -140,25 +162,36 @@ mod tests {
     }
 
     #[test]
-    fn who_wins_every_round_by_enough_is_chosen_and_that_is_sure() {
+    fn who_wins_every_round_by_more_than_it_varies_is_chosen() {
         let line = last_line([&[100.0; 5], &[120.0, 118.0, 130.0, 110.0, 119.0]], [1.0, 2.0], 0.0);
-        assert_eq!(line, "Choose b: it won every round against a, as luck does once in 32 times.");
+        let expected = "Choose b: by rate it won 5 of 5 rounds against a (100 %), and its worst round was better than the \
+                        other's best.";
+        assert_eq!(line, expected);
     }
 
     #[test]
     fn few_rounds_or_a_lost_one_are_only_likely() {
+        let line = last_line([&[100.0; 2], &[120.0; 2]], [1.0; 2], 0.0);
+        let expected = "Choose b, likely: by rate it won 2 of 2 rounds against a (100 %); 5 rounds or more could make it sure.";
+        assert_eq!(line, expected);
+        let line = last_line([&[100.0; 5], &[120.0, 99.0, 120.0, 120.0, 120.0]], [1.0; 2], 0.0);
         assert!(
-            last_line([&[100.0; 2], &[120.0; 2]], [1.0; 2], 0.0)
-                .starts_with("Choose b, likely: it won every")
+            line.starts_with("Choose b, likely: by rate it won 4 of 5 rounds against a (80 %); what"),
+            "{line}"
         );
-        let line = last_line([&[100.0; 3], &[120.0, 99.0, 120.0]], [1.0; 2], 0.0);
-        assert!(line.starts_with("Choose b, likely: it won 2 of 3 rounds against a"), "{line}");
     }
 
     #[test]
-    fn the_same_rate_is_decided_by_latency() {
+    fn the_same_rate_is_decided_by_latency_and_that_is_not_surer() {
         let line = last_line([&[100.0; 5], &[101.0; 5]], [1.0, 2.0], 0.0);
-        assert!(line.starts_with("Choose a: "), "{line}");
+        assert!(
+            line.starts_with(
+                "Choose a: the rates of b and a differ by less than 3 %, and by p99 it won 5 of 5"
+            ),
+            "{line}"
+        );
+        let line = last_line([&[100.0; 3], &[101.0; 3]], [1.0, 2.0], 0.0);
+        assert!(line.starts_with("Choose a, likely: "), "{line}");
     }
 
     #[test]

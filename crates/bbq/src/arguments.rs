@@ -1,5 +1,6 @@
 //! Every option, once. Help is derived from here.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -30,6 +31,9 @@ pub(crate) enum Command {
     /// The server that `bench` measures where the listener alone is the subject
     #[command(hide = true)]
     BenchServer(BenchServerArguments),
+    /// Another server, which ends when `bench` does
+    #[command(hide = true)]
+    BenchLeash(BenchLeashArguments),
 }
 
 /// Without options: bbq on tcp 7700, lines on tcp 7701, syslog on udp and tcp 5514, all on loopback; data in ./bbq-data,
@@ -198,6 +202,23 @@ pub(crate) struct BenchServerArguments {
     pub(crate) no_rescue: bool,
     #[arg(long, default_value = ".")]
     pub(crate) logs: PathBuf,
+}
+
+#[derive(Args)]
+pub(crate) struct BenchLeashArguments {
+    /// Process number of `bench`
+    pub(crate) parent: u32,
+    #[arg(value_enum)]
+    pub(crate) end: BenchEnd,
+    pub(crate) program: OsString,
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum BenchEnd {
+    Kill,
+    Terminate,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -4,10 +4,10 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bbq_bench::{EXPERIMENTS, Experiment, ServeOptions, Service, Settings};
+use bbq_bench::{EXPERIMENTS, End, Experiment, ServeOptions, Service, Settings};
 
 use crate::Outcome;
-use crate::arguments::{BenchArguments, BenchServerArguments, BenchService};
+use crate::arguments::{BenchArguments, BenchEnd, BenchLeashArguments, BenchServerArguments, BenchService};
 
 pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<Outcome> {
     let Some(name) = &arguments.experiment else {
@@ -22,6 +22,9 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<Outcome> {
             "--data {}: no such directory",
             arguments.data.display()
         )));
+    }
+    if let Some(Err(error)) = arguments.out.as_deref().map(bbq_bench::prepare) {
+        return Ok(Outcome::Misused(error.context("--out")));
     }
     let settings = Settings {
         duration: Duration::from_secs_f64(arguments.duration),
@@ -74,5 +77,15 @@ pub(crate) fn serve(arguments: &BenchServerArguments) -> anyhow::Result<Outcome>
         rescue: !arguments.no_rescue,
         logs: arguments.logs.clone(),
     })?;
+    Ok(Outcome::Done)
+}
+
+/// Becomes another program.
+pub(crate) fn leash(arguments: &BenchLeashArguments) -> anyhow::Result<Outcome> {
+    let end = match arguments.end {
+        BenchEnd::Kill => End::Kill,
+        BenchEnd::Terminate => End::Terminate,
+    };
+    bbq_bench::leash(arguments.parent, end, &arguments.program, &arguments.arguments)?;
     Ok(Outcome::Done)
 }

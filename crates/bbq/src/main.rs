@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::BenchServer(arguments) => bench::serve(&arguments),
+        Command::BenchLeash(arguments) => bench::leash(&arguments),
     };
     match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -110,6 +111,48 @@ fn listen_has_all_cases_and_ends_with_a_choice() {
     assert!(last.starts_with("Choose ") || last.starts_with("Cannot tell: "), "{last}");
 }
 
+/// Processes that descend from this one and run `bbq serve`, not the moment before they do.
+fn servers(pid: u32) -> Vec<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let children = children.split_whitespace().map(|child| child.parse().unwrap());
+    children.filter(|child| command(*child).contains("\0serve\0")).collect()
+}
+
+/// Arguments, each ended by a zero byte; of a process that has ended none.
+fn command(pid: u32) -> String {
+    String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()).into_owned()
+}
+
+#[test]
+fn a_killed_bench_leaves_no_server_behind() {
+    let directory = TempDir::new().unwrap();
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_bbq"))
+        .args(["bench", "burst", "--duration", "600"])
+        .current_dir(directory.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let server = wait_for("a server", || {
+        let server = servers(bench.id()).into_iter().next();
+        server.filter(|server| !command(*server).contains("bench-leash"))
+    });
+    bench.kill().unwrap();
+    bench.wait().unwrap();
+    wait_for("the server's end", || command(server).is_empty().then_some(()));
+}
+
+fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what} does not come");
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+}
+
 #[test]
 fn the_page_on_measuring_names_the_experiments_that_there_are() {
     let page = include_str!("../../../docs/BENCH.md");
@@ -130,4 +173,6 @@ fn wrong_usage_names_what_there_is() {
     refused(&["bench", "listen", "--rounds", "0"], "--rounds");
     refused(&["bench", "listen", "--duration", "0"], "0.01 to 3600");
     refused(&["bench", "listen", "--data", "nowhere"], "--data nowhere");
+    std::fs::write(directory.path().join("file"), "").unwrap();
+    refused(&["bench", "listen", "--out", "file/out"], "--out: cannot make file/out");
 }

@@ -33,7 +33,7 @@ const FULL_SPOOL: &str = "[spool]\nbytes_max = \"64MiB\"\nsegment_bytes = \"8MiB
 /// The default.
 const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
-const COLUMNS: [Metric; 8] = [
+const COLUMNS: [Metric; 9] = [
     Metric::Rate,
     Metric::LatencyP50,
     Metric::LatencyP99,
@@ -41,6 +41,7 @@ const COLUMNS: [Metric; 8] = [
     Metric::LatencyMax,
     Metric::Sleeps,
     Metric::QueueOfBound,
+    Metric::Dropped,
     Metric::OthersBusy,
 ];
 
@@ -122,12 +123,15 @@ fn bbq(settings: &Settings, state: State) -> anyhow::Result<Sample> {
         (Some(server), State::Stopped) => Some(Stopped::new(server.pid())?),
         _ => None,
     };
+    let before = sender.counters();
     let mut sample = measure(settings, server.as_ref().map(Product::pid), || {
         // That a record is dropped is an outcome here.
         let _outcome = sender.send(std::hint::black_box(&MESSAGE));
     })?;
-    let bytes = sender.counters().queued_bytes;
-    sample.set(Metric::QueueOfBound, bytes as f64 * 100.0 / QUEUE_BYTES_MAX as f64);
+    let after = sender.counters();
+    sample.set(Metric::QueueOfBound, after.queued_bytes as f64 * 100.0 / QUEUE_BYTES_MAX as f64);
+    let (dropped, accepted) = (after.dropped.full - before.dropped.full, after.accepted - before.accepted);
+    sample.set(Metric::Dropped, dropped as f64 * 100.0 / (dropped + accepted) as f64);
     drop(stopped);
     drop(sender);
     // What a stopped or full server still has is of no interest.

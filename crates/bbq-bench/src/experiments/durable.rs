@@ -11,19 +11,25 @@ use bbq_wire::AckLevel;
 use super::streaming::stream_to_product;
 use super::udp::to_product as datagrams_to_product;
 use crate::directory;
+use crate::load::jetstream::Publishers;
 use crate::load::session::Streams;
 use crate::load::threads::{self, Done};
 use crate::load::threads_beside;
 use crate::meter::Meter;
 use crate::metric::Metric;
+use crate::peers::nats::{self, JetStream};
 use crate::plan::{Drawing, Plan, Row, Section};
 use crate::run::Results;
 use crate::sample::Sample;
 use crate::settings::Settings;
+use crate::spread::Spread;
 
 const MESSAGE_BYTES: usize = 256;
 const CLIENTS: [usize; 5] = [1, 4, 16, 64, 256];
 const WINDOWS: [usize; 4] = [1, 8, 64, 512];
+/// Of the sentences at the end.
+const MANY: usize = 64;
+const PIPELINED: usize = 512;
 /// 10 is the default.
 const INTERVALS_MS: [u32; 5] = [0, 1, 10, 100, 1000];
 const DATAGRAMS_PER_SECOND: f64 = 20_000.0;
@@ -39,22 +45,32 @@ const COLUMNS: [Metric; 8] = [
     Metric::OthersBusy,
 ];
 
-pub(crate) fn plan(_settings: &Settings) -> anyhow::Result<Plan> {
+pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
+    let mut left_out = Vec::new();
+    let jetstream = nats::jetstream(settings, &mut left_out);
     let mut waiting = vec![Row::new("write of 4 KiB and fdatasync, no server", sync_alone)];
     for (name, level) in [("durable", AckLevel::Durable), ("received", AckLevel::Received)] {
         waiting.extend(CLIENTS.map(|clients| {
-            Row::new(format!("{name}, {clients} waiting"), move |settings| {
-                measure(settings, level, clients, 1)
-            })
+            Row::new(waiting_name(name, clients), move |settings| measure(settings, level, clients, 1))
         }));
     }
-    let pipelined = WINDOWS
+    let of_jetstream = |connections, window, name: String| {
+        let row = |server: JetStream| {
+            Row::new(name, move |settings| publish(settings, &server, connections, window))
+        };
+        jetstream.clone().map(row)
+    };
+    waiting.extend(
+        [1, MANY].into_iter().filter_map(|clients| of_jetstream(clients, 1, jetstream_waiting(clients))),
+    );
+    let mut pipelined: Vec<Row> = WINDOWS
         .map(|window| {
-            Row::new(format!("durable, {window} on their way"), move |settings| {
+            Row::new(durable_on_their_way(window), move |settings| {
                 measure(settings, AckLevel::Durable, 1, window)
             })
         })
         .into();
+    pipelined.extend(of_jetstream(1, PIPELINED, jetstream_on_their_way(PIPELINED)));
     let section = |title: &str, about: &str, rows| Section {
         title: title.to_owned(),
         about: about.to_owned(),
@@ -68,16 +84,17 @@ pub(crate) fn plan(_settings: &Settings) -> anyhow::Result<Plan> {
         ..section(
             "clients that wait for each message",
             "256 B, a batch each. durable: written and synced (fdatasync) before it is acknowledged, by one sync for all that \
-             wait; received: acknowledged from memory, synced at the latest spool.flush_interval_ms later.",
+             wait, and handed on to a file; received: acknowledged from memory, synced at the latest spool.flush_interval_ms later. \
+             JetStream with sync_interval: always syncs each message before it acknowledges it, too, and hands it on to nobody.",
             waiting,
         )
     };
     let pipelined = section(
         "one client that does not wait for each",
-        "256 B, a batch each, acknowledged when on disk.",
+        "256 B, a batch each, acknowledged when on disk; as above.",
         pipelined,
     );
-    Ok(Plan { conclude: Box::new(conclude), ..Plan::of(vec![waiting, pipelined, nobody_waits()]) })
+    Ok(Plan { left_out, conclude: Box::new(conclude), ..Plan::of(vec![waiting, pipelined, nobody_waits()]) })
 }
 
 /// What the time that messages may collect costs.
@@ -137,19 +154,73 @@ fn sync_alone(settings: &Settings) -> anyhow::Result<Sample> {
     meter.stop(&load)
 }
 
+/// Messages to JetStream, by so many connections, each with so many on their way.
+fn publish(
+    settings: &Settings,
+    server: &JetStream,
+    connections: usize,
+    window: usize,
+) -> anyhow::Result<Sample> {
+    let directory = directory::make(&settings.directory)?;
+    let peer = server.start(directory.path())?;
+    let mut clients = Publishers {
+        server: peer.address(),
+        threads: threads_beside(settings.workers).min(connections),
+        connections,
+        message_bytes: MESSAGE_BYTES,
+        window,
+    }
+    .connect()?;
+    let meter = Meter::start(Some(peer.pid()))?;
+    let sample = meter.stop(&clients.run(settings.duration)?)?;
+    peer.kill();
+    Ok(sample)
+}
+
 fn conclude(results: &Results<'_>) -> Vec<String> {
-    let rate =
-        |section: usize, row: usize| Some(results.sections[section].rows[row].spread(Metric::Rate)?.median);
-    let many = CLIENTS.iter().position(|clients| *clients == 64).unwrap_or(0);
-    let (Some(one), Some(many), Some(pipelined)) =
-        (rate(0, 1), rate(0, 1 + many), rate(1, WINDOWS.len() - 1))
-    else {
-        return Vec::new();
+    // Within each round, of the rows with these names.
+    let ratio = |upper: String, lower: String| {
+        let rates = |name: &str| {
+            let mut rows = results.sections.iter().flat_map(|section| &section.rows);
+            rows.find(|row| row.name == name).map(|row| row.values(Metric::Rate))
+        };
+        Some(Spread::of_ratios(&rates(&upper)?, &rates(&lower)?)?.median)
     };
-    vec![format!(
-        "64 clients that wait have {:.1} times the durable rate of one; one that keeps {} on their way has {:.1} times.",
-        many / one,
-        WINDOWS[WINDOWS.len() - 1],
-        pipelined / one,
-    )]
+    let one = || waiting_name("durable", 1);
+    let mut said = Vec::new();
+    if let (Some(many), Some(pipelined)) =
+        (ratio(waiting_name("durable", MANY), one()), ratio(durable_on_their_way(PIPELINED), one()))
+    {
+        said.push(format!(
+            "{MANY} clients that wait have {many:.1} times the durable rate of one; one that keeps {PIPELINED} on their way has \
+             {pipelined:.1} times."
+        ));
+    }
+    if let (Some(one), Some(many), Some(pipelined)) = (
+        ratio(one(), jetstream_waiting(1)),
+        ratio(waiting_name("durable", MANY), jetstream_waiting(MANY)),
+        ratio(durable_on_their_way(PIPELINED), jetstream_on_their_way(PIPELINED)),
+    ) {
+        said.push(format!(
+            "Durable is {one:.1} times the rate of JetStream that syncs each message with one client that waits, {many:.1} times \
+             with {MANY}, and {pipelined:.1} times with one that keeps {PIPELINED} on their way."
+        ));
+    }
+    said
+}
+
+fn waiting_name(level: &str, clients: usize) -> String {
+    format!("{level}, {clients} waiting")
+}
+
+fn durable_on_their_way(window: usize) -> String {
+    format!("durable, {window} on their way")
+}
+
+fn jetstream_waiting(clients: usize) -> String {
+    format!("JetStream sync_interval always, {clients} waiting")
+}
+
+fn jetstream_on_their_way(window: usize) -> String {
+    format!("JetStream sync_interval always, {window} on their way")
 }

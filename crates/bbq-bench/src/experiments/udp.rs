@@ -1,6 +1,6 @@
 //! Datagrams: what is lost as they come faster, and whether the server knows it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde_json::Value;
@@ -9,15 +9,20 @@ use crate::directory;
 use crate::load::datagrams::{self, Datagrams};
 use crate::meter::Meter;
 use crate::metric::Metric;
-use crate::pause::wait_for;
+use crate::pause::{self, wait_for};
 use crate::peers;
+use crate::peers::floor::{self, Floor};
 use crate::plan::{Drawing, Plan, Row, Section};
-use crate::product::{Product, ProductOptions, Sinks, listeners, shares};
+use crate::product::{Product, ProductOptions, Sinks, shares};
+use crate::run::Results;
 use crate::sample::Sample;
 use crate::settings::Settings;
+use crate::spread::Spread;
 
 /// Datagrams a second.
-const RATES: [u32; 5] = [25_000, 50_000, 100_000, 200_000, 400_000];
+const RATES: [u32; 6] = [25_000, 100_000, 200_000, 300_000, 400_000, 800_000];
+const OWN: &str = "bbq whole+udp";
+const FLOOR: &str = "bare C recvmmsg";
 const BYTES: usize = 256;
 const SENDERS: usize = 16;
 /// Who has received nothing more for so long has received what comes.
@@ -26,21 +31,27 @@ const QUIET_WITHIN: Duration = Duration::from_secs(20);
 
 pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     let mut left_out = Vec::new();
-    let mut rows: Vec<Row> = Vec::new();
-    for per_second in RATES {
-        let name = format!("bbq whole+udp, {} k/s", per_second / 1000);
-        rows.push(Row::new(name, move |settings| to_product(settings, per_second.into(), "")));
+    let mut rows: Vec<Row> = RATES
+        .map(|rate| Row::new(at_rate(OWN, rate), move |settings| to_product(settings, rate.into(), "")))
+        .into();
+    if let Some(floor) = floor::available(settings, "udp_recvmmsg", &mut left_out) {
+        for rate in RATES {
+            let floor = floor.clone();
+            rows.push(Row::new(at_rate(FLOOR, rate), move |settings| {
+                to_floor(settings, &floor, rate.into())
+            }));
+        }
     }
     for (name, start) in peers::available(settings, &peers::DATAGRAM_SERVERS, &mut left_out) {
-        for per_second in RATES {
-            let name = format!("{name}, {} k/s", per_second / 1000);
-            rows.push(Row::new(name, move |settings| to_peer(settings, start, per_second.into())));
+        for rate in RATES {
+            rows.push(Row::new(at_rate(name, rate), move |settings| to_peer(settings, start, rate.into())));
         }
     }
     let section = Section {
         title: "256 B datagrams to a file, against the rate".to_owned(),
-        about: "16 senders on loopback, open loop: they do not wait. lost: sent and not delivered; counted: of what was \
-                sent, what the server says was dropped."
+        about: "16 senders on loopback, open loop: they do not wait; what is due together leaves in one call (UDP GSO). lost: sent \
+                and not delivered; counted: of what was sent, what the server says was dropped. All asked for a receive buffer of \
+                4 MiB. bare C calls recvmmsg in as many threads, and keeps nothing."
             .to_owned(),
         columns: vec![
             Metric::OfferedRate,
@@ -56,7 +67,31 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
         drawing: Drawing::Curve { x: Metric::OfferedRate, y: Metric::ServerCpu },
         rows,
     };
-    Ok(Plan { left_out, ..Plan::of(vec![section]) })
+    Ok(Plan { left_out, conclude: Box::new(conclude), ..Plan::of(vec![section]) })
+}
+
+/// A point of a line.
+fn at_rate(name: &str, per_second: u32) -> String {
+    format!("{name}, {} k/s", per_second / 1000)
+}
+
+fn conclude(results: &Results<'_>) -> Vec<String> {
+    let cpu = |name: &str, rate: u32| {
+        let mut rows = results.sections.iter().flat_map(|section| &section.rows);
+        rows.find(|row| row.name == at_rate(name, rate)).map(|row| row.values(Metric::ServerCpu))
+    };
+    let ratio = |rate: &u32| {
+        let ratio = Spread::of_ratios(&cpu(OWN, *rate)?, &cpu(FLOOR, *rate)?)?;
+        Some(format!("{:.2} at {} k/s", ratio.median, rate / 1000))
+    };
+    let ratios: Vec<String> = RATES.iter().filter_map(ratio).collect();
+    if ratios.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "Server CPU of a datagram that arrived, as a multiple of the bare loop's: {}.",
+        ratios.join(", ")
+    )]
 }
 
 fn load(settings: &Settings, server: std::net::SocketAddrV4, per_second: f64) -> Datagrams {
@@ -103,6 +138,22 @@ fn to_peer(settings: &Settings, start: peers::Start, per_second: f64) -> anyhow:
     Ok(sample)
 }
 
+fn to_floor(settings: &Settings, floor: &Floor, per_second: f64) -> anyhow::Result<Sample> {
+    let directory = directory::make(&settings.directory)?;
+    let server = floor.start(directory.path(), &[&settings.workers.to_string()])?;
+    let meter = Meter::start(None)?;
+    let mut load = datagrams::run(&load(settings, server.address(), per_second))?;
+    pause::until(Instant::now() + QUIET); // it looks at nothing, so it has what came
+    let sent = load.operations;
+    let totals = server.stop(false)?;
+    let received = totals.messages.context("the floor does not say how many came")?;
+    load.operations = received;
+    load.bytes = received * BYTES as u64;
+    let mut sample = meter.stop_ended(&load, totals.cpu())?;
+    describe(&mut sample, sent, received, load.took);
+    Ok(sample)
+}
+
 fn describe(sample: &mut Sample, sent: u64, received: u64, took: Duration) {
     sample.set(Metric::OfferedRate, sent as f64 / took.as_secs_f64());
     sample.set(Metric::Loss, (sent as f64 - received as f64) * 100.0 / sent as f64);
@@ -110,23 +161,34 @@ fn describe(sample: &mut Sample, sent: u64, received: u64, took: Duration) {
 
 /// The status when nothing has come for a while and nothing is queued.
 fn wait_quiet(product: &Product) -> anyhow::Result<Value> {
-    let (mut last, mut since) = (None, std::time::Instant::now());
+    let (mut last, mut since) = (None, Instant::now());
     let quiet = wait_for(QUIET_WITHIN, || {
         let status = product.status()?;
         let ledger = status["ledger"].to_string();
         if last.as_ref() != Some(&ledger) {
-            (last, since) = (Some(ledger), std::time::Instant::now());
+            (last, since) = (Some(ledger), Instant::now());
         }
         Ok((status["ledger"]["queued"] == 0 && since.elapsed() >= QUIET).then_some(status))
     })?;
     quiet.context("the server does not come to rest")
 }
 
-/// By the server, and by the kernel as the server tells.
+/// By the server, and by the kernel as the server tells: the ledger has both.
 fn dropped(status: &Value) -> u64 {
-    let sum = |values: &Value| {
-        values.as_object().into_iter().flatten().filter_map(|(_, value)| value.as_u64()).sum::<u64>()
-    };
-    let sockets = listeners(status).flat_map(|listener| listener["sockets"].as_array().into_iter().flatten());
-    sockets.filter_map(|socket| socket["drops"].as_u64()).sum::<u64>() + sum(&status["ledger"]["dropped"])
+    let reasons = status["ledger"]["dropped"].as_object();
+    reasons.into_iter().flatten().filter_map(|(_, dropped)| dropped.as_u64()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_dropped_is_counted_once() {
+        let status = serde_json::json!({
+            "ledger": {"received": 90, "dropped": {"kernel": 10, "oversize": 2}},
+            "listeners": [{"sockets": [{"drops": 10}]}],
+        });
+        assert_eq!(dropped(&status), 12);
+    }
 }

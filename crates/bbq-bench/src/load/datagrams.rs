@@ -1,20 +1,19 @@
 //! Datagrams at a rate, from several senders, and from each as many by one call as are due.
+//!
+//! What is due together leaves in one piece, which the kernel cuts into datagrams (UDP GSO): so one thread sends more than most
+//! servers take.
 
-use std::io::IoSlice;
-use std::net::SocketAddrV4;
-use std::os::fd::OwnedFd;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use rustix::io::Errno;
-use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
+use bbq_listen::{Group, GroupOptions, Outbox};
 
 use super::Load;
 use super::pace::Pace;
-use super::source::Sources;
 use super::threads::{self, Done};
 
-/// As many as one call sends.
+/// As many as one call sends: what a busy host has for its log server at a time, and no more than a server reads at once.
 const PER_CALL: usize = 32;
 
 /// Who sends what to whom.
@@ -31,10 +30,9 @@ pub(crate) struct Datagrams {
 
 /// Runs it. An operation is a datagram that the kernel took.
 pub(crate) fn run(datagrams: &Datagrams) -> anyhow::Result<Load> {
-    let sources = Sources::new()?;
-    let connect = |_| sources.datagrams_to(datagrams.server).map(OwnedFd::from);
-    let sockets = (0..datagrams.senders).map(connect).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut senders = (0..datagrams.senders).map(|_| sender()).collect::<anyhow::Result<Vec<_>>>()?;
     let message: Vec<u8> = (b'a'..=b'z').cycle().take(datagrams.bytes).collect();
+    let server = SocketAddr::from(datagrams.server);
     let body = || {
         let mut done = Done::nothing()?;
         let end = Instant::now() + datagrams.duration;
@@ -46,28 +44,28 @@ pub(crate) fn run(datagrams: &Datagrams) -> anyhow::Result<Load> {
                 pace.wait();
                 continue;
             }
-            let sent = send(&sockets[turn % sockets.len()], &message, due as usize)?;
+            let sender = &mut senders[turn % datagrams.senders];
             turn += 1;
-            pace.done(sent);
-            done.operations += sent;
-            done.bytes += sent * message.len() as u64;
+            for _ in 0..due {
+                sender.add(server, |bytes| {
+                    bytes.extend_from_slice(&message);
+                    true
+                });
+            }
+            sender.send();
+            pace.done(due);
+            done.operations += due;
+            done.bytes += due * message.len() as u64;
         }
+        let refused: u64 = senders.iter().map(Outbox::failed).sum();
+        anyhow::ensure!(refused == 0, "the kernel refused {refused} datagrams");
         Ok(done)
     };
     threads::run([body])
 }
 
-fn send(socket: &OwnedFd, message: &[u8], count: usize) -> anyhow::Result<u64> {
-    let slices = [IoSlice::new(message)];
-    let mut controls: [SendAncillaryBuffer<'_, '_, '_>; PER_CALL] =
-        std::array::from_fn(|_| SendAncillaryBuffer::default());
-    let mut messages: Vec<MMsgHdr<'_>> =
-        controls.iter_mut().take(count).map(|control| MMsgHdr::new(&slices, control)).collect();
-    loop {
-        match sendmmsg(socket, &mut messages, SendFlags::empty()) {
-            Ok(sent) => return Ok(sent as u64),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error).context("datagrams cannot be sent"),
-        }
-    }
+fn sender() -> anyhow::Result<Outbox> {
+    let group = Group::open(&GroupOptions::new("udp://127.0.0.1:0".parse()?, 1))?;
+    let socket = group.sockets().into_iter().next().context("a group without a socket")?;
+    Ok(Outbox::new(socket))
 }

@@ -9,6 +9,7 @@ pub(crate) mod churn;
 pub(crate) mod datagrams;
 pub(crate) mod frame;
 pub(crate) mod http;
+pub(crate) mod jetstream;
 pub(crate) mod lines;
 pub(crate) mod names;
 pub(crate) mod pace;
@@ -17,6 +18,7 @@ pub(crate) mod pipe;
 pub(crate) mod session;
 pub(crate) mod source;
 pub(crate) mod threads;
+pub(crate) mod window;
 
 use std::time::Duration;
 

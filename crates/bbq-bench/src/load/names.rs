@@ -38,8 +38,9 @@ const ANSWER_BYTES_MAX: usize = 512;
 const EVENTS_MAX: usize = 64;
 /// Queries between two looks at what was answered.
 const BURST: u64 = 16;
-/// Queries of one socket that wait; its receive buffer holds their answers.
-const WAITING_MAX: usize = 128;
+/// Queries of one socket that are remembered under a pace: with 64 sockets all of [`ANSWER_WITHIN`] up to 130,000 a second. Behind
+/// that the oldest counts as lost a little early.
+const REMEMBERED: usize = 1024;
 /// Queries of all that wait where there is no pace: as dnsperf is mostly told, and as every server's socket holds.
 const WAITING_ALL: usize = 512;
 
@@ -78,11 +79,35 @@ pub(crate) fn run(queries: &Queries) -> anyhow::Result<Asked> {
 /// A socket, and when it asked what.
 struct Place {
     socket: OwnedFd,
-    /// By identifier.
-    waiting: Vec<Option<Instant>>, // at most WAITING_MAX
+    /// What may still be answered, at its identifier modulo their number, which is a power of two.
+    waiting: Vec<Option<(u16, Instant)>>,
     /// How many of them.
     count: usize,
-    next: usize,
+    /// The next identifier.
+    next: u16,
+}
+
+impl Place {
+    /// Where the next query is to be remembered; none if one waits there that `keeps` says is to stay.
+    fn free(&mut self, keeps: impl FnOnce(Instant) -> bool) -> Option<(u16, &mut Option<(u16, Instant)>)> {
+        let id = self.next;
+        self.next = id.wrapping_add(1);
+        let slot = usize::from(id) % self.waiting.len();
+        match self.waiting[slot] {
+            Some((_, since)) if keeps(since) => return None,
+            Some(_) => {} // lost
+            None => self.count += 1,
+        }
+        Some((id, &mut self.waiting[slot]))
+    }
+
+    /// When the query was sent that this answers; none where it is remembered no more.
+    fn answered(&mut self, id: u16) -> Option<Instant> {
+        let slot = usize::from(id) % self.waiting.len();
+        let (_, since) = self.waiting[slot].take_if(|(waiting, _)| *waiting == id)?;
+        self.count -= 1;
+        Some(since)
+    }
 }
 
 struct Asker {
@@ -91,14 +116,16 @@ struct Asker {
     questions: Vec<Vec<u8>>,
     turn: usize,
     asked: u64,
+    /// The one that is sent, kept for its memory.
+    query: Vec<u8>,
 }
 
 impl Asker {
     fn new(queries: &Queries, sources: &Sources) -> anyhow::Result<Asker> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("epoll_create")?;
         let waiting = match queries.per_second {
-            Some(_) => WAITING_MAX,
-            None => (WAITING_ALL / queries.sockets).clamp(1, WAITING_MAX),
+            Some(_) => REMEMBERED,
+            None => (WAITING_ALL / queries.sockets).clamp(1, REMEMBERED).next_power_of_two(),
         };
         let mut places = Vec::new();
         for index in 0..queries.sockets.div_ceil(queries.threads) {
@@ -107,7 +134,8 @@ impl Asker {
             epoll::add(&epoll, &socket, data, epoll::EventFlags::IN).context("epoll_ctl")?;
             places.push(Place { socket, waiting: vec![None; waiting], count: 0, next: 0 });
         }
-        Ok(Asker { epoll, places, questions: (0..NAMES).map(question).collect(), turn: 0, asked: 0 })
+        let questions = (0..NAMES).map(question).collect();
+        Ok(Asker { epoll, places, questions, turn: 0, asked: 0, query: Vec::new() })
     }
 
     fn run(&mut self, queries: &Queries) -> anyhow::Result<Done> {
@@ -118,7 +146,7 @@ impl Asker {
             let due = pace.as_ref().map_or(BURST, Pace::due).min(BURST);
             let asked = self.ask(due, pace.is_some())?;
             if let Some(pace) = &mut pace {
-                pace.done(due); // what found no place is lost, and not asked later
+                pace.done(due);
             }
             let wait = match &pace {
                 _ if asked > 0 => Duration::ZERO,
@@ -134,8 +162,8 @@ impl Asker {
         Ok(done)
     }
 
-    /// Asks so many, each from the next socket; how many left. One that finds no place counts as asked, and so as lost,
-    /// only under a pace.
+    /// Asks so many, each from the next socket; how many left. Without a pace none leaves from a socket where one waits for
+    /// long, until that is lost.
     fn ask(&mut self, count: u64, paced: bool) -> anyhow::Result<u64> {
         let mut left = 0;
         for _ in 0..count {
@@ -143,23 +171,16 @@ impl Asker {
             let place = &mut self.places[self.turn % sockets];
             self.turn += 1;
             let now = Instant::now();
-            let id = place.next % place.waiting.len();
-            match place.waiting[id] {
-                Some(since) if now.duration_since(since) < ANSWER_WITHIN => {
-                    self.asked += u64::from(paced);
-                    continue;
-                }
-                Some(_) => {} // lost, and its place is free
-                None => place.count += 1,
-            }
-            place.next += 1;
-            place.waiting[id] = Some(now);
+            let keeps = |since| !paced && now.duration_since(since) < ANSWER_WITHIN;
+            let Some((id, slot)) = place.free(keeps) else { continue };
+            *slot = Some((id, now));
             self.asked += 1;
             left += 1;
-            let mut query = Vec::with_capacity(64);
-            query.extend_from_slice(&[0, id as u8, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0]); // id is below WAITING_MAX
-            query.extend_from_slice(&self.questions[self.turn % NAMES]);
-            match send(&place.socket, &query, SendFlags::empty()) {
+            let [high, low] = id.to_be_bytes();
+            self.query.clear();
+            self.query.extend_from_slice(&[high, low, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+            self.query.extend_from_slice(&self.questions[self.turn % NAMES]);
+            match send(&place.socket, &self.query, SendFlags::empty()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error).context("a query cannot be sent"),
             }
@@ -187,13 +208,53 @@ impl Asker {
                 // NOERROR with one answer.
                 let is_answer = length > HEADER_BYTES && answer[3] & 0x0f == 0 && answer[7] == 1;
                 anyhow::ensure!(is_answer, "the answer is {:?}", &answer[..length]);
-                let asked = place.waiting.get_mut(usize::from(answer[1])).and_then(Option::take);
-                if let Some(since) = asked {
-                    place.count -= 1;
+                if let Some(since) = place.answered(u16::from_be_bytes([answer[0], answer[1]])) {
                     done.count(since.elapsed());
                 }
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, UdpSocket};
+
+    use super::*;
+
+    fn place() -> Place {
+        let socket = OwnedFd::from(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+        Place { socket, waiting: vec![None; 4], count: 0, next: u16::MAX - 1 }
+    }
+
+    fn ask(place: &mut Place, keeps: bool) -> Option<u16> {
+        let (id, slot) = place.free(|_| keeps)?;
+        *slot = Some((id, Instant::now()));
+        Some(id)
+    }
+
+    #[test]
+    fn a_lost_query_holds_up_no_other() {
+        let mut place = place();
+        let lost = ask(&mut place, true).unwrap();
+        for _ in 0..100 {
+            // The others go on, round after round.
+            let id = (0..4).find_map(|_| ask(&mut place, true)).unwrap();
+            assert_eq!(place.count, 2);
+            assert!(place.answered(id).is_some());
+        }
+        assert!(place.answered(lost).is_some(), "it was only late");
+        assert_eq!(place.count, 0);
+    }
+
+    #[test]
+    fn under_a_pace_the_oldest_are_forgotten_and_their_late_answers_are_none() {
+        let mut place = place();
+        let ids: Vec<u16> = (0..10).map(|_| ask(&mut place, false).unwrap()).collect();
+        assert_eq!(place.count, 4);
+        let answered: Vec<bool> = ids.iter().map(|id| place.answered(*id).is_some()).collect();
+        assert_eq!(answered, [[false; 6].as_slice(), &[true; 4]].concat());
+        assert_eq!(place.count, 0);
     }
 }

@@ -10,6 +10,7 @@ use anyhow::Context;
 use serde::Deserialize;
 
 use crate::address;
+use crate::leash::{self, End};
 use crate::process::{Output, Process};
 use crate::settings::Settings;
 
@@ -75,6 +76,7 @@ impl Floor {
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, address::free_on(Ipv4Addr::LOCALHOST)?.port());
         let mut command = Command::new(&self.0);
         command.arg(address.port().to_string()).args(arguments);
+        let mut command = leash::put_on(&command, End::Kill)?;
         let mut process = Process::start("floor", &mut command, directory, Output::Piped)?;
         let mut said = BufReader::new(process.child().stdout.take().context("its output is piped")?);
         let mut line = String::new();
@@ -88,6 +90,7 @@ impl Floor {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Totals {
     /// Where it counts them.
+    #[serde(alias = "datagrams")]
     pub(crate) messages: Option<u64>,
     pub(crate) bytes: Option<u64>,
     cpu_user_us: u64,

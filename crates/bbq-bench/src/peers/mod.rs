@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::leash::{self, End};
 use crate::pause::{self, wait_for};
 use crate::process::{Output, Process};
 use crate::settings::Settings;
@@ -77,12 +78,12 @@ pub(crate) fn installed(program: &str, left_out: &mut Vec<String>) -> bool {
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let directories = std::env::split_paths(&path).chain(std::env::split_paths(SYSTEM_PATH));
-    let unpacked = unpacked().map(|root| root.join("usr/sbin"));
+    let unpacked = unpacked().into_iter().flat_map(|root| [root.join("usr/sbin"), root.join("bin")]);
     directories.chain(unpacked).map(|directory| directory.join(program)).find(|path| path.is_file())
 }
 
-/// Where `bench/peers/install` unpacks what cannot be installed beside its rivals: target/bench/peers, as this program is
-/// in target/release.
+/// Where `bench/peers/install` puts what cannot be installed beside its rivals, and in `bin` what it compiles:
+/// target/bench/peers, as this program is in target/release.
 pub(crate) fn unpacked() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     Some(program.parent()?.parent()?.join("bench/peers"))
@@ -100,12 +101,13 @@ impl Peer {
     /// Starts it, and waits until its socket is there.
     pub(crate) fn start(
         name: &str,
-        command: &mut Command,
+        command: &Command,
         directory: &Path,
         address: SocketAddrV4,
         transport: Transport,
     ) -> anyhow::Result<Peer> {
-        let process = Process::start(name, command, directory, Output::Kept)?;
+        let mut command = leash::put_on(command, End::Terminate)?;
+        let process = Process::start(name, &mut command, directory, Output::Kept)?;
         let mut peer = Peer { process, address, output: output(directory) };
         let ready = wait_for(READY_WITHIN, || {
             peer.process.check_alive()?;

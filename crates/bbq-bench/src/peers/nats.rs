@@ -1,23 +1,28 @@
-//! NATS: its core, which stores nothing, without a subscriber.
+//! NATS: its core, which stores nothing, without a subscriber; and JetStream, which stores and syncs each message.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
 
-use super::{Peer, Transport, find};
+use super::{Peer, Transport, find, installed, unpacked};
 use crate::address;
 use crate::load::Load;
 use crate::load::pipe::{self, PIECE_BYTES, Pipe};
 use crate::settings::Settings;
 
-/// Starts it.
+const PROGRAM: &str = "nats-server";
+/// The first that can sync each message, `sync_interval: always`.
+const SYNCS_FROM: (u32, u32) = (2, 10);
+
+/// Starts its core.
 pub(crate) fn start(_settings: &Settings, directory: &Path) -> anyhow::Result<Peer> {
     let address = address::free()?;
-    let mut command = Command::new(find("nats-server").context("nats-server is not installed")?);
+    let mut command = Command::new(find(PROGRAM).context("nats-server is not installed")?);
     command.args(["--addr", &address.ip().to_string(), "--port", &address.port().to_string()]);
     command.arg("--log").arg(directory.join("nats.log"));
-    Peer::start("nats-server", &mut command, directory, address, Transport::Tcp)
+    Peer::start(PROGRAM, &command, directory, address, Transport::Tcp)
 }
 
 /// Publishes for as long as the settings say, and waits until all was read.
@@ -35,4 +40,75 @@ pub(crate) fn publish(settings: &Settings, peer: &Peer, message_bytes: usize) ->
         question: b"PING\r\n",
         is_answer: |said| said.ends_with(b"PONG\r\n"),
     })
+}
+
+/// A nats-server whose JetStream can sync each message.
+#[derive(Debug, Clone)]
+pub(crate) struct JetStream(PathBuf);
+
+/// If peers are asked for: the one that `bench/peers/install` compiled, or the system's if that is new enough.
+pub(crate) fn jetstream(settings: &Settings, left_out: &mut Vec<String>) -> Option<JetStream> {
+    if !settings.peers {
+        return None;
+    }
+    let compiled = unpacked().map(|root| root.join("bin").join(PROGRAM)).filter(|path| path.is_file());
+    if compiled.is_none() && !installed(PROGRAM, left_out) {
+        return None;
+    }
+    let program = compiled.or_else(|| find(PROGRAM))?;
+    match version(&program) {
+        Some(version) if version >= SYNCS_FROM => Some(JetStream(program)),
+        _ => {
+            let (major, minor) = SYNCS_FROM;
+            left_out.push(format!(
+                "NATS JetStream that syncs each message: {} is older than {major}.{minor}, see bench/peers/install",
+                program.display()
+            ));
+            None
+        }
+    }
+}
+
+/// Major and minor.
+fn version(program: &Path) -> Option<(u32, u32)> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    version_of(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// `nats-server: v2.10.29`
+fn version_of(said: &str) -> Option<(u32, u32)> {
+    let (_, numbers) = said.trim().rsplit_once('v')?;
+    let mut numbers = numbers.split('.');
+    let mut next = || numbers.next()?.parse().ok();
+    Some((next()?, next()?))
+}
+
+impl JetStream {
+    /// Starts it; its store is in the directory, and nothing is acknowledged before it is synced.
+    pub(crate) fn start(&self, directory: &Path) -> anyhow::Result<Peer> {
+        let address = address::free()?;
+        let place = directory.display();
+        let configuration = format!(
+            "listen: \"{address}\"\nlog_file: \"{place}/nats.log\"\n\
+             jetstream {{ store_dir: \"{place}/jetstream\", sync_interval: always }}\n"
+        );
+        let file = directory.join("nats.conf");
+        fs::write(&file, configuration).with_context(|| format!("cannot write {}", file.display()))?;
+        let mut command = Command::new(&self.0);
+        command.arg("--config").arg(&file);
+        Peer::start(PROGRAM, &command, directory, address, Transport::Tcp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_told_by_its_numbers() {
+        assert_eq!(version_of("nats-server: v2.9.10\n"), Some((2, 9)));
+        assert!(version_of("nats-server: v2.10.29\n").unwrap() >= SYNCS_FROM);
+        assert!(version_of("nats-server: v2.9.10\n").unwrap() < SYNCS_FROM);
+        assert_eq!(version_of("nats-server: who knows"), None);
+    }
 }

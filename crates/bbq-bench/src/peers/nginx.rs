@@ -39,7 +39,7 @@ pub(crate) fn start(settings: &Settings, directory: &Path, mode: Mode) -> anyhow
     fs::write(&file, configuration).with_context(|| format!("cannot write {}", file.display()))?;
     let mut command = Command::new(find("nginx").context("nginx is not installed")?);
     command.arg("-p").arg(directory).arg("-c").arg(&file).arg("-e").arg(directory.join("nginx.log"));
-    let mut peer = Peer::start("nginx", &mut command, directory, address, Transport::Tcp)?;
+    let mut peer = Peer::start("nginx", &command, directory, address, Transport::Tcp)?;
     peer.wait_processes(settings.workers)?;
     Ok(peer)
 }

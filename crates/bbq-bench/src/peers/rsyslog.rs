@@ -35,7 +35,7 @@ pub(super) fn start(directory: &Path, transport: Transport) -> anyhow::Result<Pe
     {
         command.arg("-M").arg(modules);
     }
-    Peer::start("rsyslog", &mut command, directory, address, transport)
+    Peer::start("rsyslog", &command, directory, address, transport)
 }
 
 /// Of a package that was only unpacked: usr/lib/ARCHITECTURE/rsyslog.

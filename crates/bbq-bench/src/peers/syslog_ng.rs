@@ -35,5 +35,5 @@ pub(super) fn start(directory: &Path, transport: Transport) -> anyhow::Result<Pe
     command.arg("--persist-file").arg(directory.join("syslog-ng.persist"));
     command.arg("--pidfile").arg(directory.join("syslog-ng.pid"));
     command.arg("--control").arg(directory.join("syslog-ng.ctl"));
-    Peer::start("syslog-ng", &mut command, directory, address, transport)
+    Peer::start("syslog-ng", &command, directory, address, transport)
 }

@@ -1,4 +1,5 @@
-//! Unbound with every answer as local data, which it has without any lookup.
+//! Unbound with every answer as local data, which it has without any lookup, and with the receive buffer that bbq-listen asks
+//! for (its default is the system's, a twentieth of that).
 
 use std::fmt::Write;
 use std::fs;
@@ -17,7 +18,7 @@ pub(crate) fn start(settings: &Settings, directory: &Path, so_reuseport: &str) -
     let address = address::free()?;
     let place = directory.display();
     let mut configuration = format!(
-        "server:\n  num-threads: {}\n  interface: {}\n  port: {}\n  so-reuseport: {so_reuseport}\n  do-daemonize: no\n  \
+        "server:\n  num-threads: {}\n  interface: {}\n  port: {}\n  so-reuseport: {so_reuseport}\n  so-rcvbuf: 4m\n  do-daemonize: no\n  \
          use-syslog: no\n  logfile: \"{place}/unbound.log\"\n  verbosity: 0\n  statistics-interval: 0\n  chroot: \"\"\n  username: \"\"\n  \
          directory: \"{place}\"\n  pidfile: \"{place}/unbound.pid\"\n  module-config: \"iterator\"\n  do-tcp: no\n  \
          access-control: 127.0.0.0/8 allow\n  local-zone: \"bench.example.\" static\n",
@@ -33,5 +34,5 @@ pub(crate) fn start(settings: &Settings, directory: &Path, so_reuseport: &str) -
     fs::write(&file, configuration).with_context(|| format!("cannot write {}", file.display()))?;
     let mut command = Command::new(find("unbound").context("unbound is not installed")?);
     command.args(["-d", "-p", "-c"]).arg(&file);
-    Peer::start("unbound", &mut command, directory, address, Transport::Udp)
+    Peer::start("unbound", &command, directory, address, Transport::Udp)
 }

@@ -68,7 +68,7 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
         section(
             "what is in the spool already",
             "The same with 100 connections and a sink that takes nothing, so that all stays in the spool. start: what the server \
-             takes to be ready again after a kill, with all of that.",
+             takes to be ready again after a kill, with all of that and what the sample has added.",
             spool,
         ),
     ];

@@ -1,0 +1,235 @@
+//! Clients that keep so many requests on their way and wait for what answers them: one epoll for each thread.
+//!
+//! What is spoken is a [`Dialogue`]'s. An operation costs a send, a receive, a part of an `epoll_wait` and one look at the
+//! clock: what a load costs is missing to the server where both share the processors.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use super::Load;
+use super::threads::{self, Done};
+
+/// A server that says nothing for so long is broken.
+pub(super) const SILENCE_MAX: Duration = Duration::from_secs(20);
+/// Holds the answers to some hundred requests: an acknowledgement of bbq's is 24 bytes, one of JetStream's about 70.
+pub(super) const READ_BYTES: usize = 16 * 1024;
+const EVENTS_MAX: usize = 256;
+
+/// What one connection says and hears.
+pub(crate) trait Dialogue {
+    /// Makes the next request.
+    fn advance(&mut self);
+    /// Its bytes.
+    fn request(&self) -> &[u8];
+    /// Reads what came; what it did not use comes again, with more behind it.
+    ///
+    /// # Errors
+    /// If it is anything but answers to requests.
+    fn hear(&mut self, input: &[u8]) -> anyhow::Result<Heard>;
+}
+
+/// What was understood of some input.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Heard {
+    /// Bytes of it.
+    pub(crate) used: usize,
+    /// Requests that are answered by it.
+    pub(crate) requests: u64,
+}
+
+/// What all connections of a load have in common.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Window {
+    /// Requests of one connection that wait for their answer; none where there are no answers.
+    pub(super) waiting: Option<usize>,
+    /// Operations of one request, and their bytes.
+    pub(super) operations: u64,
+    pub(super) bytes: u64,
+}
+
+/// Connected, greeted, and ready to send.
+pub(crate) struct Clients<Speaker>(Vec<Client<Speaker>>);
+
+impl<Speaker: Dialogue + Send> Clients<Speaker> {
+    /// Shares the connections out to so many threads.
+    pub(super) fn new(
+        threads: usize,
+        window: Window,
+        connections: impl IntoIterator<Item = anyhow::Result<(OwnedFd, Speaker)>>,
+    ) -> anyhow::Result<Clients<Speaker>> {
+        let mut clients = (0..threads).map(|_| Client::new(window)).collect::<anyhow::Result<Vec<_>>>()?;
+        for (index, connected) in connections.into_iter().enumerate() {
+            let (stream, dialogue) = connected?;
+            clients[index % threads].add(Connection::new(stream, dialogue))?;
+        }
+        clients.retain(|client| !client.connections.is_empty());
+        Ok(Clients(clients))
+    }
+
+    /// Sends for so long, and waits for what is not answered then. Latency is that of a request, from its first byte.
+    pub(crate) fn run(&mut self, duration: Duration) -> anyhow::Result<Load> {
+        let end = Instant::now() + duration;
+        threads::run(self.0.iter_mut().map(|client| move || client.run(end)))
+    }
+}
+
+/// The connections of one thread.
+struct Client<Speaker> {
+    epoll: OwnedFd,
+    window: Window,
+    connections: Vec<Connection<Speaker>>,
+}
+
+impl<Speaker: Dialogue> Client<Speaker> {
+    fn new(window: Window) -> anyhow::Result<Client<Speaker>> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("epoll_create")?;
+        Ok(Client { epoll, window, connections: Vec::new() })
+    }
+
+    fn add(&mut self, connection: Connection<Speaker>) -> anyhow::Result<()> {
+        let data = epoll::EventData::new_u64(self.connections.len() as u64);
+        epoll::add(&self.epoll, &connection.stream, data, epoll::EventFlags::IN).context("epoll_ctl")?;
+        self.connections.push(connection);
+        Ok(())
+    }
+
+    fn run(&mut self, end: Instant) -> anyhow::Result<Done> {
+        let mut done = Done::nothing()?;
+        let mut open = self.connections.len();
+        for index in 0..open {
+            self.write(index, Instant::now(), end, &mut done)?;
+        }
+        let mut buffer = [0; READ_BYTES];
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        let silence = Timespec::try_from(SILENCE_MAX).context("a time")?;
+        open -= self.connections.iter().filter(|connection| connection.ended).count();
+        while open > 0 {
+            events.clear();
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&silence)) {
+                Ok(0) => anyhow::bail!("no answer for {} s", SILENCE_MAX.as_secs()),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error).context("epoll_wait"),
+            }
+            for event in &events {
+                let index = event.data.u64() as usize;
+                let connection = &mut self.connections[index];
+                if connection.ended {
+                    continue;
+                }
+                let now = connection.read(self.window.waiting.is_some(), &mut buffer, &mut done)?;
+                self.write(index, now, end, &mut done)?;
+                open -= usize::from(self.connections[index].ended);
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes as far as it goes, and asks to be told when it would go on.
+    fn write(&mut self, index: usize, now: Instant, end: Instant, done: &mut Done) -> anyhow::Result<()> {
+        let connection = &mut self.connections[index];
+        let blocked = connection.write(&self.window, now, end, done)?;
+        if connection.blocked != blocked {
+            connection.blocked = blocked;
+            let writable = if blocked { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+            let data = epoll::EventData::new_u64(index as u64);
+            epoll::modify(&self.epoll, &connection.stream, data, epoll::EventFlags::IN | writable)
+                .context("epoll_ctl")?;
+        }
+        Ok(())
+    }
+}
+
+struct Connection<Speaker> {
+    stream: OwnedFd,
+    dialogue: Speaker,
+    /// Of the request, bytes that are still to be sent.
+    unsent: usize,
+    /// When each request that is not answered began to be sent.
+    waiting: VecDeque<Instant>,
+    /// The socket takes no more for now.
+    blocked: bool,
+    /// Everything is sent, and answered where answers are due.
+    ended: bool,
+    /// What came and was not understood yet.
+    rest: Vec<u8>,
+}
+
+impl<Speaker: Dialogue> Connection<Speaker> {
+    fn new(stream: OwnedFd, dialogue: Speaker) -> Connection<Speaker> {
+        let (waiting, rest) = (VecDeque::new(), Vec::new());
+        Connection { stream, dialogue, unsent: 0, waiting, blocked: false, ended: false, rest }
+    }
+
+    /// Takes the answers that are there, and says when that was.
+    fn read(&mut self, answered: bool, buffer: &mut [u8], done: &mut Done) -> anyhow::Result<Instant> {
+        let length = match recv(&self.stream, &mut *buffer, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => anyhow::bail!("the server closed the connection"),
+            Ok((length, _)) => length,
+            Err(Errno::INTR | Errno::AGAIN) => return Ok(Instant::now()),
+            Err(error) => return Err(error).context("the server's answer cannot be read"),
+        };
+        let now = Instant::now();
+        let heard = if self.rest.is_empty() {
+            let heard = self.dialogue.hear(&buffer[..length])?;
+            self.rest.extend_from_slice(&buffer[heard.used..length]);
+            heard
+        } else {
+            self.rest.extend_from_slice(&buffer[..length]);
+            let heard = self.dialogue.hear(&self.rest)?;
+            self.rest.drain(..heard.used);
+            heard
+        };
+        anyhow::ensure!(answered || heard.requests == 0, "nobody asked for an answer, and one came");
+        for _ in 0..heard.requests {
+            let since = self.waiting.pop_front().context("more was answered than was asked")?;
+            done.latency.record(now.saturating_duration_since(since));
+        }
+        Ok(now)
+    }
+
+    /// Whether it stopped because the socket takes no more. `now` is when it is called.
+    fn write(
+        &mut self,
+        window: &Window,
+        mut now: Instant,
+        end: Instant,
+        done: &mut Done,
+    ) -> anyhow::Result<bool> {
+        loop {
+            let sends = self.unsent > 0;
+            while self.unsent > 0 {
+                let request = self.dialogue.request();
+                let rest = &request[request.len() - self.unsent..];
+                match send(&self.stream, rest, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                    Ok(length) => self.unsent -= length,
+                    Err(Errno::INTR) => {}
+                    Err(Errno::AGAIN) => return Ok(true),
+                    Err(error) => return Err(error).context("a request cannot be sent"),
+                }
+            }
+            if window.waiting.is_some_and(|most| self.waiting.len() >= most) {
+                return Ok(false);
+            }
+            if sends {
+                now = Instant::now();
+            }
+            if now >= end {
+                self.ended = self.waiting.is_empty();
+                return Ok(false);
+            }
+            self.dialogue.advance();
+            self.unsent = self.dialogue.request().len();
+            if window.waiting.is_some() {
+                self.waiting.push_back(now);
+            }
+            done.operations += window.operations;
+            done.bytes += window.bytes;
+        }
+    }
+}
