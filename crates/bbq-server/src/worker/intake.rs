@@ -15,9 +15,9 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use tokio::sync::Notify;
 
+use super::acks::Acks;
 use super::batcher::{Batcher, OwnStream};
 use super::framer::Framer;
-use super::session::Acks;
 use super::stopping::Stopping;
 use super::{ConnectionBudget, ParkedConnection, Worker, WorkerView};
 use crate::config::{ListenSpec, OnFull};

@@ -16,6 +16,7 @@ mod acks;
 mod batcher;
 mod budget;
 mod connections;
+mod conversation;
 mod datagrams;
 mod framer;
 mod intake;
