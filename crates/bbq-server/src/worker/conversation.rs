@@ -1,8 +1,8 @@
 //! What a client says, taken in order: its hello, its batches, its end. Who may speak for a stream and what is new is the
 //! stream table's business; what is answered goes out by way of [`Session`].
 
-use std::cell::{Cell, RefCell};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,20 +12,17 @@ use bbq_wire::batch::BatchLimits;
 use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
 use bbq_wire::session::{AckLevel, Hello, Refusal, RefusalCode, ServerSession, ServerStep, Welcome};
 use bbq_wire::{Batch, BatchHeader, Peer, SequenceCheck};
-use rustix::buffer::spare_capacity;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
-use tokio::sync::Notify;
 use tracing::{debug, warn};
 
 use super::acks::Pending;
+use super::inbox::Inbox;
 use super::intake::{Intake, READ_BYTES};
+use super::quiet_sessions::Standing;
+use super::rounds::Heard;
 use super::session::{Session, refuse, unsent};
 use crate::streams::{Settled, Stream};
 use crate::time::unix_ns;
 
-/// Less room than this is not worth a system call.
-const READ_BYTES_MIN: usize = 64 * 1024;
 /// Reads of one session before the others have their turn.
 const READS_PER_TURN_MAX: usize = 4;
 /// Reads after the stop has begun.
@@ -36,6 +33,32 @@ struct Speaker {
     stream: Arc<Stream>,
     owner: u64,
     session: Rc<Session>,
+}
+
+/// A session that is quiet: what whoever goes on with it has to know.
+pub(super) struct Left {
+    pub(super) stream: OwnedFd,
+    pub(super) protocol: ServerSession,
+    /// `None` before the hello.
+    pub(super) standing: Option<Standing>,
+}
+
+/// How the greeting ended.
+enum Met {
+    Speaker(Speaker),
+    /// Nothing came yet.
+    Quiet(AsyncConnection),
+    /// Nothing will come.
+    Gone,
+}
+
+/// How listening ended, when nothing was wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listened {
+    /// There is nothing to wait for now.
+    Quiet,
+    /// The client has no more.
+    ToTheEnd,
 }
 
 /// What handling the bytes at hand came to.
@@ -50,44 +73,51 @@ enum Handled {
 
 pub(super) struct Conversation {
     intake: Rc<Intake>,
-    door: usize,
-    peer: Peer,
+    pub(super) door: usize,
+    pub(super) peer: Peer,
     protocol: ServerSession,
     limits: BatchLimits,
-    /// Received; what stands before `handled` is done with. 0 <= handled <= held.len().
-    held: Vec<u8>,
-    handled: usize,
-    /// What the worker's account has of `held`.
-    accounted: usize,
+    inbox: Inbox,
+    /// When the last batch came.
+    heard: Heard,
+    /// The socket was not looked at yet.
+    is_new: bool,
     /// For compressed bodies.
     scratch: Vec<u8>,
 }
 
 impl Conversation {
-    pub(super) fn new(intake: Rc<Intake>, door: usize, peer: Peer) -> Conversation {
-        let message_bytes_max = intake.doors[door].spec.rules.message_bytes_max;
-        let limits = BatchLimits { body_bytes_max: BATCH_BODY_BYTES_MAX, message_bytes_max };
-        let protocol = ServerSession::new(limits);
+    pub(super) fn new(intake: Rc<Intake>, door: usize, peer: Peer, protocol: ServerSession) -> Conversation {
         Conversation {
+            limits: limits(&intake, door),
+            inbox: Inbox::new(Rc::clone(&intake)),
+            // Who only says hello is quiet right after the welcome.
+            heard: intake.rounds.long_ago(),
+            is_new: true,
             intake,
             door,
             peer,
             protocol,
-            limits,
-            held: Vec::new(),
-            handled: 0,
-            accounted: 0,
             scratch: Vec::new(),
         }
     }
 
-    pub(super) async fn run(&mut self, stream: AsyncConnection) {
-        let ended = match Box::pin(self.meet(stream)).await {
-            Ok(Some(speaker)) => {
-                let ended = self.listen(&speaker).await;
-                Box::pin(self.part(&speaker, ended)).await
+    /// Serves a session to its end; or until it is quiet, then answers what is left of it.
+    pub(super) async fn run(&mut self, stream: AsyncConnection, standing: Option<Standing>) -> Option<Left> {
+        let met = match standing {
+            Some(standing) => Ok(Met::Speaker(resumed(stream, standing))),
+            None => Box::pin(self.meet(stream)).await,
+        };
+        let ended = match met {
+            Ok(Met::Speaker(speaker)) => match self.listen(&speaker).await {
+                Ok(Listened::Quiet) => return self.leave(speaker),
+                Ok(Listened::ToTheEnd) => Box::pin(self.part(&speaker, Ok(()))).await,
+                Err(refusal) => Box::pin(self.part(&speaker, Err(refusal))).await,
+            },
+            Ok(Met::Quiet(stream)) => {
+                return Some(Left { stream: stream.into(), protocol: self.protocol, standing: None });
             }
-            Ok(None) => Ok(()),
+            Ok(Met::Gone) => Ok(()),
             Err((stream, refusal)) => {
                 self.count_refusal(&refusal);
                 Box::pin(refuse(&stream, &refusal)).await
@@ -96,18 +126,31 @@ impl Conversation {
         if let Err(error) = ended {
             debug!(peer = ?self.peer, %error, "session ended");
         }
-        self.release();
+        self.inbox.release();
+        None
     }
 
-    /// Waits for the hello and answers it; `None` when the client went away.
-    async fn meet(&mut self, stream: AsyncConnection) -> Result<Option<Speaker>, (AsyncConnection, Refusal)> {
+    /// A session that is quiet.
+    fn leave(&self, speaker: Speaker) -> Option<Left> {
+        let Speaker { stream, owner, session } = speaker;
+        // Without a batch that waits for the disk nobody else has it.
+        let session = Rc::into_inner(session)?;
+        let standing = Standing { stream, owner, level: session.level, said: session.said.get() };
+        Some(Left { stream: session.stream.into(), protocol: self.protocol, standing: Some(standing) })
+    }
+
+    /// Waits for the hello and answers it.
+    async fn meet(&mut self, stream: AsyncConnection) -> Result<Met, (AsyncConnection, Refusal)> {
         let hello = loop {
             match self.handle(None) {
                 Ok(Handled::Hello(hello)) => break hello,
-                Ok(Handled::NeedMore(bytes)) => match self.receive(&stream, bytes).await {
+                Ok(Handled::NeedMore(bytes)) => match self.receive(&stream, None, bytes).await {
                     Received::Some => {}
-                    Received::End => return self.end_of(bytes).map(|()| None).map_err(|why| (stream, why)),
-                    Received::Stopping => return Ok(None),
+                    Received::Quiet => return Ok(Met::Quiet(stream)),
+                    Received::End => {
+                        return self.end_of(bytes).map(|()| Met::Gone).map_err(|why| (stream, why));
+                    }
+                    Received::Stopping => return Ok(Met::Gone),
                     Received::TooMuch => return Err((stream, busy())),
                 },
                 Ok(Handled::NoRoom) => {}
@@ -124,17 +167,7 @@ impl Conversation {
             }
             Settled::TakenOver => return Err((stream, taken_over())),
         };
-        let session = Rc::new(Session {
-            stream,
-            level: hello.ack,
-            outstanding: Cell::new(0),
-            acknowledged: Cell::new(last_sequence),
-            said: Cell::new(last_sequence),
-            outbox: RefCell::default(),
-            failed: Cell::new(false),
-            wake: Notify::new(),
-            in_line: Cell::new(false),
-        });
+        let session = Rc::new(Session::new(stream, hello.ack, last_sequence));
         let welcome = Welcome {
             last_sequence,
             ack: hello.ack,
@@ -144,11 +177,11 @@ impl Conversation {
         };
         welcome.encode(&mut session.outbox.borrow_mut());
         debug!(peer = ?self.peer, stream = %hello.stream, client = hello.client, last_sequence, "session");
-        Ok(Some(Speaker { stream: known, owner, session }))
+        Ok(Met::Speaker(Speaker { stream: known, owner, session }))
     }
 
-    /// Takes batches until the client has no more, must be refused, or the server stops.
-    async fn listen(&mut self, speaker: &Speaker) -> Result<(), Refusal> {
+    /// Takes batches until the client has no more or is quiet, must be refused, or the server stops.
+    async fn listen(&mut self, speaker: &Speaker) -> Result<Listened, Refusal> {
         let session = &speaker.session;
         loop {
             let handled = self.handle(Some(speaker))?;
@@ -168,13 +201,14 @@ impl Conversation {
             };
             let received = tokio::select! {
                 biased;
-                received = self.receive(&session.stream, needed) => received,
+                received = self.receive(&session.stream, Some(session), needed) => received,
                 () = unsent(session) => continue,
             };
             match received {
                 Received::Some => {}
                 Received::TooMuch => return Err(busy()),
-                Received::End => return self.end_of(needed),
+                Received::Quiet => return Ok(Listened::Quiet),
+                Received::End => return self.end_of(needed).map(|()| Listened::ToTheEnd),
                 Received::Stopping => {
                     self.finish_reading(speaker)?;
                     return Err(Refusal::new(RefusalCode::ShuttingDown, "the server is stopping"));
@@ -185,7 +219,7 @@ impl Conversation {
 
     /// The client has ended the connection: in order between two items, and not in the middle of one.
     fn end_of(&self, needed: usize) -> Result<(), Refusal> {
-        match self.held.len() - self.handled {
+        match self.inbox.waiting() {
             0 => Ok(()),
             bytes => {
                 let text =
@@ -199,7 +233,7 @@ impl Conversation {
     fn finish_reading(&mut self, speaker: &Speaker) -> Result<(), Refusal> {
         for _ in 0..READS_AT_STOP_MAX {
             let Handled::NeedMore(needed) = self.handle(Some(speaker))? else { break };
-            match self.receive_now(&speaker.session.stream, needed) {
+            match self.inbox.receive(&speaker.session.stream, needed) {
                 Ok(Some(1..)) => {}
                 _ => break,
             }
@@ -238,51 +272,37 @@ impl Conversation {
     /// Handles what is held, as far as it goes.
     fn handle(&mut self, speaker: Option<&Speaker>) -> Result<Handled, Refusal> {
         // Taken out and put back, so that a batch can be lent from it.
-        let held = std::mem::take(&mut self.held);
-        let handled = self.handle_all(&held, speaker);
-        self.held = held;
-        if self.handled == self.held.len() {
-            self.release();
-        }
-        handled
+        let (held, mut handled) = self.inbox.take();
+        let outcome = self.handle_all(&held, &mut handled, speaker);
+        self.inbox.put_back(held, handled);
+        outcome
     }
 
-    fn handle_all(&mut self, held: &[u8], speaker: Option<&Speaker>) -> Result<Handled, Refusal> {
+    fn handle_all(
+        &mut self,
+        held: &[u8],
+        handled: &mut usize,
+        speaker: Option<&Speaker>,
+    ) -> Result<Handled, Refusal> {
         loop {
-            match self.protocol.next(&held[self.handled..])? {
+            match self.protocol.next(&held[*handled..])? {
                 ServerStep::NeedMore { at_least } => return Ok(Handled::NeedMore(at_least)),
                 ServerStep::Hello { hello, consumed } => {
-                    self.handled += consumed;
+                    *handled += consumed;
                     return Ok(Handled::Hello(hello));
                 }
                 ServerStep::Batch { bytes, header, consumed } => {
                     let Some(speaker) = speaker else {
                         return Err(Refusal::new(RefusalCode::HelloExpected, "a batch before the welcome"));
                     };
+                    self.heard = self.intake.rounds.now();
                     if !self.batch(speaker, &header, bytes)? {
                         return Ok(Handled::NoRoom);
                     }
-                    self.handled += consumed;
+                    *handled += consumed;
                 }
             }
         }
-    }
-
-    /// Gives the buffer back: a session that waits for its client holds none.
-    fn release(&mut self) {
-        self.intake.give_back(std::mem::take(&mut self.held));
-        self.handled = 0;
-        // Less than before is never refused.
-        self.account();
-    }
-
-    /// Tells the worker how much is held now; `false` when that is too much.
-    fn account(&mut self) -> bool {
-        let is_allowed = self.intake.hold(self.accounted, self.held.len());
-        if is_allowed {
-            self.accounted = self.held.len();
-        }
-        is_allowed
     }
 
     /// Appends a batch if it is new and right; `false` when the lane is full.
@@ -352,76 +372,98 @@ impl Conversation {
     }
 
     /// Waits for bytes and puts them behind those held.
-    async fn receive(&mut self, stream: &AsyncConnection, needed: usize) -> Received {
+    async fn receive(
+        &mut self,
+        stream: &AsyncConnection,
+        session: Option<&Session>,
+        needed: usize,
+    ) -> Received {
         let intake = Rc::clone(&self.intake);
         loop {
-            let mut ready = tokio::select! {
-                biased;
-                () = intake.stopping.wait() => return Received::Stopping,
-                ready = stream.readable() => match ready {
-                    Ok(ready) => ready,
-                    Err(_) => return Received::End,
-                },
-            };
-            for _ in 0..READS_PER_TURN_MAX {
-                match self.receive_now(stream, needed) {
-                    Ok(Some(0)) | Err(_) => return Received::End,
-                    Ok(Some(_)) if !self.account() => return Received::TooMuch,
-                    Ok(Some(_)) if self.held.len() - self.handled >= needed => return Received::Some,
-                    Ok(Some(_)) => {}
-                    Ok(None) => {
+            if intake.stopping.has_begun() {
+                return Received::Stopping;
+            }
+            let mut ready = None;
+            // A task begins because there is something.
+            if !std::mem::take(&mut self.is_new) {
+                if self.is_quiet(session) {
+                    return Received::Quiet;
+                }
+                ready = tokio::select! {
+                    biased;
+                    // A round, or the stop.
+                    () = intake.rounds.told() => continue,
+                    ready = stream.readable() => match ready {
+                        Ok(ready) => Some(ready),
+                        Err(_) => return Received::End,
+                    },
+                };
+            }
+            match self.receive_now(stream, needed) {
+                Turn::Received(received) => return received,
+                Turn::Drained => {
+                    if let Some(mut ready) = ready {
                         ready.clear_ready();
-                        break;
                     }
                 }
+                Turn::More => {}
             }
-            drop(ready);
             tokio::task::consume_budget().await;
         }
     }
 
-    /// Makes room for the rest of what is needed, and for a good read in any case. What is handled goes only when its
-    /// place is wanted: a batch is moved once at most.
-    fn make_room(&mut self, needed: usize) {
-        if self.held.capacity() == 0 {
-            self.held = self.intake.spare_buffer();
-        }
-        let missing = needed.saturating_sub(self.held.len() - self.handled).max(READ_BYTES_MIN);
-        if self.held.capacity() - self.held.len() >= missing {
-            return;
-        }
-        self.held.drain(..self.handled);
-        self.handled = 0;
-        self.held.reserve_exact(missing);
-    }
-
-    /// Reads once, without waiting; `None` when nothing is there, 0 at the end.
-    fn receive_now(&mut self, stream: &AsyncConnection, needed: usize) -> io::Result<Option<usize>> {
-        self.make_room(needed);
-        loop {
-            match recv(stream, spare_capacity(&mut self.held), RecvFlags::DONTWAIT) {
-                Ok((_, bytes)) => return Ok(Some(bytes)),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
-                    if self.held.is_empty() {
-                        self.release();
-                    }
-                    return Ok(None);
-                }
-                Err(error) => return Err(error.into()),
+    fn receive_now(&mut self, stream: &AsyncConnection, needed: usize) -> Turn {
+        for _ in 0..READS_PER_TURN_MAX {
+            match self.inbox.receive(stream, needed) {
+                Ok(Some(0)) | Err(_) => return Turn::Received(Received::End),
+                Ok(Some(_)) if !self.inbox.account() => return Turn::Received(Received::TooMuch),
+                Ok(Some(_)) if self.inbox.waiting() >= needed => return Turn::Received(Received::Some),
+                Ok(Some(_)) => {}
+                Ok(None) => return Turn::Drained,
             }
         }
+        Turn::More
     }
+
+    /// Whether a task is too much for it: nothing is half received or owed, and no batch came for a while.
+    fn is_quiet(&self, session: Option<&Session>) -> bool {
+        self.intake.rounds.is_long_ago(self.heard)
+            && self.inbox.waiting() == 0
+            && session.is_none_or(Session::is_settled)
+    }
+}
+
+/// What the listener allows in a batch.
+pub(super) fn limits(intake: &Intake, door: usize) -> BatchLimits {
+    let message_bytes_max = intake.doors[door].spec.rules.message_bytes_max;
+    BatchLimits { body_bytes_max: BATCH_BODY_BYTES_MAX, message_bytes_max }
+}
+
+/// Who spoke before the session was quiet.
+fn resumed(stream: AsyncConnection, standing: Standing) -> Speaker {
+    let Standing { stream: known, owner, level, said } = standing;
+    Speaker { stream: known, owner, session: Rc::new(Session::new(stream, level, said)) }
 }
 
 /// How waiting for bytes ended.
 enum Received {
     Some,
+    /// There is nothing to wait for now.
+    Quiet,
     /// The client has no more, or is gone.
     End,
     Stopping,
     /// Too much is held in unfinished batches already.
     TooMuch,
+}
+
+/// What a turn of reading came to.
+enum Turn {
+    Received(Received),
+    /// Not enough, and nothing more is there.
+    Drained,
+    /// Not enough, and there may be more.
+    More,
 }
 
 fn busy() -> Refusal {

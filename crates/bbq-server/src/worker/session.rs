@@ -1,24 +1,21 @@
-//! A bbq session: batches in, acknowledgements out. What is said is bbq-wire's business; who may speak for a stream and
-//! what is new is the stream table's.
+//! A bbq session while it has a task: batches in, acknowledgements out. What the client says is taken by `conversation`.
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bbq_listen::AsyncConnection;
-use bbq_wire::Peer;
 use bbq_wire::session::{AckLevel, Refusal, encode_ack};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use tokio::sync::Notify;
 use tracing::warn;
 
-use super::conversation::Conversation;
-use super::intake::{Intake, OpenConnection};
+use super::conversation::{Conversation, Left};
+use super::intake::Intake;
+use super::quiet_sessions::{QuietSession, QuietSessions};
 
 /// Unsent bytes for a client that does not read: a welcome and a refusal fit; acknowledgements are cumulative, so only the
 /// newest is kept beside them.
@@ -46,6 +43,25 @@ pub(super) struct Session {
 }
 
 impl Session {
+    pub(super) fn new(stream: AsyncConnection, level: AckLevel, said: u64) -> Session {
+        Session {
+            stream,
+            level,
+            outstanding: Cell::new(0),
+            acknowledged: Cell::new(said),
+            said: Cell::new(said),
+            outbox: RefCell::default(),
+            failed: Cell::new(false),
+            wake: Notify::new(),
+            in_line: Cell::new(false),
+        }
+    }
+
+    /// Whether it owes its client nothing.
+    pub(super) fn is_settled(&self) -> bool {
+        self.outstanding.get() == 0 && self.outbox.borrow().is_empty() && !self.failed.get()
+    }
+
     pub(super) fn acknowledge(&self, sequence: u64) {
         self.acknowledged.set(self.acknowledged.get().max(sequence));
     }
@@ -87,22 +103,37 @@ impl Session {
     }
 }
 
-/// Serves a bbq connection until its end or the server's.
-pub(super) async fn serve(
-    intake: Rc<Intake>,
-    door: usize,
-    stream: OwnedFd,
-    peer: Peer,
-    open: OpenConnection,
-) {
-    let view = Arc::clone(&intake.view);
-    view.sessions.fetch_add(1, Ordering::Relaxed);
-    match AsyncConnection::for_both(stream) {
-        Ok(stream) => Conversation::new(intake, door, peer).run(stream).await,
-        Err(error) => warn!(%error, "connection closed"),
+/// Serves a session until its end or the server's, or until it is quiet again.
+pub(super) fn serve(
+    intake: &Rc<Intake>,
+    quiet: Rc<QuietSessions>,
+    session: QuietSession,
+) -> impl Future<Output = ()> + use<> {
+    let QuietSession { stream, door, peer, open, protocol, standing } = session;
+    let intake = Rc::clone(intake);
+    let mut conversation = Conversation::new(Rc::clone(&intake), door, peer, protocol);
+    // Not a function: what it is given would be in its future twice.
+    async move {
+        intake.view.active_sessions.add();
+        let left = match AsyncConnection::for_both(stream) {
+            Ok(stream) => conversation.run(stream, standing).await,
+            Err(error) => {
+                warn!(%error, "connection closed");
+                None
+            }
+        };
+        intake.view.active_sessions.remove();
+        match left {
+            Some(Left { stream, protocol, standing }) => {
+                let (door, peer) = (conversation.door, conversation.peer);
+                quiet.add(&intake, QuietSession { stream, door, peer, open, protocol, standing });
+            }
+            None => {
+                intake.view.sessions.fetch_sub(1, Ordering::Relaxed);
+                drop(open);
+            }
+        }
     }
-    view.sessions.fetch_sub(1, Ordering::Relaxed);
-    drop(open);
 }
 
 /// Ready when there is something in the outbox and the socket takes it, or when nothing more will be.
