@@ -380,6 +380,9 @@ fn look_after(running: &Running) -> bool {
     parts.look_at_evenness();
     // A look at a worker is compared with the one before: so a status is right the first time.
     parts.look_at_workers();
+    for worker in &parts.workers {
+        worker.active_sessions.begin_round();
+    }
     for listener in &parts.listeners {
         // Of workers that are gone since a reload.
         let _some_are_left = listener.group.close_removed();

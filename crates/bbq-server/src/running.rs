@@ -34,7 +34,7 @@ const DESCRIPTORS_RESERVED: u64 = 48;
 const DESCRIPTORS_PER_LANE: u64 = 4;
 /// Descriptors a sink may have open: output, a segment of each lane (added by lane), a cursor and a directory.
 const DESCRIPTORS_PER_SINK: u64 = 4;
-/// A worker's epoll, eventfd and timer, with some to spare.
+/// A worker's epoll, eventfd and timer, and the set of its quiet sessions, with some to spare.
 const DESCRIPTORS_PER_WORKER: u64 = 8;
 /// A worker's socket of a listener, its door, and the set of its connections.
 const DESCRIPTORS_PER_SEAT: u64 = 3;

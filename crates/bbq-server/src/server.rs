@@ -426,6 +426,8 @@ fn worker_status((index, view): (usize, &Arc<WorkerView>)) -> WorkerStatus {
     WorkerStatus {
         index,
         connections: view.connections.load(Ordering::Relaxed),
+        sessions: view.sessions.load(Ordering::Relaxed),
+        sessions_active: view.active_sessions.count(),
         heartbeat_ms: view.heartbeat_age_ms(),
     }
 }

@@ -45,6 +45,10 @@ pub struct WorkerStatus {
     pub index: usize,
     /// Open now.
     pub connections: u64,
+    /// Of those, sessions of bbq clients.
+    pub sessions: u64,
+    /// Of those, sessions that sent something in the last seconds; the others cost less memory.
+    pub sessions_active: u64,
     /// Milliseconds since it last showed that it is alive; well over 100 means that it is stuck.
     pub heartbeat_ms: u64,
 }

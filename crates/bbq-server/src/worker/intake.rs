@@ -15,9 +15,10 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use tokio::sync::Notify;
 
+use super::acks::Acks;
 use super::batcher::{Batcher, OwnStream};
 use super::framer::Framer;
-use super::session::Acks;
+use super::rounds::Rounds;
 use super::stopping::Stopping;
 use super::{ConnectionBudget, ParkedConnection, Worker, WorkerView};
 use crate::config::{ListenSpec, OnFull};
@@ -61,6 +62,7 @@ pub(super) struct Intake {
     pub(super) retention: Arc<Retention>,
     pub(super) budget: Arc<ConnectionBudget>,
     pub(super) stopping: Stopping,
+    pub(super) rounds: Rounds,
     /// Connections that another worker goes on with, once this one has ended.
     pub(super) parked: RefCell<Vec<ParkedConnection>>,
     pub(super) acks: Acks,
@@ -119,6 +121,7 @@ impl Intake {
             retention: Arc::clone(&worker.retention),
             budget: Arc::clone(&worker.budget),
             stopping: Stopping::default(),
+            rounds: Rounds::default(),
             parked: RefCell::default(),
             acks: Acks::default(),
             lane_moved,

@@ -1,5 +1,5 @@
 //! Accepts connections and reads each at once: mostly its first bytes are there already, and often its end. Only what
-//! would block stays: text among the listener's connections, a session with a task.
+//! would block stays: text among the listener's connections, a session among the quiet ones.
 
 use std::cell::Cell;
 use std::io;
@@ -10,13 +10,12 @@ use bbq_listen::{
     ACCEPTS_PER_TURN_MAX, AcceptOutcome, AcceptState, Accepted, AsyncListener, Distribution, Seat,
 };
 use bbq_wire::Peer;
-use tokio::task::spawn_local;
 use tracing::warn;
 
 use super::connections::{Connection, Connections, READS_PER_TURN_MAX};
 use super::framer::Framer;
 use super::intake::{Intake, ReadOutcome};
-use super::session;
+use super::quiet_sessions::QuietSessions;
 
 /// Connections accepted after the stop has begun: what was queued is served, what keeps coming is not.
 const ACCEPTS_AT_STOP_MAX: usize = 8192;
@@ -27,9 +26,17 @@ pub(super) fn register(seat: Seat) -> io::Result<AsyncListener> {
     AsyncListener::new(seat)
 }
 
+/// Where connections stay that would block.
+pub(super) struct Homes {
+    /// Of this listener.
+    pub(super) connections: Rc<Connections>,
+    /// Of this worker.
+    pub(super) sessions: Rc<QuietSessions>,
+}
+
 /// Accepts until the server stops, then what is queued.
-pub(super) async fn serve(intake: Rc<Intake>, connections: Rc<Connections>, mut listener: AsyncListener) {
-    let door = connections.door();
+pub(super) async fn serve(intake: Rc<Intake>, homes: Homes, mut listener: AsyncListener) {
+    let door = homes.connections.door();
     let is_handed = matches!(listener.seat().distribution(), Distribution::Handoff(_));
     loop {
         if intake.budget.is_used_up() {
@@ -42,7 +49,7 @@ pub(super) async fn serve(intake: Rc<Intake>, connections: Rc<Connections>, mut 
         tokio::select! {
             biased;
             () = intake.stopping.wait() => break,
-            turn = turn(&intake, &connections, &mut listener) => match turn {
+            turn = turn(&intake, &homes, &mut listener) => match turn {
                 Ok(outcome) => report_starved(&intake, door, outcome.state),
                 Err(error) => {
                     let source = &intake.doors[door].spec.source;
@@ -55,23 +62,19 @@ pub(super) async fn serve(intake: Rc<Intake>, connections: Rc<Connections>, mut 
     }
     // What was handed to this worker is in nobody else's reach, and what is queued is not taken then.
     if !intake.stopping.is_kept(door) || is_handed {
-        finish(&intake, &connections, &mut listener).await;
+        finish(&intake, &homes, &mut listener).await;
     }
 }
 
 /// Accepts a batch within the budget.
-async fn turn(
-    intake: &Rc<Intake>,
-    connections: &Connections,
-    listener: &mut AsyncListener,
-) -> io::Result<AcceptOutcome> {
+async fn turn(intake: &Rc<Intake>, homes: &Homes, listener: &mut AsyncListener) -> io::Result<AcceptOutcome> {
     let unused = Cell::new(0);
     let claim = || {
         unused.set(intake.budget.claim(ACCEPTS_PER_TURN_MAX));
         unused.get()
     };
     let outcome = listener.turn_within(claim, |accepted| {
-        if welcome(intake, connections, accepted) == Welcomed::Stays {
+        if welcome(intake, homes, accepted) == Welcomed::Stays {
             unused.set(unused.get() - 1);
         }
     });
@@ -81,7 +84,7 @@ async fn turn(
 }
 
 /// Takes what is queued when the server stops.
-async fn finish(intake: &Rc<Intake>, connections: &Connections, listener: &mut AsyncListener) {
+async fn finish(intake: &Rc<Intake>, homes: &Homes, listener: &mut AsyncListener) {
     let mut accepts = 0;
     while accepts < ACCEPTS_AT_STOP_MAX {
         // Those that are open end soon, as they learn of the stop, too.
@@ -89,14 +92,14 @@ async fn finish(intake: &Rc<Intake>, connections: &Connections, listener: &mut A
         let claimed = intake.budget.claim(ACCEPTS_PER_TURN_MAX);
         let mut unused = claimed;
         let outcome = listener.turn_now(claimed, |accepted| {
-            if welcome(intake, connections, accepted) == Welcomed::Stays {
+            if welcome(intake, homes, accepted) == Welcomed::Stays {
                 unused -= 1;
             }
         });
         intake.budget.give_back(unused);
         match outcome {
             Ok(outcome) if outcome.state == AcceptState::More => accepts += outcome.accepted.max(1),
-            Ok(_) if is_handed_more(intake, connections.door(), listener) => {
+            Ok(_) if is_handed_more(intake, homes.connections.door(), listener) => {
                 tokio::time::sleep(HANDED_PAUSE).await
             }
             _ => return,
@@ -122,12 +125,12 @@ enum Welcomed {
     Stays,
 }
 
-fn welcome(intake: &Rc<Intake>, connections: &Connections, accepted: Accepted) -> Welcomed {
-    let door = connections.door();
+fn welcome(intake: &Rc<Intake>, homes: &Homes, accepted: Accepted) -> Welcomed {
+    let door = homes.connections.door();
     let peer = accepted.peer.0.map_or(Peer::Unnamed, Peer::Inet);
     let Some(mut framer) = Framer::of(intake.doors[door].spec.protocol) else {
         let open = intake.connection_opened(accepted.open);
-        spawn_local(session::serve(Rc::clone(intake), door, accepted.stream, peer, open));
+        homes.sessions.begin(intake, door, accepted.stream, peer, open);
         return Welcomed::Stays;
     };
     for _ in 0..READS_PER_TURN_MAX {
@@ -142,7 +145,7 @@ fn welcome(intake: &Rc<Intake>, connections: &Connections, accepted: Accepted) -
         }
     }
     let open = intake.connection_opened(accepted.open);
-    connections.add(intake, Connection { stream: accepted.stream, framer, peer, open });
+    homes.connections.add(intake, Connection { stream: accepted.stream, framer, peer, open });
     Welcomed::Stays
 }
 

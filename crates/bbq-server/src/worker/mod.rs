@@ -16,12 +16,16 @@ mod acks;
 mod batcher;
 mod budget;
 mod connections;
+mod conversation;
 mod datagrams;
 mod framer;
+mod inbox;
 mod intake;
 mod listener;
 mod parked;
+mod quiet_sessions;
 mod rest;
+mod rounds;
 mod session;
 mod slots;
 mod stopping;
@@ -44,7 +48,10 @@ use crate::retention::Retention;
 use crate::streams::Streams;
 use connections::Connections;
 use intake::Intake;
+use listener::Homes;
+use quiet_sessions::QuietSessions;
 use rest::Rest;
+use rounds::ActiveSessions;
 
 pub(crate) use budget::ConnectionBudget;
 pub(crate) use framer::Framer;
@@ -63,7 +70,9 @@ pub(crate) struct WorkerView {
     /// The weight of messages that nobody waits for, since its thread slept.
     text_weight: AtomicUsize,
     /// Open sessions of bbq clients.
-    sessions: AtomicU64,
+    pub(crate) sessions: AtomicU64,
+    /// Those of them that have a task.
+    pub(crate) active_sessions: ActiveSessions,
 }
 
 impl WorkerView {
@@ -73,6 +82,7 @@ impl WorkerView {
             pulse: OnceLock::new(),
             text_weight: AtomicUsize::new(0),
             sessions: AtomicU64::new(0),
+            active_sessions: ActiveSessions::default(),
         }
     }
 
@@ -137,6 +147,8 @@ impl Worker {
         let intake = Rc::new(Intake::new(&self)?);
         let lane = spawn_local(acks::serve(Rc::clone(&intake)));
         let flusher = spawn_local(Rc::clone(&intake).flush_when_wanted());
+        let sessions = Rc::new(QuietSessions::new()?);
+        spawn_local(Rc::clone(&sessions).serve(Rc::clone(&intake)));
         let mut doors = Vec::new();
         let mut parked = std::mem::take(&mut self.parked);
         for (index, listener) in std::mem::take(&mut self.listeners).into_iter().enumerate() {
@@ -150,7 +162,8 @@ impl Worker {
                 connections.resume(&intake, parked);
             }
             let listener = listener::register(listener.seat)?;
-            doors.push(spawn_local(listener::serve(Rc::clone(&intake), Rc::clone(&connections), listener)));
+            let homes = Homes { connections: Rc::clone(&connections), sessions: Rc::clone(&sessions) };
+            doors.push(spawn_local(listener::serve(Rc::clone(&intake), homes, listener)));
             spawn_local(connections.serve(Rc::clone(&intake)));
         }
         let order = self.stop.wait_for(|order| *order != Order::Work).await.map(|order| order.clone());
@@ -158,6 +171,7 @@ impl Worker {
         let order = order.unwrap_or(Order::Stop);
         let pauses = order != Order::Stop;
         intake.stopping.begin(order);
+        intake.rounds.tell();
         let finish = async {
             for door in doors {
                 // A door that panicked is reported by the runtime's hook; the others still finish.

@@ -37,6 +37,10 @@ impl Stopping {
         self.tell.notify_waiters();
     }
 
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun.get()
+    }
+
     /// Ready once the stop has begun. All on one thread: nothing happens between the look and the wait.
     pub(super) async fn wait(&self) {
         if !self.begun.get() {
