@@ -52,7 +52,7 @@ enum bbq_status
     BBQ_STATUS_SYSTEM = 3,
     // The spool cannot be opened or written, or another sender has it.
     BBQ_STATUS_SPOOL = 4,
-    // No room in the queue. The message was dropped and counted; later ones may be taken.
+    // No room in the queue, in the spool, or on its disk. The message was dropped and counted; later ones may be taken.
     BBQ_STATUS_FULL = 5,
     // The message is over the server's limit. It was dropped and counted.
     BBQ_STATUS_TOO_LARGE = 6,

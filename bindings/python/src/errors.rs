@@ -21,7 +21,7 @@ mod classes {
 pub(crate) fn sending(error: &SendError) -> PyErr {
     let text = error.to_string();
     match error {
-        SendError::Full { .. } => classes::Full::new_err(text),
+        SendError::Full { .. } | SendError::SpoolFull { .. } => classes::Full::new_err(text),
         SendError::MessageTooLarge { .. } => classes::MessageTooLarge::new_err(text),
         SendError::Timeout { .. } => classes::Timeout::new_err(text),
         SendError::Refused { .. } => classes::Refused::new_err(text),

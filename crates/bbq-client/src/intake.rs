@@ -132,7 +132,7 @@ impl Intake {
         let outcome = self.try_push(queue, place, record, self.on_full);
         let counter = match &outcome {
             Ok(()) | Err(SendError::Forked) => return outcome,
-            Err(SendError::Full { .. }) => &self.refused.full,
+            Err(SendError::Full { .. } | SendError::SpoolFull { .. }) => &self.refused.full,
             Err(SendError::MessageTooLarge { .. }) => &self.refused.too_large,
             Err(SendError::Spool { .. }) => &self.refused.spool,
             Err(_) => &self.refused.closed,
@@ -168,10 +168,10 @@ impl Intake {
                 match self.put(queue, &mut place, record) {
                     Put::Done => return Ok(()),
                     Put::Failed(error) => return Err(error),
-                    Put::Full => {
+                    Put::Full(error) => {
                         drop(place);
                         if !patience.allows() || !queue.pause(SPOOL_RETRY, patience.deadline()) {
-                            return Err(SendError::Full { queue_bytes_max: queue.bytes_max() });
+                            return Err(error);
                         }
                         place = self.place();
                         continue;
@@ -205,39 +205,32 @@ impl Intake {
         if !self.is_at_home() {
             return Err(Some(SendError::Forked));
         }
-        let mut block = queue.reserve(record_bytes, on_full).map_err(|_| None)?;
-        if let Some(spool) = &self.spool {
-            match spool.begin_extent(queue.next_sequence()) {
-                Ok(extent) => block.extent = Some(extent),
-                Err(error) => {
-                    queue.release(block);
-                    let directory = spool.directory().to_owned();
-                    return Err(Some(SendError::Spool { directory, problem: error.to_string() }));
-                }
-            }
-        }
-        place.block = Some(block);
+        place.block = Some(queue.reserve(record_bytes, on_full).map_err(|_| None)?);
         Ok(())
     }
 
     /// Adds the record to the place's block, in which it has room.
     fn put(&self, queue: &Queue, place: &mut Inner, record: &[u8]) -> Put {
-        let Some(block) = &mut place.block else { return Put::Full };
+        let Some(block) = &mut place.block else { return Put::Failed(SendError::Closed) };
+        let is_first = block.builder.is_empty();
         if let Some(spool) = &self.spool {
             // A forked child has the same files, and its own idea of where they end.
             if !self.is_at_home() {
                 return Put::Failed(SendError::Forked);
             }
-            match spool.append(record) {
-                Ok(()) => {}
-                Err(AppendError::Full) => return Put::Full,
+            let directory = || spool.directory().to_owned();
+            match spool.append(record, is_first) {
+                Ok(Some(extent)) => block.extent = Some(extent),
+                Ok(None) => {}
+                Err(AppendError::Full(why)) => {
+                    return Put::Full(SendError::SpoolFull { directory: directory(), why });
+                }
                 Err(AppendError::Failed(error)) => {
-                    let directory = spool.directory().to_owned();
-                    return Put::Failed(SendError::Spool { directory, problem: error.to_string() });
+                    let problem = error.to_string();
+                    return Put::Failed(SendError::Spool { directory: directory(), problem });
                 }
             }
         }
-        let is_first = block.builder.is_empty();
         block.push(record);
         if is_first {
             queue.bells.iter().for_each(Bell::first_record);
@@ -308,7 +301,8 @@ impl Intake {
 
 enum Put {
     Done,
-    Full,
+    /// There may be room later.
+    Full(SendError),
     Failed(SendError),
 }
 
