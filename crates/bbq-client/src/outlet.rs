@@ -153,8 +153,11 @@ impl Outlet {
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         stream.set_write_timeout(WRITE_SLICE)?;
         *unanswered += 1;
-        let welcome = session.begin(&mut stream, &hello)?;
-        *unanswered -= 1;
+        let welcome = session.begin(&mut stream, &hello);
+        if session.has_answered() {
+            *unanswered -= 1;
+        }
+        let welcome = welcome?;
         stream.set_read_timeout(None)?;
         shared.queue.compressor.connected(stream.is_remote());
         shared.begin_connection(self.index, &welcome, address)?;

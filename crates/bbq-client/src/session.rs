@@ -30,12 +30,18 @@ pub(crate) struct Session {
     session: ClientSession,
     bytes: Vec<u8>,
     server: String,
+    answered: bool,
 }
 
 impl Session {
     /// A session with a server that is called `server` in what goes wrong.
     pub(crate) fn new(server: String) -> Session {
-        Session { session: ClientSession::new(), bytes: Vec::new(), server }
+        Session { session: ClientSession::new(), bytes: Vec::new(), server, answered: false }
+    }
+
+    /// Whether the server has read the hello: it said welcome, or no.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.answered
     }
 
     /// Says hello and waits for the welcome, as long as the stream's time-out allows.
@@ -85,9 +91,11 @@ impl Session {
                 | ClientStep::Refused { consumed, .. } => *consumed,
             };
             self.bytes.drain(..consumed);
+            self.answered = true;
             return Ok(step);
         }
     }
+
     fn fill(&mut self, stream: &mut Stream) -> Result<(), Trouble> {
         let mut buffer = [0; READ_BYTES];
         loop {
