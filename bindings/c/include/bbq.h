@@ -423,6 +423,15 @@ bbq_status bbq_sender_start(const struct bbq_options *options, struct bbq_sender
 // `sender` is from bbq_sender_start and not freed; `bytes` points to `length` bytes.
 bbq_status bbq_send(const struct bbq_sender *sender, const void *bytes, size_t length);
 
+// Takes a message if that needs no waiting, whatever bbq_options_on_full says. One that is refused is not counted as dropped: the
+// caller still has it. With BBQ_ON_FULL_DROP_OLDEST older ones go for it.
+//
+// # Safety
+// `sender` is from bbq_sender_start and not freed; `bytes` points to `length` bytes.
+bbq_status bbq_try_send(const struct bbq_sender *sender,
+                        const void *bytes,
+                        size_t length);
+
 // Waits until everything taken before is acknowledged.
 //
 // # Safety

@@ -36,7 +36,10 @@ pub(crate) fn sending(error: &SendError) -> PyErr {
 pub(crate) fn starting(error: &StartError) -> PyErr {
     let text = error.to_string();
     match error {
-        StartError::NoServers | StartError::Option { .. } | StartError::Reconnect(_) => option(text),
+        StartError::NoServers
+        | StartError::NamedTwice { .. }
+        | StartError::Option { .. }
+        | StartError::Reconnect(_) => option(text),
         StartError::SpoolInUse { .. } | StartError::Spool { .. } => classes::SpoolError::new_err(text),
         _ => classes::StartError::new_err(text),
     }

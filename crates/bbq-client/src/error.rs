@@ -88,6 +88,12 @@ pub enum StartError {
     /// Nobody to send to.
     #[error("no server is named")]
     NoServers,
+    /// The same server twice, where each has a progress of its own.
+    #[error("{server} is named twice; with delivery to all servers, name each of them once")]
+    NamedTwice {
+        /// Which.
+        server: String,
+    },
     /// A value outside its range.
     #[error("{option} is {value}; use {range}")]
     Option {

@@ -85,13 +85,7 @@ impl Intake {
     #[inline]
     pub(crate) fn push(&self, queue: &Queue, record: &[u8]) -> Result<(), SendError> {
         let mut place = self.place();
-        if self.spool.is_none()
-            && !place.closed
-            && record.len() <= queue.message_bytes_max()
-            && let Some(block) = &mut place.block
-            && block.has_room(record.len())
-        {
-            block.push(record);
+        if self.push_at_once(queue, &mut place, record) {
             return Ok(());
         }
         // A server that is away for long must not make it dearer: the queue is not asked again before something went.
@@ -100,6 +94,32 @@ impl Intake {
             return Err(SendError::Full { queue_bytes_max: queue.bytes_max() });
         }
         self.push_slowly(queue, place, record)
+    }
+
+    /// Takes one record if that needs no waiting. What is refused is still the caller's, so nobody counts it.
+    #[inline]
+    pub(crate) fn offer(&self, queue: &Queue, record: &[u8]) -> Result<(), SendError> {
+        let mut place = self.place();
+        if self.push_at_once(queue, &mut place, record) {
+            return Ok(());
+        }
+        let on_full = if self.on_full == OnFull::DropOldest { self.on_full } else { OnFull::DropNewest };
+        self.try_push(queue, place, record, on_full)
+    }
+
+    /// Takes a record for which the place's block has room, if nothing else is to be done.
+    #[inline]
+    fn push_at_once(&self, queue: &Queue, place: &mut Inner, record: &[u8]) -> bool {
+        if self.spool.is_none()
+            && !place.closed
+            && record.len() <= queue.message_bytes_max()
+            && let Some(block) = &mut place.block
+            && block.has_room(record.len())
+        {
+            block.push(record);
+            return true;
+        }
+        false
     }
 
     /// Takes records until one is refused; answers how many.

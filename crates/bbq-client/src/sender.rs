@@ -133,6 +133,16 @@ impl Sender {
         self.shared.intake.push(&self.shared.queue, record)
     }
 
+    /// Takes a record if that needs no waiting, whatever [`SenderBuilder::on_full`] says. One that is refused is not counted as
+    /// dropped: the caller still has it, and may offer it again. With [`crate::OnFull::DropOldest`] older records go for it.
+    ///
+    /// # Errors
+    /// As [`Sender::send`]. A record over 1 MiB is [`SendError::MessageTooLarge`] until a server has said what it takes.
+    #[inline]
+    pub fn try_send(&self, record: &[u8]) -> Result<(), SendError> {
+        self.shared.intake.offer(&self.shared.queue, record)
+    }
+
     /// Takes records until one is refused. Answers how many were taken: all, or those before the error.
     ///
     /// # Errors
