@@ -52,7 +52,7 @@ enum bbq_status
     BBQ_STATUS_SYSTEM = 3,
     // The spool cannot be opened or written, or another sender has it.
     BBQ_STATUS_SPOOL = 4,
-    // No room in the queue. The message was dropped and counted; later ones may be taken.
+    // No room in the queue, in the spool, or on its disk. The message was dropped and counted; later ones may be taken.
     BBQ_STATUS_FULL = 5,
     // The message is over the server's limit. It was dropped and counted.
     BBQ_STATUS_TOO_LARGE = 6,
@@ -422,6 +422,15 @@ bbq_status bbq_sender_start(const struct bbq_options *options, struct bbq_sender
 // # Safety
 // `sender` is from bbq_sender_start and not freed; `bytes` points to `length` bytes.
 bbq_status bbq_send(const struct bbq_sender *sender, const void *bytes, size_t length);
+
+// Takes a message if that needs no waiting, whatever bbq_options_on_full says. One that is refused is not counted as dropped: the
+// caller still has it. With BBQ_ON_FULL_DROP_OLDEST older ones go for it.
+//
+// # Safety
+// `sender` is from bbq_sender_start and not freed; `bytes` points to `length` bytes.
+bbq_status bbq_try_send(const struct bbq_sender *sender,
+                        const void *bytes,
+                        size_t length);
 
 // Waits until everything taken before is acknowledged.
 //

@@ -167,6 +167,11 @@ class sender {
         return static_cast<status>(bbq_send(handle_.get(), message.data(), message.size()));
     }
 
+    /// Never waits; what is refused is not counted as dropped.
+    status try_send(std::string_view message) noexcept {
+        return static_cast<status>(bbq_try_send(handle_.get(), message.data(), message.size()));
+    }
+
     status flush(milliseconds timeout) noexcept {
         return static_cast<status>(bbq_flush(handle_.get(), detail::count(timeout)));
     }

@@ -19,7 +19,7 @@ pub enum Status {
     System = 3,
     /// The spool cannot be opened or written, or another sender has it.
     Spool = 4,
-    /// No room in the queue. The message was dropped and counted; later ones may be taken.
+    /// No room in the queue, in the spool, or on its disk. The message was dropped and counted; later ones may be taken.
     Full = 5,
     /// The message is over the server's limit. It was dropped and counted.
     TooLarge = 6,
@@ -54,7 +54,7 @@ impl Failure {
     pub(crate) fn status(&self) -> Status {
         match self {
             Failure::Send(error) => match error {
-                SendError::Full { .. } => Status::Full,
+                SendError::Full { .. } | SendError::SpoolFull { .. } => Status::Full,
                 SendError::MessageTooLarge { .. } => Status::TooLarge,
                 SendError::Timeout { .. } => Status::Timeout,
                 SendError::Refused { .. } => Status::Refused,

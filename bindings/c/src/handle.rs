@@ -114,6 +114,21 @@ pub unsafe extern "C" fn bbq_send(sender: *const Handle, bytes: *const c_void, l
     })
 }
 
+/// Takes a message if that needs no waiting, whatever bbq_options_on_full says. One that is refused is not counted as dropped: the
+/// caller still has it. With BBQ_ON_FULL_DROP_OLDEST older ones go for it.
+///
+/// # Safety
+/// `sender` is from bbq_sender_start and not freed; `bytes` points to `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bbq_try_send(sender: *const Handle, bytes: *const c_void, length: usize) -> Status {
+    boundary::status(|| {
+        // SAFETY: the caller's promise is this function's.
+        let (handle, bytes) =
+            unsafe { (pointer::shared(sender, "sender")?, pointer::bytes(bytes.cast(), length, "bytes")?) };
+        Ok(handle.sender()?.try_send(bytes)?)
+    })
+}
+
 /// Waits until everything taken before is acknowledged.
 ///
 /// # Safety

@@ -21,7 +21,7 @@ mod classes {
 pub(crate) fn sending(error: &SendError) -> PyErr {
     let text = error.to_string();
     match error {
-        SendError::Full { .. } => classes::Full::new_err(text),
+        SendError::Full { .. } | SendError::SpoolFull { .. } => classes::Full::new_err(text),
         SendError::MessageTooLarge { .. } => classes::MessageTooLarge::new_err(text),
         SendError::Timeout { .. } => classes::Timeout::new_err(text),
         SendError::Refused { .. } => classes::Refused::new_err(text),
@@ -36,7 +36,10 @@ pub(crate) fn sending(error: &SendError) -> PyErr {
 pub(crate) fn starting(error: &StartError) -> PyErr {
     let text = error.to_string();
     match error {
-        StartError::NoServers | StartError::Option { .. } | StartError::Reconnect(_) => option(text),
+        StartError::NoServers
+        | StartError::NamedTwice { .. }
+        | StartError::Option { .. }
+        | StartError::Reconnect(_) => option(text),
         StartError::SpoolInUse { .. } | StartError::Spool { .. } => classes::SpoolError::new_err(text),
         _ => classes::StartError::new_err(text),
     }

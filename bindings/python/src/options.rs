@@ -3,25 +3,55 @@
 use std::time::Duration;
 
 use bbq_client::{AckLevel, Compress, Delivery, OnFull, ServerAddress};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyInt, PyString};
 
 use crate::errors;
 
-/// One server, or some.
-#[derive(FromPyObject)]
-pub(crate) enum Servers {
-    One(String),
-    Some(Vec<String>),
+/// One address, or some.
+pub(crate) fn servers(value: &Bound<'_, PyAny>) -> PyResult<Vec<ServerAddress>> {
+    let wanted = "an address such as \"bbq://HOST:PORT\" for servers, or some of them";
+    let address = |value: &Bound<'_, PyAny>| {
+        let text: String = value.extract().map_err(|_| wrong_type(wanted, value))?;
+        text.parse().map_err(|error| errors::option(format!("{error}")))
+    };
+    if value.is_instance_of::<PyString>() {
+        return Ok(vec![address(value)?]);
+    }
+    value.try_iter().map_err(|_| wrong_type(wanted, value))?.map(|one| address(&one?)).collect()
 }
 
-impl Servers {
-    pub(crate) fn addresses(self) -> PyResult<Vec<ServerAddress>> {
-        let texts = match self {
-            Servers::One(text) => vec![text],
-            Servers::Some(texts) => texts,
-        };
-        texts.iter().map(|text| text.parse().map_err(|error| errors::option(format!("{error}")))).collect()
-    }
+pub(crate) fn queue_bytes_max(value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    whole("queue_bytes_max", value, "65536 or more")
+}
+
+pub(crate) fn batch_bytes(value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    whole("batch_bytes", value, "1024 to 262144")
+}
+
+pub(crate) fn spool_bytes_max(value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    if value.is_none() { Ok(None) } else { whole("spool_bytes_max", value, "67108864 or more").map(Some) }
+}
+
+/// A number that is not negative. One that is, or that is too large, is told with the `range` that bbq-client would tell.
+pub(crate) fn whole<'py, T>(option: &str, value: &Bound<'py, PyAny>, range: &str) -> PyResult<T>
+where
+    T: for<'a> FromPyObject<'a, 'py>,
+{
+    value.extract().map_err(|_| {
+        if value.is_instance_of::<PyInt>() {
+            unknown(option, &value.to_string(), range)
+        } else {
+            wrong_type(&format!("an int for {option}, {range}"), value)
+        }
+    })
+}
+
+/// `wanted` says what would have been right.
+pub(crate) fn wrong_type(wanted: &str, value: &Bound<'_, PyAny>) -> PyErr {
+    let kind = value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+    PyTypeError::new_err(format!("use {wanted}, not {kind}"))
 }
 
 pub(crate) fn ack(text: &str) -> PyResult<AckLevel> {
@@ -51,18 +81,15 @@ pub(crate) fn on_full(text: &str, block_timeout: Option<f64>) -> PyResult<OnFull
 }
 
 /// On, off, or a word.
-#[derive(FromPyObject)]
-pub(crate) enum Compression {
-    Switch(bool),
-    Word(String),
-}
-
-pub(crate) fn compress(compression: Compression) -> PyResult<Compress> {
-    match compression {
-        Compression::Switch(false) => Ok(Compress::Off),
-        Compression::Switch(true) => Ok(Compress::On),
-        Compression::Word(word) if word == "auto" => Ok(Compress::Auto),
-        Compression::Word(word) => Err(unknown("compress", &word, "False, True or \"auto\"")),
+pub(crate) fn compress(value: &Bound<'_, PyAny>) -> PyResult<Compress> {
+    const WANTED: &str = "False, True or \"auto\"";
+    if let Ok(on) = value.cast::<PyBool>() {
+        return Ok(if on.is_true() { Compress::On } else { Compress::Off });
+    }
+    let word: String = value.extract().map_err(|_| wrong_type(&format!("{WANTED} for compress"), value))?;
+    match word.as_str() {
+        "auto" => Ok(Compress::Auto),
+        word => Err(unknown("compress", word, WANTED)),
     }
 }
 

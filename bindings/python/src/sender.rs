@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_client::{Compress, OnFull, SendError, SenderBuilder};
+use bbq_client::{Compress, OnFull, SendError, SenderBuilder, ServerAddress};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
 
@@ -38,34 +38,32 @@ impl Sender {
     #[new]
     #[pyo3(signature = (servers, *, ack="durable", delivery="any", queue_bytes_max=QUEUE_BYTES_DEFAULT, on_full="block",
         block_timeout=Some(1.0), batch_bytes=BATCH_BYTES_DEFAULT, linger=0.002,
-        compress=options::Compression::Switch(false), reconnect=None, delivery_timeout=None, close_timeout=5.0,
+        compress=Compress::Off, reconnect=None, delivery_timeout=None, close_timeout=5.0,
         spool=None, spool_bytes_max=None, report_drops=true, name=None, on_notice=None))]
     #[expect(clippy::too_many_arguments, reason = "Python has keywords")]
     fn new(
         py: Python<'_>,
-        servers: options::Servers,
+        #[pyo3(from_py_with = options::servers)] servers: Vec<ServerAddress>,
         ack: &str,
         delivery: &str,
-        queue_bytes_max: usize,
+        #[pyo3(from_py_with = options::queue_bytes_max)] queue_bytes_max: usize,
         on_full: &str,
         block_timeout: Option<f64>,
-        batch_bytes: usize,
+        #[pyo3(from_py_with = options::batch_bytes)] batch_bytes: usize,
         linger: f64,
-        compress: options::Compression,
+        #[pyo3(from_py_with = options::compress)] compress: Compress,
         reconnect: Option<&Bound<'_, PyAny>>,
         delivery_timeout: Option<f64>,
         close_timeout: f64,
         spool: Option<PathBuf>,
-        spool_bytes_max: Option<u64>,
+        #[pyo3(from_py_with = options::spool_bytes_max)] spool_bytes_max: Option<u64>,
         report_drops: bool,
         name: Option<String>,
         on_notice: Option<Py<PyAny>>,
     ) -> PyResult<Sender> {
-        let servers = servers.addresses()?;
         let shown = servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let on_full = options::on_full(on_full, block_timeout)?;
         let close_timeout = options::seconds("close_timeout", close_timeout)?;
-        let compress = options::compress(compress)?;
         let has_spool = spool.is_some();
         let mut builder = bbq_client::Sender::builder()
             .servers(servers)
@@ -115,6 +113,21 @@ impl Sender {
         };
         let sent = if may_wait { py.detach(|| sender.send(bytes)) } else { sender.send(bytes) };
         sent.map_err(|error| errors::sending(&error))
+    }
+
+    /// Takes a message if that needs no waiting, and says whether it did.
+    #[pyo3(signature = (message, /))]
+    fn try_send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let sender = self.living.sender()?;
+        let message = Message::of(message)?;
+        let bytes = message.bytes();
+        // A spool's disk may take its time.
+        let sent = if self.has_spool { py.detach(|| sender.try_send(bytes)) } else { sender.try_send(bytes) };
+        match sent {
+            Ok(()) => Ok(true),
+            Err(SendError::Full { .. } | SendError::SpoolFull { .. }) => Ok(false),
+            Err(error) => Err(errors::sending(&error)),
+        }
     }
 
     /// Takes messages until one is refused, and says how many; an exception has it as its attribute `taken`.

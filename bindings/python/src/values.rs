@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
 
-use crate::options::seconds;
+use crate::options::{seconds, whole, wrong_type};
 
 pub(crate) fn counters<'py>(py: Python<'py>, counters: &client::Counters) -> PyResult<Bound<'py, PyAny>> {
     static COUNTERS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -80,10 +80,20 @@ pub(crate) fn reconnect_of(value: &Bound<'_, PyAny>) -> PyResult<client::Reconne
         }
         Err(_) => value,
     };
-    let wait = |name: &str| -> PyResult<Duration> { seconds(name, value.getattr(name)?.extract()?) };
+    let field = |name: &str| {
+        value
+            .getattr(name)
+            .map_err(|_| wrong_type("a bbq.Reconnect for reconnect, or a dict of its arguments", value))
+    };
+    let wait = |name: &str| -> PyResult<Duration> {
+        let given = field(name)?;
+        let number = given.extract().map_err(|_| wrong_type(&format!("seconds for {name}"), &given))?;
+        seconds(name, number)
+    };
+    let attempts = |name: &str| whole(name, &field(name)?, "1 to 4294967295");
     Ok(client::Reconnect {
-        attempts: value.getattr("attempts")?.extract()?,
-        attempts_min: value.getattr("attempts_min")?.extract()?,
+        attempts: attempts("attempts")?,
+        attempts_min: attempts("attempts_min")?,
         wait: wait("wait")?,
         wait_max: wait("wait_max")?,
     })

@@ -162,6 +162,10 @@ def test_a_flush_ends_at_its_timeout_and_what_waits_stays(make_server):
         ("bbq://127.0.0.1:1", {"delivery_timeout": 0.1}),
         ("bbq://127.0.0.1:1", {"reconnect": bbq.Reconnect(attempts=0)}),
         ("bbq://127.0.0.1:1", {"reconnect": {"wait": 0.0}}),
+        ("bbq://127.0.0.1:1", {"reconnect": {"attempts": -1}}),
+        ("bbq://127.0.0.1:1", {"queue_bytes_max": -1}),
+        ("bbq://127.0.0.1:1", {"batch_bytes": 2**64}),
+        ("bbq://127.0.0.1:1", {"spool_bytes_max": -1}),
     ],
 )
 def test_wrong_options_are_named(servers, options):
@@ -169,6 +173,44 @@ def test_wrong_options_are_named(servers, options):
         bbq.Sender(servers, **options)
     with pytest.raises(ValueError):
         bbq.Sender(servers, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"servers": 5}, 'use an address such as "bbq://HOST:PORT" for servers, or some of them, not int'),
+        ({"servers": ["bbq://127.0.0.1:1", b"b"]}, "use an address .* for servers, or some of them, not bytes"),
+        ({"queue_bytes_max": "1 MiB"}, "use an int for queue_bytes_max, 65536 or more, not str"),
+        ({"batch_bytes": 1.5}, "use an int for batch_bytes, 1024 to 262144, not float"),
+        ({"spool_bytes_max": "1"}, "use an int for spool_bytes_max, 67108864 or more, not str"),
+        ({"compress": 7}, 'use False, True or "auto" for compress, not int'),
+        # Python shows the name as a note below the message.
+        ({"linger": "2 ms"}, "must be real number, not str\nwhile processing 'linger'"),
+        ({"reconnect": 3}, "use a bbq.Reconnect for reconnect, or a dict of its arguments, not int"),
+        ({"reconnect": {"wait": "20 ms"}}, "use seconds for wait, not str"),
+    ],
+)
+def test_wrong_types_are_named(options, text):
+    with pytest.raises(TypeError, match=text):
+        bbq.Sender(**{"servers": "bbq://127.0.0.1:1", **options})
+
+
+def test_the_same_server_twice_is_named_where_each_has_its_own_progress():
+    with pytest.raises(bbq.OptionError, match="bbq://127.0.0.1:1 is named twice"):
+        bbq.Sender(["bbq://127.0.0.1:1", "127.0.0.1:1"], delivery="all")
+
+
+@pytest.mark.parametrize("on_full", ["block", "drop-newest"])
+def test_an_offer_never_waits_and_what_is_refused_is_not_counted(nobody, on_full):
+    sender = bbq.Sender(nobody, queue_bytes_max=2**18, on_full=on_full, block_timeout=None, close_timeout=0)
+    answers = [sender.try_send(bytes(1000)) for _ in range(1000)]
+    assert True in answers and answers[-1] is False
+    counters = sender.counters
+    assert (counters.accepted, counters.dropped.total) == (sum(answers), 0)
+    with pytest.raises(bbq.Timeout):
+        sender.close()
+    with pytest.raises(bbq.Closed):
+        sender.try_send(b"late")
 
 
 def test_every_option_is_taken(server, tmp_path):

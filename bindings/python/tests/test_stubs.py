@@ -36,7 +36,7 @@ def test_the_stub_names_what_there_is():
     assert {node.name for node in STUBS.body if isinstance(node, ast.FunctionDef)} == {"finish_all"}
 
 
-@pytest.mark.parametrize("name", ["__new__", "send", "send_many", "flush", "close", "start_again"])
+@pytest.mark.parametrize("name", ["__new__", "send", "try_send", "send_many", "flush", "close", "start_again"])
 def test_arguments(name):
     function = bbq.Sender if name == "__new__" else getattr(bbq.Sender, name)
     assert stubbed(METHODS[name]) == real(function)

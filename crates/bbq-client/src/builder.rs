@@ -268,6 +268,12 @@ impl SenderBuilder {
         if self.servers.is_empty() {
             return Err(StartError::NoServers);
         }
+        let twice = |(index, server): (usize, &ServerAddress)| self.servers[..index].contains(server);
+        if self.delivery == Delivery::All
+            && let Some((_, server)) = self.servers.iter().enumerate().find(|&pair| twice(pair))
+        {
+            return Err(StartError::NamedTwice { server: server.to_string() });
+        }
         let wrong = |option, value: String, range: String| Err(StartError::Option { option, value, range });
         if self.queue_bytes_max < QUEUE_BYTES_MIN {
             return wrong(

@@ -19,6 +19,18 @@ pub enum SendError {
         /// The bound.
         queue_bytes_max: usize,
     },
+    /// The spool has no room, and `on_full` says not to wait, or not longer. The record was dropped and counted; others go on, and
+    /// are taken as soon as something is acknowledged or the disk has room again.
+    #[error(
+        "no room in the spool {}: {why}; its servers are slower than its application, or away, or the disk is too small",
+        directory.display()
+    )]
+    SpoolFull {
+        /// The spool.
+        directory: PathBuf,
+        /// What is full: the disk, as the system says it, or the spool's bound.
+        why: String,
+    },
     /// A message over the server's limit. It was not taken; others go on.
     #[error(
         "message of {bytes} bytes is over the server's limit of {limit} (message_bytes_max of its listener)"
@@ -76,6 +88,12 @@ pub enum StartError {
     /// Nobody to send to.
     #[error("no server is named")]
     NoServers,
+    /// The same server twice, where each has a progress of its own.
+    #[error("{server} is named twice; with delivery to all servers, name each of them once")]
+    NamedTwice {
+        /// Which.
+        server: String,
+    },
     /// A value outside its range.
     #[error("{option} is {value}; use {range}")]
     Option {

@@ -85,13 +85,7 @@ impl Intake {
     #[inline]
     pub(crate) fn push(&self, queue: &Queue, record: &[u8]) -> Result<(), SendError> {
         let mut place = self.place();
-        if self.spool.is_none()
-            && !place.closed
-            && record.len() <= queue.message_bytes_max()
-            && let Some(block) = &mut place.block
-            && block.has_room(record.len())
-        {
-            block.push(record);
+        if self.push_at_once(queue, &mut place, record) {
             return Ok(());
         }
         // A server that is away for long must not make it dearer: the queue is not asked again before something went.
@@ -100,6 +94,32 @@ impl Intake {
             return Err(SendError::Full { queue_bytes_max: queue.bytes_max() });
         }
         self.push_slowly(queue, place, record)
+    }
+
+    /// Takes one record if that needs no waiting. What is refused is still the caller's, so nobody counts it.
+    #[inline]
+    pub(crate) fn offer(&self, queue: &Queue, record: &[u8]) -> Result<(), SendError> {
+        let mut place = self.place();
+        if self.push_at_once(queue, &mut place, record) {
+            return Ok(());
+        }
+        let on_full = if self.on_full == OnFull::DropOldest { self.on_full } else { OnFull::DropNewest };
+        self.try_push(queue, place, record, on_full)
+    }
+
+    /// Takes a record for which the place's block has room, if nothing else is to be done.
+    #[inline]
+    fn push_at_once(&self, queue: &Queue, place: &mut Inner, record: &[u8]) -> bool {
+        if self.spool.is_none()
+            && !place.closed
+            && record.len() <= queue.message_bytes_max()
+            && let Some(block) = &mut place.block
+            && block.has_room(record.len())
+        {
+            block.push(record);
+            return true;
+        }
+        false
     }
 
     /// Takes records until one is refused; answers how many.
@@ -132,7 +152,7 @@ impl Intake {
         let outcome = self.try_push(queue, place, record, self.on_full);
         let counter = match &outcome {
             Ok(()) | Err(SendError::Forked) => return outcome,
-            Err(SendError::Full { .. }) => &self.refused.full,
+            Err(SendError::Full { .. } | SendError::SpoolFull { .. }) => &self.refused.full,
             Err(SendError::MessageTooLarge { .. }) => &self.refused.too_large,
             Err(SendError::Spool { .. }) => &self.refused.spool,
             Err(_) => &self.refused.closed,
@@ -168,10 +188,10 @@ impl Intake {
                 match self.put(queue, &mut place, record) {
                     Put::Done => return Ok(()),
                     Put::Failed(error) => return Err(error),
-                    Put::Full => {
+                    Put::Full(error) => {
                         drop(place);
                         if !patience.allows() || !queue.pause(SPOOL_RETRY, patience.deadline()) {
-                            return Err(SendError::Full { queue_bytes_max: queue.bytes_max() });
+                            return Err(error);
                         }
                         place = self.place();
                         continue;
@@ -205,39 +225,32 @@ impl Intake {
         if !self.is_at_home() {
             return Err(Some(SendError::Forked));
         }
-        let mut block = queue.reserve(record_bytes, on_full).map_err(|_| None)?;
-        if let Some(spool) = &self.spool {
-            match spool.begin_extent(queue.next_sequence()) {
-                Ok(extent) => block.extent = Some(extent),
-                Err(error) => {
-                    queue.release(block);
-                    let directory = spool.directory().to_owned();
-                    return Err(Some(SendError::Spool { directory, problem: error.to_string() }));
-                }
-            }
-        }
-        place.block = Some(block);
+        place.block = Some(queue.reserve(record_bytes, on_full).map_err(|_| None)?);
         Ok(())
     }
 
     /// Adds the record to the place's block, in which it has room.
     fn put(&self, queue: &Queue, place: &mut Inner, record: &[u8]) -> Put {
-        let Some(block) = &mut place.block else { return Put::Full };
+        let Some(block) = &mut place.block else { return Put::Failed(SendError::Closed) };
+        let is_first = block.builder.is_empty();
         if let Some(spool) = &self.spool {
             // A forked child has the same files, and its own idea of where they end.
             if !self.is_at_home() {
                 return Put::Failed(SendError::Forked);
             }
-            match spool.append(record) {
-                Ok(()) => {}
-                Err(AppendError::Full) => return Put::Full,
+            let directory = || spool.directory().to_owned();
+            match spool.append(record, is_first) {
+                Ok(Some(extent)) => block.extent = Some(extent),
+                Ok(None) => {}
+                Err(AppendError::Full(why)) => {
+                    return Put::Full(SendError::SpoolFull { directory: directory(), why });
+                }
                 Err(AppendError::Failed(error)) => {
-                    let directory = spool.directory().to_owned();
-                    return Put::Failed(SendError::Spool { directory, problem: error.to_string() });
+                    let problem = error.to_string();
+                    return Put::Failed(SendError::Spool { directory: directory(), problem });
                 }
             }
         }
-        let is_first = block.builder.is_empty();
         block.push(record);
         if is_first {
             queue.bells.iter().for_each(Bell::first_record);
@@ -308,7 +321,8 @@ impl Intake {
 
 enum Put {
     Done,
-    Full,
+    /// There may be room later.
+    Full(SendError),
     Failed(SendError),
 }
 

@@ -12,13 +12,10 @@ use crate::bell::Sleep;
 use crate::queue::Next;
 use crate::rotation::Rotation;
 use crate::sender::Shared;
-use crate::session::{Session, Trouble};
+use crate::session::{ANSWER_TIMEOUT, Session, Trouble};
 use crate::stream::Stream;
 use crate::{AdaptiveReconnect, Notice, SendError, ServerAddress, ServerProgress};
 
-/// A server that does not even say hello in this time is not there. It may have to sync what came over an earlier
-/// connection first.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A write that stands still is looked at again after this: the sender may be closed meanwhile.
 const WRITE_SLICE: Duration = Duration::from_millis(500);
 /// The preferred server is looked for so often while another is used.
@@ -153,8 +150,11 @@ impl Outlet {
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         stream.set_write_timeout(WRITE_SLICE)?;
         *unanswered += 1;
-        let welcome = session.begin(&mut stream, &hello)?;
-        *unanswered -= 1;
+        let welcome = session.begin(&mut stream, &hello);
+        if session.has_answered() {
+            *unanswered -= 1;
+        }
+        let welcome = welcome?;
         stream.set_read_timeout(None)?;
         shared.queue.compressor.connected(stream.is_remote());
         shared.begin_connection(self.index, &welcome, address)?;

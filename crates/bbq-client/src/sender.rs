@@ -126,11 +126,21 @@ impl Sender {
     /// With one over 1 MiB it waits until a server has said what it takes, as long as [`SenderBuilder::on_full`] allows.
     ///
     /// # Errors
-    /// [`SendError::Full`], [`SendError::MessageTooLarge`] and [`SendError::Spool`] for this record only, which is counted as
-    /// dropped; any other is the end of the sender.
+    /// [`SendError::Full`], [`SendError::SpoolFull`], [`SendError::MessageTooLarge`] and [`SendError::Spool`] for this record only,
+    /// which is counted as dropped; any other is the end of the sender.
     #[inline]
     pub fn send(&self, record: &[u8]) -> Result<(), SendError> {
         self.shared.intake.push(&self.shared.queue, record)
+    }
+
+    /// Takes a record if that needs no waiting, whatever [`SenderBuilder::on_full`] says. One that is refused is not counted as
+    /// dropped: the caller still has it, and may offer it again. With [`crate::OnFull::DropOldest`] older records go for it.
+    ///
+    /// # Errors
+    /// As [`Sender::send`]. A record over 1 MiB is [`SendError::MessageTooLarge`] until a server has said what it takes.
+    #[inline]
+    pub fn try_send(&self, record: &[u8]) -> Result<(), SendError> {
+        self.shared.intake.offer(&self.shared.queue, record)
     }
 
     /// Takes records until one is refused. Answers how many were taken: all, or those before the error.
@@ -168,7 +178,7 @@ impl Sender {
         let waited = queue.wait_acknowledged(timeout);
         queue.end(SendError::Closed, self.shared.spool.is_some());
         if let Some(spool) = &self.shared.spool {
-            spool.close();
+            spool.close(queue.acknowledged_by_all());
         }
         // Those that wait for a name, for a server's answer, or for a server that stands still end by themselves, or with the process.
         self.shared.ended.wait(self.shared.outlets.len(), END_WAIT.min(timeout));
@@ -289,10 +299,11 @@ impl Shared {
         if sequence > self.queue.acknowledged_by(outlet) {
             self.outlets[outlet].reconnect().delivered();
         }
-        // First: who hears of it may close the sender. What cannot be remembered is asked of the server at the next start.
-        let remembered = self.spool.as_ref().map_or(Ok(()), |spool| spool.acknowledged(outlet, sequence));
+        // First: who hears of it may close the sender. What cannot be remembered, as on a full disk, is asked of the server at
+        // the next start.
+        let _remembered = self.spool.as_ref().map(|spool| spool.acknowledged(outlet, sequence));
         let everyone = self.queue.acknowledged(outlet, sequence);
-        if let (Some(spool), Ok(())) = (&self.spool, remembered) {
+        if let Some(spool) = &self.spool {
             // What cannot be deleted is tried again.
             let _retired = spool.retire(everyone);
         }

@@ -1,6 +1,7 @@
 //! What a server says on one connection.
 
 use std::io::{self, ErrorKind, Read};
+use std::time::Duration;
 
 use bbq_wire::session::{ClientSession, ClientStep, Hello, Welcome};
 
@@ -9,6 +10,11 @@ use crate::stream::Stream;
 
 /// Acknowledgements are 24 bytes.
 const READ_BYTES: usize = 4096;
+/// A server that does not even say hello in this time is not there. It may have to sync what came over an earlier
+/// connection first.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// What to do about an address where something else answers, or nothing does.
+const REMEDY: &str = "name the address of a bbq+tcp or bbq+unix listener";
 
 /// Why a connection was of no use.
 #[derive(Debug)]
@@ -30,12 +36,18 @@ pub(crate) struct Session {
     session: ClientSession,
     bytes: Vec<u8>,
     server: String,
+    answered: bool,
 }
 
 impl Session {
     /// A session with a server that is called `server` in what goes wrong.
     pub(crate) fn new(server: String) -> Session {
-        Session { session: ClientSession::new(), bytes: Vec::new(), server }
+        Session { session: ClientSession::new(), bytes: Vec::new(), server, answered: false }
+    }
+
+    /// Whether the server has read the hello: it said welcome, or no.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.answered
     }
 
     /// Says hello and waits for the welcome, as long as the stream's time-out allows.
@@ -73,6 +85,7 @@ impl Session {
         loop {
             let step = match self.session.next(&self.bytes) {
                 Ok(step) => step,
+                Err(error) if !self.answered => return Err(self.protocol(&format!("{error}; {REMEDY}"))),
                 Err(error) => return Err(self.protocol(&error.to_string())),
             };
             let consumed = match &step {
@@ -85,19 +98,32 @@ impl Session {
                 | ClientStep::Refused { consumed, .. } => *consumed,
             };
             self.bytes.drain(..consumed);
+            self.answered = true;
             return Ok(step);
         }
     }
+
     fn fill(&mut self, stream: &mut Stream) -> Result<(), Trouble> {
         let mut buffer = [0; READ_BYTES];
         loop {
             match stream.read(&mut buffer) {
+                Ok(0) if !self.answered => {
+                    let text =
+                        format!("it ended the connection without an answer; if it always does, {REMEDY}");
+                    return Err(Trouble::Passing(text));
+                }
                 Ok(0) => return Err(Trouble::Passing("the connection ended".to_owned())),
                 Ok(bytes) => {
                     self.bytes.extend_from_slice(&buffer[..bytes]);
                     return Ok(());
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    return Err(Trouble::Passing(format!(
+                        "it took the connection and gave no answer in time: it is stuck, or does not speak the bbq protocol; \
+                         {REMEDY}"
+                    )));
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -105,5 +131,47 @@ impl Session {
 
     fn protocol(&self, problem: &str) -> Trouble {
         Trouble::Final(SendError::Protocol { server: self.server.clone(), problem: problem.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use bbq_wire::StreamId;
+    use bbq_wire::session::AckLevel;
+
+    use super::*;
+
+    /// What a sender says of a peer that has said this.
+    fn trouble(said: &[u8], ends: bool) -> String {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        io::Write::write_all(&mut far, said).unwrap();
+        let mut near = Stream::Unix(near);
+        near.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        if ends {
+            far.shutdown(std::net::Shutdown::Write).unwrap();
+        }
+        let hello = Hello { stream: StreamId([7; 16]), ack: AckLevel::None, client: String::new() };
+        match Session::new("the peer".to_owned()).begin(&mut near, &hello).unwrap_err() {
+            Trouble::Passing(text) => format!("passing: {text}"),
+            Trouble::Final(error) => format!("final: {error}"),
+        }
+    }
+
+    #[test]
+    fn a_peer_that_does_not_speak_the_protocol_is_told_from_one_that_is_away() {
+        for (said, ends, words) in [
+            (
+                &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
+                false,
+                "final: the peer does not answer as a bbq server",
+            ),
+            (b"", true, "passing: it ended the connection without an answer"),
+            (b"", false, "passing: it took the connection and gave no answer in time"),
+        ] {
+            let text = trouble(said, ends);
+            assert!(text.starts_with(words) && text.ends_with(REMEDY), "{text}");
+        }
     }
 }

@@ -76,7 +76,8 @@ pub(crate) struct ServeArguments {
 }
 
 /// Each line is one message, without its line feed. Servers that do not answer are tried again until they do; nothing is
-/// sent twice.
+/// sent twice. SIGINT and SIGTERM end it after two seconds at most, with a word about what is left; the exit code is then 130 or
+/// 143.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -99,7 +100,7 @@ pub(crate) struct SendArguments {
     /// Compress batches with LZ4
     #[arg(long)]
     pub(crate) compress: bool,
-    /// No progress bar
+    /// No progress bar, and no line about what was done
     #[arg(long, short)]
     pub(crate) quiet: bool,
     /// Files to send; - or none is standard input

@@ -1,6 +1,7 @@
 //! bbq, a burst queue: the command line.
 //!
-//! Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. A broken pipe on standard output is no error.
+//! Exit codes: 0 done, 1 failed, 2 wrong usage or configuration; 128 and its number when a signal ended `bbq send`. A broken pipe
+//! on standard output is no error.
 
 #![forbid(unsafe_code)]
 
@@ -25,6 +26,8 @@ pub(crate) enum Outcome {
     Done,
     /// Not, and it was said why.
     Failed,
+    /// By the signal of this number, and it was said what is left.
+    Signal(u8),
     /// What was asked for is wrong.
     Misused(anyhow::Error),
 }
@@ -44,6 +47,8 @@ fn main() -> ExitCode {
     match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Failed) => ExitCode::FAILURE,
+        // As a shell shows a program that a signal ended.
+        Ok(Outcome::Signal(number)) => ExitCode::from(128 + number),
         Ok(Outcome::Misused(error)) => {
             eprintln!("bbq: {error:#}");
             ExitCode::from(2)

@@ -1,20 +1,28 @@
 //! `bbq send`: the lines of files, or of standard input, acknowledged.
 
+mod watch;
+
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal as _, Read};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bbq_client::{Compress, Delivery, MESSAGE_BYTES_MAX, Notice, OnFull, SendError, Sender};
+use bbq_client::{Compress, Delivery, MESSAGE_BYTES_MAX, Notice, OnFull, SendError, Sender, StartError};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use memchr::memrchr;
 
 use crate::Outcome;
 use crate::arguments::SendArguments;
+use watch::{End, Room, Watch};
 
 /// One read of a file.
 const READ_BYTES: usize = 256 * 1024;
+/// Whoever pipes into it waits for room as long as it takes, and is told for what so soon.
+const ROOM_WAIT: Duration = Duration::from_millis(250);
 
 pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
     let mut builder = Sender::builder()
@@ -22,8 +30,7 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
         .delivery(if arguments.all { Delivery::All } else { Delivery::Any })
         .ack(arguments.ack.into())
         .compress(if arguments.compress { Compress::On } else { Compress::Off })
-        // Whoever pipes into it waits as long as it takes.
-        .on_full(OnFull::Block(None))
+        .on_full(OnFull::Block(Some(ROOM_WAIT)))
         .close_timeout(Duration::ZERO)
         // It is told on the spot, and ends.
         .report_drops(false)
@@ -36,12 +43,44 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
         Ok(inputs) => inputs,
         Err(error) => return Ok(Outcome::Misused(error)),
     };
-    let sender = builder.start()?;
+    let sender = match builder.start() {
+        Ok(sender) => Arc::new(sender),
+        Err(error @ StartError::NamedTwice { .. }) => return Ok(Outcome::Misused(error.into())),
+        Err(error) => return Err(error.into()),
+    };
     let bar = progress_bar(arguments, &inputs);
+    let watch = Watch {
+        sender: Arc::clone(&sender),
+        bar: bar.clone(),
+        spool: arguments.spool.clone(),
+        room: Room::default(),
+    };
+    let (done, sent) = sync_channel(1);
+    let (sending, moving, room) = (Arc::clone(&sender), bar.clone(), watch.room.clone());
+    // A thread of its own, as its input may stand still when a signal comes. It ends with the process.
+    thread::Builder::new().name("send".to_owned()).spawn(move || {
+        let outcome = send_inputs(inputs, &sending, &moving, &room);
+        // After a signal nobody listens.
+        let _told = done.send(outcome);
+    })?;
+    let end = watch.run(&sent)?;
+    bar.finish_and_clear();
+    match end {
+        End::Sent(outcome) => outcome?,
+        End::Signal(number) => return Ok(Outcome::Signal(number)),
+    }
+    let counters = sender.counters();
+    if !arguments.quiet {
+        eprintln!("{} messages acknowledged, {} reconnects", counters.acknowledged, counters.reconnects);
+    }
+    Ok(Outcome::Done)
+}
+
+/// Sends everything, and waits until it is acknowledged.
+fn send_inputs(inputs: Vec<Input>, sender: &Sender, bar: &ProgressBar, room: &Room) -> anyhow::Result<()> {
     for input in inputs {
         let name = input.name.clone();
-        if let Err(error) = send_lines(input, &sender, &bar) {
-            bar.finish_and_clear();
+        if let Err(error) = send_lines(input, sender, bar, room) {
             // What was taken before is still sent and acknowledged: the message says from where on it was not.
             let summary = sender.close(Duration::MAX).context("what came before was not all acknowledged")?;
             return Err(
@@ -50,12 +89,8 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
         }
     }
     bar.set_message("waiting for acknowledgements");
-    let summary = sender.close(Duration::MAX).context("not all messages were acknowledged")?;
-    bar.finish_and_clear();
-    if !arguments.quiet {
-        eprintln!("{} messages acknowledged, {} reconnects", summary.acknowledged, summary.reconnects);
-    }
-    Ok(Outcome::Done)
+    sender.close(Duration::MAX).context("not all messages were acknowledged")?;
+    Ok(())
 }
 
 /// Says that it waits, rather than standing still without a word.
@@ -72,7 +107,7 @@ fn show(notice: &Notice) {
 /// A file, or standard input.
 struct Input {
     name: String,
-    reader: Box<dyn Read>,
+    reader: Box<dyn Read + Send>,
     bytes: Option<u64>,
 }
 
@@ -90,7 +125,7 @@ fn open_all(arguments: &SendArguments) -> anyhow::Result<Vec<Input>> {
 
 impl Input {
     fn standard() -> Input {
-        Input { name: "standard input".to_owned(), reader: Box::new(io::stdin().lock()), bytes: None }
+        Input { name: "standard input".to_owned(), reader: Box::new(io::stdin()), bytes: None }
     }
 
     fn open(path: &Path) -> anyhow::Result<Input> {
@@ -104,7 +139,7 @@ impl Input {
 }
 
 /// Sends every line; the last one needs no line feed.
-fn send_lines(mut input: Input, sender: &Sender, bar: &ProgressBar) -> anyhow::Result<()> {
+fn send_lines(mut input: Input, sender: &Sender, bar: &ProgressBar, room: &Room) -> anyhow::Result<()> {
     let mut buffer = vec![0; READ_BYTES];
     // buffer[..filled] begins with a line; none of it was sent.
     let mut filled = 0;
@@ -129,26 +164,40 @@ fn send_lines(mut input: Input, sender: &Sender, bar: &ProgressBar) -> anyhow::R
         let end = memrchr(b'\n', &buffer[filled..filled + bytes]).map(|at| filled + at + 1);
         filled += bytes;
         let Some(end) = end else { continue };
-        line += send_chunk(sender, &buffer[..end - 1], line)?;
+        line += send_chunk(sender, room, &buffer[..end - 1], line)?;
         buffer.copy_within(end..filled, 0);
         filled -= end;
         bar.set_message(format!("{} acknowledged", sender.counters().acknowledged));
     }
     if filled > 0 {
-        send_chunk(sender, &buffer[..filled], line)?;
+        send_chunk(sender, room, &buffer[..filled], line)?;
     }
     Ok(())
 }
 
 /// Sends the lines of a chunk that ends without its last line feed; `before` lines stood before it.
-fn send_chunk(sender: &Sender, chunk: &[u8], before: u64) -> anyhow::Result<u64> {
-    let (taken, outcome) = sender.send_all(Lines { rest: Some(chunk) });
-    match outcome {
-        Ok(()) => Ok(taken),
-        Err(error @ SendError::MessageTooLarge { .. }) => {
-            Err(error).context(format!("line {}", before + taken + 1))
+fn send_chunk(sender: &Sender, room: &Room, chunk: &[u8], before: u64) -> anyhow::Result<u64> {
+    let mut taken = 0;
+    let mut lines = Lines { rest: Some(chunk) };
+    loop {
+        // Before that nobody has said which messages are too large.
+        let was_welcome = sender.servers().iter().any(|server| server.connected);
+        let (more, outcome) = sender.send_all(lines);
+        taken += more;
+        match outcome {
+            Ok(()) => return Ok(taken),
+            Err(error @ (SendError::Full { .. } | SendError::SpoolFull { .. })) => room.is_missing(&error),
+            Err(SendError::MessageTooLarge { bytes, .. }) if !was_welcome && bytes <= MESSAGE_BYTES_MAX => {}
+            Err(error @ SendError::MessageTooLarge { .. }) => {
+                return Err(error).context(format!("line {}", before + taken + 1));
+            }
+            Err(error) => return Err(error.into()),
         }
-        Err(error) => Err(error.into()),
+        // From the line on that found no room.
+        lines = Lines { rest: Some(chunk) };
+        for _ in 0..taken {
+            lines.next();
+        }
     }
 }
 

@@ -78,6 +78,25 @@ fn waiting_for_room_ends_at_its_time_out() {
 }
 
 #[test]
+fn an_offer_never_waits_and_what_is_refused_is_not_counted() {
+    for (on_full, refuses) in
+        [(OnFull::Block(None), true), (OnFull::DropNewest, true), (OnFull::DropOldest, false)]
+    {
+        let sender = sender("127.0.0.1:1", on_full);
+        let refused = (0..MESSAGES).filter(|_| sender.try_send(&MESSAGE).is_err()).count() as u64;
+        assert_eq!(refused > 0, refuses, "{on_full:?}");
+        let counters = sender.counters();
+        assert_balanced(&counters);
+        assert_eq!((counters.accepted, counters.dropped.full), (MESSAGES - refused, 0), "{counters:?}");
+        // Nobody has said what a server takes, and nobody waits for it.
+        let large = sender.try_send(&[b'x'; 2 << 20]);
+        assert!(matches!(large, Err(SendError::MessageTooLarge { .. })), "{large:?}");
+        assert_eq!(sender.counters().dropped.too_large, 0);
+        assert!(matches!(sender.try_send(&MESSAGE), Err(SendError::Full { .. })) == refuses);
+    }
+}
+
+#[test]
 fn a_stopped_server_loses_nothing_and_learns_how_much_was_dropped() {
     let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
     let server = setup.start();

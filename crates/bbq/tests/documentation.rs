@@ -11,6 +11,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 const PAGE: &str = include_str!("../../../docs/CONFIGURATION.md");
+const CLIENTS: &str = include_str!("../../../docs/CLIENTS.md");
 const BBQ: &str = env!("CARGO_BIN_EXE_bbq");
 
 /// `bbq check` of a file with this text.
@@ -39,8 +40,12 @@ fn refusal(text: &str) -> String {
 
 /// The part of the page under a heading of the second level.
 fn section(heading: &str) -> &'static str {
+    section_of(PAGE, heading)
+}
+
+fn section_of(page: &'static str, heading: &str) -> &'static str {
     let (_, rest) =
-        PAGE.split_once(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("no section {heading}"));
+        page.split_once(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("no section {heading}"));
     rest.split("\n## ").next().unwrap()
 }
 
@@ -123,14 +128,26 @@ fn the_page_has_the_keys_of_listeners_and_sinks_and_no_others() {
     assert_eq!(keys(&of_files), file.difference(&stdout).cloned().collect());
 }
 
+/// The long options of a command, as its help has them, but for the help.
+fn options(command: &str) -> BTreeSet<String> {
+    let help = Command::new(BBQ).args([command, "--help"]).output().expect("it runs");
+    let help = String::from_utf8(help.stdout).unwrap();
+    let options = help.lines().filter(|line| line.trim_start().starts_with('-'));
+    let options = options.filter_map(|line| line.split([' ', ',']).find(|word| word.starts_with("--")));
+    options.filter(|option| *option != "--help").map(str::to_owned).collect()
+}
+
 #[test]
 fn the_page_has_the_options_of_serve_and_no_others() {
-    let help = Command::new(BBQ).args(["serve", "--help"]).output().expect("it runs");
-    let help = String::from_utf8(help.stdout).unwrap();
-    let options = help.lines().filter_map(|line| line.trim_start().strip_prefix("--"));
-    let options: BTreeSet<String> =
-        options.map(|rest| format!("--{}", rest.split([' ', ',']).next().unwrap())).collect();
-    assert_eq!(keys(&rows(section("Options"), "option")), options);
+    assert_eq!(keys(&rows(section("Options"), "option")), options("serve"));
+}
+
+#[test]
+fn the_page_for_clients_has_the_options_of_send_and_no_others() {
+    let rows = rows(section_of(CLIENTS, "Without a program: bbq send"), "option");
+    let mut there = keys(&rows);
+    assert!(there.remove("FILE..."), "{there:?}");
+    assert_eq!(there, options("send"));
 }
 
 #[test]

@@ -101,3 +101,27 @@ fn a_server_that_refuses_is_an_error_with_its_reason() {
         server.join().expect("it met what it expected");
     }
 }
+
+#[test]
+fn the_same_server_twice_is_a_wrong_usage_where_each_has_its_own_progress() {
+    let (code, text) = refused_start(send("127.0.0.1:1").args(["--all", "--to", "127.0.0.1:1"]));
+    assert!(code == Some(2) && text.contains("bbq://127.0.0.1:1 is named twice"), "{text}");
+}
+
+#[test]
+fn another_protocol_is_an_error_with_its_remedy() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let other = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").expect("it reads");
+        let _rest = stream.read_to_end(&mut Vec::new());
+    });
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("lines");
+    fs::write(&path, "one\n").expect("a file");
+    let (code, text) = refused_start(send(address).arg(&path));
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("not the bbq protocol") && text.contains("bbq+tcp"), "{text}");
+    other.join().expect("it only answers");
+}

@@ -76,11 +76,39 @@ static void wrong_options(void) {
     bbq_options_free(options);
 }
 
+/* An offer does not wait where a send would, for ever. */
+static void offers(void) {
+    bbq_options *options = bbq_options_new();
+    bbq_sender *sender = NULL;
+    bbq_counters counters = {.size = sizeof counters};
+    static char message[1000];
+    MUST(bbq_options_server(options, "bbq://127.0.0.1:1"));
+    MUST(bbq_options_queue_bytes_max(options, 64 * 1024));
+    MUST(bbq_options_on_full(options, BBQ_ON_FULL_BLOCK, -1));
+    MUST(bbq_options_close_timeout_ms(options, 0));
+    MUST(bbq_sender_start(options, &sender));
+    for (int number = 0; number < 100; number += 1) {
+        bbq_try_send(sender, message, sizeof message);
+    }
+    EXPECT(bbq_try_send(sender, message, sizeof message), BBQ_STATUS_FULL, "queue is full");
+    MUST(bbq_sender_counters(sender, &counters));
+    if (counters.accepted == 0 || counters.accepted > 64 || counters.dropped_full != 0) {
+        fprintf(stderr, "of 101 offers %d were taken\n", (int)counters.accepted);
+        failures += 1;
+    }
+    bbq_sender_free(sender);
+    bbq_options_delivery(options, BBQ_DELIVERY_ALL);
+    MUST(bbq_options_server(options, "127.0.0.1:1"));
+    EXPECT(bbq_sender_start(options, &sender), BBQ_STATUS_OPTION, "named twice");
+    bbq_options_free(options);
+}
+
 static void no_sender(void) {
     bbq_counters counters = {.size = sizeof counters};
     bbq_reconnect reconnect;
     bbq_progress progress;
     EXPECT(bbq_send(NULL, "a", 1), BBQ_STATUS_ARGUMENT, "sender is a null pointer");
+    EXPECT(bbq_try_send(NULL, "a", 1), BBQ_STATUS_ARGUMENT, "sender is a null pointer");
     EXPECT(bbq_flush(NULL, 0), BBQ_STATUS_ARGUMENT, "sender is a null pointer");
     EXPECT(bbq_close(NULL, 0), BBQ_STATUS_ARGUMENT, "sender is a null pointer");
     EXPECT(bbq_sender_counters(NULL, &counters), BBQ_STATUS_ARGUMENT, "sender is a null pointer");
@@ -144,6 +172,7 @@ int main(int count, char **arguments) {
         failures += 1;
     }
     wrong_options();
+    offers();
     no_sender();
 
     struct heard heard = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};

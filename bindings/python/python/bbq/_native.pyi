@@ -53,7 +53,7 @@ class Sender:
         name: shown by the server.
         on_notice: called, on a thread of the sender, when a connection changes. It delays that connection.
 
-        Raises OptionError, SpoolError or StartError.
+        Raises OptionError, SpoolError, StartError, or TypeError for what is no option's value.
         """
 
     def send(self, message: bytes | bytearray | memoryview | str, /) -> None:
@@ -61,6 +61,13 @@ class Sender:
 
         Raises Full, MessageTooLarge or SpoolError for this message only, which is counted as dropped; Refused, ProtocolError
         or Closed when the sender has ended; Forked in a child.
+        """
+
+    def try_send(self, message: bytes | bytearray | memoryview | str, /) -> bool:
+        """Takes a message if that needs no waiting, whatever `on_full` says; False says that there was no room.
+
+        A message that is refused is not counted as dropped: the caller still has it. With `on_full="drop-oldest"` older ones
+        go for it. Raises what `send` raises, but Full.
         """
 
     def send_many(self, messages: Iterable[bytes | bytearray | memoryview | str], /) -> int:

@@ -9,7 +9,10 @@ class Error(Exception):
 
 
 class Full(Error):
-    """The queue is full, and `on_full` says not to wait, or not longer. The message was dropped and counted; others go on."""
+    """The queue, the spool or its disk is full, and `on_full` says not to wait, or not longer.
+
+    The message was dropped and counted; others go on.
+    """
 
 
 class MessageTooLarge(Error):

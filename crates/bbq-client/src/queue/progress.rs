@@ -74,6 +74,11 @@ impl Queue {
         self.locked().outlets[outlet].acknowledged
     }
 
+    /// Everything up to this number is acknowledged by every outlet's server.
+    pub(crate) fn acknowledged_by_all(&self) -> u64 {
+        self.locked().everyone_has()
+    }
+
     /// Everything up to this number was given to the outlet's connection.
     pub(crate) fn sent_by(&self, outlet: usize) -> u64 {
         self.locked().outlets[outlet].sent

@@ -8,6 +8,9 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
+/// As the largest number has.
+const DIGITS: usize = 20;
+
 #[derive(Debug)]
 pub(super) struct Acknowledged {
     file: File,
@@ -37,6 +40,10 @@ impl Acknowledged {
         file.read_to_string(&mut text)?;
         // Damaged or new: the server's welcome says what it has.
         let at_start = text.trim_end().parse().unwrap_or(0);
+        if text.len() < DIGITS {
+            // So that there is room for it on a disk that is full later. One that is full now has none for records, either.
+            let _written = file.write_all_at(format!("{at_start:0DIGITS$}\n").as_bytes(), 0);
+        }
         Ok(Acknowledged { file, sequence: Mutex::new(at_start), at_start })
     }
 
@@ -47,7 +54,7 @@ impl Acknowledged {
     pub(super) fn advance(&self, sequence: u64) -> io::Result<()> {
         let mut known = self.sequence.lock().unwrap_or_else(PoisonError::into_inner);
         if sequence > *known {
-            self.file.write_all_at(format!("{sequence:020}\n").as_bytes(), 0)?;
+            self.file.write_all_at(format!("{sequence:0DIGITS$}\n").as_bytes(), 0)?;
             *known = sequence;
         }
         Ok(())

@@ -4,6 +4,9 @@
 //! appended with one `write` each and never synced: the page cache survives a killed process, not a power failure. Not the
 //! server's spool, which has batches, groups and syncs.
 //!
+//! Room comes back by segments, so a segment is a part of what is in the spool; the last one is begun anew when all of it is
+//! acknowledged.
+//!
 //! Invariant: a record is in a segment before `send` returns, and its segment goes only when every server has acknowledged it.
 //! Invariant: a record's number is its place: the segment's first number and how many stand before it.
 
@@ -24,10 +27,16 @@ use segment::Segment;
 
 use crate::StartError;
 
-/// A segment that has reached this is followed by the next one: small enough that space comes back soon.
-const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
-/// And so many make the smallest spool, as the last one never goes.
-const SEGMENTS_MIN: u64 = 4;
+/// A segment that is such a part of the spool is followed by the next one: no more than that waits for its end to be
+/// acknowledged.
+const SEGMENT_PART: u64 = 16;
+/// Making and deleting a file costs as much as some hundred records; a small one would have hardly more.
+const SEGMENT_BYTES_MIN: u64 = 1024 * 1024;
+/// Small enough that space comes back soon.
+const SEGMENT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Where there is room, less than this is not worth two system calls: a sender that waits for each acknowledgement would pay them
+/// each time.
+const ANEW_BYTES: u64 = 64 * 1024;
 
 pub(crate) struct Spool {
     directory: PathBuf,
@@ -48,6 +57,10 @@ struct Writer {
     full_bytes: u64,
     /// Where the next record goes in the last.
     offset: u64,
+    /// Number of the next record.
+    next_sequence: u64,
+    /// Every server has what is up to this number.
+    everyone: u64,
     /// Header and bytes of one record.
     scratch: Vec<u8>,
 }
@@ -80,8 +93,8 @@ impl Recovered {
 
 /// Why a record was not appended.
 pub(crate) enum AppendError {
-    /// The spool has reached its size, or the disk is full.
-    Full,
+    /// No room: the spool has reached its size, or what the disk says.
+    Full(String),
     /// Anything else.
     Failed(io::Error),
 }
@@ -123,7 +136,7 @@ impl Spool {
         if segments.is_empty() {
             let first =
                 Segment::create(directory, new_stream, 1).map_err(|error| told("cannot write", error))?;
-            offset = first.bytes().map_err(|error| told("cannot read it", error))?;
+            offset = segment::HEADER_BYTES as u64;
             segments.push_back(Arc::new(first));
         }
         let Some(last) = segments.back() else { return Err(failed("no segment".to_owned())) };
@@ -145,7 +158,9 @@ impl Spool {
             extents,
             acknowledged: acknowledged.iter().map(Acknowledged::at_start).collect(),
         };
-        let writer = Writer { stream, segments, full_bytes, offset, scratch: Vec::new() };
+        let everyone = recovered.acknowledged.iter().copied().min().unwrap_or(0);
+        let writer =
+            Writer { stream, segments, full_bytes, offset, next_sequence, everyone, scratch: Vec::new() };
         let directory = directory.to_owned();
         Ok((
             Spool {
@@ -168,48 +183,64 @@ impl Spool {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the next record goes: the start of an extent whose first record has the number `first`. Begins a new segment when
-    /// the last is full.
-    pub(crate) fn begin_extent(&self, first: u64) -> io::Result<Extent> {
+    /// Appends one record, to the extent that was begun last or to one that it `begins`: then the answer is where that starts.
+    pub(crate) fn append(&self, record: &[u8], begins: bool) -> Result<Option<Extent>, AppendError> {
         let mut writer = self.writer();
-        if writer.offset >= SEGMENT_BYTES.min(self.bytes_max / SEGMENTS_MIN) {
-            let segment = Arc::new(Segment::create(&self.directory, writer.stream, first)?);
-            writer.full_bytes += writer.offset;
-            writer.offset = segment.bytes()?;
-            writer.segments.push_back(segment);
-        }
-        let segment = Arc::clone(writer.last());
-        Ok(Extent { segment, offset: writer.offset, first, records: 0 })
-    }
-
-    /// Appends one record to the extent that was begun last.
-    pub(crate) fn append(&self, record: &[u8]) -> Result<(), AppendError> {
-        let mut writer = self.writer();
-        let bytes = segment::record_bytes(record.len());
-        if writer.full_bytes + writer.offset + bytes > self.bytes_max {
-            return Err(AppendError::Full);
-        }
         let mut scratch = std::mem::take(&mut writer.scratch);
         segment::encode(record, &mut scratch);
-        let (segment, offset) = (Arc::clone(writer.last()), writer.offset);
-        let written = segment.append(&scratch, offset);
+        let appended = match self.write(&mut writer, &scratch, begins) {
+            // Acknowledgements come to an end before the last segment is worth to be begun anew.
+            Err(AppendError::Full(_)) if begins && self.give_back(&mut writer, 0).is_ok_and(|some| some) => {
+                self.write(&mut writer, &scratch, begins)
+            }
+            appended => appended,
+        };
         writer.scratch = scratch;
-        match written {
-            Ok(()) => {
-                writer.offset += bytes;
-                Ok(())
-            }
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
-            {
-                Err(AppendError::Full)
-            }
-            Err(error) => Err(AppendError::Failed(error)),
-        }
+        appended
     }
 
-    /// Leaves the directory to the next sender, whatever threads of this one still wait for.
-    pub(crate) fn close(&self) {
+    fn write(&self, writer: &mut Writer, record: &[u8], begins: bool) -> Result<Option<Extent>, AppendError> {
+        if writer.full_bytes + writer.offset + record.len() as u64 > self.bytes_max {
+            return Err(AppendError::Full(format!(
+                "it has reached spool_bytes_max, {} bytes",
+                self.bytes_max
+            )));
+        }
+        if begins && writer.offset >= writer.segment_bytes() {
+            match self.begin_segment(writer) {
+                // What is there may still have room for a record, if not for a file.
+                Err(error) if is_full(&error) => {}
+                begun => begun.map_err(AppendError::Failed)?,
+            }
+        }
+        let (segment, offset) = (Arc::clone(writer.last()), writer.offset);
+        match segment.append(record, offset) {
+            Ok(()) => {}
+            Err(error) if is_full(&error) => return Err(AppendError::Full(error.to_string())),
+            Err(error) => return Err(AppendError::Failed(error)),
+        }
+        let first = writer.next_sequence;
+        writer.offset += record.len() as u64;
+        writer.next_sequence += 1;
+        Ok(begins.then_some(Extent { segment, offset, first, records: 0 }))
+    }
+
+    fn begin_segment(&self, writer: &mut Writer) -> io::Result<()> {
+        let segment = Segment::create(&self.directory, writer.stream, writer.next_sequence)?;
+        writer.full_bytes += writer.offset;
+        writer.offset = segment::HEADER_BYTES as u64;
+        writer.segments.push_back(Arc::new(segment));
+        Ok(())
+    }
+
+    /// Leaves the directory to the next sender, whatever threads of this one still wait for. Every server has what is up to
+    /// `sequence`.
+    pub(crate) fn close(&self, sequence: u64) {
+        // With the lock held nobody is changing a file, and later nobody will.
+        let mut writer = self.writer();
+        writer.everyone = writer.everyone.max(sequence);
+        // What cannot be given back now, the next sender gives back.
+        let _given = self.give_back(&mut writer, 0);
         self.closed.store(true, Ordering::SeqCst);
         // It goes with the process in any case.
         let _released = self.lock.unlock();
@@ -223,19 +254,38 @@ impl Spool {
         self.acknowledged[outlet].advance(sequence)
     }
 
-    /// Deletes segments all of whose numbers are up to `sequence`. The last one stays: it knows the stream's name and number.
+    /// Every server has what is up to `sequence`: gives back the room of segments that are of no use any more.
     pub(crate) fn retire(&self, sequence: u64) -> io::Result<()> {
         let mut writer = self.writer();
+        writer.everyone = writer.everyone.max(sequence);
+        self.give_back(&mut writer, ANEW_BYTES).map(drop)
+    }
+
+    /// Deletes segments of which everything is acknowledged, and begins the last one anew if it has `anew_bytes`: it stays, as it
+    /// knows the stream's name and number. Answers whether there is more room now.
+    fn give_back(&self, writer: &mut Writer, anew_bytes: u64) -> io::Result<bool> {
+        let mut some = false;
         while !self.closed.load(Ordering::SeqCst)
             && let [first, second, ..] = writer.segments.make_contiguous()
-            && second.first <= sequence.saturating_add(1)
+            && second.first <= writer.everyone.saturating_add(1)
         {
             let (path, bytes) = (first.path.clone(), first.bytes()?);
             fs::remove_file(path)?;
             writer.full_bytes = writer.full_bytes.saturating_sub(bytes);
             writer.segments.pop_front();
+            some = true;
         }
-        Ok(())
+        if !self.closed.load(Ordering::SeqCst)
+            && writer.segments.len() == 1
+            && writer.everyone.saturating_add(1) >= writer.next_sequence
+            && writer.offset > anew_bytes.max(segment::HEADER_BYTES as u64)
+        {
+            let anew = writer.last().begin_anew(writer.next_sequence)?;
+            writer.segments = VecDeque::from([Arc::new(anew)]);
+            writer.offset = segment::HEADER_BYTES as u64;
+            some = true;
+        }
+        Ok(some)
     }
 }
 
@@ -243,6 +293,16 @@ impl Writer {
     fn last(&self) -> &Arc<Segment> {
         &self.segments[self.segments.len() - 1]
     }
+
+    /// From this size on the last segment is followed by the next one.
+    fn segment_bytes(&self) -> u64 {
+        ((self.full_bytes + self.offset) / SEGMENT_PART).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+    }
+}
+
+/// Whether the disk, or the user's part of it, has no room.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 #[cfg(test)]

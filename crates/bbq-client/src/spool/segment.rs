@@ -5,7 +5,8 @@
 //! record   CRC-32C of all that follows (u32) | bytes (u32) | the bytes
 //! ```
 //!
-//! Numbers are little-endian. The file is named after its first sequence, so that names sort as numbers do.
+//! Numbers are little-endian. The file is named after its first sequence, so that names sort as numbers do; after the first it
+//! ever had, if it was begun anew.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,7 +20,7 @@ use bbq_wire::limits::MESSAGE_BYTES_MAX;
 
 const MAGIC: [u8; 4] = *b"BBQR";
 const VERSION: u32 = 1;
-const HEADER_BYTES: usize = 32;
+pub(super) const HEADER_BYTES: usize = 32;
 const RECORD_HEADER_BYTES: usize = 8;
 const CRC_BYTES: usize = 4;
 const SUFFIX: &str = "records";
@@ -32,7 +33,8 @@ pub(crate) struct Segment {
     pub(super) stream: StreamId,
     /// Number of its first record.
     pub(super) first: u64,
-    file: File,
+    /// The same for all that this file was begun anew as.
+    file: Arc<File>,
 }
 
 /// Consecutive records of one segment.
@@ -86,8 +88,13 @@ pub(super) fn paths(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-pub(super) fn record_bytes(bytes: usize) -> u64 {
-    (RECORD_HEADER_BYTES + bytes) as u64
+fn header(stream: StreamId, first: u64) -> Vec<u8> {
+    let mut header = Vec::with_capacity(HEADER_BYTES + RECORD_HEADER_BYTES);
+    header.extend_from_slice(&MAGIC);
+    header.extend_from_slice(&VERSION.to_le_bytes());
+    header.extend_from_slice(&stream.0);
+    header.extend_from_slice(&first.to_le_bytes());
+    header
 }
 
 pub(super) fn encode(record: &[u8], out: &mut Vec<u8>) {
@@ -104,13 +111,22 @@ impl Segment {
         let path = directory.join(format!("{first:020}.{SUFFIX}"));
         // A file of this name has no whole header, or it would have been found: its process died before the first record.
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path)?;
-        let mut header = Vec::with_capacity(HEADER_BYTES);
-        header.extend_from_slice(&MAGIC);
-        header.extend_from_slice(&VERSION.to_le_bytes());
-        header.extend_from_slice(&stream.0);
-        header.extend_from_slice(&first.to_le_bytes());
-        file.write_all_at(&header, 0)?;
-        Ok(Segment { path, stream, first, file })
+        if let Err(error) = file.write_all_at(&header(stream, first), 0) {
+            // An empty file is none, but nobody would ever delete it.
+            let _removed = fs::remove_file(&path);
+            return Err(error);
+        }
+        Ok(Segment { path, stream, first, file: Arc::new(file) })
+    }
+
+    /// The same file without a record, for those from number `first` on. Needs no room on the disk.
+    pub(super) fn begin_anew(&self, first: u64) -> io::Result<Segment> {
+        // In one write, so that no end of the process comes between: a new number, and no record behind it.
+        let mut bytes = header(self.stream, first);
+        bytes.resize(HEADER_BYTES + RECORD_HEADER_BYTES, 0);
+        self.file.write_all_at(&bytes, 0)?;
+        self.file.set_len(HEADER_BYTES as u64)?;
+        Ok(Segment { path: self.path.clone(), stream: self.stream, first, file: Arc::clone(&self.file) })
     }
 
     /// Opens a segment and adds its extents of about `extent_bytes`, up to the first record that is not whole. `None` when not
@@ -139,12 +155,12 @@ impl Segment {
         }
         let stream = StreamId(header[8..].first_chunk::<16>().copied().unwrap_or_default());
         let first = u64::from(field(24)) | u64::from(field(28)) << 32;
-        let segment = Arc::new(Segment { path: path.to_owned(), stream, first, file });
+        let segment = Arc::new(Segment { path: path.to_owned(), stream, first, file: Arc::new(file) });
         let mut at = HEADER_BYTES as u64;
         let mut reader = Reader::new(&segment.file, at);
         let mut open = Extent { segment: Arc::clone(&segment), offset: at, first, records: 0 };
         while let Some(record) = reader.next()? {
-            at += record_bytes(record.len());
+            at += (RECORD_HEADER_BYTES + record.len()) as u64;
             open.records += 1;
             if at - open.offset >= extent_bytes {
                 let next = Extent { offset: at, first: open.last() + 1, records: 0, ..open.clone() };

@@ -21,9 +21,8 @@ fn record(number: u64) -> Vec<u8> {
 }
 
 fn append(spool: &Spool, numbers: std::ops::Range<u64>) {
-    spool.begin_extent(numbers.start).expect("there is room");
-    for number in numbers {
-        assert!(spool.append(&record(number)).is_ok());
+    for number in numbers.clone() {
+        assert!(spool.append(&record(number), number == numbers.start).is_ok());
     }
 }
 
@@ -94,9 +93,8 @@ fn acknowledged_segments_go_and_the_number_stays() {
     let directory = tempfile::tempdir().expect("a directory");
     let (spool, _) = open(directory.path());
     let large = vec![b'l'; 1024 * 1024];
-    for first in 1..=40 {
-        spool.begin_extent(first).expect("there is room");
-        assert!(spool.append(&large).is_ok());
+    for _ in 1..=40 {
+        assert!(spool.append(&large, true).is_ok());
     }
     let segments = || segment::paths(directory.path()).expect("it is there").len();
     assert!(segments() >= 3, "{}", segments());
@@ -109,6 +107,47 @@ fn acknowledged_segments_go_and_the_number_stays() {
 }
 
 #[test]
+fn the_last_segment_is_begun_anew_and_no_number_comes_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (spool, _) = open(directory.path());
+    let path = only_segment(&directory);
+    append(&spool, 1..4001);
+    let before = fs::read(&path).expect("it is there");
+    assert!(before.len() as u64 > ANEW_BYTES);
+    spool.retire(3999).expect("it can wait");
+    assert_eq!(fs::read(&path).expect("it is there"), before, "one is not acknowledged");
+    spool.retire(4000).expect("it is written");
+    let after = fs::read(&path).expect("it is there");
+    assert_eq!(after.len(), segment::HEADER_BYTES);
+    append(&spool, 4001..4011);
+    drop(spool);
+    let recovered = open(directory.path()).1;
+    assert_eq!((recovered.next_sequence, recovered.damaged), (4011, 0));
+    assert_eq!(read(&recovered), (4001..4011).map(|number| (number, record(number))).collect::<Vec<_>>());
+    drop(recovered);
+    // As a process leaves it that ends before it has cut the file.
+    let uncut = [&after[..], &[0; 8], &before[segment::HEADER_BYTES + 8..]].concat();
+    fs::write(&path, uncut).expect("it can be written");
+    let recovered = open(directory.path()).1;
+    assert_eq!((recovered.next_sequence, read(&recovered).len()), (4001, 0));
+}
+
+#[test]
+fn segments_are_a_part_of_the_spool_small_in_a_small_one_and_few_in_a_large_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (spool, _) = open(directory.path());
+    let (large, mut sizes) = (vec![b'l'; 256 * 1024], Vec::new());
+    for _ in 0..800 {
+        assert!(spool.append(&large, true).is_ok());
+    }
+    for path in segment::paths(directory.path()).expect("it is there") {
+        sizes.push(fs::metadata(path).expect("it is there").len());
+    }
+    assert!(sizes[0] < 2 * SEGMENT_BYTES_MIN, "{sizes:?}");
+    assert!(sizes.len() < 70 && sizes.iter().all(|&size| size < 2 * SEGMENT_BYTES_MAX), "{sizes:?}");
+}
+
+#[test]
 fn a_second_sender_a_stranger_and_a_full_spool_are_told() {
     let directory = tempfile::tempdir().expect("a directory");
     let (spool, _) = open(directory.path());
@@ -116,7 +155,7 @@ fn a_second_sender_a_stranger_and_a_full_spool_are_told() {
     assert!(matches!(second.err(), Some(StartError::SpoolInUse { .. })));
     drop(spool);
     let small = Spool::open(directory.path(), 64, &[String::new()], STREAM, 256).expect("it opens").0;
-    assert!(matches!(small.append(&[0; 100]), Err(AppendError::Full)));
+    assert!(matches!(small.append(&[0; 100], true), Err(AppendError::Full(_))));
     drop(small);
     fs::write(only_segment(&directory), [b'x'; 100]).expect("it can be written");
     let stranger = Spool::open(directory.path(), BYTES_MAX, &[String::new()], STREAM, 256);

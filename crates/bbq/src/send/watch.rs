@@ -1,0 +1,152 @@
+//! Says what `bbq send` waits for when nothing moves, and what became of the messages when a signal ends it.
+//!
+//! Not here: reading and sending, which may stand still in the meantime.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use bbq_client::{Counters, SendError, Sender, ServerProgress};
+use indicatif::ProgressBar;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// So soon a signal is noticed.
+const LOOK: Duration = Duration::from_millis(50);
+/// Whoever watches begins to wonder.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// What has been said is not said again before.
+const AGAIN: Duration = Duration::from_secs(30);
+/// Something else is not said before: a server that comes and goes would fill the screen.
+const OTHER: Duration = Duration::from_secs(5);
+/// What is on its way when a signal comes has so long to arrive.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Why the last message found no room, and when that was. Shared with who sends.
+#[derive(Clone, Default)]
+pub(super) struct Room(Arc<Mutex<Option<(String, Instant)>>>);
+
+impl Room {
+    /// A message found none and is tried again.
+    pub(super) fn is_missing(&self, error: &SendError) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((error.to_string(), Instant::now()));
+    }
+
+    fn missing(&self) -> Option<String> {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().filter(|(_, when)| when.elapsed() < PATIENCE).map(|(why, _)| why.clone())
+    }
+}
+
+pub(super) struct Watch {
+    pub(super) sender: Arc<Sender>,
+    pub(super) bar: ProgressBar,
+    pub(super) spool: Option<PathBuf>,
+    pub(super) room: Room,
+}
+
+/// How the sending ended.
+pub(super) enum End {
+    /// By itself.
+    Sent(anyhow::Result<()>),
+    /// By a signal of this number.
+    Signal(u8),
+}
+
+impl Watch {
+    /// Watches until `sent` says how it ended, or a signal comes.
+    pub(super) fn run(&self, sent: &Receiver<anyhow::Result<()>>) -> anyhow::Result<End> {
+        let signal = Arc::new(AtomicUsize::new(0));
+        let came = Arc::new(AtomicBool::new(false));
+        for number in [SIGINT, SIGTERM] {
+            // The second one ends the program as if nobody listened.
+            signal_hook::flag::register_conditional_default(number, Arc::clone(&came))
+                .and_then(|_| signal_hook::flag::register(number, Arc::clone(&came)))
+                .and_then(|_| signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize))
+                .context("cannot listen for signals")?;
+        }
+        let mut acknowledged = 0;
+        let mut moved = Instant::now();
+        let mut said: Option<(String, Instant)> = None;
+        loop {
+            match sent.recv_timeout(LOOK) {
+                Ok(outcome) => return Ok(End::Sent(outcome)),
+                Err(RecvTimeoutError::Disconnected) => anyhow::bail!("the thread that sends ended"),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            match signal.load(Ordering::Relaxed) {
+                0 => {}
+                number => {
+                    self.end(number);
+                    return Ok(End::Signal(number as u8));
+                }
+            }
+            let counters = self.sender.counters();
+            if counters.acknowledged > acknowledged || counters.queued == 0 {
+                (acknowledged, moved) = (counters.acknowledged, Instant::now());
+            }
+            if moved.elapsed() < PATIENCE {
+                continue;
+            }
+            let what = self.waits_for();
+            let pause = |last: &str| if last == what { AGAIN } else { OTHER };
+            if said.as_ref().is_none_or(|(last, when)| when.elapsed() >= pause(last)) {
+                self.bar.suspend(|| eprintln!("bbq: waiting for {what}; {}", self.left(&counters)));
+                said = Some((what, Instant::now()));
+            }
+        }
+    }
+
+    fn waits_for(&self) -> String {
+        let servers = self.sender.servers();
+        let names = |wanted: &dyn Fn(&ServerProgress) -> bool| {
+            let names: Vec<&str> =
+                servers.iter().filter(|server| wanted(server)).map(|server| server.server.as_str()).collect();
+            names.join(" and ")
+        };
+        let away = names(&|server| !server.connected);
+        let mut what = if away.is_empty() {
+            format!("{} to acknowledge", names(&|_| true))
+        } else {
+            format!("{away} to answer as a bbq server")
+        };
+        if let Some(why) = self.room.missing() {
+            what = format!("{what}, and for room: {why}");
+        }
+        what
+    }
+
+    /// What is not acknowledged, and where it is.
+    fn left(&self, counters: &Counters) -> String {
+        let left = counters.accepted + counters.recovered - counters.acknowledged;
+        match &self.spool {
+            Some(directory) => format!("{left} messages are in the spool {}", directory.display()),
+            None => format!("{left} messages are not acknowledged"),
+        }
+    }
+
+    /// Waits a moment for what is on its way, and says what became of everything.
+    fn end(&self, signal: usize) {
+        // What is not acknowledged then is what is told.
+        let _late = self.sender.close(GRACE);
+        self.bar.finish_and_clear();
+        let counters = self.sender.counters();
+        let Counters { accepted, recovered, acknowledged, .. } = counters;
+        let name = if signal == SIGINT as usize { "SIGINT" } else { "SIGTERM" };
+        let rest = match &self.spool {
+            _ if accepted + recovered == acknowledged => "none is left".to_owned(),
+            Some(directory) => format!(
+                "{}, and go with the next `bbq send --spool {}`",
+                self.left(&counters),
+                directory.display()
+            ),
+            None => format!("{} and given up; a server may have some of them", self.left(&counters)),
+        };
+        eprintln!(
+            "bbq: ended by {name}: {acknowledged} messages acknowledged; {rest}; {accepted} lines were taken from the input, the \
+             lines behind them were not"
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! If this fails, `bbq send` stands still without a word, or a signal ends it without one about what is left.
+
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use support::mounts::{in_own_mounts, mount_small};
+use support::{BBQ, Setup, run};
+
+/// `bbq send`, and what it says.
+struct Sending {
+    child: Child,
+    said: BufReader<ChildStderr>,
+}
+
+impl Sending {
+    fn start(to: impl std::fmt::Display, arguments: &[&str]) -> Sending {
+        let mut command = Command::new(BBQ);
+        command.args(["send", "--to", &format!("bbq://{to}")]).args(arguments).env("NO_COLOR", "1");
+        command.stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let said = BufReader::new(child.stderr.take().expect("piped"));
+        Sending { child, said }
+    }
+
+    fn give(&mut self, lines: &[u8]) {
+        self.child.stdin.as_mut().expect("piped").write_all(lines).expect("it reads");
+    }
+
+    /// The next line that has these words.
+    fn says(&mut self, words: &str) -> String {
+        let mut before = String::new();
+        loop {
+            let mut line = String::new();
+            let read = self.said.read_line(&mut line).expect("text");
+            assert!(read > 0, "it ended without {words:?}: {before}");
+            if line.contains(words) {
+                return line;
+            }
+            before.push_str(&line);
+        }
+    }
+
+    /// Ends it; answers the exit code and the rest of what it said.
+    fn end(mut self, signal: Signal) -> (Option<i32>, String) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+        let mut rest = String::new();
+        self.said.read_to_string(&mut rest).expect("text");
+        (self.child.wait().expect("it was ours").code(), rest)
+    }
+}
+
+#[test]
+fn a_listener_that_says_nothing_is_named_and_a_signal_tells_what_is_left() {
+    // Its backlog takes the connection, and nobody reads.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("bound");
+    let mut sending = Sending::start(address, &[]);
+    // Standard input stays open: it is read, and waits there, too.
+    sending.give(b"one\ntwo\nthree\n");
+    let line = sending.says("waiting for");
+    assert!(line.contains(&format!("bbq://{address} to answer")) && line.contains("3 messages"), "{line}");
+    let (code, rest) = sending.end(Signal::INT);
+    assert_eq!(code, Some(130), "{rest}");
+    assert!(
+        rest.contains("SIGINT: 0 messages acknowledged; 3 messages are not acknowledged and given up"),
+        "{rest}"
+    );
+}
+
+#[test]
+fn what_is_left_in_the_spool_goes_with_the_next_call() {
+    let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
+    let spool = setup.path().join("client").display().to_string();
+    let mut sending = Sending::start(setup.address(0), &["--spool", &spool]);
+    sending.give(b"one\ntwo\n");
+    sending.says(&format!("2 messages are in the spool {spool}"));
+    let (code, rest) = sending.end(Signal::TERM);
+    assert_eq!(code, Some(143), "{rest}");
+    let wanted =
+        format!("0 messages acknowledged; 2 messages are in the spool {spool}, and go with the next");
+    assert!(rest.contains(&wanted), "{rest}");
+    let server = setup.start();
+    let mut next = Command::new(BBQ);
+    next.args(["send", "--spool", &spool, "--to", &format!("bbq://{}", setup.address(0))]);
+    run(&mut next, b"three\n");
+    server.wait_delivered(3);
+    assert_eq!(setup.written(), b"one\ntwo\nthree\n");
+}
+
+#[test]
+fn a_signal_waits_a_moment_for_what_a_server_takes() {
+    let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
+    let server = setup.start();
+    let mut sending = Sending::start(setup.address(0), &[]);
+    sending.give(b"one\ntwo\n");
+    server.wait_delivered(2);
+    let (code, rest) = sending.end(Signal::INT);
+    assert_eq!(code, Some(130), "{rest}");
+    assert!(rest.contains("2 messages acknowledged; none is left; 2 lines were taken"), "{rest}");
+}
+
+#[test]
+fn a_large_line_waits_for_a_server_to_say_what_it_takes() {
+    let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}?message_bytes_max=4194304"]);
+    let path = setup.path().join("lines");
+    fs::write(&path, [&b"small\n"[..], &[b'x'; 2 << 20], b"\n"].concat()).expect("a file");
+    let mut sending = Sending::start(setup.address(0), &[&path.display().to_string()]);
+    sending.says("to answer");
+    let server = setup.start();
+    sending.says("2 messages acknowledged");
+    assert!(sending.child.wait().expect("it was ours").success());
+    server.wait_delivered(2);
+}
+
+#[test]
+fn a_full_disk_is_named_and_waited_for() {
+    in_own_mounts("a_full_disk_is_named_and_waited_for", || {
+        let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
+        let spool = setup.path().join("client");
+        mount_small(&spool, 2048);
+        let lines: String = (0..10_000).map(|number| format!("{number:08} {:x<1000}\n", "")).collect();
+        let path = setup.path().join("lines");
+        fs::write(&path, &lines).expect("a file");
+        let arguments = ["--spool", &spool.display().to_string(), &path.display().to_string()];
+        let mut sending = Sending::start(setup.address(0), &arguments);
+        let line = sending.says("for room");
+        assert!(line.contains("No space left") && line.contains("client"), "{line}");
+        let server = setup.start();
+        sending.says("10000 messages acknowledged");
+        assert!(sending.child.wait().expect("it was ours").success());
+        server.wait_delivered(10_000);
+        assert!(setup.written() == lines.as_bytes(), "{}", setup.log());
+    });
+}
