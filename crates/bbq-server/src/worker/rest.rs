@@ -31,7 +31,7 @@ pub(super) fn weight(messages: u32, bytes: usize) -> usize {
 }
 
 impl Rest {
-    /// After a turn that brought messages of this weight, with so many open sessions of bbq clients.
+    /// After a turn that brought messages of this weight, with so many active sessions of bbq clients.
     pub(super) fn after(weight: usize, sessions: u64) -> Rest {
         match weight {
             0 => Rest::None,
@@ -46,9 +46,14 @@ impl Rest {
         match self {
             Rest::None => {}
             Rest::Yield => sched_yield(),
-            Rest::Pause => thread::sleep(PAUSE),
+            Rest::Pause => pause(),
         }
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "not to hear of anything is what it is for, and it is short")]
+fn pause() {
+    thread::sleep(PAUSE);
 }
 
 #[cfg(test)]
