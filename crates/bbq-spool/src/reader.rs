@@ -67,6 +67,9 @@ pub enum GroupRead {
     CaughtUp,
 }
 
+/// Where a buffer begins that holds nothing: behind all positions. Its bytes stay, to be filled again.
+const NOTHING: u64 = u64::MAX;
+
 /// A segment that is being read.
 struct OpenSegment {
     segment: Segment,
@@ -94,7 +97,7 @@ impl LaneReader {
             place,
             open: None,
             buffer: AlignedBuffer::default(),
-            buffered_from: 0,
+            buffered_from: NOTHING,
             previous_bytes: 0,
             scratch: Vec::new(),
         }
@@ -125,6 +128,9 @@ impl LaneReader {
     pub fn read(&mut self, deliver: &mut dyn FnMut(&Entry<'_>)) -> io::Result<GroupRead> {
         let durable = self.core.durable();
         if self.place.position >= durable.position {
+            // What comes next is in memory, mostly.
+            self.buffer = AlignedBuffer::default();
+            self.buffered_from = NOTHING;
             return Ok(GroupRead::CaughtUp);
         }
         if let Some(read) = self.read_hot(deliver) {
@@ -165,9 +171,9 @@ impl LaneReader {
             deliver(&Entry { lane: self.core.index, source, envelope, batch });
             offset = end;
         }
-        // A file and a buffer that it read before are of no use now.
+        // A file that it read before is of no use now, and would keep its room when it is deleted.
         self.open = None;
-        self.buffer = AlignedBuffer::default();
+        self.buffered_from = NOTHING;
         self.place.position = hot.frame.end();
         self.place.record = hot.frame.end_record();
         Some(GroupRead::Group { records, lost: u64::from(hot.frame.records).saturating_sub(records) })
@@ -204,7 +210,7 @@ impl LaneReader {
             return Ok(());
         }
         self.open = None;
-        self.buffer.clear();
+        self.buffered_from = NOTHING;
         let file = self.core.storage.open(&self.core.segments.path(segment.start))?;
         let header = read_header(&*file, segment.start)?;
         let (sources, header_bytes) = match header {
@@ -305,7 +311,7 @@ impl LaneReader {
             let read = open.file.read_at(from - segment.start, &mut rest)?;
             rest.truncate(read);
         }
-        self.buffer.clear();
+        self.buffered_from = NOTHING;
         let (until, record) = match walk::next_frame(&rest, from) {
             Some((offset, frame)) => {
                 rest.truncate(offset);
@@ -334,7 +340,7 @@ impl LaneReader {
             return Err(error);
         }
         self.open = None;
-        self.buffer.clear();
+        self.buffered_from = NOTHING;
         let path = self.core.segments.path(segment.start);
         let (until, record) = self.behind(segment, durable);
         let lost = self.skip_to(until, record);

@@ -15,9 +15,9 @@ use super::{Output, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN, SinkLedger};
 use crate::config::SinkSpec;
 use crate::stop::Stop;
 
-/// The buffer is written when it has this size: past it a larger write costs no less per byte, and it would leave the
-/// second-level cache.
-const OUTPUT_BYTES_TARGET: usize = 256 * 1024;
+/// The buffer is written when it has this size: what a request to the disk costs (a third of all that a sink spent, with a
+/// quarter of it) vanishes beside the bytes.
+const OUTPUT_BYTES_TARGET: usize = 1024 * 1024;
 
 /// Room for that and the batch that took it there, mostly: a buffer that grows may lie differently to blocks of the file.
 const OUTPUT_BUFFER_BYTES: usize = 2 * OUTPUT_BYTES_TARGET + BATCH_BODY_BYTES_TARGET;
