@@ -1,5 +1,5 @@
-//! Segments that everybody has passed, kept to be written again: their blocks are allocated and their pages are in memory,
-//! so writing them costs the copy and no more.
+//! Segments that everybody has passed, kept to be written again: their blocks are allocated and were written before, so the
+//! file system has nothing to note about them.
 //!
 //! Invariant: a spare is written again by its own lane only. What it held stays in it, and is told from what is new by its
 //! position, which a lane never uses twice, but two lanes may both use.
