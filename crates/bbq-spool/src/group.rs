@@ -37,11 +37,6 @@ impl Group {
         self.bytes.len()
     }
 
-    /// Batches.
-    pub(crate) fn entries(&self) -> u32 {
-        self.entries
-    }
-
     pub(crate) fn tallies(&self) -> impl Iterator<Item = (u16, u64)> {
         // Sources are counted with 16 bits, see format::SOURCES_MAX.
         (0u16..).zip(self.tallies.iter().copied())

@@ -43,13 +43,13 @@ struct Filling {
     number: u64,
     /// Where the tags of this run begin: no two groups on disk have the same.
     epoch: u64,
-    /// Bytes and batches of the group before it.
+    /// Bytes of the group before it, and its batches that somebody waited for.
     previous_bytes: usize,
-    previous_entries: u32,
-    /// The writer lets the group gather, and wants to hear when it has so many batches; 0 if not.
+    previous_urgent: u32,
+    /// The writer lets the group gather, and wants to hear when it has so many urgent batches; 0 if not.
     gathers_until: u32,
-    /// Somebody waits for it.
-    urgent: bool,
+    /// Batches in it that somebody waits for.
+    urgent: u32,
     /// When its first entry came.
     since: Option<Instant>,
     /// An append was refused, so the worker wants to hear when there is room.
@@ -59,11 +59,36 @@ struct Filling {
 }
 
 impl Filling {
-    /// Whether it gathers a little longer although somebody waits: who waited for the group before is about to send the
-    /// next batch, and under a load of many bytes or of many who wait, one sync more costs everybody more than the wait
-    /// does. A group that is as large as the one before never waits, so a single client does not.
-    fn is_smaller_than_before(&self) -> bool {
-        self.previous_bytes >= GATHER_BYTES_MIN || self.group.entries() < self.previous_entries
+    fn new(epoch: u64) -> Filling {
+        Filling {
+            group: Group::default(),
+            number: 1,
+            epoch,
+            previous_bytes: 0,
+            previous_urgent: 0,
+            gathers_until: 0,
+            urgent: 0,
+            since: None,
+            room_wanted: false,
+            closed: false,
+            failed: None,
+        }
+    }
+
+    /// Whether it gathers a little longer although somebody waits, as long as what [`Filling::gathered`] counts grows: under
+    /// a load of many bytes, or of many who wait, one sync more costs everybody more than the wait does. Who waited for the
+    /// group before is about to send the next batch; when as many came, nobody else is to be expected, so a single client
+    /// never waits for company.
+    fn may_gather(&self) -> bool {
+        self.is_large() || self.urgent < self.previous_urgent
+    }
+
+    fn is_large(&self) -> bool {
+        self.previous_bytes >= GATHER_BYTES_MIN
+    }
+
+    fn gathered(&self) -> usize {
+        if self.is_large() { self.group.len() } else { self.urgent as usize }
     }
 }
 
@@ -119,19 +144,6 @@ impl LaneCore {
         hot: Hot,
         durable: Durable,
     ) -> LaneCore {
-        let filling = Filling {
-            group: Group::default(),
-            number: 1,
-            epoch: unix_ns(),
-            previous_bytes: 0,
-            previous_entries: 0,
-            gathers_until: 0,
-            urgent: false,
-            since: None,
-            room_wanted: false,
-            closed: false,
-            failed: None,
-        };
         // What is missing before the first segment was deleted, in whatever run.
         let dropped_until = segments.at_or_after(0).map_or(durable.position, |oldest| oldest.start);
         let Shared { storage, usage, progress, spares, quarantine, quarantined } = shared;
@@ -147,7 +159,7 @@ impl LaneCore {
             quarantined,
             dropped_until: AtomicU64::new(dropped_until),
             setting_aside: Mutex::new(()),
-            filling: Mutex::new(filling),
+            filling: Mutex::new(Filling::new(unix_ns())),
             work: Condvar::new(),
             durable: Mutex::new(durable),
             durable_group: AtomicU64::new(0),
@@ -186,15 +198,15 @@ impl LaneCore {
         offset_behind: impl FnOnce(u64) -> u64,
     ) -> Option<u64> {
         let mut filling = self.locked();
-        // Bytes at the last look at a group that gathers.
+        // What had gathered at the last look.
         let mut seen = 0;
         loop {
             let waited = filling.since.map(|since| since.elapsed());
-            let gathers = filling.is_smaller_than_before()
-                && filling.group.len() > seen
+            let gathers = filling.may_gather()
+                && filling.gathered() > seen
                 && waited.is_some_and(|waited| waited < GATHER_TIME_MAX);
             let due = filling.closed
-                || (filling.urgent && !gathers)
+                || (filling.urgent > 0 && !gathers)
                 || filling.group.len() >= GROUP_BYTES_TARGET
                 || waited.is_some_and(|waited| waited >= flush_interval);
             if due && !filling.group.is_empty() {
@@ -206,14 +218,10 @@ impl LaneCore {
             filling = match waited {
                 Some(waited) => {
                     let mut rest = flush_interval.saturating_sub(waited);
-                    if filling.urgent {
-                        seen = filling.group.len();
+                    if filling.urgent > 0 {
+                        seen = filling.gathered();
                         rest = rest.min(GATHER_STEP);
-                        filling.gathers_until = if filling.previous_bytes < GATHER_BYTES_MIN {
-                            filling.previous_entries
-                        } else {
-                            0
-                        };
+                        filling.gathers_until = if filling.is_large() { 0 } else { filling.previous_urgent };
                     }
                     self.work.wait_timeout(filling, rest).unwrap_or_else(PoisonError::into_inner).0
                 }
@@ -225,9 +233,8 @@ impl LaneCore {
         let number = filling.number;
         filling.number += 1;
         filling.previous_bytes = spare.len();
-        filling.previous_entries = spare.entries();
+        filling.previous_urgent = std::mem::take(&mut filling.urgent);
         filling.gathers_until = 0;
-        filling.urgent = false;
         filling.since = None;
         let room_wanted = std::mem::take(&mut filling.room_wanted);
         drop(filling);
@@ -324,7 +331,7 @@ impl Lane {
             return Err(LaneError::Full);
         }
         let first = filling.group.is_empty();
-        let was_due = filling.urgent || filling.group.len() >= GROUP_BYTES_TARGET;
+        let was_due = filling.urgent > 0 || filling.group.len() >= GROUP_BYTES_TARGET;
         if first {
             let number = filling.number;
             let tag = filling.epoch.wrapping_add(number.wrapping_mul(TAG_STEP));
@@ -334,9 +341,9 @@ impl Lane {
         if first {
             filling.since = Some(Instant::now());
         }
-        filling.urgent |= urgent;
-        let due = filling.urgent || filling.group.len() >= GROUP_BYTES_TARGET;
-        let gathered = filling.gathers_until > 0 && filling.group.entries() == filling.gathers_until;
+        filling.urgent += u32::from(urgent);
+        let due = filling.urgent > 0 || filling.group.len() >= GROUP_BYTES_TARGET;
+        let gathered = urgent && filling.urgent == filling.gathers_until;
         let number = filling.number;
         drop(filling);
         // The writer sleeps until there is something, or until it is due.
@@ -401,4 +408,27 @@ pub struct LaneView {
     pub segments: u64,
     /// What it is doing.
     pub condition: LaneCondition,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_gathers_for_as_many_as_waited_for_the_one_before() {
+        let after = |previous_urgent, urgent| Filling { previous_urgent, urgent, ..Filling::new(1) };
+        assert!(after(3, 1).may_gather() && after(3, 2).may_gather());
+        assert!(!after(3, 3).may_gather() && !after(3, 4).may_gather());
+        // A single client, and the first that waits.
+        assert!(!after(1, 1).may_gather() && !after(0, 1).may_gather());
+        // What others send beside who waits is no reason to go on.
+        assert_eq!(after(3, 1).gathered(), 1);
+    }
+
+    #[test]
+    fn a_group_behind_a_large_one_gathers_bytes() {
+        let large = Filling { previous_bytes: GATHER_BYTES_MIN, urgent: 5, ..Filling::new(1) };
+        assert!(large.may_gather());
+        assert_eq!(large.gathered(), 0);
+    }
 }
