@@ -6,96 +6,18 @@
 
 use std::fs::File;
 use std::io;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
+pub use crate::aligned_buffer::AlignedBuffer;
+
 /// No disk and no file system of ours wants larger blocks than a page.
 pub(crate) const BLOCK_BYTES: usize = 4096;
 /// Below this the wait for the disk costs more than the copy.
 pub(crate) const DIRECT_BYTES_MIN: usize = 128 * 1024;
-
-/// A buffer in which bytes stand to blocks of memory as they will to blocks of the file.
-#[derive(Debug, Default)]
-pub struct AlignedBuffer {
-    bytes: Vec<u8>,
-    /// What is in front of the first byte.
-    filler: usize,
-}
-
-impl AlignedBuffer {
-    /// An empty one that takes so many bytes without moving.
-    #[must_use]
-    pub fn with_capacity(bytes: usize) -> AlignedBuffer {
-        AlignedBuffer { bytes: Vec::with_capacity(bytes + 2 * BLOCK_BYTES), filler: 0 }
-    }
-
-    /// Empties it for bytes that will stand from `offset` of a file on.
-    pub fn begin(&mut self, offset: u64) {
-        self.bytes.clear();
-        self.place(offset, 0);
-    }
-
-    /// Makes it so many bytes, whatever they are, that a read from `offset` of a file on will fill.
-    pub(crate) fn place(&mut self, offset: u64, bytes: usize) {
-        let needed = bytes + 2 * BLOCK_BYTES;
-        if self.bytes.capacity() < needed {
-            self.bytes = Vec::with_capacity(needed);
-        }
-        let phase = (offset % BLOCK_BYTES as u64) as usize;
-        let start = self.bytes.as_ptr().addr();
-        self.filler = start.next_multiple_of(BLOCK_BYTES) - start + phase;
-        self.resize(bytes);
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
-        self.filler = 0;
-    }
-
-    /// Where bytes are added at the end. Nothing else may be done with it.
-    pub fn end(&mut self) -> &mut Vec<u8> {
-        &mut self.bytes
-    }
-
-    /// Makes room for so many bytes more, without moving what is there to another place in its block.
-    pub(crate) fn reserve(&mut self, more: usize) {
-        if self.bytes.capacity() - self.bytes.len() >= more {
-            return;
-        }
-        let phase = self.filler % BLOCK_BYTES + self.bytes.as_ptr().addr() % BLOCK_BYTES;
-        let mut larger = AlignedBuffer::with_capacity((2 * self.bytes.capacity()).max(self.len() + more));
-        larger.begin(phase as u64);
-        larger.bytes.extend_from_slice(self);
-        *self = larger;
-    }
-
-    /// Takes away all but so many bytes at the beginning, or adds zeros.
-    pub(crate) fn resize(&mut self, bytes: usize) {
-        self.bytes.resize(self.filler + bytes, 0);
-    }
-
-    /// Bytes of memory it takes.
-    pub(crate) fn capacity(&self) -> usize {
-        self.bytes.capacity()
-    }
-}
-
-impl Deref for AlignedBuffer {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes[self.filler..]
-    }
-}
-
-impl DerefMut for AlignedBuffer {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.filler..]
-    }
-}
 
 /// Writes `bytes` at `offset` of a file, or at its end, which is there, if it was opened for appending. `direct` is set to
 /// false when the file does not take direct writes.
@@ -167,23 +89,32 @@ fn past_cache(file: &File, work: impl FnOnce() -> io::Result<()>) -> io::Result<
         return Ok(false);
     }
     let done = work();
-    fcntl_setfl(file, flags)?;
+    let restored = fcntl_setfl(file, flags);
     match done {
         // Larger blocks than we know, or somebody else's bytes in between.
-        Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(false),
-        other => other.map(|()| true),
+        Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+            Ok(restored.map(|()| false)?)
+        }
+        other => other.and(Ok(restored?)).map(|()| true),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::OpenOptions;
+    use std::os::unix::fs::OpenOptionsExt;
+    use std::path::Path;
 
     use super::*;
 
+    /// Whether the file system has direct reads and writes at all.
+    fn takes_direct(path: &Path) -> bool {
+        OpenOptions::new().write(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path).is_ok()
+    }
+
     /// Appends pieces of these sizes through one buffer; answers what should be in the file, and whether it took direct
     /// writes to the end.
-    fn append_all(path: &std::path::Path, sizes: &[usize]) -> (Vec<u8>, bool) {
+    fn append_all(path: &Path, sizes: &[usize]) -> (Vec<u8>, bool) {
         let file = OpenOptions::new().create(true).append(true).open(path).unwrap();
         let mut buffer = AlignedBuffer::with_capacity(2 * DIRECT_BYTES_MIN);
         let (mut all, mut direct) = (Vec::new(), true);
@@ -204,7 +135,7 @@ mod tests {
         let path = directory.path().join("out");
         let sizes = [1, DIRECT_BYTES_MIN, 4095, 4096, DIRECT_BYTES_MIN + 4097, 9, 3 * DIRECT_BYTES_MIN, 0, 5];
         let (all, direct) = append_all(&path, &sizes);
-        println!("direct writes are taken: {direct}");
+        assert_eq!(direct, takes_direct(&path));
         assert!(std::fs::read(&path).unwrap() == all);
     }
 
@@ -224,7 +155,8 @@ mod tests {
                 let mut direct = true;
                 let read = read_at(&file, offset as u64, &mut buffer, &mut direct).unwrap();
                 let expected = all.get(offset..all.len().min(offset + bytes)).unwrap_or_default();
-                assert!(buffer[..read] == *expected, "{offset} {bytes}: {read} read, direct {direct}");
+                assert!(buffer[..read] == *expected, "{offset} {bytes}: {read} read");
+                assert_eq!(direct, takes_direct(&path));
             }
         }
     }
@@ -241,20 +173,6 @@ mod tests {
             buffer.begin(length);
             buffer.end().extend_from_slice(&[7; DIRECT_BYTES_MIN - 1]);
             assert_eq!(whole_blocks(length, &buffer), None);
-        }
-    }
-
-    #[test]
-    fn a_buffer_that_grows_stays_in_place() {
-        let mut buffer = AlignedBuffer::with_capacity(100);
-        for offset in [0, 1, 4095, 1_000_003] {
-            buffer.begin(offset);
-            for round in 0..20_u8 {
-                buffer.reserve(10_000);
-                buffer.end().extend_from_slice(&[round; 10_000]);
-                assert_eq!(buffer.as_ptr().addr() % BLOCK_BYTES, offset as usize % BLOCK_BYTES);
-            }
-            assert!(buffer.chunks(10_000).zip(0..20).all(|(piece, round)| piece == [round; 10_000]));
         }
     }
 

@@ -3,7 +3,7 @@
 use bbq_wire::BatchHeader;
 use bbq_wire::limits::BATCH_HEADER_BYTES;
 
-use crate::direct::AlignedBuffer;
+use crate::aligned_buffer::AlignedBuffer;
 use crate::format::{Binding, ENVELOPE_BYTES, Envelope, GROUP_FRAME_BYTES, GroupFrame};
 
 /// From the tag of a group to that of the next part it is split into: far from those of other groups (lane::TAG_STEP).
@@ -45,11 +45,11 @@ impl Group {
     /// Adds a batch as it came. `batch` is exactly what `header` describes.
     pub(crate) fn push(&mut self, envelope: &Envelope, header: &BatchHeader, batch: &[u8]) {
         debug_assert_eq!(header.total_bytes(), batch.len());
+        self.bytes.reserve(GROUP_FRAME_BYTES + ENVELOPE_BYTES + batch.len());
         if self.bytes.is_empty() {
             self.bytes.resize(GROUP_FRAME_BYTES);
         }
         let binding = Binding { batch_bytes: batch.len() as u32, batch_crc: header.crc, tag: self.tag };
-        self.bytes.reserve(ENVELOPE_BYTES + batch.len());
         let end = self.bytes.end();
         end.extend_from_slice(&envelope.encode(&binding));
         end.extend_from_slice(batch);

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::direct::AlignedBuffer;
+use crate::aligned_buffer::AlignedBuffer;
 use crate::format::{GroupFrame, Sources};
 
 /// A group as it was written.

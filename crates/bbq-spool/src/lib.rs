@@ -15,6 +15,7 @@
 //! Invariant: after a failed write or sync the lane never acknowledges again (see [`LaneError::Failed`]).
 //! Invariant: disk is reached only through [`Storage`].
 
+mod aligned_buffer;
 mod cursor;
 pub mod direct;
 mod disk;

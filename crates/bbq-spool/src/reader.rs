@@ -10,8 +10,9 @@ use std::sync::{Arc, PoisonError};
 use bbq_wire::Batch;
 use tracing::error;
 
+use crate::aligned_buffer::AlignedBuffer;
 use crate::cursor::LanePlace;
-use crate::direct::{AlignedBuffer, BLOCK_BYTES, DIRECT_BYTES_MIN};
+use crate::direct::{BLOCK_BYTES, DIRECT_BYTES_MIN};
 use crate::format::{Envelope, GROUP_FRAME_BYTES, GroupFrame, Sources};
 use crate::lane::{Durable, LaneCore};
 use crate::limits::READ_BYTES_TARGET;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tracing::{error, info, warn};
 
 use crate::StorageFile;
-use crate::direct::AlignedBuffer;
+use crate::aligned_buffer::AlignedBuffer;
 use crate::format::{GroupFrame, SegmentHeader, Sources};
 use crate::group::Group;
 use crate::hot::HotGroup;

@@ -5,8 +5,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use bbq_spool::{Cursor, DiskStorage, GroupRead, Spool, SpoolOptions, Storage, StorageFile};
+use bbq_spool::{Cursor, DiskStorage, GroupRead, LaneError, Spool, SpoolOptions, Storage, StorageFile};
 
 use crate::support::{Found, Random, for_seeds, made, options, read_all, read_group, wait_until};
 
@@ -93,8 +94,8 @@ impl StorageFile for WatchedFile {
 fn large_and_small_groups_are_read_as_they_were_appended() {
     for_seeds(3, |seed| {
         let mut random = Random::new(seed);
-        // Beside the sources, as the directory for temporary files is mostly in memory.
-        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        // With what is built, as the directory for temporary files is mostly in memory.
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let watched = Watched::default();
         let (large, in_place) = (Arc::clone(&watched.large), Arc::clone(&watched.in_place));
         let options = SpoolOptions { segment_bytes: 4 << 20, ..options(directory.path(), 1) };
@@ -131,4 +132,47 @@ fn large_and_small_groups_are_read_as_they_were_appended() {
         let again = Spool::open(Arc::new(DiskStorage), &options).unwrap();
         assert_eq!(read_all(&mut again.readers(&Cursor::default())[0]).batches, all);
     });
+}
+
+#[test]
+fn a_reader_beside_the_writer_reads_what_is_durable() {
+    const BATCHES: u64 = 600;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let options = SpoolOptions { segment_bytes: 16 << 20, ..options(directory.path(), 1) };
+    let spool = Spool::open(Arc::new(DiskStorage), &options).unwrap();
+    let lane = &spool.lanes()[0];
+    let progress = spool.progress();
+    let mut reader = spool.readers(&Cursor::default()).swap_remove(0);
+    let found = std::thread::scope(|scope| {
+        // Nothing stays in memory here: each read is of the segment that is being written.
+        let reading = scope.spawn(|| {
+            let mut found = Found::default();
+            while found.delivered < 10 * BATCHES {
+                let seen = progress.generation();
+                if read_group(&mut reader, &mut found) == GroupRead::CaughtUp {
+                    progress.wait(seen, Duration::from_secs(60));
+                }
+                assert_eq!((found.lost(), found.losts.len()), (0, 0));
+            }
+            found
+        });
+        for index in 0..BATCHES {
+            // The next groups fill while one is written.
+            let made = made(1 + 10 * index, 100 + (index as usize * 7919) % 5_000);
+            wait_until(&progress, "room", || {
+                match made.append(lane, index % 7 == 6 || index + 1 == BATCHES) {
+                    Ok(_) => true,
+                    Err(error) => {
+                        assert!(matches!(error, LaneError::Full), "{error}");
+                        false
+                    }
+                }
+            });
+        }
+        reading.join().unwrap()
+    });
+    let all: Vec<_> =
+        (0..BATCHES).map(|index| made(1 + 10 * index, 100 + (index as usize * 7919) % 5_000)).collect();
+    assert!(found.batches == all);
+    assert_eq!(spool.close().values().sum::<u64>(), 0);
 }

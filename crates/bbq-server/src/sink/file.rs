@@ -14,7 +14,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -220,7 +220,13 @@ impl Output for FileOutput {
         if self.torn {
             self.take_back_part()?;
         }
-        match direct::write_all_at(&self.file, self.length, bytes, &mut self.direct) {
+        let written = if self.regular {
+            direct::write_all_at(&self.file, self.length, bytes, &mut self.direct)
+        } else {
+            // It has no places.
+            (&self.file).write_all(bytes)
+        };
+        match written {
             Ok(()) => {
                 self.length += if self.regular { bytes.len() as u64 } else { 0 };
                 Ok(())
@@ -436,6 +442,24 @@ mod tests {
         open(Path::new("/dev/null"), rotation, Some(&state)).commit().unwrap();
         let error = open(Path::new("/dev/full"), rotation, None).write(b"no room\n").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn a_pipe_takes_what_its_reader_reads() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let reader = std::thread::spawn({
+            let path = path.clone();
+            move || fs::read(path).unwrap()
+        });
+        let mut output = open(&path, Rotation::default(), None);
+        let long = vec![b'x'; 300_000];
+        output.write(b"first\n").unwrap();
+        output.write(&long).unwrap();
+        output.commit().unwrap();
+        drop(output);
+        assert!(reader.join().unwrap() == [b"first\n".as_slice(), &long].concat());
     }
 
     #[test]

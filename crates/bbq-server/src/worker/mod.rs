@@ -10,7 +10,8 @@
 //! A message costs no allocation, no lock and no look at the clock: those are paid per read and per batch. A connection
 //! that waits holds no buffer; all reads go through the worker's own.
 //!
-//! Invariant: nothing here blocks, but for the deletion of a segment by drop-oldest.
+//! Invariant: nothing here blocks, but for the deletion of a segment by drop-oldest, and a rest (`rest`) that nobody waits
+//! for.
 
 mod acks;
 mod batcher;
@@ -87,8 +88,9 @@ impl WorkerView {
     }
 
     /// What its thread does before it waits for the next event.
-    fn rest(&self) -> Rest {
-        Rest::after(self.text_weight.swap(0, Ordering::Relaxed), self.active_sessions.count())
+    fn rest(&self, may_pause: bool) -> Rest {
+        let weight = self.text_weight.swap(0, Ordering::Relaxed);
+        Rest::after(weight, self.active_sessions.count(), may_pause)
     }
 
     /// For how long its thread has been running without coming around; 0 while it waits for something to do.
@@ -129,13 +131,14 @@ impl Worker {
         let pulse = Pulse::of_this_thread();
         // Set once.
         let _first = self.view.pulse.set(Arc::clone(&pulse));
+        let may_pause = self.listeners.iter().all(|listener| rest::may_pause(&listener.seat));
         let mut builder = Builder::new_current_thread();
         builder.on_thread_park({
             let pulse = Arc::clone(&pulse);
             let view = Arc::clone(&self.view);
             move || {
                 pulse.sleep();
-                view.rest().take();
+                view.rest(may_pause).take();
             }
         });
         builder.on_thread_unpark(move || pulse.wake());

@@ -3,16 +3,19 @@
 use std::thread;
 use std::time::Duration;
 
+use bbq_listen::{Address, Seat};
 use rustix::thread::sched_yield;
 
 /// What a message costs beside its bytes, in bytes that could be copied meanwhile.
 const MESSAGE_COST_BYTES: usize = 256;
 /// A turn that brought so much was worth its wake-up: some ten times what being woken costs.
 const ENOUGH_BYTES: usize = 32 * 1024;
-/// How long a worker that took less leaves its sockets alone. What comes meanwhile is of the same order, which the smallest
-/// buffers take (64 KiB of a fresh TCP connection, 208 KiB for datagrams). It is short beside `spool.flush_interval_ms`, for
-/// which messages that nobody waits for may collect anyway.
+/// How long a worker that took less leaves its sockets alone. It is short beside `spool.flush_interval_ms`, for which
+/// messages that nobody waits for may collect anyway.
 const PAUSE: Duration = Duration::from_millis(1);
+/// UDP sockets with a smaller buffer are never left alone: the kernel's default (208 KiB) holds some 330 short datagrams,
+/// less than may come in a pause when a burst begins; this holds five times as many.
+const PAUSE_BUFFER_BYTES_MIN: u32 = 1024 * 1024;
 
 /// Taken after a turn, before the worker waits for the next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,15 +33,27 @@ pub(super) fn weight(messages: u32, bytes: usize) -> usize {
     messages as usize * MESSAGE_COST_BYTES + bytes
 }
 
+/// Whether a socket may be left alone for a moment: when it loses nothing by that, and lets nobody wait. The queue of a
+/// unixgram is a few messages long, and senders wait when it is full.
+pub(super) fn may_pause(seat: &Seat) -> bool {
+    match seat.address() {
+        Address::Tcp(_) | Address::Unix(_) => true,
+        Address::Udp(_) => {
+            seat.socket().receive_buffer_bytes().is_some_and(|bytes| bytes >= PAUSE_BUFFER_BYTES_MIN)
+        }
+        Address::UnixDatagram(_) => false,
+    }
+}
+
 impl Rest {
     /// After a turn that brought messages of this weight, with so many active sessions of bbq clients.
-    pub(super) fn after(weight: usize, sessions: u64) -> Rest {
+    pub(super) fn after(weight: usize, sessions: u64, may_pause: bool) -> Rest {
         match weight {
             0 => Rest::None,
             // Others may run for as long as the scheduler lets them, some milliseconds, and a client may wait.
             _ if sessions > 0 => Rest::None,
-            ENOUGH_BYTES.. => Rest::Yield,
-            _ => Rest::Pause,
+            1..ENOUGH_BYTES if may_pause => Rest::Pause,
+            _ => Rest::Yield,
         }
     }
 
@@ -62,12 +77,13 @@ mod tests {
 
     #[test]
     fn a_worker_pauses_when_little_came_and_nobody_waits() {
-        assert_eq!(Rest::after(0, 0), Rest::None);
-        assert_eq!(Rest::after(weight(1, 1), 0), Rest::Pause);
-        assert_eq!(Rest::after(weight(1, 1), 1), Rest::None);
-        // Many short messages are as much as few long ones, and no socket's buffer is full by then.
-        assert_eq!(Rest::after(weight(128, 0), 0), Rest::Yield);
-        assert_eq!(Rest::after(weight(1, ENOUGH_BYTES), 0), Rest::Yield);
-        assert_eq!(Rest::after(weight(1, ENOUGH_BYTES), 1), Rest::None);
+        assert_eq!(Rest::after(0, 0, true), Rest::None);
+        assert_eq!(Rest::after(weight(1, 1), 0, true), Rest::Pause);
+        assert_eq!(Rest::after(weight(1, 1), 0, false), Rest::Yield);
+        assert_eq!(Rest::after(weight(1, 1), 1, true), Rest::None);
+        // Many short messages are as much as few long ones.
+        assert_eq!(Rest::after(weight(128, 0), 0, true), Rest::Yield);
+        assert_eq!(Rest::after(weight(1, ENOUGH_BYTES), 0, true), Rest::Yield);
+        assert_eq!(Rest::after(weight(1, ENOUGH_BYTES), 1, true), Rest::None);
     }
 }

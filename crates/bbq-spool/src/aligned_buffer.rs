@@ -1,0 +1,105 @@
+//! A buffer in which bytes stand to blocks of memory as they will to blocks of a file, so that the disk can take them as
+//! they are.
+
+use std::ops::{Deref, DerefMut};
+
+use crate::direct::BLOCK_BYTES;
+
+/// Bytes on their way to or from a place in a file.
+#[derive(Debug, Default)]
+pub struct AlignedBuffer {
+    bytes: Vec<u8>,
+    /// What is in front of the first byte.
+    filler: usize,
+}
+
+impl AlignedBuffer {
+    /// An empty one that takes so many bytes without moving.
+    #[must_use]
+    pub fn with_capacity(bytes: usize) -> AlignedBuffer {
+        AlignedBuffer { bytes: Vec::with_capacity(bytes + 2 * BLOCK_BYTES), filler: 0 }
+    }
+
+    /// Empties it for bytes that will stand from `offset` of a file on.
+    pub fn begin(&mut self, offset: u64) {
+        self.bytes.clear();
+        self.place(offset, 0);
+    }
+
+    /// Makes it so many bytes, whatever they are, that a read from `offset` of a file on will fill.
+    pub(crate) fn place(&mut self, offset: u64, bytes: usize) {
+        let needed = bytes + 2 * BLOCK_BYTES;
+        if self.bytes.capacity() < needed {
+            self.bytes = Vec::with_capacity(needed);
+        }
+        let phase = (offset % BLOCK_BYTES as u64) as usize;
+        let start = self.bytes.as_ptr().addr();
+        self.filler = start.next_multiple_of(BLOCK_BYTES) - start + phase;
+        self.resize(bytes);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.filler = 0;
+    }
+
+    /// Where bytes are added at the end; nothing else may be done with it. One that grows by this may lie differently.
+    pub fn end(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Makes room for so many bytes more, without moving what is there to another place in its block.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        if self.bytes.capacity() - self.bytes.len() >= more {
+            return;
+        }
+        let phase = self.filler % BLOCK_BYTES + self.bytes.as_ptr().addr() % BLOCK_BYTES;
+        let mut larger = AlignedBuffer::with_capacity((2 * self.bytes.capacity()).max(self.len() + more));
+        larger.begin(phase as u64);
+        larger.bytes.extend_from_slice(self);
+        *self = larger;
+    }
+
+    /// Takes away all but so many bytes at the beginning, or adds zeros.
+    pub(crate) fn resize(&mut self, bytes: usize) {
+        self.bytes.resize(self.filler + bytes, 0);
+    }
+
+    /// Bytes of memory it takes.
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+}
+
+impl Deref for AlignedBuffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.filler..]
+    }
+}
+
+impl DerefMut for AlignedBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.filler..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_that_grows_stays_in_place() {
+        let mut buffer = AlignedBuffer::with_capacity(100);
+        for offset in [0, 1, 4095, 1_000_003] {
+            buffer.begin(offset);
+            for round in 0..20_u8 {
+                buffer.reserve(10_000);
+                buffer.end().extend_from_slice(&[round; 10_000]);
+                assert_eq!(buffer.as_ptr().addr() % BLOCK_BYTES, offset as usize % BLOCK_BYTES);
+            }
+            assert!(buffer.chunks(10_000).zip(0..20).all(|(piece, round)| piece == [round; 10_000]));
+        }
+    }
+}
