@@ -1,6 +1,8 @@
 //! Servers that end when this program does, however it ends: it starts itself, asks the kernel for a signal at the end of who
 //! started it, and becomes the server.
 //!
+//! `bench-server` needs none: it ends with its standard input. The peers' clients end by themselves.
+//!
 //! The kernel takes the end of the starting thread for that of its program: so servers are started by the main thread.
 
 use std::ffi::OsString;
@@ -19,7 +21,7 @@ pub enum End {
     Terminate,
 }
 
-/// `command`, on the leash.
+/// `command`, on the leash: its program and arguments.
 pub(crate) fn put_on(command: &Command, end: End) -> anyhow::Result<Command> {
     let program = std::env::current_exe().context("cannot tell which program this is")?;
     let mut leashed = Command::new(program);

@@ -56,7 +56,7 @@ pub const DISK_RESERVE_BYTES: u64 = 16 * 1024 * 1024;
 pub const SPACE_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A group that follows one of this size gathers a little longer although somebody waits: under such a load a sync of few
-/// bytes costs everybody more than the wait does.
+/// bytes costs everybody more than the wait does. Behind a smaller one it gathers until as many wait for it.
 pub const GATHER_BYTES_MIN: usize = 64 * 1024;
 
 /// A gathering group is written when nothing came for so long...

@@ -125,7 +125,8 @@ impl Asker {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("epoll_create")?;
         let waiting = match queries.per_second {
             Some(_) => REMEMBERED,
-            None => (WAITING_ALL / queries.sockets).clamp(1, REMEMBERED).next_power_of_two(),
+            // A power of two, rounded down.
+            None => 1 << (WAITING_ALL / queries.sockets).clamp(1, REMEMBERED).ilog2(),
         };
         let mut places = Vec::new();
         for index in 0..queries.sockets.div_ceil(queries.threads) {
