@@ -23,6 +23,7 @@ const OUTBOX_BYTES_MAX: usize = 16 * 1024;
 /// How long a refused client may take to read why, and how much it may send meanwhile.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_READS_MAX: usize = 256;
+const LINGER_READ_BYTES: usize = 16 * 1024;
 
 /// What the session's own task and the acknowledging one share.
 pub(super) struct Session {
@@ -187,17 +188,22 @@ pub(super) async fn refuse(stream: &AsyncConnection, refusal: &Refusal) -> io::R
 }
 
 async fn read_away(stream: &AsyncConnection) -> io::Result<()> {
-    let mut sink = vec![0; 16 * 1024];
     for _ in 0..LINGER_READS_MAX {
         let mut ready = stream.readable().await?;
-        match recv(stream, &mut *sink, RecvFlags::DONTWAIT) {
-            Ok((_, 0)) => break,
+        match discard(stream) {
+            Ok(0) => break,
             Ok(_) => {}
             Err(Errno::AGAIN) => ready.clear_ready(),
             Err(error) => return Err(error.into()),
         }
     }
     Ok(())
+}
+
+/// Reads once, for nobody. On the stack, and not in the future above: at a stop every session of a worker waits there.
+fn discard(stream: &AsyncConnection) -> rustix::io::Result<usize> {
+    let mut sink = [0; LINGER_READ_BYTES];
+    recv(stream, &mut sink, RecvFlags::DONTWAIT).map(|(_, bytes)| bytes)
 }
 
 #[cfg(test)]
