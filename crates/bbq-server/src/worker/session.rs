@@ -139,7 +139,10 @@ pub(super) fn serve(
         let left = match AsyncConnection::for_both(stream) {
             Ok(stream) => conversation.run(stream, standing).await,
             Err(error) => {
-                warn!(%error, "connection closed");
+                let door = &intake.doors[conversation.door];
+                if let Some(repeats) = door.trouble.report() {
+                    warn!(listener = door.spec.source, %error, repeats, "connection closed");
+                }
                 None
             }
         };
