@@ -88,7 +88,7 @@ impl WorkerView {
 
     /// What its thread does before it waits for the next event.
     fn rest(&self) -> Rest {
-        Rest::after(self.text_weight.swap(0, Ordering::Relaxed), self.active_sessions.count())
+        Rest::after(self.text_weight.swap(0, Ordering::Relaxed), self.active_sessions.may_wait())
     }
 
     /// For how long its thread has been running without coming around; 0 while it waits for something to do.

@@ -31,12 +31,12 @@ pub(super) fn weight(messages: u32, bytes: usize) -> usize {
 }
 
 impl Rest {
-    /// After a turn that brought messages of this weight, with so many active sessions of bbq clients.
-    pub(super) fn after(weight: usize, sessions: u64) -> Rest {
+    /// After a turn that brought messages of this weight; `is_waited_for` when clients may wait for acknowledgements.
+    pub(super) fn after(weight: usize, is_waited_for: bool) -> Rest {
         match weight {
             0 => Rest::None,
             // Others may run for as long as the scheduler lets them, some milliseconds, and a client may wait.
-            _ if sessions > 0 => Rest::None,
+            _ if is_waited_for => Rest::None,
             ENOUGH_BYTES.. => Rest::Yield,
             _ => Rest::Pause,
         }
@@ -62,12 +62,12 @@ mod tests {
 
     #[test]
     fn a_worker_pauses_when_little_came_and_nobody_waits() {
-        assert_eq!(Rest::after(0, 0), Rest::None);
-        assert_eq!(Rest::after(weight(1, 1), 0), Rest::Pause);
-        assert_eq!(Rest::after(weight(1, 1), 1), Rest::None);
+        assert_eq!(Rest::after(0, false), Rest::None);
+        assert_eq!(Rest::after(weight(1, true), false), Rest::Pause);
+        assert_eq!(Rest::after(weight(1, 1), true), Rest::None);
         // Many short messages are as much as few long ones, and no socket's buffer is full by then.
-        assert_eq!(Rest::after(weight(128, 0), 0), Rest::Yield);
-        assert_eq!(Rest::after(weight(1, ENOUGH_BYTES), 0), Rest::Yield);
-        assert_eq!(Rest::after(weight(1, ENOUGH_BYTES), 1), Rest::None);
+        assert_eq!(Rest::after(weight(128, 0), false), Rest::Yield);
+        assert_eq!(Rest::after(weight(1, ENOUGH_BYTES), false), Rest::Yield);
+        assert_eq!(Rest::after(weight(1, ENOUGH_BYTES), true), Rest::None);
     }
 }
