@@ -7,8 +7,10 @@
 mod support;
 
 use std::fs;
+use std::net::SocketAddr;
 
-use bbq_wire::RefusalCode;
+use bbq_wire::session::{AckLevel, Hello};
+use bbq_wire::{RefusalCode, StreamId};
 use serde_json::Value;
 use support::lineage::Lineage;
 use support::session::{Answer, Session, batch, hello, stream_id};
@@ -25,6 +27,17 @@ fn sum(status: &Value, field: &str) -> u64 {
 /// Whether there are so many sessions, and none has a task.
 fn all_are_quiet(status: &Value, sessions: u64) -> bool {
     sum(status, "sessions") == sessions && sum(status, "sessions_active") == 0
+}
+
+/// A session at another level than what [`Session::open`] asks for.
+fn open_at(ack: AckLevel, address: SocketAddr, id: StreamId) -> Session {
+    let mut session = Session::connect(address);
+    let mut frame = Vec::new();
+    Hello { stream: id, ack, client: "a test".to_owned() }.encode(&mut frame);
+    session.write(&frame);
+    let answer = session.next();
+    assert!(matches!(&answer, Answer::Welcome(welcome) if welcome.ack == ack), "{answer:?}");
+    session
 }
 
 #[test]
@@ -51,6 +64,44 @@ fn a_session_that_was_quiet_goes_on_where_it_was() {
     assert_eq!(status["listeners"][0]["ledger"]["duplicates"], 1, "{status:#}");
     assert_eq!(setup.written(), b"1\n2\n3\n4\n5\n6\n");
     server.wait_status("no session", |status| all_are_quiet(status, 0) && sum(status, "connections") == 0);
+}
+
+#[test]
+fn who_waits_only_until_it_is_received_goes_on_as_well() {
+    let setup = Setup::new(&[LISTEN]);
+    let server = setup.start();
+    let id = stream_id(1);
+    let mut session = open_at(AckLevel::Received, setup.address(0), id);
+    for sequence in 1..=2 {
+        session.write(&batch(id, sequence, &[format!("{sequence}")]));
+        assert_eq!(session.next(), Answer::Ack(sequence));
+        server.wait_status("a quiet session", |status| all_are_quiet(status, 1));
+    }
+    session.write(&batch(id, 2, &["2"]));
+    assert_eq!(session.next(), Answer::Ack(2), "said once more to who sends it once more");
+    let status = server.wait_delivered(2);
+    assert_eq!(status["listeners"][0]["ledger"]["duplicates"], 1, "{status:#}");
+    assert_eq!(setup.written(), b"1\n2\n");
+}
+
+#[test]
+fn who_wants_no_acknowledgement_gets_none_after_it_was_quiet() {
+    let setup = Setup::new(&[LISTEN]);
+    let server = setup.start();
+    let id = stream_id(1);
+    let mut session = open_at(AckLevel::None, setup.address(0), id);
+    for sequence in 1..=2 {
+        session.write(&batch(id, sequence, &[format!("{sequence}")]));
+        server.wait_delivered(sequence);
+        server.wait_status("a quiet session", |status| all_are_quiet(status, 1));
+    }
+    session.write(&batch(id, 2, &["2"]));
+    session.write(&batch(id, 3, &["3"]));
+    session.end();
+    assert_eq!(session.next(), Answer::Closed);
+    let status = server.wait_delivered(3);
+    assert_eq!(status["listeners"][0]["ledger"]["duplicates"], 1, "{status:#}");
+    assert_eq!(setup.written(), b"1\n2\n3\n");
 }
 
 #[test]

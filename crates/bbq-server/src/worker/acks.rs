@@ -32,6 +32,11 @@ impl Acks {
         self.pending.borrow_mut().push_back(pending);
     }
 
+    /// Whether no batch waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pending.borrow().is_empty()
+    }
+
     /// Everything up to `group` is durable.
     fn settle(&self, group: u64, now_seconds: u64) {
         let mut pending = self.pending.borrow_mut();

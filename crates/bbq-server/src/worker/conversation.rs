@@ -295,7 +295,7 @@ impl Conversation {
                     let Some(speaker) = speaker else {
                         return Err(Refusal::new(RefusalCode::HelloExpected, "a batch before the welcome"));
                     };
-                    self.heard = self.intake.rounds.now();
+                    self.heard = self.intake.rounds.hear(&self.intake.view.active_sessions);
                     if !self.batch(speaker, &header, bytes)? {
                         return Ok(Handled::NoRoom);
                     }

@@ -90,7 +90,7 @@ impl WorkerView {
     /// What its thread does before it waits for the next event.
     fn rest(&self, may_pause: bool) -> Rest {
         let weight = self.text_weight.swap(0, Ordering::Relaxed);
-        Rest::after(weight, self.active_sessions.count(), may_pause)
+        Rest::after(weight, self.active_sessions.may_wait(), may_pause)
     }
 
     /// For how long its thread has been running without coming around; 0 while it waits for something to do.

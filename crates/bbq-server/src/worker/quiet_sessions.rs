@@ -121,7 +121,7 @@ impl QuietSessions {
                 biased;
                 () = intake.stopping.wait() => break,
                 () = intake.view.active_sessions.round() => {
-                    intake.rounds.begin();
+                    intake.rounds.begin(&intake.view.active_sessions, !intake.acks.is_empty());
                     continue;
                 }
                 ready = self.epoll.readable() => ready,

@@ -46,12 +46,12 @@ pub(super) fn may_pause(seat: &Seat) -> bool {
 }
 
 impl Rest {
-    /// After a turn that brought messages of this weight, with so many active sessions of bbq clients.
-    pub(super) fn after(weight: usize, sessions: u64, may_pause: bool) -> Rest {
+    /// After a turn that brought messages of this weight; `is_waited_for` when clients may wait for acknowledgements.
+    pub(super) fn after(weight: usize, is_waited_for: bool, may_pause: bool) -> Rest {
         match weight {
             0 => Rest::None,
             // Others may run for as long as the scheduler lets them, some milliseconds, and a client may wait.
-            _ if sessions > 0 => Rest::None,
+            _ if is_waited_for => Rest::None,
             1..ENOUGH_BYTES if may_pause => Rest::Pause,
             _ => Rest::Yield,
         }
@@ -77,13 +77,13 @@ mod tests {
 
     #[test]
     fn a_worker_pauses_when_little_came_and_nobody_waits() {
-        assert_eq!(Rest::after(0, 0, true), Rest::None);
-        assert_eq!(Rest::after(weight(1, 1), 0, true), Rest::Pause);
-        assert_eq!(Rest::after(weight(1, 1), 0, false), Rest::Yield);
-        assert_eq!(Rest::after(weight(1, 1), 1, true), Rest::None);
+        assert_eq!(Rest::after(0, false, true), Rest::None);
+        assert_eq!(Rest::after(weight(1, 1), false, true), Rest::Pause);
+        assert_eq!(Rest::after(weight(1, 1), false, false), Rest::Yield);
+        assert_eq!(Rest::after(weight(1, 1), true, true), Rest::None);
         // Many short messages are as much as few long ones.
-        assert_eq!(Rest::after(weight(128, 0), 0, true), Rest::Yield);
-        assert_eq!(Rest::after(weight(1, ENOUGH_BYTES), 0, true), Rest::Yield);
-        assert_eq!(Rest::after(weight(1, ENOUGH_BYTES), 1, true), Rest::None);
+        assert_eq!(Rest::after(weight(128, 0), false, true), Rest::Yield);
+        assert_eq!(Rest::after(weight(1, ENOUGH_BYTES), false, true), Rest::Yield);
+        assert_eq!(Rest::after(weight(1, ENOUGH_BYTES), true, true), Rest::None);
     }
 }

@@ -2,7 +2,7 @@
 //! begins a round for the workers that have active sessions.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
@@ -14,12 +14,20 @@ const QUIET_ROUNDS: u32 = 2;
 #[derive(Debug, Default)]
 pub(crate) struct ActiveSessions {
     count: AtomicU64,
+    /// One of them sent a batch a short while ago, or has some that wait for the disk.
+    speak: AtomicBool,
     round: Notify,
 }
 
 impl ActiveSessions {
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
+    }
+
+    /// Whether one of them may wait for an acknowledgement. Not for being there: a peer that sends the first byte of a batch and
+    /// no more has a task for as long as it likes.
+    pub(super) fn may_wait(&self) -> bool {
+        self.count() > 0 && self.speak.load(Ordering::Relaxed)
     }
 
     /// A round begins. Nobody is woken for no session.
@@ -47,12 +55,18 @@ impl ActiveSessions {
 #[derive(Default)]
 pub(super) struct Rounds {
     number: Cell<u32>,
+    /// When the last batch of any session came.
+    newest: Cell<Heard>,
     told: Notify,
 }
 
 impl Rounds {
-    pub(super) fn begin(&self) {
+    /// `owes` when batches wait for the disk.
+    pub(super) fn begin(&self, sessions: &ActiveSessions, owes: bool) {
         self.number.set(self.number.get().wrapping_add(1));
+        if !owes && self.is_long_ago(self.newest.get()) {
+            sessions.speak.store(false, Ordering::Relaxed);
+        }
         self.tell();
     }
 
@@ -67,8 +81,11 @@ impl Rounds {
     }
 
     /// For a session that receives a batch now.
-    pub(super) fn now(&self) -> Heard {
-        Heard { round: self.number.get() }
+    pub(super) fn hear(&self, sessions: &ActiveSessions) -> Heard {
+        let now = Heard { round: self.number.get() };
+        self.newest.set(now);
+        sessions.speak.store(true, Ordering::Relaxed);
+        now
     }
 
     /// For a session of which no batch came yet.
@@ -82,7 +99,30 @@ impl Rounds {
 }
 
 /// The round in which a session last received a batch.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Heard {
     round: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_is_waited_for_while_batches_come_and_not_for_who_says_nothing() {
+        let (sessions, rounds) = (ActiveSessions::default(), Rounds::default());
+        sessions.add();
+        assert!(!sessions.may_wait(), "half a batch is nothing to wait for");
+        rounds.hear(&sessions);
+        assert!(sessions.may_wait());
+        rounds.begin(&sessions, false);
+        assert!(sessions.may_wait(), "a moment ago");
+        rounds.begin(&sessions, true);
+        assert!(sessions.may_wait(), "a batch waits for the disk");
+        rounds.begin(&sessions, false);
+        assert!(!sessions.may_wait());
+        rounds.hear(&sessions);
+        sessions.remove();
+        assert!(!sessions.may_wait(), "nobody is there");
+    }
 }

@@ -23,6 +23,7 @@ const OUTBOX_BYTES_MAX: usize = 16 * 1024;
 /// How long a refused client may take to read why, and how much it may send meanwhile.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_READS_MAX: usize = 256;
+const LINGER_READ_BYTES: usize = 16 * 1024;
 
 /// What the session's own task and the acknowledging one share.
 pub(super) struct Session {
@@ -59,7 +60,15 @@ impl Session {
 
     /// Whether it owes its client nothing.
     pub(super) fn is_settled(&self) -> bool {
-        self.outstanding.get() == 0 && self.outbox.borrow().is_empty() && !self.failed.get()
+        self.outstanding.get() == 0
+            && self.outbox.borrow().is_empty()
+            && !self.has_unsaid()
+            && !self.failed.get()
+    }
+
+    /// Whether the newest acknowledgement is not even in the outbox.
+    fn has_unsaid(&self) -> bool {
+        self.acknowledged.get() > self.said.get()
     }
 
     pub(super) fn acknowledge(&self, sequence: u64) {
@@ -69,17 +78,16 @@ impl Session {
     /// Sends what is to be said, as far as the socket takes it now.
     pub(super) fn push_out(&self) {
         let mut outbox = self.outbox.borrow_mut();
-        if self.acknowledged.get() > self.said.get() && outbox.len() < OUTBOX_BYTES_MAX {
-            outbox.extend_from_slice(&encode_ack(self.acknowledged.get()));
-            self.said.set(self.acknowledged.get());
-        }
-        while !outbox.is_empty() {
-            match send(&self.stream, &outbox, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-                Ok(sent) => drop(outbox.drain(..sent)),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => break,
-                // The reader of this connection meets the same, and ends it.
-                Err(_) => outbox.clear(),
+        // Twice at most: what a full outbox had no room for is said when the socket took all of it, as nobody is woken by an
+        // empty one.
+        loop {
+            if self.has_unsaid() && outbox.len() < OUTBOX_BYTES_MAX {
+                outbox.extend_from_slice(&encode_ack(self.acknowledged.get()));
+                self.said.set(self.acknowledged.get());
+            }
+            self.send_from(&mut outbox);
+            if !outbox.is_empty() || !self.has_unsaid() {
+                break;
             }
         }
         if outbox.capacity() > 0 && outbox.is_empty() {
@@ -87,6 +95,19 @@ impl Session {
         }
         if !outbox.is_empty() || self.outstanding.get() == 0 {
             self.wake.notify_one();
+        }
+    }
+
+    /// Sends as much as the socket takes now.
+    fn send_from(&self, outbox: &mut Vec<u8>) {
+        while !outbox.is_empty() {
+            match send(&self.stream, outbox, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(sent) => drop(outbox.drain(..sent)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                // The reader of this connection meets the same, and ends it.
+                Err(_) => outbox.clear(),
+            }
         }
     }
 
@@ -118,7 +139,10 @@ pub(super) fn serve(
         let left = match AsyncConnection::for_both(stream) {
             Ok(stream) => conversation.run(stream, standing).await,
             Err(error) => {
-                warn!(%error, "connection closed");
+                let door = &intake.doors[conversation.door];
+                if let Some(repeats) = door.trouble.report() {
+                    warn!(listener = door.spec.source, %error, repeats, "connection closed");
+                }
                 None
             }
         };
@@ -167,15 +191,55 @@ pub(super) async fn refuse(stream: &AsyncConnection, refusal: &Refusal) -> io::R
 }
 
 async fn read_away(stream: &AsyncConnection) -> io::Result<()> {
-    let mut sink = vec![0; 16 * 1024];
     for _ in 0..LINGER_READS_MAX {
         let mut ready = stream.readable().await?;
-        match recv(stream, &mut *sink, RecvFlags::DONTWAIT) {
-            Ok((_, 0)) => break,
+        match discard(stream) {
+            Ok(0) => break,
             Ok(_) => {}
             Err(Errno::AGAIN) => ready.clear_ready(),
             Err(error) => return Err(error.into()),
         }
     }
     Ok(())
+}
+
+/// Reads once, for nobody. On the stack, and not in the future above: at a stop every session of a worker waits there.
+fn discard(stream: &AsyncConnection) -> rustix::io::Result<usize> {
+    let mut sink = [0; LINGER_READ_BYTES];
+    recv(stream, &mut sink, RecvFlags::DONTWAIT).map(|(_, bytes)| bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_acknowledgement_that_a_full_outbox_had_no_room_for_is_said() {
+        let (near, far) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        let session = Session::new(AsyncConnection::for_both(near).unwrap(), AckLevel::Durable, 6);
+        session.outbox.borrow_mut().resize(OUTBOX_BYTES_MAX, 0);
+        session.acknowledge(7);
+        assert!(!session.is_settled());
+        session.push_out();
+        assert!(session.is_settled());
+        let mut told = vec![0; OUTBOX_BYTES_MAX + 1024];
+        let (mut bytes, ack) = (0, encode_ack(7));
+        while bytes < OUTBOX_BYTES_MAX + ack.len() {
+            bytes += recv(&far, &mut told[bytes..], RecvFlags::DONTWAIT).unwrap().1;
+        }
+        assert_eq!(told[OUTBOX_BYTES_MAX..bytes], ack[..]);
+    }
+
+    #[tokio::test]
+    async fn who_has_an_acknowledgement_to_say_is_not_settled() {
+        let (near, _far) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        let session = Session::new(AsyncConnection::for_both(near).unwrap(), AckLevel::Durable, 6);
+        assert!(session.is_settled());
+        session.acknowledge(7);
+        assert!(!session.is_settled());
+    }
 }
