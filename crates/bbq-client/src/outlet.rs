@@ -22,6 +22,9 @@ const WRITE_SLICE: Duration = Duration::from_millis(500);
 const PREFERRED_INTERVAL: Duration = Duration::from_secs(5);
 /// Naps of a linger without a record, before the next record has to wake the thread: in a busy time no `send` pays for that.
 const NAPS: u32 = 10;
+/// So many hellos without an answer are remembered. A server that goes on has read all of its backlog within a few tries, however
+/// many wait there; and an answer that never comes, as behind a balancer without a server, is no reason to fight for a stream.
+const UNANSWERED_MAX: u32 = 16;
 /// Nothing is waited for that would not ring.
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -149,10 +152,9 @@ impl Outlet {
         let hello = Hello { stream: shared.queue.stream(), ack: options.ack, client: options.name.clone() };
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         stream.set_write_timeout(WRITE_SLICE)?;
-        *unanswered += 1;
         let welcome = session.begin(&mut stream, &hello);
-        if session.has_answered() {
-            *unanswered -= 1;
+        if session.is_unanswered() {
+            *unanswered = (*unanswered + 1).min(UNANSWERED_MAX);
         }
         let welcome = welcome?;
         stream.set_read_timeout(None)?;

@@ -36,18 +36,25 @@ pub(crate) struct Session {
     session: ClientSession,
     bytes: Vec<u8>,
     server: String,
+    said_hello: bool,
     answered: bool,
 }
 
 impl Session {
     /// A session with a server that is called `server` in what goes wrong.
     pub(crate) fn new(server: String) -> Session {
-        Session { session: ClientSession::new(), bytes: Vec::new(), server, answered: false }
+        Session {
+            session: ClientSession::new(),
+            bytes: Vec::new(),
+            server,
+            said_hello: false,
+            answered: false,
+        }
     }
 
-    /// Whether the server has read the hello: it said welcome, or no.
-    pub(crate) fn has_answered(&self) -> bool {
-        self.answered
+    /// Whether the server may still read the hello: it was said, and neither a welcome nor a refusal came.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.said_hello && !self.answered
     }
 
     /// Says hello and waits for the welcome, as long as the stream's time-out allows.
@@ -55,6 +62,7 @@ impl Session {
         let mut frame = Vec::new();
         hello.encode(&mut frame);
         io::Write::write_all(stream, &frame)?;
+        self.said_hello = true;
         match self.step(stream)? {
             ClientStep::Welcome { welcome, .. } => Ok(welcome),
             ClientStep::Refused { refusal, .. } if refusal.retry => Err(Trouble::Passing(refusal.text)),
@@ -172,6 +180,20 @@ mod tests {
         ] {
             let text = trouble(said, ends);
             assert!(text.starts_with(words) && text.ends_with(REMEDY), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_hello_that_could_not_be_said_awaits_no_answer() {
+        let hello = Hello { stream: StreamId([7; 16]), ack: AckLevel::None, client: String::new() };
+        for is_there in [true, false] {
+            let (near, far) = UnixStream::pair().unwrap();
+            let mut near = Stream::Unix(near);
+            near.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+            let _peer = is_there.then_some(far);
+            let mut session = Session::new("the peer".to_owned());
+            session.begin(&mut near, &hello).unwrap_err();
+            assert_eq!(session.is_unanswered(), is_there);
         }
     }
 }

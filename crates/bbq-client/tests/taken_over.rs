@@ -106,3 +106,15 @@ fn a_hello_that_nobody_answered_may_come_late_once() {
     let second = outcome(answers);
     assert!(is_taken_over(&second), "{second:?}");
 }
+
+#[test]
+fn a_long_time_without_answers_is_no_licence_to_fight() {
+    let after = |taken_over: usize| {
+        let answers = (0..100).map(|_| Answer::Nothing);
+        let answers = answers.chain((0..taken_over).map(|_| Answer::WelcomeAndTakeOver));
+        outcome(answers.chain([Answer::Serve]).collect())
+    };
+    after(16).unwrap();
+    let more = after(17);
+    assert!(is_taken_over(&more), "{more:?}");
+}

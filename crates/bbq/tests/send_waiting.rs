@@ -95,6 +95,35 @@ fn what_is_left_in_the_spool_goes_with_the_next_call() {
 }
 
 #[test]
+fn what_is_damaged_in_the_spool_is_not_told_as_left() {
+    let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
+    let spool = setup.path().join("client");
+    let arguments = ["--spool", &spool.display().to_string()];
+    let mut first = Sending::start(setup.address(0), &arguments);
+    // Segments have 1 MiB or a little more.
+    first.give(format!("{:x<1023}\n", "").repeat(4096).as_bytes());
+    first.says("4096 messages are in the spool");
+    first.end(Signal::TERM);
+    let path = spool.join("00000000000000000001.records");
+    let mut bytes = fs::read(&path).expect("the first segment");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&path, bytes).expect("it can be written");
+    let mut second = Sending::start(setup.address(0), &arguments);
+    let line = second.says("messages are in the spool");
+    let left = line.split_once("; ").and_then(|(_, rest)| rest.split_once(" messages")).expect("a number").0;
+    let (code, rest) = second.end(Signal::TERM);
+    assert_eq!(code, Some(143), "{rest}");
+    assert!(rest.contains(&format!("; {left} messages are in the spool")), "{left}: {rest}");
+    let server = setup.start();
+    let mut third = Command::new(BBQ);
+    third.args(["send", "--to", &format!("bbq://{}", setup.address(0))]).args(arguments);
+    run(&mut third, b"");
+    server.wait_delivered(left.parse().expect("a number"));
+    assert!(left != "4096", "nothing was damaged");
+}
+
+#[test]
 fn a_signal_waits_a_moment_for_what_a_server_takes() {
     let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
     let server = setup.start();

@@ -57,6 +57,9 @@ struct Writer {
     full_bytes: u64,
     /// Where the next record goes in the last.
     offset: u64,
+    /// The last was not begun anew as a whole: its header may promise the next record's number, with something else behind it. A
+    /// record that is appended there would not be found again.
+    is_spoiled: bool,
     /// Number of the next record.
     next_sequence: u64,
     /// Every server has what is up to this number.
@@ -97,6 +100,12 @@ pub(crate) enum AppendError {
     Full(String),
     /// Anything else.
     Failed(io::Error),
+}
+
+impl AppendError {
+    fn of(error: io::Error) -> AppendError {
+        if is_full(&error) { AppendError::Full(error.to_string()) } else { AppendError::Failed(error) }
+    }
 }
 
 impl Spool {
@@ -159,8 +168,16 @@ impl Spool {
             acknowledged: acknowledged.iter().map(Acknowledged::at_start).collect(),
         };
         let everyone = recovered.acknowledged.iter().copied().min().unwrap_or(0);
-        let writer =
-            Writer { stream, segments, full_bytes, offset, next_sequence, everyone, scratch: Vec::new() };
+        let writer = Writer {
+            stream,
+            segments,
+            full_bytes,
+            offset,
+            is_spoiled: false,
+            next_sequence,
+            everyone,
+            scratch: Vec::new(),
+        };
         let directory = directory.to_owned();
         Ok((
             Spool {
@@ -206,19 +223,16 @@ impl Spool {
                 self.bytes_max
             )));
         }
-        if begins && writer.offset >= writer.segment_bytes() {
+        // A spoiled one has no open extent: all that was in it is acknowledged.
+        if writer.is_spoiled || (begins && writer.offset >= writer.segment_bytes()) {
             match self.begin_segment(writer) {
                 // What is there may still have room for a record, if not for a file.
-                Err(error) if is_full(&error) => {}
-                begun => begun.map_err(AppendError::Failed)?,
+                Err(error) if is_full(&error) && !writer.is_spoiled => {}
+                begun => begun.map_err(AppendError::of)?,
             }
         }
         let (segment, offset) = (Arc::clone(writer.last()), writer.offset);
-        match segment.append(record, offset) {
-            Ok(()) => {}
-            Err(error) if is_full(&error) => return Err(AppendError::Full(error.to_string())),
-            Err(error) => return Err(AppendError::Failed(error)),
-        }
+        segment.append(record, offset).map_err(AppendError::of)?;
         let first = writer.next_sequence;
         writer.offset += record.len() as u64;
         writer.next_sequence += 1;
@@ -229,6 +243,7 @@ impl Spool {
         let segment = Segment::create(&self.directory, writer.stream, writer.next_sequence)?;
         writer.full_bytes += writer.offset;
         writer.offset = segment::HEADER_BYTES as u64;
+        writer.is_spoiled = false;
         writer.segments.push_back(Arc::new(segment));
         Ok(())
     }
@@ -280,9 +295,11 @@ impl Spool {
             && writer.everyone.saturating_add(1) >= writer.next_sequence
             && writer.offset > anew_bytes.max(segment::HEADER_BYTES as u64)
         {
+            writer.is_spoiled = true;
             let anew = writer.last().begin_anew(writer.next_sequence)?;
             writer.segments = VecDeque::from([Arc::new(anew)]);
             writer.offset = segment::HEADER_BYTES as u64;
+            writer.is_spoiled = false;
             some = true;
         }
         Ok(some)

@@ -119,7 +119,8 @@ impl Segment {
         Ok(Segment { path, stream, first, file: Arc::new(file) })
     }
 
-    /// The same file without a record, for those from number `first` on. Needs no room on the disk.
+    /// The same file without a record, for those from number `first` on. Needs no room on the disk, where blocks are written in
+    /// place. When it fails, nothing may be appended here any more until it is tried again and does not.
     pub(super) fn begin_anew(&self, first: u64) -> io::Result<Segment> {
         // In one write, so that no end of the process comes between: a new number, and no record behind it.
         let mut bytes = header(self.stream, first);

@@ -1,8 +1,12 @@
 //! What a sender finds again after its process ended at any byte.
 
 use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::symlink;
 
 use proptest::prelude::*;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use tempfile::TempDir;
 
 use super::*;
@@ -130,6 +134,29 @@ fn the_last_segment_is_begun_anew_and_no_number_comes_again() {
     fs::write(&path, uncut).expect("it can be written");
     let recovered = open(directory.path()).1;
     assert_eq!((recovered.next_sequence, read(&recovered).len()), (4001, 0));
+}
+
+#[test]
+fn what_follows_a_segment_that_could_not_be_cut_is_found_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    // A file that can be written and will not be cut.
+    let stubborn = memfd_create("segment", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("memory");
+    let place = format!("/proc/self/fd/{}", stubborn.as_raw_fd());
+    symlink(place, directory.path().join("00000000000000000001.records")).expect("a link");
+    let header = [&b"BBQR\x01\0\0\0"[..], &STREAM.0, &1_u64.to_le_bytes()].concat();
+    File::from(stubborn.try_clone().expect("a descriptor")).write_all(&header).expect("it is written");
+    let (spool, recovered) = open(directory.path());
+    assert_eq!((recovered.stream, recovered.next_sequence), (STREAM, 1));
+    append(&spool, 1..4001);
+    fcntl_add_seals(&stubborn, SealFlags::SHRINK).expect("it is sealed");
+    assert!(spool.retire(4000).is_err(), "it was cut");
+    append(&spool, 4001..4011);
+    drop(spool);
+    let (spool, recovered) = open(directory.path());
+    assert_eq!((recovered.next_sequence, recovered.damaged), (4011, 0));
+    assert_eq!(read(&recovered), (4001..4011).map(|number| (number, record(number))).collect::<Vec<_>>());
+    spool.retire(4000).expect("nothing is to be cut");
+    assert_eq!(segment::paths(directory.path()).expect("it is there").len(), 1);
 }
 
 #[test]

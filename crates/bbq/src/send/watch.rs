@@ -93,7 +93,7 @@ impl Watch {
             let what = self.waits_for();
             let pause = |last: &str| if last == what { AGAIN } else { OTHER };
             if said.as_ref().is_none_or(|(last, when)| when.elapsed() >= pause(last)) {
-                self.bar.suspend(|| eprintln!("bbq: waiting for {what}; {}", self.left(&counters)));
+                self.bar.suspend(|| eprintln!("bbq: waiting for {what}; {}", self.left(counters.queued)));
                 said = Some((what, Instant::now()));
             }
         }
@@ -118,9 +118,8 @@ impl Watch {
         what
     }
 
-    /// What is not acknowledged, and where it is.
-    fn left(&self, counters: &Counters) -> String {
-        let left = counters.accepted + counters.recovered - counters.acknowledged;
+    /// So many messages that may still arrive, and where they are.
+    fn left(&self, left: u64) -> String {
         match &self.spool {
             Some(directory) => format!("{left} messages are in the spool {}", directory.display()),
             None => format!("{left} messages are not acknowledged"),
@@ -129,20 +128,22 @@ impl Watch {
 
     /// Waits a moment for what is on its way, and says what became of everything.
     fn end(&self, signal: usize) {
+        let lost = self.sender.counters().dropped.abandoned;
         // What is not acknowledged then is what is told.
         let _late = self.sender.close(GRACE);
         self.bar.finish_and_clear();
-        let counters = self.sender.counters();
-        let Counters { accepted, recovered, acknowledged, .. } = counters;
+        let Counters { accepted, acknowledged, queued, dropped, .. } = self.sender.counters();
+        // Without a spool, closing gives up what is left.
+        let given_up = if self.spool.is_none() { dropped.abandoned.saturating_sub(lost) } else { 0 };
+        let left = queued + given_up;
         let name = if signal == SIGINT as usize { "SIGINT" } else { "SIGTERM" };
         let rest = match &self.spool {
-            _ if accepted + recovered == acknowledged => "none is left".to_owned(),
-            Some(directory) => format!(
-                "{}, and go with the next `bbq send --spool {}`",
-                self.left(&counters),
-                directory.display()
-            ),
-            None => format!("{} and given up; a server may have some of them", self.left(&counters)),
+            _ if left == 0 => "none is left".to_owned(),
+            Some(directory) => {
+                let directory = directory.display();
+                format!("{}, and go with the next `bbq send --spool {directory}`", self.left(left))
+            }
+            None => format!("{} and given up; a server may have some of them", self.left(left)),
         };
         eprintln!(
             "bbq: ended by {name}: {acknowledged} messages acknowledged; {rest}; {accepted} lines were taken from the input, the \
