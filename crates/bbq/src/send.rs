@@ -53,6 +53,7 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
         sender: Arc::clone(&sender),
         bar: bar.clone(),
         spool: arguments.spool.clone(),
+        servers: server_options(arguments),
         room: Room::default(),
     };
     let (done, sent) = sync_channel(1);
@@ -74,6 +75,12 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
         eprintln!("{} messages acknowledged, {} reconnects", counters.acknowledged, counters.reconnects);
     }
     Ok(Outcome::Done)
+}
+
+/// What names the same servers on a command line.
+fn server_options(arguments: &SendArguments) -> String {
+    let all = if arguments.all { " --all" } else { "" };
+    arguments.servers.iter().fold(all.to_owned(), |options, server| format!("{options} --to {server}"))
 }
 
 /// Sends everything, and waits until it is acknowledged.

@@ -83,8 +83,10 @@ fn what_is_left_in_the_spool_goes_with_the_next_call() {
     sending.says(&format!("2 messages are in the spool {spool}"));
     let (code, rest) = sending.end(Signal::TERM);
     assert_eq!(code, Some(143), "{rest}");
-    let wanted =
-        format!("0 messages acknowledged; 2 messages are in the spool {spool}, and go with the next");
+    let wanted = format!(
+        "0 messages acknowledged; 2 messages are in the spool {spool}, and go with `bbq send --spool {spool} --to bbq://{} < /dev/null`",
+        setup.address(0)
+    );
     assert!(rest.contains(&wanted), "{rest}");
     let server = setup.start();
     let mut next = Command::new(BBQ);

@@ -108,6 +108,40 @@ impl AppendError {
     }
 }
 
+/// Keeps other senders out as long as it is open.
+fn locked(directory: &Path) -> Result<File, StartError> {
+    let failed = |error: io::Error| StartError::Spool {
+        directory: directory.to_owned(),
+        problem: format!("lock: {error}"),
+    };
+    let lock = File::create(directory.join("lock")).map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(StartError::SpoolInUse { directory: directory.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+/// Whether there are records for a server that is not named now: they would be forgotten.
+fn owes_no_other(
+    directory: &Path,
+    outlets: &[String],
+    next_sequence: u64,
+    extents: &[Extent],
+) -> Result<(), String> {
+    let others =
+        acknowledged::of_others(directory, outlets).map_err(|error| format!("acknowledged: {error}"))?;
+    let last = next_sequence - 1;
+    let is_here = |known: u64| extents.iter().any(|extent| extent.last() > known);
+    match others.into_iter().find(|(_, known)| last > *known && is_here(*known)) {
+        None => Ok(()),
+        Some((name, known)) => Err(format!(
+            "it holds {} records for a server that is not named now: name it again, or remove {name} in it to give them up",
+            last - known
+        )),
+    }
+}
+
 impl Spool {
     /// Opens or makes the spool in `directory`. A record that was cut by the end of its process is taken away.
     pub(crate) fn open(
@@ -120,14 +154,7 @@ impl Spool {
         let failed = |problem: String| StartError::Spool { directory: directory.to_owned(), problem };
         let told = |what: &str, error: io::Error| failed(format!("{what}: {error}"));
         fs::create_dir_all(directory).map_err(|error| told("cannot make it", error))?;
-        let lock = File::create(directory.join("lock")).map_err(|error| told("lock", error))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(StartError::SpoolInUse { directory: directory.to_owned() });
-            }
-            Err(TryLockError::Error(error)) => return Err(told("lock", error)),
-        }
+        let lock = locked(directory)?;
         let mut segments: VecDeque<Arc<Segment>> = VecDeque::new();
         let mut extents: Vec<Extent> = Vec::new();
         let (mut offset, mut next_sequence, mut damaged) = (0, 1, 0);
@@ -153,6 +180,7 @@ impl Spool {
             return Err(failed(format!("{} is of another stream", stranger.path.display())));
         }
         last.cut(offset).map_err(|error| told("cannot write", error))?;
+        owes_no_other(directory, outlets, next_sequence, &extents).map_err(failed)?;
         let full_bytes = segments.iter().map(|segment| segment.bytes().unwrap_or(0)).sum::<u64>() - offset;
         let stream = last.stream;
         let acknowledged = outlets

@@ -189,3 +189,22 @@ fn a_second_sender_a_stranger_and_a_full_spool_are_told() {
     let text = stranger.err().expect("it is refused").to_string();
     assert!(text.contains("not a segment"), "{text}");
 }
+
+#[test]
+fn what_a_server_is_owed_is_not_forgotten_when_it_is_not_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+    let open = |servers: &[&str]| Spool::open(directory.path(), BYTES_MAX, &names(servers), STREAM, 256);
+    let (spool, _) = open(&["a:1", "b:2"]).expect("it opens");
+    append(&spool, 1..11);
+    spool.acknowledged[0].advance(10).expect("it is written");
+    spool.acknowledged[1].advance(7).expect("it is written");
+    drop(spool);
+    let Err(StartError::Spool { problem, .. }) = open(&["a:1"]) else { panic!("it opens") };
+    assert!(problem.contains("3 records for a server that is not named now"), "{problem}");
+    assert!(problem.contains("remove acknowledged.b%3a2"), "{problem}");
+    // Who has everything needs not to be named again.
+    drop(open(&["b:2"]).expect("it opens"));
+    fs::remove_file(directory.path().join("acknowledged.b%3a2")).expect("it is there");
+    drop(open(&["a:1"]).expect("it opens"));
+}

@@ -24,8 +24,8 @@ impl ActiveSessions {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether one of them may wait for an acknowledgement. Not for being there: a peer that sends the first byte of a batch and
-    /// no more has a task for as long as it likes.
+    /// Whether one of them may wait for an acknowledgement. Not for being there: a peer that sends half a batch and no
+    /// more has a task for as long as it likes.
     pub(super) fn may_wait(&self) -> bool {
         self.count() > 0 && self.speak.load(Ordering::Relaxed)
     }

@@ -78,8 +78,8 @@ impl Session {
     /// Sends what is to be said, as far as the socket takes it now.
     pub(super) fn push_out(&self) {
         let mut outbox = self.outbox.borrow_mut();
-        // Twice at most: what a full outbox had no room for is said when the socket took all of it, as nobody is woken by an
-        // empty one.
+        // Twice at most: what a full outbox had no room for is said when the socket took all of it: an empty one wakes
+        // nobody.
         loop {
             if self.has_unsaid() && outbox.len() < OUTBOX_BYTES_MAX {
                 outbox.extend_from_slice(&encode_ack(self.acknowledged.get()));

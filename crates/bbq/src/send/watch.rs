@@ -44,6 +44,8 @@ pub(super) struct Watch {
     pub(super) sender: Arc<Sender>,
     pub(super) bar: ProgressBar,
     pub(super) spool: Option<PathBuf>,
+    /// The options that name the same servers again.
+    pub(super) servers: String,
     pub(super) room: Room,
 }
 
@@ -141,7 +143,11 @@ impl Watch {
             _ if left == 0 => "none is left".to_owned(),
             Some(directory) => {
                 let directory = directory.display();
-                format!("{}, and go with the next `bbq send --spool {directory}`", self.left(left))
+                let servers = &self.servers;
+                format!(
+                    "{}, and go with `bbq send --spool {directory}{servers} < /dev/null`",
+                    self.left(left)
+                )
             }
             None => format!("{} and given up; a server may have some of them", self.left(left)),
         };
