@@ -123,23 +123,21 @@ fn locked(directory: &Path) -> Result<File, StartError> {
 }
 
 /// Whether there are records for a server that is not named now: they would be forgotten.
-fn owes_no_other(
-    directory: &Path,
-    outlets: &[String],
-    next_sequence: u64,
-    extents: &[Extent],
-) -> Result<(), String> {
+fn owes_no_other(directory: &Path, outlets: &[String], extents: &[Extent]) -> Result<(), String> {
     let others =
         acknowledged::of_others(directory, outlets).map_err(|error| format!("acknowledged: {error}"))?;
-    let last = next_sequence - 1;
-    let is_here = |known: u64| extents.iter().any(|extent| extent.last() > known);
-    match others.into_iter().find(|(_, known)| last > *known && is_here(*known)) {
-        None => Ok(()),
-        Some((name, known)) => Err(format!(
-            "it holds {} records for a server that is not named now: name it again, or remove {name} in it to give them up",
-            last - known
-        )),
+    for (name, known) in others {
+        // Whatever numbers the files claim.
+        let of = |extent: &Extent| extent.last().saturating_sub(known.max(extent.first.saturating_sub(1)));
+        let owed = extents.iter().map(of).fold(0, u64::saturating_add);
+        if owed > 0 {
+            return Err(format!(
+                "it holds {owed} records for a server that is not named now: name it again, or remove {name} in it to give \
+                 them up"
+            ));
+        }
     }
+    Ok(())
 }
 
 impl Spool {
@@ -180,7 +178,7 @@ impl Spool {
             return Err(failed(format!("{} is of another stream", stranger.path.display())));
         }
         last.cut(offset).map_err(|error| told("cannot write", error))?;
-        owes_no_other(directory, outlets, next_sequence, &extents).map_err(failed)?;
+        owes_no_other(directory, outlets, &extents).map_err(failed)?;
         let full_bytes = segments.iter().map(|segment| segment.bytes().unwrap_or(0)).sum::<u64>() - offset;
         let stream = last.stream;
         let acknowledged = outlets

@@ -8,12 +8,12 @@ use rustix::thread::sched_yield;
 
 /// What a message costs beside its bytes, in bytes that could be copied meanwhile.
 const MESSAGE_COST_BYTES: usize = 256;
-/// A turn that brought so much was worth its wake-up: some ten times what being woken costs.
+/// A turn that brought so much was worth its wake-up: taking it cost several times what being woken does.
 const ENOUGH_BYTES: usize = 32 * 1024;
 /// How long a worker that took less leaves its sockets alone. It is short beside `spool.flush_interval_ms`, for which
 /// messages that nobody waits for may collect anyway.
 const PAUSE: Duration = Duration::from_millis(1);
-/// UDP sockets with a smaller buffer are never left alone: the kernel's default (208 KiB) holds some 330 short datagrams,
+/// UDP sockets with a smaller buffer are never left alone: the kernel's default (208 KiB) holds some hundred short datagrams,
 /// less than may come in a pause when a burst begins; this holds five times as many.
 const PAUSE_BUFFER_BYTES_MIN: u32 = 1024 * 1024;
 
