@@ -23,19 +23,12 @@ impl AlignedBuffer {
     /// Empties it for bytes that will stand from `offset` of a file on.
     pub fn begin(&mut self, offset: u64) {
         self.bytes.clear();
-        self.place(offset, 0);
-    }
-
-    /// Makes it so many bytes, whatever they are, that a read from `offset` of a file on will fill.
-    pub(crate) fn place(&mut self, offset: u64, bytes: usize) {
-        let needed = bytes + 2 * BLOCK_BYTES;
-        if self.bytes.capacity() < needed {
-            self.bytes = Vec::with_capacity(needed);
-        }
+        // The filler is less than two blocks.
+        self.bytes.reserve(2 * BLOCK_BYTES);
         let phase = (offset % BLOCK_BYTES as u64) as usize;
         let start = self.bytes.as_ptr().addr();
         self.filler = start.next_multiple_of(BLOCK_BYTES) - start + phase;
-        self.resize(bytes);
+        self.resize(0);
     }
 
     pub(crate) fn clear(&mut self) {

@@ -27,6 +27,7 @@ mod lane;
 pub mod limits;
 mod lock;
 mod progress;
+mod read_buffer;
 mod reader;
 mod recovery;
 pub mod sealed;

@@ -72,8 +72,8 @@ pub const HOT_BYTES_DEFAULT: usize = 16 * 1024 * 1024;
 /// Passed segments kept per lane to be written again: one that is next, and one while the sinks are a segment behind.
 pub const SPARES_PER_LANE: usize = 2;
 
-/// What a reader takes from disk at once, if no group is larger.
-pub const READ_BYTES_TARGET: usize = 1024 * 1024;
+/// What a reader takes from disk at once, if no group is larger: one of those that a busy lane writes, mostly whole.
+pub const READ_BYTES_TARGET: usize = GROUP_BUFFER_BYTES;
 
 /// Sources that a segment header names; beyond it, former ones are folded into one.
 pub const SOURCES_MAX: usize = 1024;

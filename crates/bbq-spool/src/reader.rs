@@ -10,12 +10,12 @@ use std::sync::{Arc, PoisonError};
 use bbq_wire::Batch;
 use tracing::error;
 
-use crate::aligned_buffer::AlignedBuffer;
 use crate::cursor::LanePlace;
-use crate::direct::{BLOCK_BYTES, DIRECT_BYTES_MIN};
+use crate::direct::DIRECT_BYTES_MIN;
 use crate::format::{Envelope, GROUP_FRAME_BYTES, GroupFrame, Sources};
 use crate::lane::{Durable, LaneCore};
 use crate::limits::READ_BYTES_TARGET;
+use crate::read_buffer::ReadBuffer;
 use crate::recovery::read_header;
 use crate::segments::Segment;
 use crate::walk::{self, Step, is_shortage, step};
@@ -68,9 +68,6 @@ pub enum GroupRead {
     CaughtUp,
 }
 
-/// Where a buffer begins that holds nothing: behind all positions. Its bytes stay, to be filled again.
-const NOTHING: u64 = u64::MAX;
-
 /// A segment that is being read.
 struct OpenSegment {
     segment: Segment,
@@ -83,9 +80,8 @@ pub struct LaneReader {
     core: Arc<LaneCore>,
     place: LanePlace,
     open: Option<OpenSegment>,
-    buffer: AlignedBuffer,
-    /// The buffer holds the lane from here...
-    buffered_from: u64,
+    /// Of the open segment.
+    buffer: ReadBuffer,
     /// Bytes of the group before: large ones were written past the page cache.
     previous_bytes: usize,
     scratch: Vec<u8>,
@@ -97,8 +93,7 @@ impl LaneReader {
             core,
             place,
             open: None,
-            buffer: AlignedBuffer::default(),
-            buffered_from: NOTHING,
+            buffer: ReadBuffer::default(),
             previous_bytes: 0,
             scratch: Vec::new(),
         }
@@ -130,8 +125,7 @@ impl LaneReader {
         let durable = self.core.durable();
         if self.place.position >= durable.position {
             // What comes next is in memory, mostly.
-            self.buffer = AlignedBuffer::default();
-            self.buffered_from = NOTHING;
+            self.buffer = ReadBuffer::default();
             return Ok(GroupRead::CaughtUp);
         }
         if let Some(read) = self.read_hot(deliver) {
@@ -174,7 +168,7 @@ impl LaneReader {
         }
         // A file that it read before is of no use now, and would keep its room when it is deleted.
         self.open = None;
-        self.buffered_from = NOTHING;
+        self.buffer.clear();
         self.place.position = hot.frame.end();
         self.place.record = hot.frame.end_record();
         Some(GroupRead::Group { records, lost: u64::from(hot.frame.records).saturating_sub(records) })
@@ -211,7 +205,7 @@ impl LaneReader {
             return Ok(());
         }
         self.open = None;
-        self.buffered_from = NOTHING;
+        self.buffer.clear();
         let file = self.core.storage.open(&self.core.segments.path(segment.start))?;
         let header = read_header(&*file, segment.start)?;
         let (sources, header_bytes) = match header {
@@ -243,28 +237,17 @@ impl LaneReader {
         self.buffered().len() >= bytes
     }
 
-    /// What the buffer holds from the reader's place on.
+    /// What the buffer has from the reader's place on.
     fn buffered(&self) -> &[u8] {
-        buffered(&self.buffer, self.buffered_from, self.place.position)
+        buffered(&self.buffer, self.open.as_ref(), self.place.position)
     }
 
     fn fill(&mut self, bytes: usize, end: u64) -> io::Result<()> {
         let Some(open) = &self.open else { return Ok(()) };
-        let available = usize::try_from(end.saturating_sub(self.place.position)).unwrap_or(usize::MAX);
-        let wanted = bytes.min(available);
-        let offset = self.place.position - open.segment.start;
-        // Whole blocks, which a disk reads past the cache.
-        let before = (offset % BLOCK_BYTES as u64) as usize;
-        self.buffer.place(offset - before as u64, (before + wanted).next_multiple_of(BLOCK_BYTES));
-        self.buffered_from = self.place.position - before as u64;
-        let read = if self.previous_bytes >= DIRECT_BYTES_MIN {
-            open.file.read_large_at(offset - before as u64, &mut self.buffer)
-        } else {
-            open.file.read_at(offset - before as u64, &mut self.buffer)
-        };
-        // What is behind the end is not durable, and may be another thing when it is.
-        self.buffer.resize((*read.as_ref().unwrap_or(&0)).min(before + wanted));
-        read.map(|_| ())
+        let until = self.place.position.saturating_add(bytes as u64).min(end);
+        let large = self.previous_bytes >= DIRECT_BYTES_MIN;
+        let start = open.segment.start;
+        self.buffer.fill(&*open.file, self.place.position - start, until.saturating_sub(start), large)
     }
 
     fn hand_on(&mut self, frame: &GroupFrame, end: u64, deliver: &mut dyn FnMut(&Entry<'_>)) -> GroupRead {
@@ -273,7 +256,7 @@ impl LaneReader {
             return GroupRead::Lost(self.skip_to(self.place.position, frame.first_record));
         }
         // Of a segment that was cut short, only a part of the group may be there.
-        let group = buffered(&self.buffer, self.buffered_from, self.place.position);
+        let group = buffered(&self.buffer, self.open.as_ref(), self.place.position);
         let group = &group[..group.len().min(GROUP_FRAME_BYTES + frame.bytes as usize)];
         let entries = group.get(GROUP_FRAME_BYTES..).unwrap_or_default();
         let no_sources = Sources::default();
@@ -312,7 +295,7 @@ impl LaneReader {
             let read = open.file.read_at(from - segment.start, &mut rest)?;
             rest.truncate(read);
         }
-        self.buffered_from = NOTHING;
+        self.buffer.clear();
         let (until, record) = match walk::next_frame(&rest, from) {
             Some((offset, frame)) => {
                 rest.truncate(offset);
@@ -341,7 +324,7 @@ impl LaneReader {
             return Err(error);
         }
         self.open = None;
-        self.buffered_from = NOTHING;
+        self.buffer.clear();
         let path = self.core.segments.path(segment.start);
         let (until, record) = self.behind(segment, durable);
         let lost = self.skip_to(until, record);
@@ -360,9 +343,10 @@ impl LaneReader {
     }
 }
 
-fn buffered(buffer: &[u8], from: u64, position: u64) -> &[u8] {
-    let offset = position.checked_sub(from).and_then(|offset| usize::try_from(offset).ok());
-    offset.and_then(|offset| buffer.get(offset..)).unwrap_or_default()
+fn buffered<'a>(buffer: &'a ReadBuffer, open: Option<&OpenSegment>, position: u64) -> &'a [u8] {
+    open.and_then(|open| position.checked_sub(open.segment.start))
+        .map(|offset| buffer.from(offset))
+        .unwrap_or_default()
 }
 
 /// Keeps damaged bytes for a person to look at. That this fails too is logged, and no reason to stop.

@@ -1,0 +1,145 @@
+//! What was read of a file, in whole blocks of memory and file, so that a disk can fill it past the page cache.
+
+use std::io;
+
+use crate::StorageFile;
+use crate::direct::BLOCK_BYTES;
+
+/// A piece of one file.
+#[derive(Debug, Default)]
+pub(crate) struct ReadBuffer {
+    /// As long as it ever was: memory is not cleared to be read into again.
+    memory: Vec<u8>,
+    /// Where in the file it begins, which is a block's beginning.
+    offset: u64,
+    /// How many bytes it has from there on.
+    bytes: usize,
+}
+
+impl ReadBuffer {
+    /// What it has of the file from `offset` on.
+    pub(crate) fn from(&self, offset: u64) -> &[u8] {
+        let held = &self.memory[self.start()..][..self.bytes];
+        let skipped = offset.checked_sub(self.offset).and_then(|skipped| usize::try_from(skipped).ok());
+        skipped.and_then(|skipped| held.get(skipped..)).unwrap_or_default()
+    }
+
+    /// Takes the file from `offset` until `until`, or its end; behind `until` may be what is written meanwhile. Only what it
+    /// has not yet is read. `large` says that it was probably written past the page cache.
+    pub(crate) fn fill(
+        &mut self,
+        file: &dyn StorageFile,
+        offset: u64,
+        until: u64,
+        large: bool,
+    ) -> io::Result<()> {
+        let begin = offset - offset % BLOCK_BYTES as u64;
+        let wanted = usize::try_from(until.saturating_sub(begin)).unwrap_or(usize::MAX);
+        let blocks = wanted.next_multiple_of(BLOCK_BYTES);
+        let kept = self.from(begin).len().min(wanted) / BLOCK_BYTES * BLOCK_BYTES;
+        self.make_room(begin, kept, blocks);
+        let start = self.start();
+        let missing = &mut self.memory[start + kept..start + blocks];
+        let from = begin + kept as u64;
+        let read = if large { file.read_large_at(from, missing) } else { file.read_at(from, missing) };
+        self.bytes = (kept + *read.as_ref().unwrap_or(&0)).min(wanted);
+        read.map(|_| ())
+    }
+
+    /// Forgets what it has, and keeps the memory for what is next.
+    pub(crate) fn clear(&mut self) {
+        self.bytes = 0;
+    }
+
+    /// Where in the memory the first block is.
+    fn start(&self) -> usize {
+        let address = self.memory.as_ptr().addr();
+        (address.next_multiple_of(BLOCK_BYTES) - address).min(self.memory.len())
+    }
+
+    /// Makes it begin at `begin` of the file, with `kept` bytes of what it has and memory for `blocks`.
+    fn make_room(&mut self, begin: u64, kept: usize, blocks: usize) {
+        let skipped = if kept > 0 { (begin - self.offset) as usize } else { 0 };
+        let from = self.start() + skipped;
+        if self.memory.len() < self.start() + blocks {
+            let before = std::mem::replace(&mut self.memory, vec![0; blocks + BLOCK_BYTES]);
+            let start = self.start();
+            self.memory[start..][..kept].copy_from_slice(&before[from..][..kept]);
+        } else if skipped > 0 {
+            let start = self.start();
+            self.memory.copy_within(from..from + kept, start);
+        }
+        self.offset = begin;
+        self.bytes = kept;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// A file that counts what is read of it, and wants whole blocks.
+    struct Counted {
+        bytes: Vec<u8>,
+        read: Cell<usize>,
+    }
+
+    impl StorageFile for Counted {
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+            let places = [buffer.as_ptr().addr(), buffer.len(), offset as usize];
+            assert!(places.iter().all(|place| place.is_multiple_of(BLOCK_BYTES)), "{places:?}");
+            let rest = self.bytes.get(offset as usize..).unwrap_or_default();
+            let read = rest.len().min(buffer.len());
+            buffer[..read].copy_from_slice(&rest[..read]);
+            self.read.set(self.read.get() + read);
+            Ok(read)
+        }
+        fn write_all_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        fn sync_data(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.bytes.len() as u64)
+        }
+    }
+
+    fn file(bytes: usize) -> Counted {
+        Counted { bytes: (0..bytes).map(|at| (at % 251) as u8).collect(), read: Cell::new(0) }
+    }
+
+    #[test]
+    fn it_has_what_the_file_has_and_nothing_behind_the_end_that_is_wanted() {
+        let file = file(100_000);
+        let mut buffer = ReadBuffer::default();
+        // On, back, into what is there, apart from it, across the end, and behind it.
+        let pieces = [
+            (10, 50), (10, 9_000), (5_000, 30_000), (4_000, 30_001), (60_000, 70_000), (0, 99_999), (99_000, 200_000),
+            (100_000, 200_000), (300_000, 300_001), (7, 7), (8_192, 8_193),
+        ];
+        for (offset, until) in pieces {
+            buffer.fill(&file, offset, until, false).unwrap();
+            let end = (until as usize).min(file.bytes.len());
+            let expected = file.bytes.get(offset as usize..end).unwrap_or_default();
+            assert!(buffer.from(offset) == expected, "{offset} to {until}");
+        }
+        buffer.clear();
+        assert_eq!(buffer.from(8_192), b"");
+    }
+
+    #[test]
+    fn nothing_is_read_twice_but_the_block_that_was_not_whole() {
+        let file = file(1_000_000);
+        let mut buffer = ReadBuffer::default();
+        for piece in 0..10_u64 {
+            buffer.fill(&file, 100_000 * piece, 100_000 * piece + 150_000, false).unwrap();
+        }
+        assert!(file.read.get() <= file.bytes.len() + 10 * BLOCK_BYTES, "{}", file.read.get());
+    }
+}
