@@ -30,6 +30,7 @@ mod rounds;
 mod session;
 mod slots;
 mod stopping;
+mod watched;
 
 use std::io;
 use std::rc::Rc;
