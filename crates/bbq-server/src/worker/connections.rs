@@ -60,10 +60,7 @@ impl Connections {
         match self.entries.add(connection) {
             Ok(()) => self.added.notify_one(),
             Err((mut connection, error)) => {
-                let door = &intake.doors[self.door];
-                if let Some(repeats) = door.trouble.report() {
-                    tracing::warn!(listener = door.spec.source, %error, repeats, "connection closed");
-                }
+                intake.doors[self.door].report_closed(&error);
                 intake.abort(self.door, &mut connection.framer, connection.peer);
             }
         }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use bbq_listen::AsyncConnection;
 use bbq_spool::{Envelope, LaneError};
 use bbq_wire::batch::BatchLimits;
-use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
 use bbq_wire::session::{AckLevel, Hello, Refusal, RefusalCode, ServerSession, ServerStep, Welcome};
 use bbq_wire::{Batch, BatchHeader, Peer, SequenceCheck};
 use tracing::{debug, warn};
@@ -89,7 +88,7 @@ pub(super) struct Conversation {
 impl Conversation {
     pub(super) fn new(intake: Rc<Intake>, door: usize, peer: Peer, protocol: ServerSession) -> Conversation {
         Conversation {
-            limits: limits(&intake, door),
+            limits: intake.doors[door].batch_limits(),
             inbox: Inbox::new(Rc::clone(&intake)),
             // Who only says hello is quiet right after the welcome.
             heard: intake.rounds.long_ago(),
@@ -431,12 +430,6 @@ impl Conversation {
             && self.inbox.waiting() == 0
             && session.is_none_or(Session::is_settled)
     }
-}
-
-/// What the listener allows in a batch.
-pub(super) fn limits(intake: &Intake, door: usize) -> BatchLimits {
-    let message_bytes_max = intake.doors[door].spec.rules.message_bytes_max;
-    BatchLimits { body_bytes_max: BATCH_BODY_BYTES_MAX, message_bytes_max }
 }
 
 /// Who spoke before the session was quiet.

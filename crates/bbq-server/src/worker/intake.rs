@@ -16,14 +16,14 @@ use rustix::net::{RecvFlags, recv};
 use tokio::sync::Notify;
 
 use super::acks::Acks;
-use super::batcher::{Batcher, OwnStream};
+use super::batcher::OwnStream;
+use super::door::Door;
 use super::framer::Framer;
 use super::rounds::Rounds;
 use super::stopping::Stopping;
 use super::{ConnectionBudget, ParkedConnection, Worker, WorkerView};
-use crate::config::{ListenSpec, OnFull};
-use crate::ledger::{DropReason, ListenerLedger};
-use crate::occasional::Occasional;
+use crate::config::OnFull;
+use crate::ledger::DropReason;
 use crate::retention::Retention;
 use crate::streams::Streams;
 
@@ -41,18 +41,6 @@ const SPARE_BUFFER_BYTES: usize = 2 * READ_BYTES;
 
 /// How long a listener that drops the oldest waits before it looks whether there is room now.
 const ROOM_RETRY: Duration = Duration::from_millis(20);
-
-/// One listener, as its connections see it.
-pub(super) struct Door {
-    pub(super) spec: Arc<ListenSpec>,
-    pub(super) ledger: Arc<ListenerLedger>,
-    pub(super) source: u16,
-    batcher: RefCell<Batcher>,
-    /// What single peers did wrong.
-    pub(super) trouble: Occasional,
-    /// What keeps it from accepting: its own, so that peers cannot keep it from being said.
-    pub(super) no_accept: Occasional,
-}
 
 pub(super) struct Intake {
     pub(super) worker: usize,
@@ -100,19 +88,7 @@ impl Intake {
         let lane_moved = Arc::new(Notify::new());
         let tell = Arc::clone(&lane_moved);
         worker.lane.on_progress(move || tell.notify_one());
-        let doors = (0u16..).zip(&worker.listeners).map(|(source, listener)| {
-            let spec = &listener.spec;
-            let batcher =
-                Batcher::new(source, spec.protocol.source_kind(), spec.on_full, Arc::clone(&listener.ledger));
-            Door {
-                spec: Arc::clone(spec),
-                ledger: Arc::clone(&listener.ledger),
-                source,
-                batcher: RefCell::new(batcher),
-                trouble: Occasional::default(),
-                no_accept: Occasional::default(),
-            }
-        });
+        let doors = (0u16..).zip(&worker.listeners).map(|(source, listener)| Door::new(source, listener));
         Ok(Intake {
             worker: worker.index,
             lane: worker.lane.clone(),

@@ -52,10 +52,7 @@ pub(super) async fn serve(intake: Rc<Intake>, homes: Homes, mut listener: AsyncL
             turn = turn(&intake, &homes, &mut listener) => match turn {
                 Ok(outcome) => report_starved(&intake, door, outcome.state),
                 Err(error) => {
-                    let source = &intake.doors[door].spec.source;
-                    tracing::error!(listener = source, worker = intake.worker, %error, "listener failed");
-                    intake.doors[door].ledger.set_failure(format!("worker {}: {error}", intake.worker));
-                    return;
+                    return intake.doors[door].fail(intake.worker, &error);
                 }
             },
         }

@@ -19,6 +19,7 @@ mod budget;
 mod connections;
 mod conversation;
 mod datagrams;
+mod door;
 mod framer;
 mod inbox;
 mod intake;

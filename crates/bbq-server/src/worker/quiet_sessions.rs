@@ -22,7 +22,6 @@ use bbq_wire::Peer;
 use bbq_wire::session::{AckLevel, ServerSession};
 use tokio::task::spawn_local;
 
-use super::conversation::limits;
 use super::intake::{Intake, OpenConnection};
 use super::session;
 use super::watched::Watched;
@@ -79,7 +78,7 @@ impl QuietSessions {
         open: OpenConnection,
     ) {
         intake.view.sessions.fetch_add(1, Ordering::Relaxed);
-        let protocol = ServerSession::new(limits(intake, door));
+        let protocol = ServerSession::new(intake.doors[door].batch_limits());
         self.add(intake, QuietSession { stream, door, peer, open, protocol, standing: None });
     }
 
@@ -90,10 +89,7 @@ impl QuietSessions {
         }
         // The client has everything that is not acknowledged.
         if let Err((session, error)) = self.entries.add(session) {
-            let door = &intake.doors[session.door];
-            if let Some(repeats) = door.trouble.report() {
-                tracing::warn!(listener = door.spec.source, %error, repeats, "connection closed");
-            }
+            intake.doors[session.door].report_closed(&error);
             intake.view.sessions.fetch_sub(1, Ordering::Relaxed);
         }
     }

@@ -11,7 +11,6 @@ use bbq_wire::session::{AckLevel, Refusal, encode_ack};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use tokio::sync::Notify;
-use tracing::warn;
 
 use super::conversation::{Conversation, Left};
 use super::intake::Intake;
@@ -139,10 +138,7 @@ pub(super) fn serve(
         let left = match AsyncConnection::for_both(stream) {
             Ok(stream) => conversation.run(stream, standing).await,
             Err(error) => {
-                let door = &intake.doors[conversation.door];
-                if let Some(repeats) = door.trouble.report() {
-                    warn!(listener = door.spec.source, %error, repeats, "connection closed");
-                }
+                intake.doors[conversation.door].report_closed(&error);
                 None
             }
         };
