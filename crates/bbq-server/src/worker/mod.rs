@@ -30,6 +30,7 @@ mod rest;
 mod rounds;
 mod session;
 mod slots;
+mod speaker;
 mod stopping;
 mod watched;
 

@@ -15,17 +15,16 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bbq_wire::Peer;
-use bbq_wire::session::{AckLevel, ServerSession};
+use bbq_wire::session::ServerSession;
 use tokio::task::spawn_local;
 
 use super::intake::{Intake, OpenConnection};
 use super::session;
+use super::speaker::Standing;
 use super::watched::Watched;
-use crate::streams::Stream;
 
 /// Sessions that get a task before the worker looks at anything else: a tenth of a millisecond.
 const SESSIONS_PER_TURN_MAX: usize = 64;
@@ -46,15 +45,6 @@ impl AsFd for QuietSession {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
-}
-
-/// What a hello has settled, and how far the session is.
-pub(super) struct Standing {
-    pub(super) stream: Arc<Stream>,
-    pub(super) owner: u64,
-    pub(super) level: AckLevel,
-    /// The newest acknowledgement that was said.
-    pub(super) said: u64,
 }
 
 /// Those of one worker, of all its listeners.
