@@ -104,6 +104,7 @@ impl Connections {
     }
 
     /// Reads a connection that has something: once, or to its end if that has come.
+    #[inline]
     fn read(&self, intake: &Intake, connection: &mut Connection, has_ended: bool) -> Served {
         for _ in 0..if has_ended { READS_PER_TURN_MAX } else { 1 } {
             if !intake.has_room(self.door) {
