@@ -1,9 +1,8 @@
 //! Datagrams: each is a message, or lines, or a batch.
 
-use std::io;
 use std::rc::Rc;
 
-use bbq_listen::{AsyncDatagrams, Datagram, ReceiveState, Seat};
+use bbq_listen::{AsyncDatagrams, Datagram, ReceiveState};
 use bbq_wire::framing::{OnOversize, datagram};
 use bbq_wire::{Batch, Peer};
 
@@ -13,10 +12,6 @@ use crate::ledger::DropReason;
 
 /// Turns after the stop has begun: what was queued is taken, what keeps coming is not.
 const TURNS_AT_STOP_MAX: usize = 256;
-
-pub(super) fn register(seat: Seat) -> io::Result<AsyncDatagrams> {
-    AsyncDatagrams::new(seat)
-}
 
 /// Receives until the server stops, then what is queued.
 pub(super) async fn serve(intake: Rc<Intake>, door: usize, mut datagrams: AsyncDatagrams) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bbq_listen::OpenCount;
 use bbq_spool::Lane;
+use bbq_wire::framing::{Frame, FramingRules};
 use bbq_wire::{Peer, StreamId};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -172,7 +173,7 @@ impl Intake {
         &self,
         door: usize,
         peer: Peer,
-        produce: impl FnOnce(&bbq_wire::framing::FramingRules, &mut dyn FnMut(bbq_wire::framing::Frame<'_>)),
+        produce: impl FnOnce(&FramingRules, &mut dyn FnMut(Frame<'_>)),
     ) {
         let door = &self.doors[door];
         let mut batcher = door.batcher.borrow_mut();
@@ -186,7 +187,7 @@ impl Intake {
 
     /// Adds a message that is whole already.
     pub(super) fn message(&self, door: usize, message: &[u8], peer: Peer) {
-        self.frames(door, peer, |_, emit| emit(bbq_wire::framing::Frame::Message(message)));
+        self.frames(door, peer, |_, emit| emit(Frame::Message(message)));
     }
 
     /// Hands batches on after the tasks that were ready have added theirs.
@@ -293,7 +294,7 @@ impl Intake {
     }
 }
 
-/// A connection that is counted as open while this lives: from when it was accepted, not from when its task first runs.
+/// A connection that is counted as open while this lives, whether it has a task or not.
 pub(super) struct OpenConnection {
     intake: Rc<Intake>,
     /// Held for its drop: the distribution counts it, too.

@@ -39,6 +39,7 @@ pub(super) struct Session {
     pub(super) failed: Cell<bool>,
     /// The own task has something to look at.
     pub(super) wake: Notify,
+    /// It is among those that are told next what became durable.
     pub(super) in_line: Cell<bool>,
 }
 
