@@ -1,39 +1,27 @@
-//! What a client says, taken in order: its hello, its batches, its end. Who may speak for a stream and what is new is the
-//! stream table's business; what is answered goes out by way of [`Session`].
+//! What a client says, taken in order: its hello, its batches, its end. Who may speak for a stream is the stream table's
+//! business, and what is new its [`Speaker`]'s; what is answered goes out by way of [`Session`].
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use bbq_listen::AsyncConnection;
-use bbq_spool::{Envelope, LaneError};
 use bbq_wire::batch::BatchLimits;
-use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
-use bbq_wire::session::{AckLevel, Hello, Refusal, RefusalCode, ServerSession, ServerStep, Welcome};
-use bbq_wire::{Batch, BatchHeader, Peer, SequenceCheck};
+use bbq_wire::session::{Hello, Refusal, RefusalCode, ServerSession, ServerStep, Welcome};
+use bbq_wire::{Batch, BatchHeader, Peer};
 use tracing::{debug, warn};
 
-use super::acks::Pending;
 use super::inbox::Inbox;
 use super::intake::{Intake, READ_BYTES};
-use super::quiet_sessions::Standing;
 use super::rounds::Heard;
 use super::session::{Session, refuse, unsent};
-use crate::streams::{Settled, Stream};
-use crate::time::unix_ns;
+use super::speaker::{Speaker, Standing, taken_over};
+use crate::streams::Settled;
 
 /// Reads of one session before the others have their turn.
 const READS_PER_TURN_MAX: usize = 4;
 /// Reads after the stop has begun.
 const READS_AT_STOP_MAX: usize = 64;
-
-/// Who speaks, once the hello has said so.
-struct Speaker {
-    stream: Arc<Stream>,
-    owner: u64,
-    session: Rc<Session>,
-}
 
 /// A session that is quiet: what whoever goes on with it has to know.
 pub(super) struct Left {
@@ -89,7 +77,7 @@ pub(super) struct Conversation {
 impl Conversation {
     pub(super) fn new(intake: Rc<Intake>, door: usize, peer: Peer, protocol: ServerSession) -> Conversation {
         Conversation {
-            limits: limits(&intake, door),
+            limits: intake.doors[door].batch_limits(),
             inbox: Inbox::new(Rc::clone(&intake)),
             // Who only says hello is quiet right after the welcome.
             heard: intake.rounds.long_ago(),
@@ -105,18 +93,19 @@ impl Conversation {
     /// Serves a session to its end; or until it is quiet, then answers what is left of it.
     pub(super) async fn run(&mut self, stream: AsyncConnection, standing: Option<Standing>) -> Option<Left> {
         let met = match standing {
-            Some(standing) => Ok(Met::Speaker(resumed(stream, standing))),
+            Some(standing) => Ok(Met::Speaker(Speaker::resumed(stream, standing))),
             None => Box::pin(self.meet(stream)).await,
         };
         let ended = match met {
             Ok(Met::Speaker(speaker)) => match self.listen(&speaker).await {
-                Ok(Listened::Quiet) => return self.leave(speaker),
+                Ok(Listened::Quiet) => {
+                    let (stream, standing) = speaker.leave()?;
+                    return Some(self.left(stream, Some(standing)));
+                }
                 Ok(Listened::ToTheEnd) => Box::pin(self.part(&speaker, Ok(()))).await,
                 Err(refusal) => Box::pin(self.part(&speaker, Err(refusal))).await,
             },
-            Ok(Met::Quiet(stream)) => {
-                return Some(Left { stream: stream.into(), protocol: self.protocol, standing: None });
-            }
+            Ok(Met::Quiet(stream)) => return Some(self.left(stream, None)),
             Ok(Met::Gone) => Ok(()),
             Err((stream, refusal)) => {
                 self.count_refusal(&refusal);
@@ -131,12 +120,8 @@ impl Conversation {
     }
 
     /// A session that is quiet.
-    fn leave(&self, speaker: Speaker) -> Option<Left> {
-        let Speaker { stream, owner, session } = speaker;
-        // Without a batch that waits for the disk nobody else has it.
-        let session = Rc::into_inner(session)?;
-        let standing = Standing { stream, owner, level: session.level, said: session.said.get() };
-        Some(Left { stream: session.stream.into(), protocol: self.protocol, standing: Some(standing) })
+    fn left(&self, stream: AsyncConnection, standing: Option<Standing>) -> Left {
+        Left { stream: stream.into(), protocol: self.protocol, standing }
     }
 
     /// Waits for the hello and answers it.
@@ -167,7 +152,7 @@ impl Conversation {
             }
             Settled::TakenOver => return Err((stream, taken_over())),
         };
-        let session = Rc::new(Session::new(stream, hello.ack, last_sequence));
+        let speaker = Speaker::new(known, owner, Session::new(stream, hello.ack, last_sequence));
         let welcome = Welcome {
             last_sequence,
             ack: hello.ack,
@@ -175,9 +160,9 @@ impl Conversation {
             message_bytes_max: self.limits.message_bytes_max,
             server: concat!("bbq ", env!("CARGO_PKG_VERSION")).to_owned(),
         };
-        welcome.encode(&mut session.outbox.borrow_mut());
+        welcome.encode(&mut speaker.session.outbox.borrow_mut());
         debug!(peer = ?self.peer, stream = %hello.stream, client = hello.client, last_sequence, "session");
-        Ok(Met::Speaker(Speaker { stream: known, owner, session }))
+        Ok(Met::Speaker(speaker))
     }
 
     /// Takes batches until the client has no more or is quiet, must be refused, or the server stops.
@@ -244,8 +229,8 @@ impl Conversation {
     /// Waits for the acknowledgements that are due, says why it ends, and closes.
     async fn part(&mut self, speaker: &Speaker, ended: Result<(), Refusal>) -> io::Result<()> {
         let session = &speaker.session;
-        let taken_over = speaker.stream.head().owner != speaker.owner;
-        while session.outstanding.get() > 0 && !taken_over {
+        let is_taken_over = speaker.is_taken_over();
+        while session.outstanding.get() > 0 && !is_taken_over {
             session.wake.notified().await;
         }
         session.flushed().await?;
@@ -307,7 +292,6 @@ impl Conversation {
 
     /// Appends a batch if it is new and right; `false` when the lane is full.
     fn batch(&mut self, speaker: &Speaker, header: &BatchHeader, bytes: &[u8]) -> Result<bool, Refusal> {
-        let door = &self.intake.doors[self.door];
         if !self.intake.lane.has_room() && self.intake.lane.failure().is_none() {
             return Ok(false);
         }
@@ -315,54 +299,7 @@ impl Conversation {
         if self.scratch.capacity() > READ_BYTES {
             self.scratch = Vec::new();
         }
-        let mut head = speaker.stream.head();
-        if head.owner != speaker.owner {
-            return Err(taken_over());
-        }
-        match SequenceCheck::of(head.appended, header.first_sequence, header.records) {
-            SequenceCheck::Next => {}
-            SequenceCheck::Gap { missing } => door.ledger.add_skipped(missing),
-            SequenceCheck::Duplicate => {
-                door.ledger.add_duplicates(u64::from(header.records));
-                drop(head);
-                if speaker.session.level != AckLevel::None {
-                    speaker.session.said.set(0);
-                    speaker.session.acknowledge(speaker.stream.durable());
-                }
-                return Ok(true);
-            }
-            SequenceCheck::Overlap => {
-                let (first, known) = (header.first_sequence, head.appended);
-                return Err(Refusal::new(
-                    RefusalCode::Sequence,
-                    format!(
-                        "batch begins at {first}, and its records up to {known} are known; begin at {}",
-                        known + 1
-                    ),
-                ));
-            }
-        }
-        let envelope = Envelope { source: door.source, received_ns: unix_ns(), peer: self.peer };
-        let urgent = speaker.session.level == AckLevel::Durable;
-        let group = match self.intake.lane.append(&envelope, header, bytes, urgent) {
-            Ok(group) => group,
-            Err(LaneError::Full) => return Ok(false),
-            Err(error) => return Err(Refusal::new(RefusalCode::SpoolFailed, error.to_string())),
-        };
-        let sequence = header.last_sequence();
-        head.appended = sequence;
-        drop(head);
-        door.ledger.add_spooled(u64::from(header.records));
-        if speaker.session.level == AckLevel::Received {
-            speaker.session.acknowledge(sequence);
-        }
-        self.intake.acks.push(Pending {
-            group,
-            sequence,
-            stream: Arc::clone(&speaker.stream),
-            session: Rc::clone(&speaker.session),
-        });
-        Ok(true)
+        speaker.append(&self.intake, self.door, self.peer, header, bytes)
     }
 
     async fn wait_room(&self) {
@@ -433,18 +370,6 @@ impl Conversation {
     }
 }
 
-/// What the listener allows in a batch.
-pub(super) fn limits(intake: &Intake, door: usize) -> BatchLimits {
-    let message_bytes_max = intake.doors[door].spec.rules.message_bytes_max;
-    BatchLimits { body_bytes_max: BATCH_BODY_BYTES_MAX, message_bytes_max }
-}
-
-/// Who spoke before the session was quiet.
-fn resumed(stream: AsyncConnection, standing: Standing) -> Speaker {
-    let Standing { stream: known, owner, level, said } = standing;
-    Speaker { stream: known, owner, session: Rc::new(Session::new(stream, level, said)) }
-}
-
 /// How waiting for bytes ended.
 enum Received {
     Some,
@@ -468,8 +393,4 @@ enum Turn {
 
 fn busy() -> Refusal {
     Refusal::new(RefusalCode::Busy, "too much is held in unfinished batches; try again later")
-}
-
-fn taken_over() -> Refusal {
-    Refusal::new(RefusalCode::TakenOver, "a newer connection speaks for this stream")
 }

@@ -1,12 +1,9 @@
 //! Datagrams: each is a message, or lines, or a batch.
 
-use std::io;
 use std::rc::Rc;
 
-use bbq_listen::{AsyncDatagrams, Datagram, ReceiveState, Seat};
-use bbq_wire::batch::BatchLimits;
+use bbq_listen::{AsyncDatagrams, Datagram, ReceiveState};
 use bbq_wire::framing::{OnOversize, datagram};
-use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
 use bbq_wire::{Batch, Peer};
 
 use super::intake::Intake;
@@ -15,10 +12,6 @@ use crate::ledger::DropReason;
 
 /// Turns after the stop has begun: what was queued is taken, what keeps coming is not.
 const TURNS_AT_STOP_MAX: usize = 256;
-
-pub(super) fn register(seat: Seat) -> io::Result<AsyncDatagrams> {
-    AsyncDatagrams::new(seat)
-}
 
 /// Receives until the server stops, then what is queued.
 pub(super) async fn serve(intake: Rc<Intake>, door: usize, mut datagrams: AsyncDatagrams) {
@@ -35,10 +28,7 @@ pub(super) async fn serve(intake: Rc<Intake>, door: usize, mut datagrams: AsyncD
             () = intake.stopping.wait() => break,
             turn = datagrams.turn(|datagram| take(&intake, door, &datagram, &mut scratch)) => {
                 if let Err(error) = turn {
-                    let source = &intake.doors[door].spec.source;
-                    tracing::error!(listener = source, worker = intake.worker, %error, "listener failed");
-                    intake.doors[door].ledger.set_failure(format!("worker {}: {error}", intake.worker));
-                    return;
+                    return intake.doors[door].fail(intake.worker, &error);
                 }
             }
         }
@@ -74,9 +64,7 @@ fn take(intake: &Intake, door: usize, received: &Datagram<'_>, scratch: &mut Vec
 
 /// A batch by datagram has no session and is never resent: its records join the worker's own stream.
 fn take_batch(intake: &Intake, door: usize, bytes: &[u8], peer: Peer, scratch: &mut Vec<u8>) {
-    let message_bytes_max = intake.doors[door].spec.rules.message_bytes_max;
-    let limits = BatchLimits { body_bytes_max: BATCH_BODY_BYTES_MAX, message_bytes_max };
-    match Batch::verify(bytes, limits, scratch) {
+    match Batch::verify(bytes, intake.doors[door].batch_limits(), scratch) {
         Ok(batch) => {
             for record in batch.records() {
                 intake.message(door, record, peer);

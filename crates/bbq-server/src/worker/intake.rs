@@ -10,20 +10,21 @@ use std::time::Duration;
 
 use bbq_listen::OpenCount;
 use bbq_spool::Lane;
+use bbq_wire::framing::{Frame, FramingRules};
 use bbq_wire::{Peer, StreamId};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use tokio::sync::Notify;
 
 use super::acks::Acks;
-use super::batcher::{Batcher, OwnStream};
+use super::batcher::OwnStream;
+use super::door::Door;
 use super::framer::Framer;
 use super::rounds::Rounds;
 use super::stopping::Stopping;
 use super::{ConnectionBudget, ParkedConnection, Worker, WorkerView};
-use crate::config::{ListenSpec, OnFull};
-use crate::ledger::{DropReason, ListenerLedger};
-use crate::occasional::Occasional;
+use crate::config::OnFull;
+use crate::ledger::DropReason;
 use crate::retention::Retention;
 use crate::streams::Streams;
 
@@ -41,18 +42,6 @@ const SPARE_BUFFER_BYTES: usize = 2 * READ_BYTES;
 
 /// How long a listener that drops the oldest waits before it looks whether there is room now.
 const ROOM_RETRY: Duration = Duration::from_millis(20);
-
-/// One listener, as its connections see it.
-pub(super) struct Door {
-    pub(super) spec: Arc<ListenSpec>,
-    pub(super) ledger: Arc<ListenerLedger>,
-    pub(super) source: u16,
-    batcher: RefCell<Batcher>,
-    /// What single peers did wrong.
-    pub(super) trouble: Occasional,
-    /// What keeps it from accepting: its own, so that peers cannot keep it from being said.
-    pub(super) no_accept: Occasional,
-}
 
 pub(super) struct Intake {
     pub(super) worker: usize,
@@ -100,19 +89,7 @@ impl Intake {
         let lane_moved = Arc::new(Notify::new());
         let tell = Arc::clone(&lane_moved);
         worker.lane.on_progress(move || tell.notify_one());
-        let doors = (0u16..).zip(&worker.listeners).map(|(source, listener)| {
-            let spec = &listener.spec;
-            let batcher =
-                Batcher::new(source, spec.protocol.source_kind(), spec.on_full, Arc::clone(&listener.ledger));
-            Door {
-                spec: Arc::clone(spec),
-                ledger: Arc::clone(&listener.ledger),
-                source,
-                batcher: RefCell::new(batcher),
-                trouble: Occasional::default(),
-                no_accept: Occasional::default(),
-            }
-        });
+        let doors = (0u16..).zip(&worker.listeners).map(|(source, listener)| Door::new(source, listener));
         Ok(Intake {
             worker: worker.index,
             lane: worker.lane.clone(),
@@ -196,7 +173,7 @@ impl Intake {
         &self,
         door: usize,
         peer: Peer,
-        produce: impl FnOnce(&bbq_wire::framing::FramingRules, &mut dyn FnMut(bbq_wire::framing::Frame<'_>)),
+        produce: impl FnOnce(&FramingRules, &mut dyn FnMut(Frame<'_>)),
     ) {
         let door = &self.doors[door];
         let mut batcher = door.batcher.borrow_mut();
@@ -210,7 +187,7 @@ impl Intake {
 
     /// Adds a message that is whole already.
     pub(super) fn message(&self, door: usize, message: &[u8], peer: Peer) {
-        self.frames(door, peer, |_, emit| emit(bbq_wire::framing::Frame::Message(message)));
+        self.frames(door, peer, |_, emit| emit(Frame::Message(message)));
     }
 
     /// Hands batches on after the tasks that were ready have added theirs.
@@ -317,7 +294,7 @@ impl Intake {
     }
 }
 
-/// A connection that is counted as open while this lives: from when it was accepted, not from when its task first runs.
+/// A connection that is counted as open while this lives, whether it has a task or not.
 pub(super) struct OpenConnection {
     intake: Rc<Intake>,
     /// Held for its drop: the distribution counts it, too.

@@ -6,9 +6,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use bbq_listen::{
-    ACCEPTS_PER_TURN_MAX, AcceptOutcome, AcceptState, Accepted, AsyncListener, Distribution, Seat,
-};
+use bbq_listen::{ACCEPTS_PER_TURN_MAX, AcceptOutcome, AcceptState, Accepted, AsyncListener, Distribution};
 use bbq_wire::Peer;
 use tracing::warn;
 
@@ -21,10 +19,6 @@ use super::quiet_sessions::QuietSessions;
 const ACCEPTS_AT_STOP_MAX: usize = 8192;
 /// How long a look for what the acceptor thread of a handoff hands over at a stop is put off: as long as it pauses itself.
 const HANDED_PAUSE: Duration = Duration::from_millis(1);
-
-pub(super) fn register(seat: Seat) -> io::Result<AsyncListener> {
-    AsyncListener::new(seat)
-}
 
 /// Where connections stay that would block.
 pub(super) struct Homes {
@@ -52,10 +46,7 @@ pub(super) async fn serve(intake: Rc<Intake>, homes: Homes, mut listener: AsyncL
             turn = turn(&intake, &homes, &mut listener) => match turn {
                 Ok(outcome) => report_starved(&intake, door, outcome.state),
                 Err(error) => {
-                    let source = &intake.doors[door].spec.source;
-                    tracing::error!(listener = source, worker = intake.worker, %error, "listener failed");
-                    intake.doors[door].ledger.set_failure(format!("worker {}: {error}", intake.worker));
-                    return;
+                    return intake.doors[door].fail(intake.worker, &error);
                 }
             },
         }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A message costs no allocation, no lock and no look at the clock: those are paid per read and per batch. A connection
-//! that waits holds no buffer; all reads go through the worker's own.
+//! that waits holds no buffer: text is read through the worker's own, and a session is lent one while it is in a batch.
 //!
 //! Invariant: nothing here blocks, but for the deletion of a segment by drop-oldest, and a rest (`rest`) that nobody waits
 //! for.
@@ -19,6 +19,7 @@ mod budget;
 mod connections;
 mod conversation;
 mod datagrams;
+mod door;
 mod framer;
 mod inbox;
 mod intake;
@@ -29,7 +30,9 @@ mod rest;
 mod rounds;
 mod session;
 mod slots;
+mod speaker;
 mod stopping;
+mod watched;
 
 use std::io;
 use std::rc::Rc;
@@ -37,7 +40,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bbq_listen::{Pulse, Seat};
+use bbq_listen::{AsyncDatagrams, AsyncListener, Pulse, Seat};
 use bbq_spool::Lane;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
@@ -156,7 +159,7 @@ impl Worker {
         let mut parked = std::mem::take(&mut self.parked);
         for (index, listener) in std::mem::take(&mut self.listeners).into_iter().enumerate() {
             if listener.spec.is_datagram() {
-                let datagrams = datagrams::register(listener.seat)?;
+                let datagrams = AsyncDatagrams::new(listener.seat)?;
                 doors.push(spawn_local(datagrams::serve(Rc::clone(&intake), index, datagrams)));
                 continue;
             }
@@ -164,7 +167,7 @@ impl Worker {
             for parked in parked.extract_if(.., |parked| parked.door == index) {
                 connections.resume(&intake, parked);
             }
-            let listener = listener::register(listener.seat)?;
+            let listener = AsyncListener::new(listener.seat)?;
             let homes = Homes { connections: Rc::clone(&connections), sessions: Rc::clone(&sessions) };
             doors.push(spawn_local(listener::serve(Rc::clone(&intake), homes, listener)));
             spawn_local(connections.serve(Rc::clone(&intake)));

@@ -11,7 +11,6 @@ use bbq_wire::session::{AckLevel, Refusal, encode_ack};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use tokio::sync::Notify;
-use tracing::warn;
 
 use super::conversation::{Conversation, Left};
 use super::intake::Intake;
@@ -40,6 +39,7 @@ pub(super) struct Session {
     pub(super) failed: Cell<bool>,
     /// The own task has something to look at.
     pub(super) wake: Notify,
+    /// It is among those that are told next what became durable.
     pub(super) in_line: Cell<bool>,
 }
 
@@ -139,10 +139,7 @@ pub(super) fn serve(
         let left = match AsyncConnection::for_both(stream) {
             Ok(stream) => conversation.run(stream, standing).await,
             Err(error) => {
-                let door = &intake.doors[conversation.door];
-                if let Some(repeats) = door.trouble.report() {
-                    warn!(listener = door.spec.source, %error, repeats, "connection closed");
-                }
+                intake.doors[conversation.door].report_closed(&error);
                 None
             }
         };

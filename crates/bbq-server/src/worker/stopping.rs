@@ -1,6 +1,6 @@
 //! Tells a worker's tasks that the server stops, or pauses to go on with the same sockets.
 
-use std::cell::{Cell, RefCell};
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
@@ -18,38 +18,33 @@ pub(crate) enum Order {
     },
 }
 
+#[derive(Default)]
 pub(super) struct Stopping {
-    order: RefCell<Order>,
-    begun: Cell<bool>,
+    /// Set when it begins.
+    order: OnceCell<Order>,
     tell: Notify,
-}
-
-impl Default for Stopping {
-    fn default() -> Stopping {
-        Stopping { order: RefCell::new(Order::Work), begun: Cell::new(false), tell: Notify::new() }
-    }
 }
 
 impl Stopping {
     pub(super) fn begin(&self, order: Order) {
-        *self.order.borrow_mut() = order;
-        self.begun.set(true);
+        // A worker stops once.
+        let _first = self.order.set(order);
         self.tell.notify_waiters();
     }
 
     pub(super) fn has_begun(&self) -> bool {
-        self.begun.get()
+        self.order.get().is_some()
     }
 
     /// Ready once the stop has begun. All on one thread: nothing happens between the look and the wait.
     pub(super) async fn wait(&self) {
-        if !self.begun.get() {
+        if !self.has_begun() {
             self.tell.notified().await;
         }
     }
 
     /// Whether somebody will go on with this door.
     pub(super) fn is_kept(&self, door: usize) -> bool {
-        matches!(&*self.order.borrow(), Order::Pause { kept } if kept.get(door).copied().unwrap_or(false))
+        matches!(self.order.get(), Some(Order::Pause { kept }) if kept.get(door).copied().unwrap_or(false))
     }
 }
