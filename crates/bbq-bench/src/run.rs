@@ -6,7 +6,7 @@ use crate::catalogue::Experiment;
 use crate::interrupt::Interrupt;
 use crate::machine::Machine;
 use crate::metric::Metric;
-use crate::plan::{Plan, Section};
+use crate::plan::{Asked, Plan, Section};
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::sample::Sample;
@@ -15,11 +15,15 @@ use crate::spread::Spread;
 
 /// Above this, what else ran on the machine decides the figures.
 pub(crate) const OTHERS_PERCENT_MAX: f64 = 25.0;
+/// Of the rate that was asked for, below which a row is of another rate: what the start and the end of a second take, and no
+/// more.
+const RATE_REACHED_MIN: f64 = 0.95;
 
 /// The samples of one row, one a round; none where the row failed.
 #[derive(Debug)]
 pub(crate) struct RowResults<'a> {
     pub(crate) name: &'a str,
+    pub(crate) asked: Option<Asked>,
     pub(crate) samples: Vec<Option<Sample>>,
 }
 
@@ -35,6 +39,13 @@ impl RowResults<'_> {
     /// Whether others had too much of the machine in half of the rounds or more.
     pub(crate) fn is_noisy(&self) -> bool {
         self.spread(Metric::OthersBusy).is_some_and(|others| others.median > OTHERS_PERCENT_MAX)
+    }
+
+    /// Whether it had less than the rate that was asked for, in half of the rounds or more.
+    pub(crate) fn falls_short(&self) -> bool {
+        self.asked.is_some_and(|Asked { per_second, figure }| {
+            self.spread(figure).is_some_and(|rate| rate.median < per_second * RATE_REACHED_MIN)
+        })
     }
 }
 
@@ -71,7 +82,8 @@ pub fn run(experiment: &Experiment, settings: &Settings) -> anyhow::Result<Repor
 }
 
 fn measure<'a>(plan: &'a Plan, settings: &Settings, interrupt: &Interrupt) -> anyhow::Result<Results<'a>> {
-    let results = |row: &'a crate::plan::Row| RowResults { name: &row.name, samples: Vec::new() };
+    let results =
+        |row: &'a crate::plan::Row| RowResults { name: &row.name, asked: row.asked, samples: Vec::new() };
     let mut all = Results {
         sections: plan
             .sections
@@ -161,6 +173,20 @@ mod tests {
         );
         // The machine got faster from round to round, and the ratio did not.
         assert_eq!(section.ratio(1).unwrap(), Spread { median: 3.0, least: 3.0, most: 3.0 });
+    }
+
+    #[test]
+    fn a_row_below_the_rate_that_was_asked_for_says_so() {
+        let row = |name, rate| Row::new(name, move |_| Ok(sample(rate)));
+        let rows = vec![
+            row("slow", 900.0).asking(1000.0, Metric::Rate),
+            row("reached", 990.0).asking(1000.0, Metric::Rate),
+            row("not asked", 1.0),
+        ];
+        let plan = Plan::of(vec![section(rows)]);
+        let results = measure(&plan, &settings(2), &Interrupt::install().unwrap()).unwrap();
+        let short: Vec<bool> = results.sections[0].rows.iter().map(RowResults::falls_short).collect();
+        assert_eq!(short, [true, false, false]);
     }
 
     #[test]

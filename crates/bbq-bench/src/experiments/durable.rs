@@ -12,7 +12,7 @@ use super::streaming::stream_to_product;
 use super::udp::to_product as datagrams_to_product;
 use crate::directory;
 use crate::load::jetstream::Publishers;
-use crate::load::session::Streams;
+use crate::load::session::{Flow, Streams};
 use crate::load::threads::{self, Done};
 use crate::load::threads_beside;
 use crate::meter::Meter;
@@ -122,14 +122,14 @@ fn measure(
     window: usize,
 ) -> anyhow::Result<Sample> {
     let threads = threads_beside(settings.workers).min(connections);
-    stream_to_product(settings, 1, &move |server| Streams {
+    stream_to_product(settings, 1, settings.duration, &move |server| Streams {
         server,
         threads,
         connections,
         level,
         message_bytes: MESSAGE_BYTES,
         records: 1,
-        window,
+        flow: Flow::Window(window),
     })
 }
 
