@@ -104,11 +104,12 @@ fn nobody_waits() -> Section {
             let configuration = format!("[spool]\nflush_interval_ms = {interval_ms}\n");
             datagrams_to_product(settings, DATAGRAMS_PER_SECOND, &configuration)
         })
+        .asking(DATAGRAMS_PER_SECOND, Metric::OfferedRate)
     };
     Section {
         title: "20,000 datagrams a second, by spool.flush_interval_ms".to_owned(),
         about: "256 B by UDP, of which nobody is told anything: a crash takes at most what came in so many milliseconds.".to_owned(),
-        columns: vec![Metric::Rate, Metric::Loss, Metric::ServerCpu, Metric::ServerSystemCpu, Metric::OthersBusy],
+        columns: vec![Metric::OfferedRate, Metric::Rate, Metric::Loss, Metric::ServerCpu, Metric::ServerSystemCpu, Metric::OthersBusy],
         baseline: None,
         drawing: Drawing::Bars(Metric::ServerCpu),
         rows: INTERVALS_MS.map(row).into(),
