@@ -13,7 +13,7 @@ use crate::metric::Metric;
 use crate::page;
 use crate::plan::{Drawing, Plan};
 use crate::plot::{Axis, Bar, Curve, bars, curves};
-use crate::run::{OTHERS_PERCENT_MAX, Results, RowResults, SectionResults};
+use crate::run::{Measured, OTHERS_PERCENT_MAX, Results, RowResults, SectionResults};
 use crate::sample::Sample;
 use crate::settings::Settings;
 use crate::spread::Spread;
@@ -29,7 +29,11 @@ pub struct Report {
     summary: &'static str,
     machine: Machine,
     seconds: f64,
+    /// That were whole.
     rounds: u32,
+    rounds_asked: u32,
+    #[serde(skip)]
+    signal: Option<u8>,
     workers: usize,
     pub(crate) sections: Vec<SectionReport>,
     conclusions: Vec<String>,
@@ -85,14 +89,17 @@ impl Report {
         settings: &Settings,
         machine: Machine,
         plan: &Plan,
-        results: &Results<'_>,
+        measured: &Measured<'_>,
     ) -> Report {
+        let results = &measured.results;
         Report {
             experiment: experiment.name,
             summary: experiment.summary,
             machine,
             seconds: settings.duration.as_secs_f64(),
-            rounds: settings.rounds,
+            rounds: measured.rounds,
+            rounds_asked: settings.rounds,
+            signal: measured.signal,
             workers: settings.workers,
             sections: results.sections.iter().map(SectionReport::of).collect(),
             conclusions: (plan.conclude)(results),
@@ -105,6 +112,16 @@ impl Report {
     /// Whether every row has a figure.
     pub fn is_complete(&self) -> bool {
         self.failures.is_empty()
+    }
+
+    /// The number of the signal that ended the run before its time.
+    pub fn signal(&self) -> Option<u8> {
+        self.signal
+    }
+
+    /// Whether not even one round is whole, so that there is no figure.
+    pub fn is_empty(&self) -> bool {
+        self.rounds == 0
     }
 
     /// For a terminal.
@@ -178,7 +195,12 @@ impl Report {
         let labelled = |label: &str, remarks: &[String]| -> Vec<String> {
             remarks.iter().map(|remark| format!("{label}: {remark}")).collect()
         };
+        let interrupted = match self.signal {
+            None => Vec::new(),
+            Some(_) => vec![format!("interrupted after {} of {} rounds", self.rounds, self.rounds_asked)],
+        };
         [
+            interrupted,
             self.conclusions.clone(),
             labelled("warning", &self.warnings),
             labelled("left out", &self.left_out),

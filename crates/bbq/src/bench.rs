@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bbq_bench::{EXPERIMENTS, End, Experiment, ServeOptions, Service, Settings};
+use bbq_bench::{EXPERIMENTS, End, Experiment, Report, ServeOptions, Service, Settings};
 
 use crate::Outcome;
 use crate::arguments::{BenchArguments, BenchEnd, BenchLeashArguments, BenchServerArguments, BenchService};
@@ -35,6 +35,10 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<Outcome> {
         workers: bbq_bench::workers(),
     };
     let report = bbq_bench::run(experiment, &settings)?;
+    if report.is_empty() {
+        eprintln!("bbq: interrupted before the first round was over, so there is nothing to show");
+        return Ok(ended(&report));
+    }
     let mut out = std::io::stdout().lock();
     if arguments.json {
         out.write_all(report.json()?.as_bytes())?;
@@ -45,7 +49,15 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<Outcome> {
         let page = report.write(directory)?;
         eprintln!("{}", page.display());
     }
-    Ok(if report.is_complete() { Outcome::Done } else { Outcome::Failed })
+    Ok(ended(&report))
+}
+
+fn ended(report: &Report) -> Outcome {
+    match report.signal() {
+        Some(number) => Outcome::Signal(number),
+        None if report.is_complete() => Outcome::Done,
+        None => Outcome::Failed,
+    }
 }
 
 fn list() -> anyhow::Result<()> {

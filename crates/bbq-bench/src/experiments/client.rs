@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::address;
 use crate::cpu;
 use crate::directory;
+use crate::interrupt;
 use crate::load::threads::{self, Done};
 use crate::meter::Meter;
 use crate::metric::Metric;
@@ -177,6 +178,7 @@ fn measure(
         let before = cpu::sleeps_of_this_thread()?;
         let end = Instant::now() + settings.duration;
         while Instant::now() < end {
+            interrupt::check()?;
             for _ in 0..CALLS_PER_LOOK {
                 let began = Instant::now();
                 call();

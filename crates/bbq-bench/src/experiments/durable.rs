@@ -11,6 +11,7 @@ use bbq_wire::AckLevel;
 use super::streaming::stream_to_product;
 use super::udp::to_product as datagrams_to_product;
 use crate::directory;
+use crate::interrupt;
 use crate::load::jetstream::Publishers;
 use crate::load::session::{Flow, Streams};
 use crate::load::threads::{self, Done};
@@ -143,6 +144,7 @@ fn sync_alone(settings: &Settings) -> anyhow::Result<Sample> {
     let load = threads::run([move || {
         let mut done = Done::nothing()?;
         loop {
+            interrupt::check()?;
             let began = Instant::now();
             if began >= end {
                 return Ok(done);

@@ -16,6 +16,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::Load;
 use super::pace::Pace;
 use super::threads::{self, Done};
+use crate::interrupt;
 
 /// A server that says nothing for so long is broken.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(20);
@@ -132,6 +133,7 @@ impl<Speaker: Dialogue> Client<Speaker> {
         }
         let silence = Timespec::try_from(SILENCE_MAX).context("a time")?;
         while self.open > 0 {
+            interrupt::check()?;
             let events = self.take(&silence, end, &mut scratch, &mut done)?;
             anyhow::ensure!(events > 0, "no answer for {} s", SILENCE_MAX.as_secs());
         }
@@ -155,6 +157,7 @@ impl<Speaker: Dialogue> Client<Speaker> {
                 if now >= end {
                     return Ok(());
                 }
+                interrupt::check()?;
                 let left = due.min(end).saturating_duration_since(now);
                 // epoll_wait knows milliseconds only.
                 let left = Timespec::try_from(left).context("a time")?;
@@ -360,7 +363,10 @@ mod tests {
         let mut clients = Clients::new(1, window, connections).unwrap();
         let load = clients.run(DURATION).unwrap();
         drop(clients);
-        let sent: Vec<u64> = theirs.into_iter().map(|stream| stream.bytes().count() as u64).collect();
+        let sent: Vec<u64> = theirs
+            .into_iter()
+            .map(|mut stream| stream.read_to_end(&mut Vec::new()).unwrap() as u64)
+            .collect();
         let all: u64 = sent.iter().sum();
         assert_eq!((load.operations, load.bytes), (all * 10, all));
         assert!((1..=100).contains(&all), "{all}");
