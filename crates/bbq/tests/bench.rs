@@ -65,19 +65,25 @@ fn check(experiment: &str, report: &Value, out: &Path) {
     assert!(!page.contains("src=") && !page.contains("href="), "{experiment}: the page needs something else");
 }
 
-/// Of the list that is printed without an experiment.
-fn listed() -> Vec<String> {
+/// Name and time of each, of the list that is printed without an experiment.
+fn listed() -> Vec<(String, String)> {
     let directory = TempDir::new().unwrap();
     let output = bbq(&["bench"], directory.path());
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    text.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+    let lines = text.lines().filter_map(|line| line.strip_prefix("  "));
+    lines
+        .map(|line| {
+            let (name, rest) = line.split_once(' ').unwrap();
+            (name.to_owned(), rest.trim_start().split_once("  ").unwrap().0.to_owned())
+        })
+        .collect()
 }
 
 #[test]
 fn every_experiment_runs_to_its_end_and_reports_in_json() {
     let out = TempDir::new().unwrap();
-    for experiment in listed() {
+    for (experiment, _) in listed() {
         check(&experiment, &run(&experiment, out.path()), out.path());
     }
 }
@@ -214,10 +220,18 @@ fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 #[test]
-fn the_page_on_measuring_names_the_experiments_that_there_are() {
+fn the_page_on_measuring_and_the_help_have_the_list() {
     let page = include_str!("../../../docs/BENCH.md");
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
-    assert_eq!(rows.map(str::to_owned).collect::<Vec<_>>(), listed());
+    let rows = page.lines().filter_map(|line| {
+        let (name, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
+        Some((name.to_owned(), rest.split(" | ").next()?.to_owned()))
+    });
+    assert_eq!(rows.collect::<Vec<_>>(), listed());
+    let directory = TempDir::new().unwrap();
+    let text = |arguments: &[&str]| String::from_utf8(bbq(arguments, directory.path()).stdout).unwrap();
+    let (list, help) = (text(&["bench"]), text(&["bench", "--help"]));
+    // As it is, not wrapped.
+    assert!(list.lines().filter(|line| line.starts_with("  ")).all(|line| help.contains(line)), "{help}");
 }
 
 #[test]

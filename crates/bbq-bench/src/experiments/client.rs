@@ -236,8 +236,8 @@ fn conclude(results: &Results<'_>) -> Vec<String> {
         .collect();
     if !dropped.is_empty() {
         said.push(format!(
-            "Of the calls found no room, and their message was dropped and counted: {}. Such a call is faster than one that keeps \
-             its message.",
+            "Calls that found no room, so that their message was dropped and counted: {}. What these took is not what it takes to \
+             keep a message.",
             dropped.join(", ")
         ));
     }
