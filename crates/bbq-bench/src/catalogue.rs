@@ -4,13 +4,15 @@ use std::fmt;
 
 use crate::experiments;
 use crate::plan::Plan;
-use crate::settings::Settings;
+use crate::settings::{DURATION_DEFAULT, ROUNDS_DEFAULT, Settings};
 
 /// One that can be run.
 #[derive(Clone, Copy)]
 pub struct Experiment {
     /// As it is called on the command line.
     pub name: &'static str,
+    /// About how long it takes with the default rounds and duration, without peers.
+    pub lasts: &'static str,
     /// What it tells, in a line.
     pub summary: &'static str,
     pub(crate) plan: fn(&Settings) -> anyhow::Result<Plan>,
@@ -22,71 +24,97 @@ impl fmt::Debug for Experiment {
     }
 }
 
+/// All of them, a line each.
+pub fn list() -> String {
+    let mut text = format!(
+        "Experiments, and about how long each takes with {ROUNDS_DEFAULT} rounds of {} s, without peers:\n",
+        DURATION_DEFAULT.as_secs()
+    );
+    let width = EXPERIMENTS.iter().map(|experiment| experiment.name.len()).max().unwrap_or(0);
+    for Experiment { name, lasts, summary, .. } in EXPERIMENTS {
+        text += &format!("  {name:width$}  {lasts:>6}  {summary}\n");
+    }
+    text
+}
+
 /// All of them, in the order in which they are listed.
 pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "listen",
-        summary: "which distribution of connections over the workers to choose on this machine",
+        lasts: "3 min",
+        summary: "which way of spreading connections over workers to choose",
         plan: experiments::listen::plan,
     },
     Experiment {
         name: "stream",
-        summary: "messages and bytes a second: by size, connections, acknowledgement; and lines over TCP",
+        lasts: "3 min",
+        summary: "messages a second, by size, connections, acknowledgement",
         plan: experiments::stream::plan,
     },
     Experiment {
         name: "durable",
-        summary: "what it costs to wait until a message is on disk: rate against latency",
+        lasts: "2 min",
+        summary: "what it costs to wait until a message is on disk",
         plan: experiments::durable::plan,
     },
     Experiment {
         name: "udp",
-        summary: "datagrams: loss against the rate, and whether it is counted",
+        lasts: "45 s",
+        summary: "datagrams lost as they come faster, and if that is counted",
         plan: experiments::udp::plan,
     },
     Experiment {
         name: "burst",
-        summary: "seed 002: 4 KiB messages, a connection each, the seed's table",
+        lasts: "10 s",
+        summary: "4 KiB messages as fast as they come, a connection for each",
         plan: experiments::burst::plan,
     },
     Experiment {
         name: "greeter",
-        summary: "seed 000: a name per connection, by every distribution",
+        lasts: "30 s",
+        summary: "a greeting a connection, by every way of spreading them",
         plan: experiments::greeter::plan,
     },
     Experiment {
         name: "stall",
-        summary: "seed 003's weakness: what waits when one worker is blocked",
+        lasts: "30 s",
+        summary: "how long new connections wait while one worker is blocked",
         plan: experiments::stall::plan,
     },
     Experiment {
         name: "duplicate",
-        summary: "seed 004: duplicated listen sockets, at one address and at two",
+        lasts: "50 s",
+        summary: "whether more listening sockets help, at one address or two",
         plan: experiments::duplicate::plan,
     },
     Experiment {
         name: "http",
-        summary: "seed 003: requests a second, beside nginx with --peers",
+        lasts: "30 s",
+        summary: "HTTP requests a second, by way of spreading; beside nginx",
         plan: experiments::http::plan,
     },
     Experiment {
         name: "dns",
-        summary: "seed 001: DNS from memory, processor time against the rate, beside Unbound with --peers",
+        lasts: "50 s",
+        summary: "DNS answers: processor time against rate; beside Unbound",
         plan: experiments::dns::plan,
     },
     Experiment {
         name: "client",
-        summary: "what a call of send costs the application, whatever its server does",
+        lasts: "40 s",
+        summary: "how long a call of send holds up your program",
         plan: experiments::client::plan,
     },
     Experiment {
         name: "idle",
-        summary: "memory of a connection that says nothing",
+        lasts: "40 s",
+        summary: "memory of the server for a connection that says nothing",
         plan: experiments::idle::plan,
     },
     Experiment {
         name: "scale",
-        summary: "what a message costs with more connections, more sinks, and more in the spool",
+        lasts: "7 min",
+        summary: "a message's cost with more connections, sinks, and spool",
         plan: experiments::scale::plan,
     },
 ];

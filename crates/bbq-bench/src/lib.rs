@@ -50,7 +50,7 @@ mod svg;
 mod table;
 mod verdict;
 
-pub use catalogue::{EXPERIMENTS, Experiment};
+pub use catalogue::{EXPERIMENTS, Experiment, list};
 pub use leash::{End, leash};
 pub use report::{Report, prepare};
 pub use run::run;

@@ -46,6 +46,8 @@ pub(crate) enum Metric {
     PendingMax,
     /// Bytes of memory for one more connection.
     MemoryPerConnection,
+    /// From the last acknowledgement until everything was in the files of all sinks, in milliseconds.
+    SinksBehind,
     /// From the start of a server until it says that it is ready, in milliseconds.
     Start,
     /// Sockets that listen.
@@ -84,6 +86,7 @@ impl Metric {
             Metric::LossCounted => "lost, counted %",
             Metric::PendingMax => "pending max",
             Metric::MemoryPerConnection => "B/connection",
+            Metric::SinksBehind => "sinks behind ms",
             Metric::Start => "start ms",
             Metric::Sockets => "sockets",
             Metric::Sleeps => "sleeps/million",

@@ -1,9 +1,13 @@
-//! Waiting for something that tells nobody when it happens.
+//! Waiting for something that tells nobody when it happens, or until a run is interrupted.
 
 use std::time::{Duration, Instant};
 
+use crate::interrupt;
+
 /// Between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// Who waits for longer looks so often whether it is to end.
+pub(crate) const INTERRUPTED_WITHIN: Duration = Duration::from_millis(50);
 
 /// Looks until `look` finds something, for so long at most.
 pub(crate) fn wait_for<T>(
@@ -18,17 +22,18 @@ pub(crate) fn wait_for<T>(
         if Instant::now() >= deadline {
             return Ok(None);
         }
+        interrupt::check()?;
         std::thread::park_timeout(LOOK_AGAIN);
     }
 }
 
-/// Returns at `moment`, or a little later.
+/// Returns at `moment`, or a little later; earlier only if the run is interrupted.
 pub(crate) fn until(moment: Instant) {
     loop {
         let left = moment.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        if left.is_zero() || interrupt::came() {
             return;
         }
-        std::thread::park_timeout(left);
+        std::thread::park_timeout(left.min(INTERRUPTED_WITHIN));
     }
 }

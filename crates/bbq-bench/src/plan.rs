@@ -10,9 +10,18 @@ pub(crate) type Measure = Box<dyn Fn(&Settings) -> anyhow::Result<Sample>>;
 /// Says what the results mean.
 pub(crate) type Conclude = Box<dyn Fn(&Results<'_>) -> Vec<String>>;
 
+/// A rate that a row is loaded at, and which of its figures tells whether it was.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) per_second: f64,
+    pub(crate) figure: Metric,
+}
+
 /// One thing that is measured.
 pub(crate) struct Row {
     pub(crate) name: String,
+    /// None where the load goes as fast as the server.
+    pub(crate) asked: Option<Asked>,
     pub(crate) measure: Measure,
 }
 
@@ -21,7 +30,12 @@ impl Row {
         name: impl Into<String>,
         measure: impl Fn(&Settings) -> anyhow::Result<Sample> + 'static,
     ) -> Row {
-        Row { name: name.into(), measure: Box::new(measure) }
+        Row { name: name.into(), asked: None, measure: Box::new(measure) }
+    }
+
+    /// The same at a rate; a row whose `figure` is below it says so.
+    pub(crate) fn asking(self, per_second: f64, figure: Metric) -> Row {
+        Row { asked: Some(Asked { per_second, figure }), ..self }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,9 +11,11 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use crate::cpu;
+use crate::interrupt;
+use crate::pause::INTERRUPTED_WITHIN;
 
 /// A server drains at its end; one that takes longer hangs.
-const END_WITHIN: Duration = Duration::from_secs(60);
+pub(crate) const END_WITHIN: Duration = Duration::from_secs(60);
 /// Of what a failed server said, so much is shown.
 const COMPLAINT_LINES: usize = 3;
 
@@ -74,7 +76,12 @@ impl Process {
 
     /// Waits until it has ended by itself, well.
     pub(crate) fn wait(&mut self) -> anyhow::Result<()> {
-        let status = self.wait_within(END_WITHIN)?;
+        self.wait_within(END_WITHIN)
+    }
+
+    /// The same, for so long.
+    pub(crate) fn wait_within(&mut self, limit: Duration) -> anyhow::Result<()> {
+        let status = self.ended_within(limit)?;
         anyhow::ensure!(status.success(), "{} did not end well, {status}: {}", self.name, self.complaint());
         Ok(())
     }
@@ -87,16 +94,21 @@ impl Process {
         kill_process(pid, signal).with_context(|| format!("cannot signal {}", self.name))
     }
 
-    fn wait_within(&mut self, limit: Duration) -> anyhow::Result<ExitStatus> {
+    fn ended_within(&mut self, limit: Duration) -> anyhow::Result<ExitStatus> {
         let pid = i32::try_from(self.child.id())
             .ok()
             .and_then(Pid::from_raw)
             .context("no process has this number")?;
         let descriptor = pidfd_open(pid, PidfdFlags::empty()).context("pidfd_open")?;
-        let limit = Timespec::try_from(limit).context("a time")?;
+        let deadline = Instant::now() + limit;
+        let look = Timespec::try_from(INTERRUPTED_WITHIN).context("a time")?;
         loop {
-            match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&limit)) {
-                Ok(0) => anyhow::bail!("{} did not end within {} s", self.name, END_WITHIN.as_secs()),
+            interrupt::check()?;
+            match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&look)) {
+                Ok(0) if Instant::now() >= deadline => {
+                    anyhow::bail!("{} did not end within {} s", self.name, limit.as_secs())
+                }
+                Ok(0) => {}
                 Ok(_) => return self.child.wait().with_context(|| format!("cannot wait for {}", self.name)),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error).context("poll"),

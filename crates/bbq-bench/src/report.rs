@@ -13,7 +13,7 @@ use crate::metric::Metric;
 use crate::page;
 use crate::plan::{Drawing, Plan};
 use crate::plot::{Axis, Bar, Curve, bars, curves};
-use crate::run::{OTHERS_PERCENT_MAX, Results, RowResults, SectionResults};
+use crate::run::{Measured, OTHERS_PERCENT_MAX, Results, RowResults, SectionResults};
 use crate::sample::Sample;
 use crate::settings::Settings;
 use crate::spread::Spread;
@@ -29,7 +29,11 @@ pub struct Report {
     summary: &'static str,
     machine: Machine,
     seconds: f64,
+    /// That were whole.
     rounds: u32,
+    rounds_asked: u32,
+    #[serde(skip)]
+    signal: Option<u8>,
     workers: usize,
     pub(crate) sections: Vec<SectionReport>,
     conclusions: Vec<String>,
@@ -73,6 +77,9 @@ struct RowReport {
     figures: BTreeMap<Metric, Spread>,
     ratio: Option<Spread>,
     noisy: bool,
+    /// Operations a second that were asked for; none where the load goes as fast as the server.
+    asked_rate: Option<f64>,
+    falls_short: bool,
     samples: Vec<Option<Sample>>,
 }
 
@@ -82,14 +89,17 @@ impl Report {
         settings: &Settings,
         machine: Machine,
         plan: &Plan,
-        results: &Results<'_>,
+        measured: &Measured<'_>,
     ) -> Report {
+        let results = &measured.results;
         Report {
             experiment: experiment.name,
             summary: experiment.summary,
             machine,
             seconds: settings.duration.as_secs_f64(),
-            rounds: settings.rounds,
+            rounds: measured.rounds,
+            rounds_asked: settings.rounds,
+            signal: measured.signal,
             workers: settings.workers,
             sections: results.sections.iter().map(SectionReport::of).collect(),
             conclusions: (plan.conclude)(results),
@@ -102,6 +112,16 @@ impl Report {
     /// Whether every row has a figure.
     pub fn is_complete(&self) -> bool {
         self.failures.is_empty()
+    }
+
+    /// The number of the signal that ended the run before its time.
+    pub fn signal(&self) -> Option<u8> {
+        self.signal
+    }
+
+    /// Whether not even one round is whole, so that there is no figure.
+    pub fn is_empty(&self) -> bool {
+        self.rounds == 0
     }
 
     /// For a terminal.
@@ -175,7 +195,12 @@ impl Report {
         let labelled = |label: &str, remarks: &[String]| -> Vec<String> {
             remarks.iter().map(|remark| format!("{label}: {remark}")).collect()
         };
+        let interrupted = match self.signal {
+            None => Vec::new(),
+            Some(_) => vec![format!("interrupted after {} of {} rounds", self.rounds, self.rounds_asked)],
+        };
         [
+            interrupted,
             self.conclusions.clone(),
             labelled("warning", &self.warnings),
             labelled("left out", &self.left_out),
@@ -215,8 +240,17 @@ impl RowReport {
             figures: metrics.filter_map(|metric| Some((metric, row.spread(metric)?))).collect(),
             ratio,
             noisy: row.is_noisy(),
+            asked_rate: row.asked.map(|asked| asked.per_second),
+            falls_short: row.falls_short(),
             samples: row.samples.clone(),
         }
+    }
+
+    /// Why its figures are not what they seem to be; mostly nothing.
+    fn marks(&self) -> String {
+        let marks = [(self.noisy, "noisy"), (self.falls_short, "rate not reached")];
+        let marks: Vec<&str> = marks.iter().filter(|(holds, _)| *holds).map(|(_, mark)| *mark).collect();
+        marks.join(", ")
     }
 }
 
@@ -225,13 +259,13 @@ fn table(results: &SectionResults<'_>, rows: &[RowReport]) -> Table {
     let section = results.section;
     let has = |metric: &Metric| rows.iter().any(|row| row.figures.contains_key(metric));
     let columns: Vec<Metric> = section.columns.iter().copied().filter(has).collect();
-    let is_noisy = rows.iter().any(|row| row.noisy);
+    let is_marked = rows.iter().any(|row| !row.marks().is_empty());
     let mut head: Vec<String> = vec![String::new()];
     head.extend(columns.iter().map(|metric| metric.label().to_owned()));
     if let Some((_, metric)) = section.baseline {
         head.push(format!("{}, ratio", metric.label()));
     }
-    if is_noisy {
+    if is_marked {
         head.push(String::new());
     }
     let mut table = Table { rows: vec![head] };
@@ -247,8 +281,8 @@ fn table(results: &SectionResults<'_>, rows: &[RowReport]) -> Table {
                 row.ratio.map_or_else(|| "-".to_owned(), |ratio| cell(&ratio, |value| format!("{value:.2}"))),
             );
         }
-        if is_noisy {
-            cells.push(if row.noisy { "noisy" } else { "" }.to_owned());
+        if is_marked {
+            cells.push(row.marks());
         }
         table.rows.push(cells);
     }
@@ -341,6 +375,17 @@ fn warnings(results: &Results<'_>) -> Vec<String> {
         warnings.push(format!(
             "in {noisy} of {} rows others used more than {OTHERS_PERCENT_MAX} % of the processors: repeat it on a quiet machine",
             rows().count()
+        ));
+    }
+    let short = rows().filter(|(_, row)| row.falls_short());
+    let short: Vec<String> =
+        short.map(|(section, row)| format!("{}, {}", section.section.title, row.name)).collect();
+    if !short.is_empty() {
+        warnings.push(format!(
+            "{} of {} rows had less than the rate that was asked for; what they had stands in its column: {}",
+            short.len(),
+            rows().count(),
+            short.join("; ")
         ));
     }
     let limited: Vec<&str> = rows()

@@ -6,7 +6,7 @@ use crate::catalogue::Experiment;
 use crate::interrupt::Interrupt;
 use crate::machine::Machine;
 use crate::metric::Metric;
-use crate::plan::{Plan, Section};
+use crate::plan::{Asked, Plan, Section};
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::sample::Sample;
@@ -15,11 +15,15 @@ use crate::spread::Spread;
 
 /// Above this, what else ran on the machine decides the figures.
 pub(crate) const OTHERS_PERCENT_MAX: f64 = 25.0;
+/// Of the rate that was asked for, below which a row is of another rate: what the start and the end of a second take, and no
+/// more.
+const RATE_REACHED_MIN: f64 = 0.95;
 
 /// The samples of one row, one a round; none where the row failed.
 #[derive(Debug)]
 pub(crate) struct RowResults<'a> {
     pub(crate) name: &'a str,
+    pub(crate) asked: Option<Asked>,
     pub(crate) samples: Vec<Option<Sample>>,
 }
 
@@ -35,6 +39,13 @@ impl RowResults<'_> {
     /// Whether others had too much of the machine in half of the rounds or more.
     pub(crate) fn is_noisy(&self) -> bool {
         self.spread(Metric::OthersBusy).is_some_and(|others| others.median > OTHERS_PERCENT_MAX)
+    }
+
+    /// Whether it had less than the rate that was asked for, in half of the rounds or more.
+    pub(crate) fn falls_short(&self) -> bool {
+        self.asked.is_some_and(|Asked { per_second, figure }| {
+            self.spread(figure).is_some_and(|rate| rate.median < per_second * RATE_REACHED_MIN)
+        })
     }
 }
 
@@ -58,20 +69,30 @@ pub(crate) struct Results<'a> {
     pub(crate) failures: Vec<String>,
 }
 
-/// Measures an experiment.
+/// How far a run came.
+pub(crate) struct Measured<'a> {
+    /// Of the rounds that are whole.
+    pub(crate) results: Results<'a>,
+    pub(crate) rounds: u32,
+    /// What ended it before its time.
+    pub(crate) signal: Option<u8>,
+}
+
+/// Measures an experiment. SIGINT and SIGTERM end it; then the report is of the rounds that were whole.
 ///
 /// # Errors
-/// If it cannot be run here at all, or was interrupted. What failed of single rows stands in the report.
+/// If it cannot be run here at all. What failed of single rows stands in the report.
 pub fn run(experiment: &Experiment, settings: &Settings) -> anyhow::Result<Report> {
     let interrupt = Interrupt::install()?;
     let machine = Machine::describe(&settings.directory)?;
     let plan = (experiment.plan)(settings).with_context(|| format!("experiment {}", experiment.name))?;
-    let results = measure(&plan, settings, &interrupt)?;
-    Ok(Report::of(experiment, settings, machine, &plan, &results))
+    let measured = measure(&plan, settings, &interrupt);
+    Ok(Report::of(experiment, settings, machine, &plan, &measured))
 }
 
-fn measure<'a>(plan: &'a Plan, settings: &Settings, interrupt: &Interrupt) -> anyhow::Result<Results<'a>> {
-    let results = |row: &'a crate::plan::Row| RowResults { name: &row.name, samples: Vec::new() };
+fn measure<'a>(plan: &'a Plan, settings: &Settings, interrupt: &Interrupt) -> Measured<'a> {
+    let results =
+        |row: &'a crate::plan::Row| RowResults { name: &row.name, asked: row.asked, samples: Vec::new() };
     let mut all = Results {
         sections: plan
             .sections
@@ -82,25 +103,46 @@ fn measure<'a>(plan: &'a Plan, settings: &Settings, interrupt: &Interrupt) -> an
     };
     let progress = Progress::new(plan.rows() as u64 * u64::from(settings.rounds));
     for round in 1..=settings.rounds {
-        for section in &mut all.sections {
-            for (row, results) in section.section.rows.iter().zip(&mut section.rows) {
-                interrupt.check()?;
-                progress.show(format!("round {round}: {}, {}", section.section.title, row.name));
-                let sample = (row.measure)(settings);
-                interrupt.check()?; // what was interrupted has failed for that
-                progress.step();
-                results.samples.push(match sample {
-                    Ok(sample) => Some(sample),
-                    Err(error) => {
-                        let title = &section.section.title;
-                        all.failures.push(format!("{title}, {}, round {round}: {error:#}", row.name));
-                        None
-                    }
-                });
-            }
+        let failures = all.failures.len();
+        if let Err(signal) = measure_round(round, &mut all, settings, interrupt, &progress) {
+            // Rows that had one sample more than others would be compared with what the machine was not for those.
+            let whole = round - 1;
+            all.sections.iter_mut().flat_map(|section| &mut section.rows).for_each(|row| {
+                row.samples.truncate(whole as usize);
+            });
+            all.failures.truncate(failures);
+            return Measured { results: all, rounds: whole, signal: Some(signal) };
         }
     }
-    Ok(all)
+    Measured { results: all, rounds: settings.rounds, signal: None }
+}
+
+/// Every row once; an error is the signal that came between.
+fn measure_round(
+    round: u32,
+    all: &mut Results<'_>,
+    settings: &Settings,
+    interrupt: &Interrupt,
+    progress: &Progress,
+) -> Result<(), u8> {
+    for section in &mut all.sections {
+        for (row, results) in section.section.rows.iter().zip(&mut section.rows) {
+            progress.show(format!("round {round}: {}, {}", section.section.title, row.name));
+            let sample = (row.measure)(settings);
+            // What was interrupted has failed for that.
+            interrupt.signal().map_or(Ok(()), Err)?;
+            progress.step();
+            results.samples.push(match sample {
+                Ok(sample) => Some(sample),
+                Err(error) => {
+                    let title = &section.section.title;
+                    all.failures.push(format!("{title}, {}, round {round}: {error:#}", row.name));
+                    None
+                }
+            });
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -152,7 +194,7 @@ mod tests {
             })
         };
         let plan = Plan::of(vec![section(vec![row("a", 1.0), row("b", 3.0)])]);
-        let results = measure(&plan, &settings(3), &Interrupt::install().unwrap()).unwrap();
+        let results = measure(&plan, &settings(3), &Interrupt::default()).results;
         assert_eq!(*order.borrow(), ["a", "b", "a", "b", "a", "b"]);
         let section = &results.sections[0];
         assert_eq!(
@@ -164,11 +206,46 @@ mod tests {
     }
 
     #[test]
+    fn an_interrupted_run_has_its_whole_rounds() {
+        let interrupt = Interrupt::default();
+        let raised = interrupt.clone();
+        let made = RefCell::new(0);
+        let bad = Row::new("bad", |_| anyhow::bail!("no such server"));
+        let last = Row::new("interrupted in round 3", move |_| {
+            *made.borrow_mut() += 1;
+            if *made.borrow() == 3 {
+                raised.raise();
+                anyhow::bail!("interrupted");
+            }
+            Ok(sample(1.0))
+        });
+        let plan = Plan::of(vec![section(vec![bad, last])]);
+        let measured = measure(&plan, &settings(9), &interrupt);
+        assert_eq!((measured.rounds, measured.signal), (2, Some(2)));
+        assert_eq!(measured.results.failures.len(), 2);
+        assert!(measured.results.sections[0].rows.iter().all(|row| row.samples.len() == 2));
+    }
+
+    #[test]
+    fn a_row_below_the_rate_that_was_asked_for_says_so() {
+        let row = |name, rate| Row::new(name, move |_| Ok(sample(rate)));
+        let rows = vec![
+            row("slow", 900.0).asking(1000.0, Metric::Rate),
+            row("reached", 990.0).asking(1000.0, Metric::Rate),
+            row("not asked", 1.0),
+        ];
+        let plan = Plan::of(vec![section(rows)]);
+        let results = measure(&plan, &settings(2), &Interrupt::default()).results;
+        let short: Vec<bool> = results.sections[0].rows.iter().map(RowResults::falls_short).collect();
+        assert_eq!(short, [true, false, false]);
+    }
+
+    #[test]
     fn a_row_that_fails_is_named_and_the_others_go_on() {
         let rows =
             vec![Row::new("bad", |_| anyhow::bail!("no such server")), Row::new("good", |_| Ok(sample(1.0)))];
         let plan = Plan::of(vec![section(rows)]);
-        let results = measure(&plan, &settings(2), &Interrupt::install().unwrap()).unwrap();
+        let results = measure(&plan, &settings(2), &Interrupt::default()).results;
         assert_eq!(
             results.failures,
             ["rows, bad, round 1: no such server", "rows, bad, round 2: no such server"]

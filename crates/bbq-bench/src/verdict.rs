@@ -143,6 +143,7 @@ mod tests {
         let section = section();
         let row = |index: usize| RowResults {
             name: ["a", "b"][index],
+            asked: None,
             samples: rates[index]
                 .iter()
                 .map(|rate| {

@@ -148,16 +148,17 @@ pub(crate) struct CheckArguments {
     pub(crate) file: PathBuf,
 }
 
-/// Without an experiment: lists them. Each starts servers of its own on loopback, runs its rows in turn, and ends by itself.
+/// Without an experiment: lists them. Each starts servers of its own on loopback, runs its rows in turn, and ends by itself; on
+/// Ctrl-C at once, with what the rounds say that were whole.
 #[derive(Args)]
-#[command(after_help = "\
+#[command(after_help = bbq_bench::list() + "\n\
 Examples:
   bbq bench listen
   bbq bench stream --rounds 7 --duration 2 --out results
   bbq bench http --peers
 docs/BENCH.md says how to read the tables.")]
 pub(crate) struct BenchArguments {
-    /// What to measure
+    /// What to measure: one of those below
     #[arg(value_name = "EXPERIMENT")]
     pub(crate) experiment: Option<String>,
     /// How long each row is loaded in each round, in seconds

@@ -4,14 +4,15 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bbq_bench::{EXPERIMENTS, End, Experiment, ServeOptions, Service, Settings};
+use bbq_bench::{EXPERIMENTS, End, Report, ServeOptions, Service, Settings};
 
 use crate::Outcome;
 use crate::arguments::{BenchArguments, BenchEnd, BenchLeashArguments, BenchServerArguments, BenchService};
 
 pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<Outcome> {
     let Some(name) = &arguments.experiment else {
-        list()?;
+        let hint = "One of them: bbq bench NAME. docs/BENCH.md says how to read the tables.\n";
+        std::io::stdout().lock().write_all((bbq_bench::list() + hint).as_bytes())?;
         return Ok(Outcome::Done);
     };
     let Some(experiment) = EXPERIMENTS.iter().find(|experiment| experiment.name == name) else {
@@ -35,6 +36,10 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<Outcome> {
         workers: bbq_bench::workers(),
     };
     let report = bbq_bench::run(experiment, &settings)?;
+    if report.is_empty() {
+        eprintln!("bbq: interrupted before the first round was over, so there is nothing to show");
+        return Ok(ended(&report));
+    }
     let mut out = std::io::stdout().lock();
     if arguments.json {
         out.write_all(report.json()?.as_bytes())?;
@@ -45,16 +50,15 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<Outcome> {
         let page = report.write(directory)?;
         eprintln!("{}", page.display());
     }
-    Ok(if report.is_complete() { Outcome::Done } else { Outcome::Failed })
+    Ok(ended(&report))
 }
 
-fn list() -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    let width = EXPERIMENTS.iter().map(|experiment| experiment.name.len()).max().unwrap_or(0);
-    for Experiment { name, summary, .. } in EXPERIMENTS {
-        writeln!(out, "{name:width$}  {summary}")?;
+fn ended(report: &Report) -> Outcome {
+    match report.signal() {
+        Some(number) => Outcome::Signal(number),
+        None if report.is_complete() => Outcome::Done,
+        None => Outcome::Failed,
     }
-    Ok(())
 }
 
 fn unknown(name: &str) -> anyhow::Error {

@@ -1,7 +1,7 @@
 //! bbq, a burst queue: the command line.
 //!
-//! Exit codes: 0 done, 1 failed, 2 wrong usage or configuration; 128 and its number when a signal ended `bbq send`. A broken pipe
-//! on standard output is no error.
+//! Exit codes: 0 done, 1 failed, 2 wrong usage or configuration; 128 and its number when a signal ended `bbq send` or `bbq bench`. A
+//! broken pipe on standard output is no error.
 
 #![forbid(unsafe_code)]
 
@@ -26,7 +26,7 @@ pub(crate) enum Outcome {
     Done,
     /// Not, and it was said why.
     Failed,
-    /// By the signal of this number, and it was said what is left.
+    /// By the signal of this number, and it was said what is left, or what was done until then.
     Signal(u8),
     /// What was asked for is wrong.
     Misused(anyhow::Error),

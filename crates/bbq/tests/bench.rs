@@ -5,9 +5,10 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -64,19 +65,25 @@ fn check(experiment: &str, report: &Value, out: &Path) {
     assert!(!page.contains("src=") && !page.contains("href="), "{experiment}: the page needs something else");
 }
 
-/// Of the list that is printed without an experiment.
-fn listed() -> Vec<String> {
+/// Name and time of each, of the list that is printed without an experiment.
+fn listed() -> Vec<(String, String)> {
     let directory = TempDir::new().unwrap();
     let output = bbq(&["bench"], directory.path());
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    text.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+    let lines = text.lines().filter_map(|line| line.strip_prefix("  "));
+    lines
+        .map(|line| {
+            let (name, rest) = line.split_once(' ').unwrap();
+            (name.to_owned(), rest.trim_start().split_once("  ").unwrap().0.to_owned())
+        })
+        .collect()
 }
 
 #[test]
 fn every_experiment_runs_to_its_end_and_reports_in_json() {
     let out = TempDir::new().unwrap();
-    for experiment in listed() {
+    for (experiment, _) in listed() {
         check(&experiment, &run(&experiment, out.path()), out.path());
     }
 }
@@ -142,6 +149,65 @@ fn a_killed_bench_leaves_no_server_behind() {
     wait_for("the server's end", || command(server).is_empty().then_some(()));
 }
 
+/// `bbq bench burst`, of one row; its standard output and error are kept.
+fn burst(directory: &Path, arguments: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_bbq"))
+        .args([&["bench", "burst"], arguments].concat())
+        .current_dir(directory)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// The server of each sample, one after the other.
+fn next_server(bench: &Child, seen: &mut Vec<u32>) {
+    let server = wait_for("a server", || servers(bench.id()).into_iter().find(|pid| !seen.contains(pid)));
+    seen.push(server);
+}
+
+#[test]
+fn an_interrupted_bench_shows_the_rounds_that_are_whole() {
+    let directory = TempDir::new().unwrap();
+    let bench = burst(directory.path(), &["--duration", "0.05", "--rounds", "1000", "--out", "out"]);
+    // A third sample has begun: two rounds are over.
+    let mut seen = Vec::new();
+    (0..3).for_each(|_| next_server(&bench, &mut seen));
+    kill_process(Pid::from_child(&bench), Signal::INT).unwrap();
+    let ended = bench.wait_with_output().unwrap();
+    let text = String::from_utf8(ended.stdout).unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{text}");
+    let json = std::fs::read(directory.path().join("out/burst.json")).unwrap();
+    let json: Value = serde_json::from_slice(&json).unwrap();
+    let rounds = json["rounds"].as_u64().unwrap();
+    assert!((2..1000).contains(&rounds), "{rounds}");
+    assert!(text.contains(&format!("interrupted after {rounds} of 1000 rounds")), "{text}");
+    let row = &json["sections"][0]["rows"][0];
+    assert!(text.contains(row["name"].as_str().unwrap()), "{text}");
+    assert_eq!(row["samples"].as_array().unwrap().len() as u64, rounds);
+    assert_eq!(json["failures"], serde_json::json!([]));
+    let left: Vec<_> =
+        std::fs::read_dir(directory.path()).unwrap().map(|left| left.unwrap().file_name()).collect();
+    assert_eq!(left, ["out"]);
+    assert!(seen.iter().all(|server| command(*server).is_empty()));
+}
+
+#[test]
+fn a_bench_that_is_interrupted_in_a_long_sample_ends_at_once_and_says_that_there_is_nothing() {
+    let directory = TempDir::new().unwrap();
+    let bench = burst(directory.path(), &["--duration", "3000"]);
+    let mut seen = Vec::new();
+    next_server(&bench, &mut seen);
+    kill_process(Pid::from_child(&bench), Signal::TERM).unwrap();
+    let ended = bench.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(143));
+    assert!(ended.stdout.is_empty());
+    let errors = String::from_utf8(ended.stderr).unwrap();
+    assert!(errors.contains("interrupted before the first round was over"), "{errors}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    assert!(command(seen[0]).is_empty());
+}
+
 fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -154,10 +220,18 @@ fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 #[test]
-fn the_page_on_measuring_names_the_experiments_that_there_are() {
+fn the_page_on_measuring_and_the_help_have_the_list() {
     let page = include_str!("../../../docs/BENCH.md");
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
-    assert_eq!(rows.map(str::to_owned).collect::<Vec<_>>(), listed());
+    let rows = page.lines().filter_map(|line| {
+        let (name, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
+        Some((name.to_owned(), rest.split(" | ").next()?.to_owned()))
+    });
+    assert_eq!(rows.collect::<Vec<_>>(), listed());
+    let directory = TempDir::new().unwrap();
+    let text = |arguments: &[&str]| String::from_utf8(bbq(arguments, directory.path()).stdout).unwrap();
+    let (list, help) = (text(&["bench"]), text(&["bench", "--help"]));
+    // As it is, not wrapped.
+    assert!(list.lines().filter(|line| line.starts_with("  ")).all(|line| help.contains(line)), "{help}");
 }
 
 #[test]

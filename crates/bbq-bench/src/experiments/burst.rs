@@ -123,7 +123,7 @@ fn seeds_table(results: &Results<'_>) -> Vec<String> {
         return Vec::new();
     };
     vec![
-        "The seed's table (in brackets what it was there, on Windows and an Intel Core i5-2500, over a busy network card):".to_owned(),
+        "The table of the first BBQ (in brackets what it was there, on Windows and an Intel Core i5-2500, over a busy network card):".to_owned(),
         format!("  server accepts: {rate:.2} per sec (1070.96)"),
         format!("  server receives: {rate:.2} per sec (1070.96), {megabytes:.2} MB per sec (4.39)"),
         format!("  max pending msgs: {pending:.0} (1647), curr pending msgs: 0 (0)"),

@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::address;
 use crate::cpu;
 use crate::directory;
+use crate::interrupt;
 use crate::load::threads::{self, Done};
 use crate::meter::Meter;
 use crate::metric::Metric;
@@ -55,17 +56,21 @@ enum State {
     Unresolvable,
 }
 
+/// Rows, behind the first one.
+const STATES: [(&str, State); 5] = [
+    ("the server keeps up", State::KeepsUp),
+    ("the server is stopped (SIGSTOP)", State::Stopped),
+    ("the server's spool is full", State::Full),
+    ("no server", State::Gone),
+    ("the name does not resolve", State::Unresolvable),
+];
+
 pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     let mut left_out = Vec::new();
     let mut rows = vec![Row::new("a copy into a ring of 1 MiB", copy_alone)];
-    let states = [
-        ("send, the server keeps up", State::KeepsUp),
-        ("send, the server is stopped (SIGSTOP)", State::Stopped),
-        ("send, the server's spool is full", State::Full),
-        ("send, no server", State::Gone),
-        ("send, the name does not resolve", State::Unresolvable),
-    ];
-    rows.extend(states.map(|(name, state)| Row::new(name, move |settings| bbq(settings, state))));
+    rows.extend(
+        STATES.map(|(name, state)| Row::new(format!("send, {name}"), move |settings| bbq(settings, state))),
+    );
     rows.push(Row::new("send(2) on a unix datagram socket, as syslog(3)", datagrams));
     for library in send_cost::available(settings, &mut left_out) {
         rows.push(Row::new(library.name(), move |settings| library.measure(settings)));
@@ -173,6 +178,7 @@ fn measure(
         let before = cpu::sleeps_of_this_thread()?;
         let end = Instant::now() + settings.duration;
         while Instant::now() < end {
+            interrupt::check()?;
             for _ in 0..CALLS_PER_LOOK {
                 let began = Instant::now();
                 call();
@@ -209,16 +215,68 @@ impl Drop for Stopped {
 fn conclude(results: &Results<'_>) -> Vec<String> {
     let rows = &results.sections[0].rows;
     let median = |row: usize, metric| Some(rows.get(row)?.spread(metric)?.median);
-    let worst = |metric| (1..=5).filter_map(|row| median(row, metric)).fold(0.0, f64::max);
+    let worst = |metric| (1..=STATES.len()).filter_map(|row| median(row, metric)).fold(0.0, f64::max);
     let (Some(copy), p50, p999) =
         (median(0, Metric::LatencyP50), worst(Metric::LatencyP50), worst(Metric::LatencyP999))
     else {
         return Vec::new();
     };
-    vec![format!(
+    let mut said = vec![format!(
         "Whatever its server does, half of all calls of send take at most {:.0} ns, {:.0} ns more than the copy alone, and 999 of \
          1,000 at most {p999:.1} us.",
         p50 * 1000.0,
         (p50 - copy) * 1000.0,
-    )]
+    )];
+    let dropped: Vec<String> = STATES
+        .iter()
+        .zip(1..)
+        .filter_map(|((name, _), row)| Some((name, median(row, Metric::Dropped)?)))
+        .filter(|(_, percent)| *percent > 0.0)
+        .map(|(name, percent)| format!("{} % ({name})", Metric::Dropped.show(percent)))
+        .collect();
+    if !dropped.is_empty() {
+        said.push(format!(
+            "Calls that found no room, so that their message was dropped and counted: {}. What these took is not what it takes to \
+             keep a message.",
+            dropped.join(", ")
+        ));
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::{RowResults, SectionResults};
+
+    #[test]
+    fn calls_that_dropped_their_message_are_told_by_state_where_there_are_any() {
+        let row = |name: &'static str, dropped: Option<f64>| {
+            let mut sample = Sample::default();
+            sample.set(Metric::LatencyP50, 0.05);
+            sample.set(Metric::LatencyP999, 0.5);
+            if let Some(dropped) = dropped {
+                sample.set(Metric::Dropped, dropped);
+            }
+            RowResults { name, asked: None, samples: vec![Some(sample)] }
+        };
+        let conclusion = |percents: [f64; 5]| {
+            let copy = std::iter::once(row("a copy", None));
+            let states = STATES.iter().zip(percents).map(|((name, _), dropped)| row(name, Some(dropped)));
+            let section = Section {
+                title: String::new(),
+                about: String::new(),
+                columns: Vec::new(),
+                baseline: None,
+                drawing: Drawing::Bars(Metric::Rate),
+                rows: Vec::new(),
+            };
+            let sections = vec![SectionResults { section: &section, rows: copy.chain(states).collect() }];
+            conclude(&Results { sections, failures: Vec::new() })
+        };
+        assert_eq!(conclusion([0.0; 5]).len(), 1);
+        let said = conclusion([0.0, 97.34, 0.0, 88.0, 0.012]);
+        let expected = ": 97.3 % (the server is stopped (SIGSTOP)), 88.0 % (no server), 0.012 % (the name does not resolve).";
+        assert!(said[1].contains(expected), "{said:?}");
+    }
 }

@@ -43,7 +43,11 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
         servers.extend([Server::Unbound("yes"), Server::Unbound("no")]);
     }
     let row = |server: Server, name: String, per_second: Option<f64>| {
-        Row::new(name, move |settings| measure(settings, server, per_second))
+        let row = Row::new(name, move |settings| measure(settings, server, per_second));
+        match per_second {
+            Some(per_second) => row.asking(per_second, Metric::OfferedRate),
+            None => row,
+        }
     };
     let paced = servers.iter().flat_map(|server| {
         RATES.map(|rate| row(*server, format!("{}, {} k/s", server.name(), rate / 1000), Some(rate.into())))

@@ -30,7 +30,7 @@ fn conclude(results: &Results<'_>) -> Vec<String> {
             let ratio = section.ratio(duplicate)?;
             let percent = |ratio: f64| format!("{:+.1} %", (ratio - 1.0) * 100.0);
             Some(format!(
-                "{}: two duplicated sockets have {} of the {} of one ({} to {}); the seed has {there}, on many more processors.",
+                "{}: two duplicated sockets have {} of the {} of one ({} to {}); published was {there}, on many more processors.",
                 section.section.title,
                 percent(ratio.median),
                 Metric::Rate.label(),

@@ -11,8 +11,9 @@ use bbq_wire::AckLevel;
 use super::streaming::stream_to_product;
 use super::udp::to_product as datagrams_to_product;
 use crate::directory;
+use crate::interrupt;
 use crate::load::jetstream::Publishers;
-use crate::load::session::Streams;
+use crate::load::session::{Flow, Streams};
 use crate::load::threads::{self, Done};
 use crate::load::threads_beside;
 use crate::meter::Meter;
@@ -104,11 +105,12 @@ fn nobody_waits() -> Section {
             let configuration = format!("[spool]\nflush_interval_ms = {interval_ms}\n");
             datagrams_to_product(settings, DATAGRAMS_PER_SECOND, &configuration)
         })
+        .asking(DATAGRAMS_PER_SECOND, Metric::OfferedRate)
     };
     Section {
         title: "20,000 datagrams a second, by spool.flush_interval_ms".to_owned(),
         about: "256 B by UDP, of which nobody is told anything: a crash takes at most what came in so many milliseconds.".to_owned(),
-        columns: vec![Metric::Rate, Metric::Loss, Metric::ServerCpu, Metric::ServerSystemCpu, Metric::OthersBusy],
+        columns: vec![Metric::OfferedRate, Metric::Rate, Metric::Loss, Metric::ServerCpu, Metric::ServerSystemCpu, Metric::OthersBusy],
         baseline: None,
         drawing: Drawing::Bars(Metric::ServerCpu),
         rows: INTERVALS_MS.map(row).into(),
@@ -122,14 +124,14 @@ fn measure(
     window: usize,
 ) -> anyhow::Result<Sample> {
     let threads = threads_beside(settings.workers).min(connections);
-    stream_to_product(settings, 1, &move |server| Streams {
+    stream_to_product(settings, 1, settings.duration, &move |server| Streams {
         server,
         threads,
         connections,
         level,
         message_bytes: MESSAGE_BYTES,
         records: 1,
-        window,
+        flow: Flow::Window(window),
     })
 }
 
@@ -142,6 +144,7 @@ fn sync_alone(settings: &Settings) -> anyhow::Result<Sample> {
     let load = threads::run([move || {
         let mut done = Done::nothing()?;
         loop {
+            interrupt::check()?;
             let began = Instant::now();
             if began >= end {
                 return Ok(done);

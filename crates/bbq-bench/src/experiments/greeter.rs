@@ -95,7 +95,7 @@ const LINE_BYTES: u64 = "Hello, Alice\n".len() as u64;
 fn conclude(results: &Results<'_>) -> Vec<String> {
     let Some(section) = results.sections.first() else { return Vec::new() };
     let mut lines = vec![
-        "For the seed's 40,000 greetings (there: shared 43.6 s, sys 38.7 s; reuseport 31.8 s, sys 20.7 s):"
+        "For 40,000 greetings (in the article about SO_REUSEPORT: shared 43.6 s, sys 38.7 s; reuseport 31.8 s, sys 20.7 s):"
             .to_owned(),
     ];
     for row in &section.rows {

@@ -11,7 +11,7 @@ use bbq_wire::AckLevel;
 use crate::cpu;
 use crate::directory;
 use crate::load::Load;
-use crate::load::session::Streams;
+use crate::load::session::{Flow, Streams};
 use crate::load::source::Sources;
 use crate::meter::Meter;
 use crate::metric::Metric;
@@ -83,7 +83,7 @@ fn sessions(settings: &Settings, count: usize) -> anyhow::Result<Sample> {
             level: AckLevel::Durable,
             message_bytes: 1,
             records: 1,
-            window: 1,
+            flow: Flow::Window(1),
         };
         streams.connect()
     })

@@ -31,20 +31,19 @@ const QUIET_WITHIN: Duration = Duration::from_secs(20);
 
 pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     let mut left_out = Vec::new();
-    let mut rows: Vec<Row> = RATES
-        .map(|rate| Row::new(at_rate(OWN, rate), move |settings| to_product(settings, rate.into(), "")))
-        .into();
+    let mut rows: Vec<Row> = Vec::new();
+    for rate in RATES {
+        rows.push(row(OWN, rate, move |settings| to_product(settings, rate.into(), "")));
+    }
     if let Some(floor) = floor::available(settings, "udp_recvmmsg", &mut left_out) {
         for rate in RATES {
             let floor = floor.clone();
-            rows.push(Row::new(at_rate(FLOOR, rate), move |settings| {
-                to_floor(settings, &floor, rate.into())
-            }));
+            rows.push(row(FLOOR, rate, move |settings| to_floor(settings, &floor, rate.into())));
         }
     }
     for (name, start) in peers::available(settings, &peers::DATAGRAM_SERVERS, &mut left_out) {
         for rate in RATES {
-            rows.push(Row::new(at_rate(name, rate), move |settings| to_peer(settings, start, rate.into())));
+            rows.push(row(name, rate, move |settings| to_peer(settings, start, rate.into())));
         }
     }
     let section = Section {
@@ -75,23 +74,41 @@ fn at_rate(name: &str, per_second: u32) -> String {
     format!("{name}, {} k/s", per_second / 1000)
 }
 
+fn row(name: &str, per_second: u32, measure: impl Fn(&Settings) -> anyhow::Result<Sample> + 'static) -> Row {
+    Row::new(at_rate(name, per_second), measure).asking(per_second.into(), Metric::OfferedRate)
+}
+
 fn conclude(results: &Results<'_>) -> Vec<String> {
-    let cpu = |name: &str, rate: u32| {
+    let find = |name: &str, rate: u32| {
         let mut rows = results.sections.iter().flat_map(|section| &section.rows);
-        rows.find(|row| row.name == at_rate(name, rate)).map(|row| row.values(Metric::ServerCpu))
+        rows.find(|row| row.name == at_rate(name, rate))
     };
-    let ratio = |rate: &u32| {
-        let ratio = Spread::of_ratios(&cpu(OWN, *rate)?, &cpu(FLOOR, *rate)?)?;
-        Some(format!("{:.2} at {} k/s", ratio.median, rate / 1000))
-    };
-    let ratios: Vec<String> = RATES.iter().filter_map(ratio).collect();
-    if ratios.is_empty() {
-        return Vec::new();
+    let (mut ratios, mut missed) = (Vec::new(), Vec::new());
+    for rate in RATES {
+        let (Some(own), Some(floor)) = (find(OWN, rate), find(FLOOR, rate)) else { continue };
+        let name = format!("{} k/s", rate / 1000);
+        if own.falls_short() || floor.falls_short() {
+            missed.push(name);
+        } else if let Some(ratio) =
+            Spread::of_ratios(&own.values(Metric::ServerCpu), &floor.values(Metric::ServerCpu))
+        {
+            ratios.push(format!("{:.2} at {name}", ratio.median));
+        }
     }
-    vec![format!(
-        "Server CPU of a datagram that arrived, as a multiple of the bare loop's: {}.",
-        ratios.join(", ")
-    )]
+    let mut said = Vec::new();
+    if !ratios.is_empty() {
+        said.push(format!(
+            "Server CPU of a datagram that arrived, as a multiple of the bare loop's: {}.",
+            ratios.join(", ")
+        ));
+    }
+    if !missed.is_empty() {
+        said.push(format!(
+            "Not compared with the bare loop, as the load did not reach it: {}.",
+            missed.join(", ")
+        ));
+    }
+    said
 }
 
 fn load(settings: &Settings, server: std::net::SocketAddrV4, per_second: f64) -> Datagrams {
@@ -182,6 +199,32 @@ fn dropped(status: &Value) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::{RowResults, SectionResults};
+
+    #[test]
+    fn rates_that_were_not_reached_are_not_compared() {
+        let nothing = |_: &Settings| Ok(Sample::default());
+        let plan = [OWN, FLOOR].map(|name| RATES.map(|rate| row(name, rate, nothing)));
+        let rows = plan.iter().flatten().map(|row| {
+            let mut sample = Sample::default();
+            let asked = row.asked.unwrap().per_second;
+            sample.set(Metric::OfferedRate, asked.min(350_000.0));
+            sample.set(Metric::ServerCpu, if row.name.starts_with(OWN) { 3.0 } else { 2.0 });
+            RowResults { name: &row.name, asked: row.asked, samples: vec![Some(sample)] }
+        });
+        let section = Section {
+            title: String::new(),
+            about: String::new(),
+            columns: Vec::new(),
+            baseline: None,
+            drawing: Drawing::Bars(Metric::ServerCpu),
+            rows: Vec::new(),
+        };
+        let sections = vec![SectionResults { section: &section, rows: rows.collect() }];
+        let said = conclude(&Results { sections, failures: Vec::new() });
+        assert!(said[0].ends_with("1.50 at 200 k/s, 1.50 at 300 k/s."), "{said:?}");
+        assert!(said[1].ends_with("did not reach it: 400 k/s, 800 k/s."), "{said:?}");
+    }
 
     #[test]
     fn what_the_kernel_dropped_is_counted_once() {

@@ -12,6 +12,7 @@ use bbq_listen::{Group, GroupOptions, Outbox};
 use super::Load;
 use super::pace::Pace;
 use super::threads::{self, Done};
+use crate::interrupt;
 
 /// As many as one call sends: what a busy host has for its log server at a time, and no more than a server reads at once.
 const PER_CALL: usize = 32;
@@ -39,6 +40,7 @@ pub(crate) fn run(datagrams: &Datagrams) -> anyhow::Result<Load> {
         let mut pace = Pace::new(datagrams.per_second);
         let mut turn = 0;
         while Instant::now() < end {
+            interrupt::check()?;
             let due = pace.due().min(PER_CALL as u64);
             if due == 0 {
                 pace.wait();

@@ -16,6 +16,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::Load;
 use super::source::Sources;
 use super::threads::{self, Done};
+use crate::interrupt;
 
 const KEEP: &[u8] = b"GET / HTTP/1.1\r\nHost: bench\r\n\r\n";
 const CLOSE: &[u8] = b"GET / HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n";
@@ -94,6 +95,7 @@ impl<'a> Client<'a> {
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(error).context("epoll_wait"),
             }
+            interrupt::check()?;
             for event in &events {
                 self.take_answer(event.data.u64() as usize)?;
             }

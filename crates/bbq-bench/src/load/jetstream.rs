@@ -36,7 +36,12 @@ impl Publishers {
     pub(crate) fn connect(&self) -> anyhow::Result<Clients<Publisher>> {
         let sources = Sources::new()?;
         make_stream(self.server, &sources)?;
-        let window = Window { waiting: Some(self.window), operations: 1, bytes: self.message_bytes as u64 };
+        let window = Window {
+            waiting: Some(self.window),
+            per_second: None,
+            operations: 1,
+            bytes: self.message_bytes as u64,
+        };
         let open = |index| {
             let inbox = format!("_INBOX.{index}");
             let stream = open(self.server, &sources, &inbox)?;

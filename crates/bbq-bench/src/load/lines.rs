@@ -8,6 +8,7 @@ use super::Load;
 use super::pipe::{self, PIECE_BYTES};
 use super::source::Sources;
 use super::threads::{self, Done};
+use crate::interrupt;
 
 /// Who sends what to whom.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +33,7 @@ pub(crate) fn run(lines: &Lines) -> anyhow::Result<Load> {
         move || {
             let mut done = Done::nothing()?;
             while Instant::now() < end {
+                interrupt::check()?;
                 pipe::send_all(&stream, piece)?;
                 done.operations += (piece.len() / lines.line_bytes) as u64;
                 done.bytes += piece.len() as u64;

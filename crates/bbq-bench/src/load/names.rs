@@ -15,6 +15,7 @@ use super::Load;
 use super::pace::Pace;
 use super::source::Sources;
 use super::threads::{self, Done};
+use crate::interrupt;
 
 /// Names that are asked for: so few that no cache decides.
 pub(crate) const NAMES: usize = 1000;
@@ -144,6 +145,7 @@ impl Asker {
         let end = Instant::now() + queries.duration;
         let mut pace = queries.per_second.map(|rate| Pace::new(rate / queries.threads as f64));
         while Instant::now() < end {
+            interrupt::check()?;
             let due = pace.as_ref().map_or(BURST, Pace::due).min(BURST);
             let asked = self.ask(due, pace.is_some())?;
             if let Some(pace) = &mut pace {

@@ -14,7 +14,12 @@ pub(crate) struct Pace {
 
 impl Pace {
     pub(crate) fn new(per_second: f64) -> Pace {
-        Pace { began: Instant::now(), per_second, done: 0 }
+        Pace::starting(Instant::now(), per_second)
+    }
+
+    /// The first one is due then.
+    pub(super) fn starting(began: Instant, per_second: f64) -> Pace {
+        Pace { began, per_second, done: 0 }
     }
 
     /// When the next one is due.

@@ -11,6 +11,7 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use super::Load;
 use super::source::Sources;
 use super::threads::{self, Done};
+use crate::interrupt;
 
 /// Bytes of one write, about.
 pub(crate) const PIECE_BYTES: usize = 64 * 1024;
@@ -40,6 +41,7 @@ pub(crate) fn run(pipe: &Pipe<'_>) -> anyhow::Result<Load> {
         let mut done = Done::nothing()?;
         send_all(&stream, pipe.hello)?;
         while Instant::now() < end {
+            interrupt::check()?;
             send_all(&stream, pipe.piece)?;
             done.operations += pipe.messages;
             done.bytes += pipe.messages * pipe.message_bytes;

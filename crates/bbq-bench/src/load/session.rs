@@ -1,4 +1,4 @@
-//! bbq clients that send batches and wait for acknowledgements, each with so many batches on their way at most.
+//! bbq clients that send batches and are told of them: each with so many on their way at most, or all of them at a rate.
 //!
 //! Not bbq-client: nothing is queued, resent or reconnected here.
 
@@ -18,6 +18,16 @@ use super::window::{Clients, Dialogue, Heard, SILENCE_MAX, Window};
 /// A welcome has less.
 const WELCOME_BYTES: usize = 4096;
 
+/// When a connection sends its next batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Flow {
+    /// While fewer than so many of its batches wait for their acknowledgement: a closed loop.
+    Window(usize),
+    /// When it is due, so that all connections together send so many messages a second whatever was acknowledged: an open
+    /// one.
+    PerSecond(f64),
+}
+
 /// Who sends what to whom.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Streams {
@@ -28,16 +38,20 @@ pub(crate) struct Streams {
     pub(crate) message_bytes: usize,
     /// Messages of one batch.
     pub(crate) records: u32,
-    /// Batches of one connection that wait for their acknowledgement.
-    pub(crate) window: usize,
+    pub(crate) flow: Flow,
 }
 
 impl Streams {
     /// Connects all of them; they are welcomed.
     pub(crate) fn connect(&self) -> anyhow::Result<Clients<Session>> {
         let sources = Sources::new()?;
+        let (waiting, per_second) = match self.flow {
+            Flow::Window(batches) => (batches, None),
+            Flow::PerSecond(messages) => (usize::MAX, Some(messages / f64::from(self.records))),
+        };
         let window = Window {
-            waiting: (self.level != AckLevel::None).then_some(self.window),
+            waiting: (self.level != AckLevel::None).then_some(waiting),
+            per_second,
             operations: u64::from(self.records),
             bytes: u64::from(self.records) * self.message_bytes as u64,
         };

@@ -10,6 +10,8 @@ use anyhow::Context;
 use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::interrupt;
+
 /// Below what most systems hand out by themselves to programs that name no port, up to where services end.
 const PORTS: std::ops::Range<u64> = 10_000..32_000;
 /// 127.1.1.1 to 127.254.254.254, no part of it 0 or 255.
@@ -49,6 +51,7 @@ impl Sources {
 
     /// A connection to `server`, blocking, made in time.
     pub(crate) fn connect(&self, server: SocketAddrV4) -> anyhow::Result<Socket> {
+        interrupt::check()?; // a load may make many
         let socket = self.bound(Type::STREAM)?;
         socket.set_write_timeout(Some(CONNECT_WITHIN)).context("SO_SNDTIMEO")?; // bounds connect as well
         let to = SockAddr::from(server);

@@ -1,4 +1,5 @@
-//! Clients that keep so many requests on their way and wait for what answers them: one epoll for each thread.
+//! Clients that keep so many requests on their way and wait for what answers them, or send them at a rate and take what answers
+//! them: one epoll for each thread.
 //!
 //! What is spoken is a [`Dialogue`]'s. An operation costs a send, a receive, a part of an `epoll_wait` and one look at the
 //! clock: what a load costs is missing to the server where both share the processors.
@@ -8,12 +9,14 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::Load;
+use super::pace::Pace;
 use super::threads::{self, Done};
+use crate::interrupt;
 
 /// A server that says nothing for so long is broken.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(20);
@@ -48,6 +51,8 @@ pub(crate) struct Heard {
 pub(super) struct Window {
     /// Requests of one connection that wait for their answer; none where there are no answers.
     pub(super) waiting: Option<usize>,
+    /// Requests a second of all connections, each in its turn; none where a connection sends when it may.
+    pub(super) per_second: Option<f64>,
     /// Operations of one request, and their bytes.
     pub(super) operations: u64,
     pub(super) bytes: u64,
@@ -74,8 +79,17 @@ impl<Speaker: Dialogue + Send> Clients<Speaker> {
 
     /// Sends for so long, and waits for what is not answered then. Latency is that of a request, from its first byte.
     pub(crate) fn run(&mut self, duration: Duration) -> anyhow::Result<Load> {
-        let end = Instant::now() + duration;
-        threads::run(self.0.iter_mut().map(|client| move || client.run(end)))
+        let began = Instant::now();
+        let end = began + duration;
+        let all: usize = self.0.iter().map(|client| client.connections.len()).sum();
+        let paces = self.0.iter().enumerate().map(|(index, client)| {
+            let per_second = client.window.per_second?;
+            // The threads take turns, too.
+            let first = began + Duration::from_secs_f64(index as f64 / per_second);
+            Some(Pace::starting(first, per_second * client.connections.len() as f64 / all as f64))
+        });
+        let paces: Vec<Option<Pace>> = paces.collect();
+        threads::run(self.0.iter_mut().zip(paces).map(|(client, pace)| move || client.run(pace, end)))
     }
 }
 
@@ -84,56 +98,121 @@ struct Client<Speaker> {
     epoll: OwnedFd,
     window: Window,
     connections: Vec<Connection<Speaker>>,
+    /// Connections that have not ended.
+    open: usize,
+}
+
+/// What a thread works with, kept for its memory.
+struct Scratch {
+    events: Vec<epoll::Event>,
+    buffer: Vec<u8>,
 }
 
 impl<Speaker: Dialogue> Client<Speaker> {
     fn new(window: Window) -> anyhow::Result<Client<Speaker>> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("epoll_create")?;
-        Ok(Client { epoll, window, connections: Vec::new() })
+        Ok(Client { epoll, window, connections: Vec::new(), open: 0 })
     }
 
     fn add(&mut self, connection: Connection<Speaker>) -> anyhow::Result<()> {
         let data = epoll::EventData::new_u64(self.connections.len() as u64);
         epoll::add(&self.epoll, &connection.stream, data, epoll::EventFlags::IN).context("epoll_ctl")?;
         self.connections.push(connection);
+        self.open += 1;
         Ok(())
     }
 
-    fn run(&mut self, end: Instant) -> anyhow::Result<Done> {
+    fn run(&mut self, pace: Option<Pace>, end: Instant) -> anyhow::Result<Done> {
         let mut done = Done::nothing()?;
-        let mut open = self.connections.len();
-        for index in 0..open {
+        let mut scratch = Scratch { events: Vec::with_capacity(EVENTS_MAX), buffer: vec![0; READ_BYTES] };
+        if let Some(pace) = pace {
+            self.send_in_turn(pace, end, &mut scratch, &mut done)?;
+        }
+        for index in 0..self.connections.len() {
             self.write(index, Instant::now(), end, &mut done)?;
         }
-        let mut buffer = [0; READ_BYTES];
-        let mut events = Vec::with_capacity(EVENTS_MAX);
         let silence = Timespec::try_from(SILENCE_MAX).context("a time")?;
-        open -= self.connections.iter().filter(|connection| connection.ended).count();
-        while open > 0 {
-            events.clear();
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&silence)) {
-                Ok(0) => anyhow::bail!("no answer for {} s", SILENCE_MAX.as_secs()),
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error).context("epoll_wait"),
-            }
-            for event in &events {
-                let index = event.data.u64() as usize;
-                let connection = &mut self.connections[index];
-                if connection.ended {
-                    continue;
-                }
-                let now = connection.read(self.window.waiting.is_some(), &mut buffer, &mut done)?;
-                self.write(index, now, end, &mut done)?;
-                open -= usize::from(self.connections[index].ended);
-            }
+        while self.open > 0 {
+            interrupt::check()?;
+            let events = self.take(&silence, end, &mut scratch, &mut done)?;
+            anyhow::ensure!(events > 0, "no answer for {} s", SILENCE_MAX.as_secs());
         }
         Ok(done)
+    }
+
+    /// Until `end` connection after connection sends when it is due, whatever is answered meanwhile.
+    fn send_in_turn(
+        &mut self,
+        mut pace: Pace,
+        end: Instant,
+        scratch: &mut Scratch,
+        done: &mut Done,
+    ) -> anyhow::Result<()> {
+        let at_once = Timespec::default();
+        for turn in 0.. {
+            // Until its time comes the answers to earlier ones are taken; what is late is sent at once.
+            let due = pace.next();
+            loop {
+                let now = Instant::now();
+                if now >= end {
+                    return Ok(());
+                }
+                interrupt::check()?;
+                let left = due.min(end).saturating_duration_since(now);
+                // epoll_wait knows milliseconds only.
+                let left = Timespec::try_from(left).context("a time")?;
+                match poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&left)) {
+                    Ok(_) | Err(Errno::INTR) => {}
+                    Err(error) => return Err(error).context("poll"),
+                }
+                self.take(&at_once, end, scratch, done)?;
+                if due <= Instant::now() {
+                    break;
+                }
+            }
+            pace.done(1);
+            let index = turn % self.connections.len();
+            self.connections[index].due.push_back(due);
+            self.write(index, Instant::now(), end, done)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the answers that are there, or come in time, and goes on with who was answered. How many had something to tell.
+    fn take(
+        &mut self,
+        wait: &Timespec,
+        end: Instant,
+        scratch: &mut Scratch,
+        done: &mut Done,
+    ) -> anyhow::Result<usize> {
+        let Scratch { events, buffer } = scratch;
+        events.clear();
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(wait)) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(1), // it was not silent until the end
+            Err(error) => return Err(error).context("epoll_wait"),
+        }
+        for event in &*events {
+            let index = event.data.u64() as usize;
+            let connection = &mut self.connections[index];
+            if connection.ended {
+                continue;
+            }
+            let now = connection.read(self.window.waiting.is_some(), buffer, done)?;
+            self.write(index, now, end, done)?;
+        }
+        Ok(events.len())
     }
 
     /// Writes as far as it goes, and asks to be told when it would go on.
     fn write(&mut self, index: usize, now: Instant, end: Instant, done: &mut Done) -> anyhow::Result<()> {
         let connection = &mut self.connections[index];
+        if connection.ended {
+            return Ok(());
+        }
         let blocked = connection.write(&self.window, now, end, done)?;
+        self.open -= usize::from(connection.ended);
         if connection.blocked != blocked {
             connection.blocked = blocked;
             let writable = if blocked { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
@@ -150,7 +229,9 @@ struct Connection<Speaker> {
     dialogue: Speaker,
     /// Of the request, bytes that are still to be sent.
     unsent: usize,
-    /// When each request that is not answered began to be sent.
+    /// When the requests were due whose turn has come and that are not begun; no more than are due in the time of the load.
+    due: VecDeque<Instant>,
+    /// When each request that is not answered began to be sent, or was due.
     waiting: VecDeque<Instant>,
     /// The socket takes no more for now.
     blocked: bool,
@@ -162,8 +243,16 @@ struct Connection<Speaker> {
 
 impl<Speaker: Dialogue> Connection<Speaker> {
     fn new(stream: OwnedFd, dialogue: Speaker) -> Connection<Speaker> {
-        let (waiting, rest) = (VecDeque::new(), Vec::new());
-        Connection { stream, dialogue, unsent: 0, waiting, blocked: false, ended: false, rest }
+        Connection {
+            stream,
+            dialogue,
+            unsent: 0,
+            due: VecDeque::new(),
+            waiting: VecDeque::new(),
+            blocked: false,
+            ended: false,
+            rest: Vec::new(),
+        }
     }
 
     /// Takes the answers that are there, and says when that was.
@@ -223,13 +312,66 @@ impl<Speaker: Dialogue> Connection<Speaker> {
                 self.ended = self.waiting.is_empty();
                 return Ok(false);
             }
+            let since = match window.per_second {
+                None => now,
+                Some(_) => match self.due.pop_front() {
+                    Some(due) => due,
+                    None => return Ok(false),
+                },
+            };
             self.dialogue.advance();
             self.unsent = self.dialogue.request().len();
             if window.waiting.is_some() {
-                self.waiting.push_back(now);
+                self.waiting.push_back(since);
             }
             done.operations += window.operations;
             done.bytes += window.bytes;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// Says one byte, and expects nothing.
+    struct Byte;
+
+    impl Dialogue for Byte {
+        fn advance(&mut self) {}
+
+        fn request(&self) -> &[u8] {
+            b"."
+        }
+
+        fn hear(&mut self, input: &[u8]) -> anyhow::Result<Heard> {
+            Ok(Heard { used: input.len(), requests: 0 })
+        }
+    }
+
+    #[test]
+    fn at_a_rate_connections_send_in_turn_and_no_more_than_is_due() {
+        const PER_SECOND: f64 = 2_000.0;
+        const DURATION: Duration = Duration::from_millis(50);
+        let pairs: Vec<_> = (0..4).map(|_| UnixStream::pair().unwrap()).collect();
+        let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+        let window = Window { waiting: None, per_second: Some(PER_SECOND), operations: 10, bytes: 1 };
+        let connections = ours.into_iter().map(|stream| Ok((OwnedFd::from(stream), Byte)));
+        let mut clients = Clients::new(1, window, connections).unwrap();
+        let load = clients.run(DURATION).unwrap();
+        drop(clients);
+        let sent: Vec<u64> = theirs
+            .into_iter()
+            .map(|mut stream| stream.read_to_end(&mut Vec::new()).unwrap() as u64)
+            .collect();
+        let all: u64 = sent.iter().sum();
+        assert_eq!((load.operations, load.bytes), (all * 10, all));
+        assert!((1..=100).contains(&all), "{all}");
+        // The first is the first.
+        assert!(sent.is_sorted_by(|earlier, later| *earlier == *later || *earlier == later + 1), "{sent:?}");
+        assert!(sent[0] <= sent[3] + 1, "{sent:?}");
     }
 }

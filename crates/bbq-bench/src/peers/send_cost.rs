@@ -2,7 +2,7 @@
 //! which measures itself as the rows of bbq do.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::Context;
 use serde::Deserialize;
@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::floor::{Made, make};
 use crate::directory;
 use crate::metric::Metric;
+use crate::process::{END_WITHIN, Output, Process};
 use crate::sample::Sample;
 use crate::settings::Settings;
 
@@ -54,11 +55,12 @@ impl Library {
         let directory = directory::make(&settings.directory)?;
         let mut command = Command::new(&self.program);
         command.arg(self.word).arg(settings.duration.as_millis().max(1).to_string());
-        command.current_dir(directory.path()).stdin(Stdio::null());
-        let output = command.output().with_context(|| format!("send_cost {}", self.word))?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        anyhow::ensure!(output.status.success(), "send_cost {}: {}", self.word, said.trim());
-        let said: Said = serde_json::from_slice(&output.stdout).context("send_cost")?;
+        command.current_dir(directory.path());
+        let mut process = Process::start("send_cost", &mut command, directory.path(), Output::Piped)?;
+        let stdout = process.child().stdout.take().context("its output is piped")?;
+        // Its line fits into the pipe. It may take as long as the row does.
+        process.wait_within(settings.duration + END_WITHIN)?;
+        let said: Said = serde_json::from_reader(stdout).context("send_cost")?;
         let mut sample = Sample::default();
         sample.set(Metric::Rate, said.calls as f64 / said.seconds);
         for (metric, nanoseconds) in [

@@ -8,7 +8,7 @@ use bbq_wire::AckLevel;
 
 use super::{MESSAGE_BYTES, RECORDS, WINDOW};
 use crate::directory;
-use crate::load::session::Streams;
+use crate::load::session::{Flow, Streams};
 use crate::load::threads_beside;
 use crate::meter::Meter;
 use crate::metric::Metric;
@@ -51,7 +51,7 @@ fn measure(settings: &Settings, megabytes: u64) -> anyhow::Result<Sample> {
         level: AckLevel::Durable,
         message_bytes: MESSAGE_BYTES,
         records,
-        window: WINDOW / 100,
+        flow: Flow::Window(WINDOW / 100),
     };
     let mut filled = 0;
     while filled < megabytes * 1_000_000 {

@@ -7,7 +7,7 @@ mod queues;
 use bbq_wire::AckLevel;
 
 use super::streaming::{STREAM_COLUMNS, stream_to_product};
-use crate::load::session::Streams;
+use crate::load::session::{Flow, Streams};
 use crate::load::threads_beside;
 use crate::metric::Metric;
 use crate::plan::{Drawing, Plan, Row, Section};
@@ -93,13 +93,13 @@ fn measure(
 ) -> anyhow::Result<Sample> {
     let threads = threads_beside(settings.workers).min(connections);
     let window = (WINDOW_BYTES / BATCH_BYTES / connections).max(2);
-    stream_to_product(settings, 1, &move |server| Streams {
+    stream_to_product(settings, 1, settings.duration, &move |server| Streams {
         server,
         threads,
         connections,
         level,
         message_bytes,
         records: (BATCH_BYTES / (message_bytes + 2)) as u32, // at most BATCH_BYTES
-        window,
+        flow: Flow::Window(window),
     })
 }
