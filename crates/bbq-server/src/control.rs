@@ -111,7 +111,9 @@ impl Control {
             error!(%error, "the server to take over from does not answer any more; stopping");
             return Ending::Stop { in_order: false };
         }
-        info!(pid = std::process::id(), "ready");
+        let address = self.sockets.admin.as_ref().and_then(|listener| listener.local_addr().ok());
+        let address = address.map_or_else(|| "off".to_owned(), |address| address.to_string());
+        info!(pid = std::process::id(), admin = %address, "ready");
         notify(notify::READY);
         tokio::spawn(watch_foreign_members(parts.clone()));
         let mut tick = tokio::time::interval(TICK);
