@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_spool::{DirectoryLock, LaneCondition};
+use bbq_spool::DirectoryLock;
 use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
 use tracing::{error, info, warn};
@@ -18,7 +18,7 @@ use crate::listeners::{Listener, Sockets};
 use crate::notify::{self, notify};
 use crate::reload;
 use crate::running::{Halt, Halted, Running};
-use crate::server::Parts;
+use crate::server::{Parts, waiting_for_space};
 use crate::signals::Signals;
 use crate::upgrade::{Predecessor, Program, Successor};
 use crate::worker::ParkedConnection;
@@ -358,8 +358,7 @@ fn moved(parked: &mut Vec<ParkedConnection>, old: &[Listener], new: &[Listener])
 
 /// A pause would lose what a lane has no room for.
 fn waiting_lane(parts: &Parts) -> Option<String> {
-    let waits = parts.lanes.iter().find(|lane| lane.view().condition == LaneCondition::WaitingForSpace)?;
-    Some(format!("lane {} waits for space on disk; make room, then try again", waits.index()))
+    parts.lanes.iter().find_map(waiting_for_space).map(|why| format!("{why}; then try again"))
 }
 
 /// Looks again and again, one look at a time, for as long as the runtime lasts.
