@@ -72,7 +72,11 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
     }
     let counters = sender.counters();
     if !arguments.quiet {
-        eprintln!("{} messages acknowledged, {} reconnects", counters.acknowledged, counters.reconnects);
+        let failed = match counters.reconnects {
+            0 => String::new(),
+            failed => format!(", {failed} connections failed or broke off"),
+        };
+        eprintln!("{} messages acknowledged{failed}", counters.acknowledged);
     }
     Ok(Outcome::Done)
 }
