@@ -55,10 +55,14 @@ pub struct Counters {
 pub struct ServerProgress {
     /// The server that is connected, or was tried last.
     pub server: String,
-    /// Whether it has welcomed the sender.
+    /// Whether it has welcomed the sender, and the connection lasts. A connection that has nothing left to do ends when the sender is
+    /// closed: what a server still lacks, `missing` says.
     pub connected: bool,
     /// Every record up to this number is acknowledged; numbers begin at 1.
     pub acknowledged_sequence: u64,
+    /// Records in line, or given up when the sender was closed, that it has not acknowledged. 0 when it refused the sender for good:
+    /// then it gets none of them.
+    pub missing: u64,
     /// Connections that broke or could not be made.
     pub reconnects: u64,
     /// The present reconnect parameters.

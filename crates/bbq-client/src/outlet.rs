@@ -71,11 +71,12 @@ impl Outlet {
         self.reconnects.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn progress(&self, acknowledged_sequence: u64) -> ServerProgress {
+    pub(crate) fn progress(&self, acknowledged_sequence: u64, missing: u64) -> ServerProgress {
         ServerProgress {
             server: self.servers[self.present.load(Ordering::Relaxed) as usize].to_string(),
             connected: self.connected.load(Ordering::Relaxed),
             acknowledged_sequence,
+            missing,
             reconnects: self.reconnects(),
             reconnect: self.reconnect().now(),
         }

@@ -15,6 +15,8 @@ pub(crate) struct OutletState {
     pub(crate) message_bytes_max: Option<u32>,
     /// The present connection broke, said by its reader.
     pub(crate) broken: bool,
+    /// Records that it did not have when the rest was given up.
+    pub(crate) given_up: u64,
     /// Nothing is ever sent here again.
     pub(crate) ended: bool,
 }

@@ -200,8 +200,10 @@ impl Sender {
     #[must_use]
     pub fn servers(&self) -> Vec<ServerProgress> {
         let shared = &self.shared;
-        let progress =
-            |(index, outlet): (usize, &Outlet)| outlet.progress(shared.queue.acknowledged_by(index));
+        let progress = |(index, outlet): (usize, &Outlet)| {
+            let (acknowledged, missing) = shared.queue.account_of(index);
+            outlet.progress(acknowledged, missing)
+        };
         shared.outlets.iter().enumerate().map(progress).collect()
     }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_spool::{DirectoryLock, LaneCondition};
+use bbq_spool::DirectoryLock;
 use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
 use tracing::{error, info, warn};
@@ -18,7 +18,7 @@ use crate::listeners::{Listener, Sockets};
 use crate::notify::{self, notify};
 use crate::reload;
 use crate::running::{Halt, Halted, Running};
-use crate::server::Parts;
+use crate::server::{Parts, waiting_for_space};
 use crate::signals::Signals;
 use crate::upgrade::{Predecessor, Program, Successor};
 use crate::worker::ParkedConnection;
@@ -111,7 +111,9 @@ impl Control {
             error!(%error, "the server to take over from does not answer any more; stopping");
             return Ending::Stop { in_order: false };
         }
-        info!(pid = std::process::id(), "ready");
+        let address = self.sockets.admin.as_ref().and_then(|listener| listener.local_addr().ok());
+        let address = address.map_or_else(|| "off".to_owned(), |address| address.to_string());
+        info!(pid = std::process::id(), admin = %address, "ready");
         notify(notify::READY);
         tokio::spawn(watch_foreign_members(parts.clone()));
         let mut tick = tokio::time::interval(TICK);
@@ -356,8 +358,7 @@ fn moved(parked: &mut Vec<ParkedConnection>, old: &[Listener], new: &[Listener])
 
 /// A pause would lose what a lane has no room for.
 fn waiting_lane(parts: &Parts) -> Option<String> {
-    let waits = parts.lanes.iter().find(|lane| lane.view().condition == LaneCondition::WaitingForSpace)?;
-    Some(format!("lane {} waits for space on disk; make room, then try again", waits.index()))
+    parts.lanes.iter().find_map(waiting_for_space).map(|why| format!("{why}; then try again"))
 }
 
 /// Looks again and again, one look at a time, for as long as the runtime lasts.

@@ -301,16 +301,15 @@ impl Parts {
     fn troubles(&self) -> Vec<String> {
         let lanes = self.lanes.iter().filter_map(|lane| match lane.view().condition {
             LaneCondition::Writing => None,
-            LaneCondition::WaitingForSpace => Some(format!("lane {} waits for space on disk", lane.index())),
+            LaneCondition::WaitingForSpace => waiting_for_space(lane),
             LaneCondition::Failed => {
                 let why = lane.failure().unwrap_or_default();
                 Some(format!("lane {} failed and takes nothing until a restart: {why}", lane.index()))
             }
         });
-        let sinks = self
-            .sinks
-            .iter()
-            .filter_map(|(spec, ledger)| Some(format!("sink {spec}: {}", ledger.trouble()?)));
+        let sinks = self.sinks.iter().filter_map(|(spec, ledger)| {
+            Some(format!("sink {spec} cannot deliver and tries again: {}", ledger.trouble()?))
+        });
         let listeners = self.listeners.iter().enumerate().filter_map(|(index, listener)| {
             let why = self.ledger.listener(index).failure()?;
             Some(format!("listener {} takes nothing any more: {why}", listener.spec().text))
@@ -420,6 +419,11 @@ impl Parts {
             lanes: lanes.collect(),
         }
     }
+}
+
+/// Why a lane waits, if it still does, and what to do about it.
+pub(crate) fn waiting_for_space(lane: &Lane) -> Option<String> {
+    Some(format!("lane {} waits for space: {}", lane.index(), lane.no_room()?))
 }
 
 fn worker_status((index, view): (usize, &Arc<WorkerView>)) -> WorkerStatus {

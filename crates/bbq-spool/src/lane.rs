@@ -133,6 +133,8 @@ pub(crate) struct LaneCore {
     /// Number of the last durable group.
     durable_group: AtomicU64,
     condition: AtomicU8,
+    /// Why the writer waits for space, while it does.
+    no_room: Mutex<String>,
     on_progress: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -164,6 +166,7 @@ impl LaneCore {
             durable: Mutex::new(durable),
             durable_group: AtomicU64::new(0),
             condition: AtomicU8::new(LaneCondition::Writing as u8),
+            no_room: Mutex::default(),
             on_progress: OnceLock::new(),
         }
     }
@@ -265,8 +268,12 @@ impl LaneCore {
         unwritten
     }
 
-    /// The writer found no room and waits.
-    pub(crate) fn wait_for_space(&self) {
+    /// The writer found no room, for this reason, and waits. Said again at each look.
+    pub(crate) fn wait_for_space(&self, why: &str) {
+        why.clone_into(&mut self.no_room.lock().unwrap_or_else(PoisonError::into_inner));
+        if self.condition() == LaneCondition::WaitingForSpace {
+            return;
+        }
         self.set_condition(LaneCondition::WaitingForSpace);
         self.progress.announce();
         self.tell_worker();
@@ -372,6 +379,13 @@ impl Lane {
     #[must_use]
     pub fn is_waiting_for_space(&self) -> bool {
         self.0.condition() == LaneCondition::WaitingForSpace
+    }
+
+    /// Why there is no room, and what to do about it, if it stands still for that.
+    #[must_use]
+    pub fn no_room(&self) -> Option<String> {
+        let why = self.0.no_room.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.is_waiting_for_space().then_some(why)
     }
 
     /// Why the lane failed, if it did.

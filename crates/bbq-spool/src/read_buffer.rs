@@ -120,8 +120,17 @@ mod tests {
         let mut buffer = ReadBuffer::default();
         // On, back, into what is there, apart from it, across the end, and behind it.
         let pieces = [
-            (10, 50), (10, 9_000), (5_000, 30_000), (4_000, 30_001), (60_000, 70_000), (0, 99_999), (99_000, 200_000),
-            (100_000, 200_000), (300_000, 300_001), (7, 7), (8_192, 8_193),
+            (10, 50),
+            (10, 9_000),
+            (5_000, 30_000),
+            (4_000, 30_001),
+            (60_000, 70_000),
+            (0, 99_999),
+            (99_000, 200_000),
+            (100_000, 200_000),
+            (300_000, 300_001),
+            (7, 7),
+            (8_192, 8_193),
         ];
         for (offset, until) in pieces {
             buffer.fill(&file, offset, until, false).unwrap();

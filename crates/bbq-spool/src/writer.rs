@@ -20,6 +20,9 @@ use crate::segments::Segment;
 use crate::spares::Spare;
 use crate::time::unix_ns;
 
+/// What to do about a full disk.
+const MAKE_ROOM: &str = "make room on its disk";
+
 /// The segment that is being written.
 struct Open {
     file: Box<dyn StorageFile>,
@@ -196,7 +199,7 @@ impl Writer {
                     self.core.set_condition(LaneCondition::Writing);
                     return Ok(());
                 }
-                Err(error) if is_full(&error) => self.wait_for_space(&error.to_string())?,
+                Err(error) if is_full(&error) => self.wait_for_space(&format!("{error}; {MAKE_ROOM}"))?,
                 Err(error) => {
                     let path = self.core.segments.path(open.start);
                     return Err(Stop::Failed(format!("cannot write {}: {error}", path.display())));
@@ -285,7 +288,10 @@ impl Writer {
                     continue;
                 }
                 let (used, most) = (self.core.usage.bytes(), self.core.usage.bytes_max());
-                self.wait_for_space(&format!("the spool holds {used} of {most} bytes (spool.bytes_max)"))?;
+                self.wait_for_space(&format!(
+                    "the spool has {used} bytes and needs {capacity} more, over its limit of {most} (spool.bytes_max); mend or \
+                     speed up the sink with the most queued, or raise the limit"
+                ))?;
                 continue;
             }
             let created =
@@ -307,7 +313,12 @@ impl Writer {
                     if is_full(&error) && self.free_spare() {
                         continue;
                     }
-                    self.wait_for_space(&format!("cannot create {}: {error}", path.display()))?;
+                    let remedy = if is_full(&error) {
+                        MAKE_ROOM
+                    } else {
+                        "raise the limit of open files, or free memory"
+                    };
+                    self.wait_for_space(&format!("cannot create {}: {error}; {remedy}", path.display()))?;
                 }
             }
         }
@@ -329,8 +340,9 @@ impl Writer {
     fn wait_for_space(&self, why: &str) -> Result<(), Stop> {
         if self.core.condition() != LaneCondition::WaitingForSpace {
             warn!(lane = self.core.index, why, "no room to write; senders are held back until there is");
-            self.core.wait_for_space();
         }
+        // The reason may be another one now.
+        self.core.wait_for_space(why);
         if self.core.is_closed() {
             return Err(Stop::NoSpace(why.to_owned()));
         }

@@ -75,7 +75,7 @@ pub(crate) struct ServeArguments {
     pub(crate) admin: Option<String>,
 }
 
-/// Each line is one message, without its line feed. Servers that do not answer are tried again until they do; nothing is
+/// Each line is one message, without its line feed or CR LF. Servers that do not answer are tried again until they do; nothing is
 /// sent twice. SIGINT and SIGTERM end it after two seconds at most, with a word about what is left; the exit code is then 130 or
 /// 143.
 #[derive(Args)]
@@ -128,10 +128,18 @@ impl From<Ack> for AckLevel {
     }
 }
 
+/// What came in, what became of it, and what keeps the server from working as configured.
 #[derive(Args)]
+#[command(after_help = "\
+Exit codes:
+  0  the server answered, also with troubles; with --wait, it is ready
+  1  it did not answer, or was not ready in time; or something else is at that address
+  2  wrong usage
+For monitoring ask /health, which is 200, or 503 and the troubles: curl -fsS http://127.0.0.1:7790/health
+docs/OPERATIONS.md explains each line and what to do about each trouble.")]
 pub(crate) struct StatusArguments {
-    /// The server's admin address
-    #[arg(long, value_name = "ADDR", default_value = bbq_server::config::ADMIN_DEFAULT)]
+    /// The server's admin address, in numbers: the `--admin` that it was started with, or `admin` of its configuration
+    #[arg(long, value_name = "ADDR", default_value = bbq_server::config::ADMIN_DEFAULT, value_parser = admin_address)]
     pub(crate) admin: SocketAddr,
     /// As JSON
     #[arg(long)]
@@ -139,6 +147,13 @@ pub(crate) struct StatusArguments {
     /// Wait until the server is ready; exit code 1 when it is not in time
     #[arg(long, value_name = "SECONDS")]
     pub(crate) wait: Option<f64>,
+}
+
+fn admin_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        let example = bbq_server::config::ADMIN_DEFAULT;
+        format!("the admin has an address and port in numbers, such as {example}; no name, URL or file")
+    })
 }
 
 #[derive(Args)]

@@ -72,7 +72,11 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
     }
     let counters = sender.counters();
     if !arguments.quiet {
-        eprintln!("{} messages acknowledged, {} reconnects", counters.acknowledged, counters.reconnects);
+        let failed = match counters.reconnects {
+            0 => String::new(),
+            failed => format!(", {failed} connections failed or broke off"),
+        };
+        eprintln!("{} messages acknowledged{failed}", counters.acknowledged);
     }
     Ok(Outcome::Done)
 }
@@ -171,21 +175,21 @@ fn send_lines(mut input: Input, sender: &Sender, bar: &ProgressBar, room: &Room)
         let end = memrchr(b'\n', &buffer[filled..filled + bytes]).map(|at| filled + at + 1);
         filled += bytes;
         let Some(end) = end else { continue };
-        line += send_chunk(sender, room, &buffer[..end - 1], line)?;
+        line += send_chunk(sender, room, &Lines::ended(&buffer[..end - 1]), line)?;
         buffer.copy_within(end..filled, 0);
         filled -= end;
         bar.set_message(format!("{} acknowledged", sender.counters().acknowledged));
     }
     if filled > 0 {
-        send_chunk(sender, room, &buffer[..filled], line)?;
+        send_chunk(sender, room, &Lines::open(&buffer[..filled]), line)?;
     }
     Ok(())
 }
 
-/// Sends the lines of a chunk that ends without its last line feed; `before` lines stood before it.
-fn send_chunk(sender: &Sender, room: &Room, chunk: &[u8], before: u64) -> anyhow::Result<u64> {
+/// Sends the lines of a chunk; `before` lines stood before it.
+fn send_chunk(sender: &Sender, room: &Room, chunk: &Lines<'_>, before: u64) -> anyhow::Result<u64> {
     let mut taken = 0;
-    let mut lines = Lines { rest: Some(chunk) };
+    let mut lines = chunk.clone();
     loop {
         // Before that nobody has said which messages are too large.
         let was_welcome = sender.servers().iter().any(|server| server.connected);
@@ -201,16 +205,31 @@ fn send_chunk(sender: &Sender, room: &Room, chunk: &[u8], before: u64) -> anyhow
             Err(error) => return Err(error.into()),
         }
         // From the line on that found no room.
-        lines = Lines { rest: Some(chunk) };
+        lines = chunk.clone();
         for _ in 0..taken {
             lines.next();
         }
     }
 }
 
-/// The lines of a chunk, without their line feeds.
+/// The lines of a chunk, cut as a listener of `lines` does: without their line feeds and one carriage return before each.
+#[derive(Clone)]
 struct Lines<'a> {
     rest: Option<&'a [u8]>,
+    /// Whether a line feed stood behind the chunk.
+    is_ended: bool,
+}
+
+impl<'a> Lines<'a> {
+    /// A chunk behind which a line feed stood.
+    fn ended(chunk: &'a [u8]) -> Lines<'a> {
+        Lines { rest: Some(chunk), is_ended: true }
+    }
+
+    /// A chunk whose last line has no end.
+    fn open(chunk: &'a [u8]) -> Lines<'a> {
+        Lines { rest: Some(chunk), is_ended: false }
+    }
 }
 
 impl<'a> Iterator for Lines<'a> {
@@ -218,16 +237,17 @@ impl<'a> Iterator for Lines<'a> {
 
     fn next(&mut self) -> Option<&'a [u8]> {
         let rest = self.rest?;
-        match memchr::memchr(b'\n', rest) {
+        let (line, has_end) = match memchr::memchr(b'\n', rest) {
             Some(at) => {
                 self.rest = Some(&rest[at + 1..]);
-                Some(&rest[..at])
+                (&rest[..at], true)
             }
             None => {
                 self.rest = None;
-                Some(rest)
+                (rest, self.is_ended)
             }
-        }
+        };
+        Some(if has_end { line.strip_suffix(b"\r").unwrap_or(line) } else { line })
     }
 }
 

@@ -1,37 +1,42 @@
 //! `bbq status`: asks the admin, once or until the server is ready.
 
+mod question;
+
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use bbq_server::status::Status;
-use http_body_util::{BodyExt as _, Empty};
-use hyper::Request;
 use hyper::body::Bytes;
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use crate::Outcome;
 use crate::arguments::StatusArguments;
 use crate::status_table;
+use question::{ANSWER_TIMEOUT, ask};
 
-/// A server that is asked and does not answer in this time is stuck.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a server that is not there yet is asked again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let admin = arguments.admin;
     let answer = match arguments.wait {
-        None => runtime.block_on(ask(arguments.admin))?,
+        None => runtime.block_on(ask(admin, || {
+            eprintln!("bbq: {admin} is slow to answer; waiting for {} s at most", ANSWER_TIMEOUT.as_secs());
+        }))?,
         Some(seconds) if seconds.is_finite() && (0.0..=1e9).contains(&seconds) => {
             let patience = Duration::from_secs_f64(seconds);
-            let asked = runtime.block_on(async { timeout(patience, ask_until_ready(arguments.admin)).await });
+            let mut last = None;
+            let asked =
+                runtime.block_on(async { timeout(patience, ask_until_ready(admin, &mut last)).await });
             match asked {
                 Ok(answer) => answer,
-                Err(_) => bail!("no server is ready at {} after {seconds} s", arguments.admin),
+                Err(_) => {
+                    let last = last.unwrap_or_else(|| "it has not answered".to_owned());
+                    bail!("no server is ready at {admin} after {seconds} s: {last}");
+                }
             }
         }
         Some(seconds) => {
@@ -45,42 +50,24 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
         out.write_all(&answer)?;
         writeln!(out)?;
     } else {
-        let status: Status =
-            serde_json::from_slice(&answer).context("the server's answer is not a status")?;
+        let status: Status = serde_json::from_slice(&answer).with_context(|| {
+            format!("{admin} is a bbq server of another version; --json shows what it says")
+        })?;
         status_table::write(&status, &mut out)?;
     }
     Ok(Outcome::Done)
 }
 
-async fn ask_until_ready(admin: SocketAddr) -> Bytes {
+/// `last` is why not, at the last try.
+async fn ask_until_ready(admin: SocketAddr, last: &mut Option<String>) -> Bytes {
     loop {
-        if let Ok(answer) = ask(admin).await
-            && serde_json::from_slice::<Status>(&answer).is_ok_and(|status| status.ready)
-        {
-            return answer;
+        match ask(admin, || {}).await {
+            Ok(answer) if serde_json::from_slice::<Status>(&answer).is_ok_and(|status| status.ready) => {
+                return answer;
+            }
+            Ok(_) => *last = Some("it answers that it is not ready".to_owned()),
+            Err(error) => *last = Some(format!("{error:#}")),
         }
         sleep(RETRY_INTERVAL).await;
     }
-}
-
-/// One GET of `/status`.
-async fn ask(admin: SocketAddr) -> anyhow::Result<Bytes> {
-    let asked = timeout(ANSWER_TIMEOUT, async {
-        let stream = TcpStream::connect(admin)
-            .await
-            .with_context(|| format!("no server answers at {admin}; is it running, with this --admin?"))?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        // It ends with the answer; what it has to say then the request says better.
-        let connection = tokio::spawn(connection);
-        let request = Request::get("/status").header("host", admin.to_string()).body(Empty::<Bytes>::new())?;
-        let response = sender.send_request(request).await?;
-        let code = response.status();
-        let body = response.into_body().collect().await?.to_bytes();
-        connection.abort();
-        if !code.is_success() {
-            bail!("{admin} answers {code}");
-        }
-        Ok(body)
-    });
-    asked.await.with_context(|| format!("{admin} does not answer"))?
 }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use bbq_server::status::{Dropped, ListenerStatus, SinkStatus, Status};
+use indicatif::BinaryBytes;
 
 pub(crate) fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     let state = if status.ready { "ready" } else { "not ready" };
@@ -14,10 +15,12 @@ pub(crate) fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "  refused: {why}")?;
     }
     let ledger = &status.ledger;
+    // Each sink's own account stands with it.
+    let which = if status.sinks.len() > 1 { "  (by the sink that is furthest behind)" } else { "" };
     writeln!(out)?;
     writeln!(
         out,
-        "received {} = delivered {} + queued {} + dropped {}",
+        "received {} = delivered {} + queued {} + dropped {}{which}",
         ledger.received,
         ledger.delivered,
         ledger.queued,
@@ -38,11 +41,18 @@ pub(crate) fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         )?;
     }
     let spool = &status.spool;
-    writeln!(
+    let plural = if spool.segments == 1 { "" } else { "s" };
+    write!(
         out,
-        "spool      {} of {} bytes in {} segments, {} pieces set aside",
-        spool.bytes, spool.bytes_max, spool.segments, spool.quarantined
-    )
+        "spool      {} of {} in {} segment{plural}",
+        BinaryBytes(spool.bytes),
+        BinaryBytes(spool.bytes_max),
+        spool.segments
+    )?;
+    if spool.quarantined > 0 {
+        write!(out, ", {} damaged pieces set aside in quarantine/", spool.quarantined)?;
+    }
+    writeln!(out)
 }
 
 fn write_listener(listener: &ListenerStatus, out: &mut dyn Write) -> io::Result<()> {

@@ -36,6 +36,10 @@ fn assert_waiting(server: &Server<'_>, status: &Value) {
     assert!(is_waiting(status), "{status:#}");
     let (code, text) = server.health();
     assert!(code == 503 && text.contains("waits for space"), "{text}");
+    assert!(
+        text.contains("left on the disk") && text.contains("make room on its disk"),
+        "why, and what to do: {text}"
+    );
 }
 
 #[test]

@@ -199,14 +199,14 @@ mod bbq_send {
 
     const COUNT: usize = 10_003;
 
-    /// Lines as files have them: empty ones, a CR, NUL and bytes that are no text, none at the end.
+    /// Lines as files have them: empty ones, a CR inside, NUL and bytes that are no text, none at the end.
     fn input() -> Vec<u8> {
-        [&lines(messages(10_000))[..], b"\n\r\n\xff\x00\n"].concat()
+        [&lines(messages(10_000))[..], b"\n\rline\n\xff\x00\n"].concat()
     }
 
     fn check(output: &Output) {
         let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(said.trim(), format!("{COUNT} messages acknowledged, 0 reconnects"));
+        assert_eq!(said.trim(), format!("{COUNT} messages acknowledged"));
     }
 
     #[test]

@@ -74,6 +74,26 @@ fn a_listener_that_says_nothing_is_named_and_a_signal_tells_what_is_left() {
     );
 }
 
+/// Who has everything has no connection any more: that is not what is waited for.
+#[test]
+fn with_all_who_lacks_something_is_named_and_how_much() {
+    let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
+    let server = setup.start();
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let away = format!("bbq://{}", silent.local_addr().expect("bound"));
+    let path = setup.path().join("lines");
+    fs::write(&path, "one\ntwo\nthree\n").expect("a file");
+    let arguments = ["--all", "--to", &away, &path.display().to_string()];
+    let mut sending = Sending::start(setup.address(0), &arguments);
+    server.wait_delivered(3);
+    // What it says while the other one works on it may name both.
+    let line = sending.says(&format!("waiting for {away} to answer"));
+    assert!(line.contains(&format!("3 messages are not acknowledged ({away} lacks 3)")), "{line}");
+    let (code, rest) = sending.end(Signal::INT);
+    assert_eq!(code, Some(130), "{rest}");
+    assert!(rest.contains(&format!("({away} lacks 3) and given up")), "{rest}");
+}
+
 #[test]
 fn what_is_left_in_the_spool_goes_with_the_next_call() {
     let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);

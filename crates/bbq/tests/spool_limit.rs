@@ -65,7 +65,12 @@ fn block_holds_the_sender_back() {
         assert!(sent.load(Ordering::Acquire) < MESSAGES && !sender.is_finished(), "{status:#}");
         assert_eq!(status["ledger"]["dropped"], serde_json::json!({}), "{status:#}");
         assert!(status["spool"]["bytes"].as_u64() <= status["spool"]["bytes_max"].as_u64(), "{status:#}");
-        assert_eq!(server.health().0, 503);
+        let (code, text) = server.health();
+        assert!(code == 503 && text.contains("waits for space: the spool has"), "{text}");
+        assert!(
+            text.contains("(spool.bytes_max)") && text.contains("raise the limit"),
+            "why, and what to do: {text}"
+        );
         let (status, output) = drain(server, pipe);
         assert_eq!(status["ledger"]["delivered"], MESSAGES, "{status:#}");
         assert_all_once(&output, "lines");

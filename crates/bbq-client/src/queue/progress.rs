@@ -54,6 +54,9 @@ impl Queue {
         }
         state.closed = true;
         if !spooled {
+            for outlet in 0..state.outlets.len() {
+                state.outlets[outlet].given_up += state.missing(outlet);
+            }
             let left: u64 = state.entries.iter().map(|entry| u64::from(entry.records)).sum();
             state.abandoned += left;
             state.abandoned_from = state.entries.front().map(|front| front.first);
@@ -72,6 +75,13 @@ impl Queue {
     /// Everything up to this number is acknowledged by the outlet's server.
     pub(crate) fn acknowledged_by(&self, outlet: usize) -> u64 {
         self.locked().outlets[outlet].acknowledged
+    }
+
+    /// Everything up to which number is acknowledged by the outlet's server, and how many records it does not have.
+    pub(crate) fn account_of(&self, outlet: usize) -> (u64, u64) {
+        let state = self.locked();
+        let mine = &state.outlets[outlet];
+        (mine.acknowledged, mine.given_up + state.missing(outlet))
     }
 
     /// Everything up to this number is acknowledged by every outlet's server.

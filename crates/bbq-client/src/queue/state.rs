@@ -63,6 +63,13 @@ impl State {
         self.entries.back().is_none_or(|back| back.last() <= acknowledged)
     }
 
+    /// Records in line that the outlet's server has not acknowledged; 0 where nothing is ever sent again.
+    pub(super) fn missing(&self, outlet: usize) -> u64 {
+        let OutletState { acknowledged, ended: false, .. } = self.outlets[outlet] else { return 0 };
+        let begin = self.entries.partition_point(|entry| entry.last() <= acknowledged);
+        self.entries.iter().skip(begin).map(|entry| entry.last() - acknowledged.max(entry.first - 1)).sum()
+    }
+
     pub(super) fn everyone_has(&self) -> u64 {
         let live = self.outlets.iter().filter(|outlet| !outlet.ended);
         live.map(|outlet| outlet.acknowledged).min().unwrap_or(0)

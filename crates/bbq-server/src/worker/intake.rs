@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use super::acks::Acks;
 use super::batcher::OwnStream;
 use super::door::Door;
-use super::framer::Framer;
+use super::framer::{Framer, Misfit};
 use super::rounds::Rounds;
 use super::stopping::Stopping;
 use super::{ConnectionBudget, ParkedConnection, Worker, WorkerView};
@@ -149,7 +149,10 @@ impl Intake {
         let mut pushed = Ok(());
         self.frames(door, peer, |rules, emit| pushed = framer.push(rules, &buffer[..bytes], emit));
         if let Err(error) = pushed {
-            self.doors[door].ledger.add_dropped(DropReason::Malformed, 1);
+            match error {
+                Misfit::Framing(_) => self.doors[door].ledger.add_dropped(DropReason::Malformed, 1),
+                Misfit::Hello(_) => self.doors[door].ledger.add_refused(1),
+            }
             if let Some(repeats) = self.doors[door].trouble.report() {
                 tracing::warn!(listener = self.doors[door].spec.source, ?peer, %error, repeats, "connection closed");
             }

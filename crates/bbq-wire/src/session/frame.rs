@@ -75,6 +75,16 @@ pub(super) fn read(input: &[u8]) -> Result<FrameStep<'_>, SessionError> {
     Ok(FrameStep::Frame { kind, payload: &frame[CONTROL_HEADER_BYTES..], consumed })
 }
 
+/// What kind of frame `input` seems to begin with: its checksum is not looked at. `None` before its header is whole.
+#[inline]
+pub(super) fn kind_at(input: &[u8]) -> Option<Kind> {
+    if !input.starts_with(&MAGIC) {
+        return None;
+    }
+    let [.., kind, _version, 0, 0] = *input.first_chunk::<CONTROL_HEADER_BYTES>()? else { return None };
+    Kind::of(kind)
+}
+
 /// Appends a frame; `payload` appends its payload, which must stay within [`CONTROL_PAYLOAD_BYTES_MAX`].
 pub(super) fn encode(kind: Kind, out: &mut Vec<u8>, payload: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();

@@ -34,6 +34,13 @@ impl Hello {
         });
     }
 
+    /// Whether bytes that begin a connection are a hello's, for a listener that expects something else. Told by its header,
+    /// which is no text.
+    #[must_use]
+    pub fn begins(input: &[u8]) -> bool {
+        frame::kind_at(input) == Some(Kind::Hello)
+    }
+
     pub(super) fn decode(payload: &[u8]) -> Result<Hello, SessionError> {
         let mut fields = Fields::of(Kind::Hello, payload);
         let stream = StreamId(fields.array("stream")?);

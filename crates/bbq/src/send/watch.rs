@@ -103,16 +103,18 @@ impl Watch {
 
     fn waits_for(&self) -> String {
         let servers = self.sender.servers();
-        let names = |wanted: &dyn Fn(&ServerProgress) -> bool| {
-            let names: Vec<&str> =
-                servers.iter().filter(|server| wanted(server)).map(|server| server.server.as_str()).collect();
+        // Who has everything has no connection when nothing more comes. What was not looked at yet everybody lacks.
+        let all_have_all = servers.iter().all(|server| server.missing == 0);
+        let lacking = servers.iter().filter(|server| server.missing > 0 || all_have_all);
+        let (there, away): (Vec<_>, Vec<_>) = lacking.partition(|server| server.connected);
+        let names = |servers: &[&ServerProgress]| {
+            let names: Vec<&str> = servers.iter().map(|server| server.server.as_str()).collect();
             names.join(" and ")
         };
-        let away = names(&|server| !server.connected);
         let mut what = if away.is_empty() {
-            format!("{} to acknowledge", names(&|_| true))
+            format!("{} to acknowledge", names(&there))
         } else {
-            format!("{away} to answer as a bbq server")
+            format!("{} to answer as a bbq server", names(&away))
         };
         if let Some(why) = self.room.missing() {
             what = format!("{what}, and for room: {why}");
@@ -120,12 +122,22 @@ impl Watch {
         what
     }
 
-    /// So many messages that may still arrive, and where they are.
+    /// So many messages that may still arrive, where they are, and who lacks them where each server is to get them all.
     fn left(&self, left: u64) -> String {
-        match &self.spool {
+        let mut text = match &self.spool {
             Some(directory) => format!("{left} messages are in the spool {}", directory.display()),
             None => format!("{left} messages are not acknowledged"),
+        };
+        let servers = self.sender.servers();
+        if servers.len() > 1 {
+            let lacking = servers.iter().filter(|server| server.missing > 0);
+            let lacking: Vec<String> =
+                lacking.map(|server| format!("{} lacks {}", server.server, server.missing)).collect();
+            if !lacking.is_empty() {
+                text = format!("{text} ({})", lacking.join(", "));
+            }
         }
+        text
     }
 
     /// Waits a moment for what is on its way, and says what became of everything.

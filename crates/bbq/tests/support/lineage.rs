@@ -90,7 +90,8 @@ impl<'a> Lineage<'a> {
     fn last(&self, words: &str) -> u32 {
         let log = self.setup.log();
         let last = log.lines().rev().find_map(|line| line.split_once(words));
-        last.unwrap_or_else(|| panic!("no {words:?}\n{log}")).1.trim().parse().expect("a number")
+        let behind = last.unwrap_or_else(|| panic!("no {words:?}\n{log}")).1;
+        behind.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number")
     }
 
     /// `bbq status --json`.

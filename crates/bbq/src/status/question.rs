@@ -1,0 +1,110 @@
+//! One question to an admin; and if something else is at its address, what that is.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail};
+use bbq_listen::{Address, Holder};
+use bbq_server::config::ADMIN_DEFAULT;
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// A server that is asked and does not answer in this time is stuck.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// An admin answers within milliseconds; who looks on begins to wonder.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The status of 256 listeners with 256 sockets each takes 40 MB; another program may send without end.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// One GET of `/status`; answers its JSON. Calls `slow` when it has to wait.
+pub(super) async fn ask(admin: SocketAddr, slow: impl FnOnce()) -> anyhow::Result<Bytes> {
+    let mut answer = pin!(timeout(ANSWER_TIMEOUT, status_of(admin)));
+    if let Ok(answer) = timeout(PATIENCE, &mut answer).await {
+        return answer?;
+    }
+    if takes_connections(admin).await {
+        // A server that stood still may have come around this moment.
+        if let Ok(answer) = timeout(PATIENCE, &mut answer).await {
+            return answer?;
+        }
+        return Err(no_admin(admin, "it answers nothing, as a listener that takes messages"));
+    }
+    slow();
+    answer.await.unwrap_or_else(|_| {
+        let (who, waited) = (named(admin), ANSWER_TIMEOUT.as_secs());
+        Err(anyhow!(
+            "{who} has not answered for {waited} s: it is stuck, or no admin of a bbq server. {}",
+            remedy()
+        ))
+    })
+}
+
+async fn status_of(admin: SocketAddr) -> anyhow::Result<Bytes> {
+    let stream = TcpStream::connect(admin).await.map_err(|error| {
+        anyhow!("no server listens at {admin} ({error}); is one running (`bbq serve`)? {}", remedy())
+    })?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    // It ends with the answer; what it has to say then the request says better.
+    let connection = tokio::spawn(connection);
+    let request = Request::get("/status").header("host", admin.to_string()).body(Empty::<Bytes>::new())?;
+    let response = sender.send_request(request).await.map_err(|error| {
+        let what = if error.is_parse() {
+            "it does not speak HTTP"
+        } else {
+            "it ends the connection without an answer"
+        };
+        no_admin(admin, what)
+    })?;
+    let code = response.status();
+    if !code.is_success() {
+        return Err(no_admin(admin, &format!("it answers GET /status with {code}")));
+    }
+    let Ok(body) = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await else {
+        bail!("the answer of {admin} was cut off");
+    };
+    connection.abort();
+    let body = body.to_bytes();
+    let is_status = serde_json::from_slice::<serde_json::Value>(&body)
+        .is_ok_and(|answer| answer.get("ready").is_some() && answer.get("ledger").is_some());
+    if is_status {
+        Ok(body)
+    } else {
+        Err(no_admin(admin, "what it answers to GET /status is no status of bbq"))
+    }
+}
+
+/// Whether what listens there takes a connection that says nothing, and lets it end: then it is not stuck.
+async fn takes_connections(address: SocketAddr) -> bool {
+    let ended = timeout(PATIENCE, async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.shutdown().await?;
+        stream.read(&mut [0]).await
+    });
+    matches!(ended.await, Ok(Ok(_)))
+}
+
+fn no_admin(admin: SocketAddr, what: &str) -> anyhow::Error {
+    anyhow!("{} is no admin of a bbq server: {what}. {}", named(admin), remedy())
+}
+
+/// The address, and whose it is where the system tells.
+fn named(admin: SocketAddr) -> String {
+    // Elsewhere an address of the same port may be another's.
+    match Holder::of(&Address::Tcp(admin)).filter(|_| admin.ip().is_loopback()) {
+        Some(holder) => format!("{admin}, where {holder} listens,"),
+        None => admin.to_string(),
+    }
+}
+
+fn remedy() -> String {
+    format!(
+        "Give --admin the address that the server's log names at its start (`ready ... admin=`): its own --admin, or `admin` \
+         in its configuration; {ADMIN_DEFAULT} unless set"
+    )
+}

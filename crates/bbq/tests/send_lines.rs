@@ -1,0 +1,33 @@
+//! If this fails, a line that goes by `bbq send` is another message than one that goes to a listener of `lines`, or the end of a run
+//! of `bbq send` counts what did not happen.
+
+mod support;
+
+use std::fs;
+use std::process::Command;
+
+use support::{BBQ, Setup, run};
+
+/// Line feeds, and one carriage return before each, are no part of a line; what stands elsewhere is.
+const INPUT: &[u8] = b"unix\ndos\r\n\r\n\ntwo\r\r\nin\rside\r\nopen\r";
+
+#[test]
+fn a_line_is_the_same_as_for_a_listener_of_lines() {
+    let lines = "lines+tcp://127.0.0.1:{0}?on_incomplete=keep";
+    let setup = Setup::new(&[lines, "bbq+tcp://127.0.0.1:{1}"]).with(&["--workers", "1"]);
+    let server = setup.start();
+    server.send(0, INPUT);
+    server.wait_delivered(7);
+    let by_lines = setup.written();
+    assert_eq!(by_lines, b"unix\ndos\n\n\ntwo\r\nin\rside\nopen\r\n");
+    let file = setup.path().join("input");
+    fs::write(&file, INPUT).unwrap();
+    let to = format!("bbq://{}", setup.address(1));
+    run(Command::new(BBQ).args(["send", "--to", &to]).arg(&file), b"");
+    server.wait_delivered(14);
+    assert_eq!(setup.written(), by_lines.repeat(2), "by a file");
+    let said = run(Command::new(BBQ).args(["send", "--to", &to]), INPUT).stderr;
+    server.wait_delivered(21);
+    assert_eq!(setup.written(), by_lines.repeat(3), "by standard input");
+    assert_eq!(String::from_utf8_lossy(&said), "7 messages acknowledged\n");
+}

@@ -1,0 +1,97 @@
+//! If this fails, `bbq status` with a wrong address stands still, or shows something else's answer as a server's, or does not say what
+//! to do.
+
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::process::Command;
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+use support::{BBQ, Setup, refused_start};
+
+/// Exit code, and what it says; it names the address and the remedy, whatever it found.
+fn status(admin: SocketAddr, arguments: &[&str]) -> String {
+    let (code, text) =
+        refused_start(Command::new(BBQ).args(["status", "--admin", &admin.to_string()]).args(arguments));
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains(&admin.to_string()) && text.contains("--admin"), "{text}");
+    text
+}
+
+/// Something else that reads a request, says this, and ends the connection.
+fn answering(answer: &'static [u8]) -> (SocketAddr, thread::JoinHandle<TcpListener>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let other = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("it is asked");
+        let _request = stream.read(&mut [0; 1024]).expect("a request");
+        stream.write_all(answer).expect("it listens");
+        // Open for as long as somebody looks whose it is.
+        listener
+    });
+    (address, other)
+}
+
+#[test]
+fn nobody_is_told_from_somebody_else() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    let text = status(free, &[]);
+    assert!(text.contains("no server listens at") && text.contains("bbq serve"), "{text}");
+    for (answer, words) in [
+        (&b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"[..], "404 Not Found"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "is no status of bbq"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "is no status of bbq"),
+        (b"SSH-2.0-OpenSSH_9.9\r\n", "does not speak HTTP"),
+        (b"", "without an answer"),
+    ] {
+        let (address, other) = answering(answer);
+        let text = status(address, &["--json"]);
+        assert!(text.contains("no admin of a bbq server") && text.contains(words), "{text}");
+        assert!(text.contains(&format!("pid {} ", std::process::id())), "whose it is: {text}");
+        drop(other.join().expect("it was asked"));
+    }
+}
+
+#[test]
+fn a_listener_for_messages_is_no_admin_and_one_that_stands_still_may_be() {
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}", "bbq+tcp://127.0.0.1:{1}"]);
+    let server = setup.start();
+    for (listener, words) in [(0, "answers nothing"), (1, "does not speak HTTP")] {
+        let text = status(setup.address(listener), &[]);
+        assert!(text.contains("no admin of a bbq server") && text.contains(words), "{text}");
+        assert!(!text.contains("slow to answer"), "{text}");
+    }
+    let admin = setup.admin().parse().expect("an address");
+    let pid = Pid::from_child(&server.child);
+    kill_process(pid, Signal::STOP).expect("it runs");
+    let text = status(admin, &[]);
+    assert!(text.contains("slow to answer") && text.contains("it is stuck"), "{text}");
+    kill_process(pid, Signal::CONT).expect("it runs");
+    assert_eq!(server.status()["ready"], true);
+}
+
+#[test]
+fn waiting_for_nobody_says_what_was_found() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    let text = status(free, &["--wait", "0.5"]);
+    assert!(text.contains("no server is ready") && text.contains("no server listens at"), "{text}");
+}
+
+#[test]
+fn what_is_no_address_is_a_wrong_usage_with_an_example() {
+    for admin in ["localhost:7790", "http://127.0.0.1:7790", "/run/bbq.sock", "127.0.0.1"] {
+        let (code, text) = refused_start(Command::new(BBQ).args(["status", "--admin", admin]));
+        assert!(code == Some(2) && text.contains("such as 127.0.0.1:7790"), "{text}");
+    }
+}
+
+#[test]
+fn the_log_names_the_admin() {
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
+    let _server = setup.start();
+    assert!(setup.log().contains(&format!(" admin={}\n", setup.admin())), "{}", setup.log());
+}
