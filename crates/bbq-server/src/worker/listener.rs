@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bbq_listen::{ACCEPTS_PER_TURN_MAX, AcceptOutcome, AcceptState, Accepted, AsyncListener, Distribution};
 use bbq_wire::Peer;
+use rustix::net::sockopt::set_tcp_nodelay;
 use tracing::warn;
 
 use super::connections::{Connection, Connections, READS_PER_TURN_MAX};
@@ -120,6 +121,9 @@ fn welcome(intake: &Rc<Intake>, homes: &Homes, accepted: Accepted) -> Welcomed {
     let door = homes.connections.door();
     let peer = accepted.peer.0.map_or(Peer::Unnamed, Peer::Inet);
     let Some(mut framer) = Framer::of(intake.doors[door].spec.protocol) else {
+        // An acknowledgement is small and waited for: not until the one before it is known to have come (RFC 896). Unix
+        // sockets have no such wait.
+        let _not_tcp = set_tcp_nodelay(&accepted.stream, true);
         let open = intake.connection_opened(accepted.open);
         homes.sessions.begin(intake, door, accepted.stream, peer, open);
         return Welcomed::Stays;
