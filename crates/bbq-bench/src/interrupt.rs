@@ -19,11 +19,12 @@ impl Interrupt {
     /// Set by SIGINT and SIGTERM from now on; a second one ends the program as if nobody listened.
     pub(crate) fn install() -> anyhow::Result<Interrupt> {
         let interrupt = INSTALLED.get_or_init(Interrupt::default).clone();
+        // One for both: whichever comes second ends the program.
+        let came = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             let number = signal as usize; // 2 and 15
-            let came = Arc::new(AtomicBool::new(false));
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&came))
-                .and_then(|_| signal_hook::flag::register(signal, came))
+                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&came)))
                 .and_then(|_| signal_hook::flag::register_usize(signal, Arc::clone(&interrupt.0), number))
                 .context("cannot listen for signals")?;
         }

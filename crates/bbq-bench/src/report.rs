@@ -114,6 +114,11 @@ impl Report {
         self.failures.is_empty()
     }
 
+    /// Rows that failed, and why.
+    pub fn failures(&self) -> &[String] {
+        &self.failures
+    }
+
     /// The number of the signal that ended the run before its time.
     pub fn signal(&self) -> Option<u8> {
         self.signal

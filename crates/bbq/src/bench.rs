@@ -37,6 +37,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<Outcome> {
     };
     let report = bbq_bench::run(experiment, &settings)?;
     if report.is_empty() {
+        report.failures().iter().for_each(|failure| eprintln!("bbq: failed: {failure}"));
         eprintln!("bbq: interrupted before the first round was over, so there is nothing to show");
         return Ok(ended(&report));
     }

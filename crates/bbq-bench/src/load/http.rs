@@ -17,6 +17,7 @@ use super::Load;
 use super::source::Sources;
 use super::threads::{self, Done};
 use crate::interrupt;
+use crate::pause::INTERRUPTED_WITHIN;
 
 const KEEP: &[u8] = b"GET / HTTP/1.1\r\nHost: bench\r\n\r\n";
 const CLOSE: &[u8] = b"GET / HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n";
@@ -86,16 +87,24 @@ impl<'a> Client<'a> {
 
     fn run(mut self, end: Instant) -> anyhow::Result<Done> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
-        let silence = rustix::event::Timespec::try_from(SILENCE_MAX).context("a time")?;
+        let look = rustix::event::Timespec::try_from(INTERRUPTED_WITHIN).context("a time")?;
+        let mut heard = Instant::now();
         loop {
+            interrupt::check()?;
             events.clear();
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&silence)) {
-                Ok(0) => anyhow::bail!("no answer for {} s", SILENCE_MAX.as_secs()),
-                Ok(_) => {}
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&look)) {
+                Ok(0) => {
+                    anyhow::ensure!(
+                        heard.elapsed() < SILENCE_MAX,
+                        "no answer for {} s",
+                        SILENCE_MAX.as_secs()
+                    );
+                    continue;
+                }
+                Ok(_) => heard = Instant::now(),
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(error).context("epoll_wait"),
             }
-            interrupt::check()?;
             for event in &events {
                 self.take_answer(event.data.u64() as usize)?;
             }

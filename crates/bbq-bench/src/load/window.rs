@@ -17,6 +17,7 @@ use super::Load;
 use super::pace::Pace;
 use super::threads::{self, Done};
 use crate::interrupt;
+use crate::pause::INTERRUPTED_WITHIN;
 
 /// A server that says nothing for so long is broken.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(20);
@@ -131,11 +132,20 @@ impl<Speaker: Dialogue> Client<Speaker> {
         for index in 0..self.connections.len() {
             self.write(index, Instant::now(), end, &mut done)?;
         }
-        let silence = Timespec::try_from(SILENCE_MAX).context("a time")?;
+        let look = Timespec::try_from(INTERRUPTED_WITHIN).context("a time")?;
+        let mut heard = Instant::now();
         while self.open > 0 {
             interrupt::check()?;
-            let events = self.take(&silence, end, &mut scratch, &mut done)?;
-            anyhow::ensure!(events > 0, "no answer for {} s", SILENCE_MAX.as_secs());
+            match self.take(&look, end, &mut scratch, &mut done)? {
+                0 => {
+                    anyhow::ensure!(
+                        heard.elapsed() < SILENCE_MAX,
+                        "no answer for {} s",
+                        SILENCE_MAX.as_secs()
+                    );
+                }
+                _ => heard = Instant::now(),
+            }
         }
         Ok(done)
     }

@@ -47,7 +47,7 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     let full = |connections, sinks| move |settings: &Settings| full_speed(settings, connections, sinks);
     let fixed = |name, per_second: u32, connections, sinks| {
         Row::new(name, move |settings| fixed_rate(settings, per_second, connections, sinks))
-            .asking(per_second.into(), Metric::Rate)
+            .asking(per_second.into(), Metric::OfferedRate)
     };
     let connections = fit.iter().map(|count| Row::new(name(*count, "connections"), full(*count, 1)));
     let connections_paced = fit.iter().map(|count| fixed(name(*count, "connections"), PER_SECOND, *count, 1));
