@@ -18,9 +18,10 @@ use crate::inbox::INBOX_MAX;
 use crate::places::Places;
 use crate::{HandoffRule, Socket};
 
-/// How long it waits when all inboxes are full: short against what a person notices, long against what a look costs.
-const FULL: Duration = Duration::from_millis(1);
-/// How long it waits when nobody is there, or descriptors or memory ran out.
+/// How long it waits when all inboxes are full, or no worker is there yet: short against what a person notices, long against
+/// what a look costs.
+const NO_ROOM: Duration = Duration::from_millis(1);
+/// How long it waits when descriptors or memory ran out.
 const STARVED: Duration = Duration::from_millis(50);
 
 /// The running thread; ends when dropped.
@@ -80,7 +81,7 @@ impl Passing {
         let doors = self.places.doors();
         let room: usize = doors.iter().filter(|door| door.is_able()).map(|door| room_of(door)).sum();
         if room == 0 {
-            return Some(if doors.iter().any(|door| door.is_served()) { FULL } else { STARVED });
+            return Some(NO_ROOM);
         }
         let rule = self.rule;
         let mut last = self.last;
