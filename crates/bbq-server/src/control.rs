@@ -358,7 +358,11 @@ fn moved(parked: &mut Vec<ParkedConnection>, old: &[Listener], new: &[Listener])
 
 /// A pause would lose what a lane has no room for.
 fn waiting_lane(parts: &Parts) -> Option<String> {
-    parts.lanes.iter().find_map(waiting_for_space).map(|why| format!("{why}; then try again"))
+    parts
+        .lanes
+        .iter()
+        .find_map(waiting_for_space)
+        .map(|why| format!("no reload and no upgrade until there is room: {why}"))
 }
 
 /// Looks again and again, one look at a time, for as long as the runtime lasts.

@@ -80,16 +80,22 @@ mod tests {
 
     use super::*;
 
-    /// A file that counts what is read of it, and wants whole blocks.
+    /// A file that counts what is read of it, wants whole blocks, and fails when it is told to.
     struct Counted {
         bytes: Vec<u8>,
         read: Cell<usize>,
+        fails: Cell<bool>,
     }
 
     impl StorageFile for Counted {
         fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
             let places = [buffer.as_ptr().addr(), buffer.len(), offset as usize];
             assert!(places.iter().all(|place| place.is_multiple_of(BLOCK_BYTES)), "{places:?}");
+            if self.fails.take() {
+                // A part of it may have come.
+                buffer[..BLOCK_BYTES].fill(0xff);
+                return Err(io::ErrorKind::OutOfMemory.into());
+            }
             let rest = self.bytes.get(offset as usize..).unwrap_or_default();
             let read = rest.len().min(buffer.len());
             buffer[..read].copy_from_slice(&rest[..read]);
@@ -111,7 +117,11 @@ mod tests {
     }
 
     fn file(bytes: usize) -> Counted {
-        Counted { bytes: (0..bytes).map(|at| (at % 251) as u8).collect(), read: Cell::new(0) }
+        Counted {
+            bytes: (0..bytes).map(|at| (at % 251) as u8).collect(),
+            read: Cell::new(0),
+            fails: Cell::new(false),
+        }
     }
 
     #[test]
@@ -140,6 +150,22 @@ mod tests {
         }
         buffer.clear();
         assert_eq!(buffer.from(8_192), b"");
+    }
+
+    #[test]
+    fn after_a_read_that_failed_it_has_what_it_had_before_and_goes_on() {
+        let file = file(100_000);
+        let mut buffer = ReadBuffer::default();
+        buffer.fill(&file, 5_000, 20_000, false).unwrap();
+        for offset in [6_000, 13_000, 50_000] {
+            file.fails.set(true);
+            buffer.fill(&file, offset, offset + 30_000, false).unwrap_err();
+            // Whole blocks of what was there, and nothing behind them.
+            let kept = 16_384_usize.saturating_sub(offset as usize);
+            assert!(buffer.from(offset) == &file.bytes[offset as usize..][..kept], "{offset}");
+        }
+        buffer.fill(&file, 13_000, 43_000, false).unwrap();
+        assert!(buffer.from(13_000) == &file.bytes[13_000..43_000]);
     }
 
     #[test]

@@ -290,7 +290,7 @@ impl Writer {
                 let (used, most) = (self.core.usage.bytes(), self.core.usage.bytes_max());
                 self.wait_for_space(&format!(
                     "the spool has {used} bytes and needs {capacity} more, over its limit of {most} (spool.bytes_max); mend or \
-                     speed up the sink with the most queued, or raise the limit"
+                     speed up the sink with the most queued, or raise the limit and restart"
                 ))?;
                 continue;
             }

@@ -4,7 +4,7 @@ mod question;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use bbq_server::status::Status;
@@ -16,8 +16,10 @@ use crate::arguments::StatusArguments;
 use crate::status_table;
 use question::{ANSWER_TIMEOUT, ask};
 
-/// How often a server that is not there yet is asked again.
+/// How soon a server that is not there yet is asked again...
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+/// ...and who took as long or longer to show that it is none: each question is work for it, and may be a message to it.
+const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -61,6 +63,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
 /// `last` is why not, at the last try.
 async fn ask_until_ready(admin: SocketAddr, last: &mut Option<String>) -> Bytes {
     loop {
+        let asked = Instant::now();
         match ask(admin, || {}).await {
             Ok(answer) if serde_json::from_slice::<Status>(&answer).is_ok_and(|status| status.ready) => {
                 return answer;
@@ -68,6 +71,6 @@ async fn ask_until_ready(admin: SocketAddr, last: &mut Option<String>) -> Bytes 
             Ok(_) => *last = Some("it answers that it is not ready".to_owned()),
             Err(error) => *last = Some(format!("{error:#}")),
         }
-        sleep(RETRY_INTERVAL).await;
+        sleep(asked.elapsed().clamp(RETRY_INTERVAL, RETRY_INTERVAL_MAX)).await;
     }
 }
