@@ -60,6 +60,21 @@ pub(crate) struct Section {
     pub(crate) rows: Vec<Row>,
 }
 
+#[cfg(test)]
+impl Section {
+    /// Without anything.
+    pub(crate) fn blank() -> Section {
+        Section {
+            title: String::new(),
+            about: String::new(),
+            columns: Vec::new(),
+            baseline: None,
+            drawing: Drawing::Bars(Metric::Rate),
+            rows: Vec::new(),
+        }
+    }
+}
+
 /// An experiment, ready to be run.
 pub(crate) struct Plan {
     pub(crate) sections: Vec<Section>,

@@ -150,7 +150,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::plan::{Drawing, Row};
+    use crate::plan::Row;
 
     fn settings(rounds: u32) -> Settings {
         Settings {
@@ -166,11 +166,10 @@ mod tests {
     fn section(rows: Vec<Row>) -> Section {
         Section {
             title: "rows".to_owned(),
-            about: String::new(),
             columns: vec![Metric::Rate],
             baseline: Some((0, Metric::Rate)),
-            drawing: Drawing::Bars(Metric::Rate),
             rows,
+            ..Section::blank()
         }
     }
 

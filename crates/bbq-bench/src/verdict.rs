@@ -123,24 +123,13 @@ fn is_noisy(results: &Results<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Drawing, Section};
+    use crate::plan::Section;
     use crate::run::SectionResults;
     use crate::sample::Sample;
 
-    fn section() -> Section {
-        Section {
-            title: String::new(),
-            about: String::new(),
-            columns: Vec::new(),
-            baseline: None,
-            drawing: Drawing::Bars(Metric::Rate),
-            rows: Vec::new(),
-        }
-    }
-
     /// The last line for two rows with these rates in each round, and these latencies.
     fn last_line(rates: [&[f64]; 2], p99: [f64; 2], others: f64) -> String {
-        let section = section();
+        let section = Section::blank();
         let row = |index: usize| RowResults {
             name: ["a", "b"][index],
             asked: None,

@@ -263,14 +263,7 @@ mod tests {
         let conclusion = |percents: [f64; 5]| {
             let copy = std::iter::once(row("a copy", None));
             let states = STATES.iter().zip(percents).map(|((name, _), dropped)| row(name, Some(dropped)));
-            let section = Section {
-                title: String::new(),
-                about: String::new(),
-                columns: Vec::new(),
-                baseline: None,
-                drawing: Drawing::Bars(Metric::Rate),
-                rows: Vec::new(),
-            };
+            let section = Section::blank();
             let sections = vec![SectionResults { section: &section, rows: copy.chain(states).collect() }];
             conclude(&Results { sections, failures: Vec::new() })
         };
