@@ -9,6 +9,7 @@ use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use serde::de::DeserializeOwned;
 
 use crate::cpu;
 use crate::interrupt;
@@ -49,6 +50,20 @@ impl Process {
             .spawn()
             .with_context(|| format!("cannot start {name} ({})", command.get_program().display()))?;
         Ok(Process { name: name.to_owned(), child, said })
+    }
+
+    /// Runs a program that measures itself, for so long at most, and takes the line of JSON that it says: short enough for a
+    /// pipe that nobody empties meanwhile.
+    pub(crate) fn measured<T: DeserializeOwned>(
+        name: &str,
+        command: &mut Command,
+        directory: &Path,
+        limit: Duration,
+    ) -> anyhow::Result<T> {
+        let mut process = Process::start(name, command, directory, Output::Piped)?;
+        let stdout = process.child.stdout.take().context("its output is piped")?;
+        process.wait_within(limit)?;
+        serde_json::from_reader(stdout).with_context(|| format!("what {name} says"))
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -4,13 +4,12 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::Context;
 use serde::Deserialize;
 
 use super::floor::{Made, make};
 use crate::directory;
 use crate::metric::Metric;
-use crate::process::{END_WITHIN, Output, Process};
+use crate::process::{END_WITHIN, Process};
 use crate::sample::Sample;
 use crate::settings::Settings;
 
@@ -56,11 +55,8 @@ impl Library {
         let mut command = Command::new(&self.program);
         command.arg(self.word).arg(settings.duration.as_millis().max(1).to_string());
         command.current_dir(directory.path());
-        let mut process = Process::start("send_cost", &mut command, directory.path(), Output::Piped)?;
-        let stdout = process.child().stdout.take().context("its output is piped")?;
-        // Its line fits into the pipe. It may take as long as the row does.
-        process.wait_within(settings.duration + END_WITHIN)?;
-        let said: Said = serde_json::from_reader(stdout).context("send_cost")?;
+        let limit = settings.duration + END_WITHIN;
+        let said: Said = Process::measured("send_cost", &mut command, directory.path(), limit)?;
         let mut sample = Sample::default();
         sample.set(Metric::Rate, said.calls as f64 / said.seconds);
         for (metric, nanoseconds) in [

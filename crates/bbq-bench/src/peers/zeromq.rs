@@ -1,14 +1,14 @@
 //! ZeroMQ PUSH/PULL by a program in C, bench/peers/zeromq.c, as the server and as its client.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Context;
 use serde::Deserialize;
 
 use super::floor::{Floor, Made, RunningFloor, make};
 use crate::load::Load;
+use crate::process::{END_WITHIN, Process};
 use crate::settings::Settings;
 
 /// The program, compiled.
@@ -39,16 +39,15 @@ impl Zeromq {
     pub(crate) fn push(
         &self,
         settings: &Settings,
+        directory: &Path,
         to: &RunningFloor,
         message_bytes: usize,
     ) -> anyhow::Result<Load> {
         let mut command = Command::new(&self.0);
         command.args([to.address().port().to_string(), "push".to_owned(), message_bytes.to_string()]);
-        command.arg(settings.duration.as_millis().max(1).to_string()).stdin(Stdio::null());
-        let output = command.output().context("zeromq push")?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        anyhow::ensure!(output.status.success(), "zeromq push: {}", said.trim());
-        let sent: Sent = serde_json::from_slice(&output.stdout).context("zeromq push")?;
+        command.arg(settings.duration.as_millis().max(1).to_string());
+        let limit = settings.duration + END_WITHIN;
+        let sent: Sent = Process::measured("zeromq-push", &mut command, directory, limit)?;
         Ok(Load {
             operations: sent.sent,
             bytes: sent.sent * message_bytes as u64,

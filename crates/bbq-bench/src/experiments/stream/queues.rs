@@ -47,7 +47,7 @@ fn rows(settings: &Settings, left_out: &mut Vec<String>) -> Vec<Row> {
             let directory = directory::make(&settings.directory)?;
             let server = zeromq.start(directory.path())?;
             let meter = Meter::start(Some(server.pid()))?;
-            let load = zeromq.push(settings, &server, BYTES)?;
+            let load = zeromq.push(settings, directory.path(), &server, BYTES)?;
             let sample = meter.stop(&load)?;
             let received = server.stop(false)?.messages;
             anyhow::ensure!(
