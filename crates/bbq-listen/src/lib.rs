@@ -150,7 +150,7 @@ pub use family::{
 pub use foreign::ForeignMember;
 pub use group::{BACKLOG_DEFAULT, Group, GroupOptions};
 pub use holder::Holder;
-pub use limits::{DescriptorLimit, WORKERS_MAX, raise_descriptor_limit, worker_count};
+pub use limits::{DescriptorLimit, WORKERS_MAX, raise_descriptor_limit, return_freed_memory, worker_count};
 pub use open::RECEIVE_BUFFER_BYTES_DEFAULT;
 pub use outbox::{OUTBOX_DATAGRAMS_MAX, Outbox};
 #[cfg(feature = "tokio")]

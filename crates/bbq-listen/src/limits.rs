@@ -1,4 +1,4 @@
-//! What the process may use: descriptors and processors.
+//! What the process may use: descriptors and processors; and what it keeps of memory that it has freed.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -24,6 +24,20 @@ pub fn raise_descriptor_limit() -> DescriptorLimit {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, maximum: before.maximum });
     let after = getrlimit(Resource::Nofile);
     DescriptorLimit { soft: after.current.unwrap_or(u64::MAX), hard: after.maximum.unwrap_or(u64::MAX) }
+}
+
+/// Allocations of this size and more get a mapping of their own, which goes back to the system as soon as they are freed.
+const OWN_MAPPING_BYTES: i32 = 1024 * 1024;
+/// So much freed memory stays at the end of each heap, so that buffers which come and go are not mapped anew each time.
+const KEPT_BYTES: i32 = 4 * 1024 * 1024;
+
+/// Lets large allocations go back to the system when they are freed, for as long as the process runs. Left alone, glibc takes
+/// each large allocation that is freed for a sign that more will follow, and keeps up to 32 MiB pieces in its heaps from then
+/// on (mallopt(3), M_MMAP_THRESHOLD): after a burst of clients with large messages, half of their memory stays for good.
+///
+/// Call it once at the start. With another allocator it has no effect.
+pub fn return_freed_memory() {
+    crate::sys::set_malloc_thresholds(OWN_MAPPING_BYTES, KEPT_BYTES);
 }
 
 /// Workers to start when nobody says how many: one per processor that this process may use. That honours the affinity

@@ -1,5 +1,5 @@
 //! What no library wraps safely: `TCP_INFO` of a listening socket, `SO_MEMINFO`, programs for `SO_REUSEPORT`, `recvmmsg`,
-//! `sendmmsg` with `UDP_SEGMENT`, taking a descriptor by its number, and registering one with tokio.
+//! `sendmmsg` with `UDP_SEGMENT`, taking a descriptor by its number, registering one with tokio, and what glibc's malloc keeps.
 //!
 //! It decides nothing: it moves numbers and bytes between the kernel and safe types.
 //!
@@ -46,6 +46,22 @@ const TCP_INFO_LAST_DATA_SENT: usize = 11;
 
 /// Words of `SO_MEMINFO`, `SK_MEMINFO_VARS` in linux/sock_diag.h.
 const MEMINFO_WORDS: usize = 9;
+
+/// From which size on an allocation gets a mapping of its own, and how much free memory may stay at the end of a heap: mallopt(3).
+/// Only glibc has that.
+pub(crate) fn set_malloc_thresholds(own_mapping_bytes: i32, kept_bytes: i32) {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: both calls take numbers and change nothing but how malloc works. They return 0 for numbers that are out of
+        // range, which then change nothing.
+        unsafe {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, own_mapping_bytes);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, kept_bytes);
+        }
+    }
+    #[cfg(not(target_env = "gnu"))]
+    let _unused = (own_mapping_bytes, kept_bytes);
+}
 
 /// What the kernel keeps for a socket (`SO_MEMINFO`, Linux 4.12).
 #[derive(Debug, Clone, Copy)]
