@@ -150,6 +150,10 @@ enum bbq_notice_kind
     BBQ_NOTICE_KIND_UNREACHABLE = 1,
     // A server will never take what this sender has.
     BBQ_NOTICE_KIND_ENDED = 2,
+    // What is not acknowledged is sent with the numbers of a new stream: those of the present one cannot be trusted.
+    BBQ_NOTICE_KIND_NEW_STREAM = 3,
+    // A server has lost messages that it had acknowledged, or the sender gives up what no server would take.
+    BBQ_NOTICE_KIND_LOST = 4,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -207,6 +211,8 @@ typedef struct bbq_notice {
     const char *server;
     // What happened; empty when there is nothing to say.
     const char *why;
+    // So many messages are lost; 0 for other kinds.
+    uint64_t records;
 } bbq_notice;
 
 // Hears of notices.
@@ -246,6 +252,8 @@ typedef struct bbq_counters {
     uint64_t dropped_oldest;
     // Taken, and given up.
     uint64_t dropped_abandoned;
+    // Connections that ended because the server broke the protocol; `reconnects` has them, too.
+    uint64_t protocol_errors;
 } bbq_counters;
 
 // How far one server is; with BBQ_DELIVERY_ANY all of them are one. This struct never changes.

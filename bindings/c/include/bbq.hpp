@@ -66,6 +66,7 @@ struct notice {
     bbq_notice_kind kind;
     std::string_view server;
     std::string_view why;
+    std::uint64_t records;
 };
 
 namespace detail {
@@ -86,7 +87,7 @@ using notice_handler = std::function<void(const notice &)>;
 inline void tell(const bbq_notice *told, void *user) noexcept {
     try {
         (*static_cast<notice_handler *>(user))(
-            notice{static_cast<bbq_notice_kind>(told->kind), told->server, told->why});
+            notice{static_cast<bbq_notice_kind>(told->kind), told->server, told->why, told->records});
     } catch (...) {
     }
 }

@@ -39,6 +39,8 @@ pub struct Counters {
     pub dropped_oldest: u64,
     /// Taken, and given up.
     pub dropped_abandoned: u64,
+    /// Connections that ended because the server broke the protocol; `reconnects` has them, too.
+    pub protocol_errors: u64,
 }
 
 /// Programs of the first version know so much.
@@ -76,6 +78,7 @@ pub unsafe extern "C" fn bbq_sender_counters(sender: *const Handle, counters: *m
             dropped_closed: dropped.closed,
             dropped_oldest: dropped.oldest,
             dropped_abandoned: dropped.abandoned,
+            protocol_errors: of_sender.protocol_errors,
         };
         // SAFETY: the program has `known` bytes there, and a `Counters` has them, too.
         unsafe {

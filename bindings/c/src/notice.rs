@@ -11,6 +11,10 @@ pub enum NoticeKind {
     Unreachable = 1,
     /// A server will never take what this sender has.
     Ended = 2,
+    /// What is not acknowledged is sent with the numbers of a new stream: those of the present one cannot be trusted.
+    NewStream = 3,
+    /// A server has lost messages that it had acknowledged, or the sender gives up what no server would take.
+    Lost = 4,
 }
 
 /// A change of a connection; valid during the call.
@@ -22,6 +26,8 @@ pub struct Notice {
     pub server: *const c_char,
     /// What happened; empty when there is nothing to say.
     pub why: *const c_char,
+    /// So many messages are lost; 0 for other kinds.
+    pub records: u64,
 }
 
 /// Hears of notices.
@@ -54,18 +60,24 @@ impl User {
         callback: unsafe extern "C" fn(*const Notice, *mut c_void),
         notice: &bbq_client::Notice,
     ) {
+        let mut lost = 0;
         let (kind, server, why) = match notice {
             bbq_client::Notice::Connected { server } => (NoticeKind::Connected, server, ""),
             bbq_client::Notice::Unreachable { server, why } => {
                 (NoticeKind::Unreachable, server, why.as_str())
             }
             bbq_client::Notice::Ended { server, why } => (NoticeKind::Ended, server, why.as_str()),
+            bbq_client::Notice::NewStream { server, why } => (NoticeKind::NewStream, server, why.as_str()),
+            bbq_client::Notice::Lost { server, records, why } => {
+                lost = *records;
+                (NoticeKind::Lost, server, why.as_str())
+            }
             _ => return,
         };
         // A zero byte can come from nowhere but a server's name that no resolver takes.
         let server = CString::new(server.as_str()).unwrap_or_default();
         let why = CString::new(why).unwrap_or_default();
-        let notice = Notice { kind: kind as i32, server: server.as_ptr(), why: why.as_ptr() };
+        let notice = Notice { kind: kind as i32, server: server.as_ptr(), why: why.as_ptr(), records: lost };
         // SAFETY: the caller's promise is this function's; the notice lives during the call.
         unsafe { callback(&raw const notice, self.pointer) };
     }

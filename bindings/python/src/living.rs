@@ -64,6 +64,10 @@ impl Living {
         self.sender.as_ref().ok_or_else(errors::closed)
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
     /// Waits until everything is acknowledged, for `timeout` or as long as a close does.
     pub(crate) fn flush(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
         waiting::flush(py, self.sender()?, self.patience(timeout))

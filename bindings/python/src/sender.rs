@@ -12,7 +12,7 @@ use crate::living::Living;
 use crate::message::Message;
 use crate::notices::Notices;
 use crate::room::Room;
-use crate::{errors, options, values};
+use crate::{errors, options, values, waiting};
 
 // As bbq-client has them; `Room` counts with them.
 const QUEUE_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
@@ -111,8 +111,10 @@ impl Sender {
             Waits::WhenFull(room) => !room.is_sure(bytes.len(), || sender.counters()),
             Waits::Always => true,
         };
-        let sent = if may_wait { py.detach(|| sender.send(bytes)) } else { sender.send(bytes) };
-        sent.map_err(|error| errors::sending(&error))
+        if may_wait {
+            return waiting::send_all(py, sender, &[message]).1;
+        }
+        sender.send(bytes).map_err(|error| errors::sending(&error))
     }
 
     /// Takes a message if that needs no waiting, and says whether it did.
@@ -198,6 +200,12 @@ impl Sender {
         !self.living.is_home()
     }
 
+    /// Whether it was closed in this process.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.living.is_home() && self.living.is_closed()
+    }
+
     /// Another sender with the same options, for a process that was forked.
     fn start_again(&self, py: Python<'_>) -> PyResult<Sender> {
         if self.has_spool && !self.living.is_home() {
@@ -268,7 +276,7 @@ impl Sender {
             }
             let (count, sent) = self.take(py, sender, &gathered);
             *taken += count;
-            sent.map_err(|error| errors::sending(&error))?;
+            sent?;
             failed?;
             if is_last {
                 return Ok(());
@@ -281,9 +289,12 @@ impl Sender {
         py: Python<'_>,
         sender: &bbq_client::Sender,
         messages: &[Message<'_>],
-    ) -> (u64, Result<(), SendError>) {
-        let send = || sender.send_all(messages.iter().map(Message::bytes));
-        if matches!(self.waits, Waits::Never) { send() } else { py.detach(send) }
+    ) -> (u64, PyResult<()>) {
+        if !matches!(self.waits, Waits::Never) {
+            return waiting::send_all(py, sender, messages);
+        }
+        let (taken, sent) = sender.send_all(messages.iter().map(Message::bytes));
+        (taken, sent.map_err(|error| errors::sending(&error)))
     }
 }
 

@@ -30,6 +30,7 @@ pub(crate) fn counters<'py>(py: Python<'py>, counters: &client::Counters) -> PyR
         counters.queued_bytes,
         counters.reconnects,
         dropped,
+        counters.protocol_errors,
     ))
 }
 
@@ -50,10 +51,16 @@ pub(crate) fn progress<'py>(
 
 pub(crate) fn notice<'py>(py: Python<'py>, notice: &client::Notice) -> PyResult<Option<Bound<'py, PyAny>>> {
     static NOTICE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let told;
     let (kind, server, why) = match notice {
         client::Notice::Connected { server } => ("connected", server, ""),
         client::Notice::Unreachable { server, why } => ("unreachable", server, why.as_str()),
         client::Notice::Ended { server, why } => ("ended", server, why.as_str()),
+        client::Notice::NewStream { server, why } => ("new_stream", server, why.as_str()),
+        client::Notice::Lost { server, records, why } => {
+            told = format!("{records} messages: {why}");
+            ("lost", server, told.as_str())
+        }
         // One that this version has no word for.
         _ => return Ok(None),
     };

@@ -6,9 +6,37 @@ use bbq_client::{SendError, Sender};
 use pyo3::prelude::*;
 
 use crate::errors;
+use crate::message::Message;
 
 /// So soon Ctrl-C is noticed.
 const SLICE: Duration = Duration::from_millis(100);
+
+/// Sends messages, in order, until one is refused or a signal's handler raises; says how many were taken. One that is not taken
+/// because of a signal is not counted as dropped.
+pub(crate) fn send_all(py: Python<'_>, sender: &Sender, messages: &[Message<'_>]) -> (u64, PyResult<()>) {
+    let mut raised = None;
+    let mut may_wait = || match Python::attach(|py| py.check_signals()) {
+        Ok(()) => true,
+        Err(error) => {
+            raised = Some(error);
+            false
+        }
+    };
+    let (taken, sent) = py.detach(|| {
+        for (message, taken) in messages.iter().zip(0..) {
+            match sender.send_while(message.bytes(), SLICE, &mut may_wait) {
+                Some(Ok(())) => {}
+                Some(Err(error)) => return (taken, Err(error)),
+                None => return (taken, Ok(())),
+            }
+        }
+        (messages.len() as u64, Ok(()))
+    });
+    match raised {
+        Some(error) => (taken, Err(error)),
+        None => (taken, sent.map_err(|error| errors::sending(&error))),
+    }
+}
 
 /// Waits until everything taken before is acknowledged.
 pub(crate) fn flush(py: Python<'_>, sender: &Sender, timeout: Duration) -> PyResult<()> {

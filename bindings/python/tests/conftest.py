@@ -1,6 +1,7 @@
 """A real `bbq serve` for each test that asks for one, and programs that log to it and end in their own way."""
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -15,12 +16,33 @@ BBQ = Path(os.environ.get("BBQ", REPOSITORY / "target/release/bbq"))
 # Only a hang takes so long.
 PATIENCE_SECONDS = 60
 
+# A script's background job ignores Ctrl-C, and so would every program that it starts. One that is caught here is not ignored
+# there.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# What says, until this process ends, that ports are taken: a test's server may be down for a while.
+RESERVED = []
+
 
 def free_port():
-    """A TCP port of 127.0.0.1 that nobody held a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A free TCP port of 127.0.0.1 that no other test of this machine is given, and that the system gives to no client."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as ports:
+        given_from = int(ports.read().split()[0])
+    while True:
+        port = random.randrange(10_000, given_from)
+        reserved = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            # Only one process can have an abstract socket of this name; the tests in Rust take the same ones.
+            reserved.bind(f"\0bbq-test-port-{port}")
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            reserved.close()
+            continue
+        RESERVED.append(reserved)
+        return port
 
 
 class Server:

@@ -88,6 +88,22 @@ pub enum Notice {
         /// Why.
         why: String,
     },
+    /// What is not acknowledged is sent as another stream, with numbers from 1: the numbers of the present one cannot be trusted.
+    NewStream {
+        /// The server that gave reason to, or the spool.
+        server: String,
+        /// The reason.
+        why: String,
+    },
+    /// A server has lost records that it had acknowledged; or the sender gives up records that no server would take.
+    Lost {
+        /// Which.
+        server: String,
+        /// How many.
+        records: u64,
+        /// How.
+        why: String,
+    },
 }
 
 /// What hears of notices.
@@ -112,6 +128,7 @@ pub struct SenderBuilder {
     pub(crate) spool_bytes_max: u64,
     pub(crate) report_drops: bool,
     pub(crate) name: String,
+    pub(crate) end_on_lasting_errors: bool,
     pub(crate) notice: Option<NoticeHandler>,
 }
 
@@ -146,6 +163,7 @@ impl Default for SenderBuilder {
             spool_bytes_max: SPOOL_BYTES_DEFAULT,
             report_drops: true,
             name: concat!("bbq-client ", env!("CARGO_PKG_VERSION")).to_owned(),
+            end_on_lasting_errors: false,
             notice: None,
         }
     }
@@ -246,6 +264,14 @@ impl SenderBuilder {
     /// Shown by the server, at most 255 bytes; says nothing about who is allowed what.
     pub fn name(mut self, name: impl Into<String>) -> SenderBuilder {
         self.name = name.into();
+        self
+    }
+
+    /// Whether a server is given up when it fails in a way that does not go away by itself, as far as can be told: no permission
+    /// for its socket, an address that cannot be one, another protocol, or the same refusal over and over. For programs that a person
+    /// waits for; unless set, such a server is tried again, as any other.
+    pub fn end_on_lasting_errors(mut self, end: bool) -> SenderBuilder {
+        self.end_on_lasting_errors = end;
         self
     }
 

@@ -45,6 +45,9 @@ pub struct Counters {
     pub queued_bytes: u64,
     /// Connections that broke or could not be made.
     pub reconnects: u64,
+    /// Connections of these that ended because the server broke the protocol: frames that cannot be read, or an acknowledgement
+    /// of what was never sent.
+    pub protocol_errors: u64,
     /// Records that were not delivered.
     pub dropped: Dropped,
 }

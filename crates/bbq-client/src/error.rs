@@ -65,6 +65,14 @@ pub enum SendError {
         /// What it did.
         problem: String,
     },
+    /// The server cannot be reached, and will not be by waiting ([`crate::SenderBuilder::end_on_lasting_errors`]).
+    #[error("{server}: {problem}")]
+    Unreachable {
+        /// Which server.
+        server: String,
+        /// What the system says.
+        problem: String,
+    },
     /// The record could not be written to the sender's own spool. It was dropped and counted; others go on.
     #[error("cannot write to the spool {}: {problem}", directory.display())]
     Spool {

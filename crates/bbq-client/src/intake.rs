@@ -4,16 +4,19 @@
 //! that nobody else wants, a copy, no clock, no system call. Only a full block, or the first record of an empty one, goes further.
 //!
 //! Invariant: the records of one thread keep their order. Locks are taken in this order: place, then queue or spool.
+//! Invariant: in a forked child nobody waits for a lock, as who holds it may be in the parent. A lock that is free is taken at once;
+//! before it is waited for, or another one is taken, the process is looked at.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 use bbq_wire::limits::MESSAGE_BYTES_MAX;
 
 use crate::bell::Bell;
 use crate::block::Block;
-use crate::queue::Queue;
+use crate::patience::{Patience, Slice};
+use crate::queue::{NoRoom, Queue};
 use crate::spool::{AppendError, Spool};
 use crate::{Dropped, OnFull, SendError};
 
@@ -75,16 +78,50 @@ impl Intake {
     }
 
     #[inline]
-    fn place(&self) -> MutexGuard<'_, Inner> {
+    fn mine(&self) -> &Mutex<Inner> {
         // A thread that is ending has lost its number; then any place will do.
         let place = PLACE.try_with(|place| *place).unwrap_or(0);
-        self.places[place % self.places.len()].inner.lock().unwrap_or_else(PoisonError::into_inner)
+        &self.places[place % self.places.len()].inner
+    }
+
+    /// The place of this thread; `None` in a forked child where somebody else has it.
+    fn place(&self) -> Option<MutexGuard<'_, Inner>> {
+        let inner = self.mine();
+        match inner.try_lock() {
+            Ok(place) => Some(place),
+            Err(error) => self.wait_for(inner, error),
+        }
+    }
+
+    /// A place that was not to be had at once.
+    #[cold]
+    fn wait_for<'a>(
+        &self,
+        inner: &'a Mutex<Inner>,
+        error: TryLockError<MutexGuard<'a, Inner>>,
+    ) -> Option<MutexGuard<'a, Inner>> {
+        match error {
+            TryLockError::Poisoned(place) => Some(place.into_inner()),
+            // Who holds it may be in the parent.
+            TryLockError::WouldBlock if !self.is_at_home() => None,
+            TryLockError::WouldBlock => Some(inner.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
     }
 
     /// Takes one record.
     #[inline]
     pub(crate) fn push(&self, queue: &Queue, record: &[u8]) -> Result<(), SendError> {
-        let mut place = self.place();
+        if let Ok(mut place) = self.mine().try_lock()
+            && self.push_at_once(queue, &mut place, record)
+        {
+            return Ok(());
+        }
+        self.push_otherwise(queue, record)
+    }
+
+    /// Takes one record where more is to be done, or the thread's place is another's now.
+    fn push_otherwise(&self, queue: &Queue, record: &[u8]) -> Result<(), SendError> {
+        let Some(mut place) = self.place() else { return Err(SendError::Forked) };
         if self.push_at_once(queue, &mut place, record) {
             return Ok(());
         }
@@ -93,18 +130,42 @@ impl Intake {
             self.refused.full.fetch_add(1, Ordering::Relaxed);
             return Err(SendError::Full { queue_bytes_max: queue.bytes_max() });
         }
-        self.push_slowly(queue, place, record)
+        self.push_slowly(queue, place, record, &mut Patience::of(self.on_full))
+    }
+
+    /// Takes one record, and asks `go_on` so often whether to wait on; `None` when it says no, and nobody counts the record.
+    pub(crate) fn push_while(
+        &self,
+        queue: &Queue,
+        record: &[u8],
+        slice: Duration,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Option<Result<(), SendError>> {
+        let Some(mut place) = self.place() else { return Some(Err(SendError::Forked)) };
+        if self.push_at_once(queue, &mut place, record) {
+            return Some(Ok(()));
+        }
+        let mut patience = Patience {
+            slice: Some(Slice { length: slice, go_on, said_no: false }),
+            ..Patience::of(self.on_full)
+        };
+        let outcome = self.try_push(queue, place, record, &mut patience);
+        if outcome.is_err() && patience.slice.is_some_and(|slice| slice.said_no) {
+            return None;
+        }
+        self.count(&outcome);
+        Some(outcome)
     }
 
     /// Takes one record if that needs no waiting. What is refused is still the caller's, so nobody counts it.
     #[inline]
     pub(crate) fn offer(&self, queue: &Queue, record: &[u8]) -> Result<(), SendError> {
-        let mut place = self.place();
+        let Some(mut place) = self.place() else { return Err(SendError::Forked) };
         if self.push_at_once(queue, &mut place, record) {
             return Ok(());
         }
         let on_full = if self.on_full == OnFull::DropOldest { self.on_full } else { OnFull::DropNewest };
-        self.try_push(queue, place, record, on_full)
+        self.try_push(queue, place, record, &mut Patience::of(on_full))
     }
 
     /// Takes a record for which the place's block has room, if nothing else is to be done.
@@ -140,7 +201,12 @@ impl Intake {
 
     /// Takes a record of the sender's own if there is room; nobody counts it if there is none.
     pub(crate) fn push_if_room(&self, queue: &Queue, record: &[u8]) -> Result<(), SendError> {
-        self.try_push(queue, self.place(), record, OnFull::DropNewest)
+        self.try_push(
+            queue,
+            self.place().ok_or(SendError::Forked)?,
+            record,
+            &mut Patience::of(OnFull::DropNewest),
+        )
     }
 
     fn push_slowly<'a>(
@@ -148,17 +214,23 @@ impl Intake {
         queue: &Queue,
         place: MutexGuard<'a, Inner>,
         record: &[u8],
+        patience: &mut Patience<'_>,
     ) -> Result<(), SendError> {
-        let outcome = self.try_push(queue, place, record, self.on_full);
-        let counter = match &outcome {
-            Ok(()) | Err(SendError::Forked) => return outcome,
+        let outcome = self.try_push(queue, place, record, patience);
+        self.count(&outcome);
+        outcome
+    }
+
+    /// Counts a record that was not taken.
+    fn count(&self, outcome: &Result<(), SendError>) {
+        let counter = match outcome {
+            Ok(()) | Err(SendError::Forked) => return,
             Err(SendError::Full { .. } | SendError::SpoolFull { .. }) => &self.refused.full,
             Err(SendError::MessageTooLarge { .. }) => &self.refused.too_large,
             Err(SendError::Spool { .. }) => &self.refused.spool,
             Err(_) => &self.refused.closed,
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        outcome
     }
 
     fn try_push<'a>(
@@ -166,9 +238,12 @@ impl Intake {
         queue: &Queue,
         mut place: MutexGuard<'a, Inner>,
         record: &[u8],
-        on_full: OnFull,
+        patience: &mut Patience<'_>,
     ) -> Result<(), SendError> {
-        let mut patience = Patience { on_full, deadline: None };
+        // From here on other locks are taken, and a child has its own idea of where the spool's files end.
+        if !self.is_at_home() {
+            return Err(SendError::Forked);
+        }
         loop {
             if place.closed {
                 return Err(queue.failure().unwrap_or(SendError::Closed));
@@ -177,11 +252,11 @@ impl Intake {
                 // Whether a server takes more than most do, only its welcome says.
                 let may_be_taken = record.len() <= MESSAGE_BYTES_MAX as usize && queue.limit_is_unknown();
                 drop(place);
-                if !may_be_taken || !patience.allows() || !queue.wait_for_limit(patience.deadline()) {
+                if !may_be_taken || !patience.waits(|deadline| queue.wait_for_limit(deadline)) {
                     let limit = queue.message_bytes_max() as u32;
                     return Err(SendError::MessageTooLarge { bytes: record.len(), limit });
                 }
-                place = self.place();
+                place = self.place().ok_or(SendError::Forked)?;
                 continue;
             }
             if place.block.as_ref().is_some_and(|block| block.has_room(record.len())) {
@@ -190,43 +265,26 @@ impl Intake {
                     Put::Failed(error) => return Err(error),
                     Put::Full(error) => {
                         drop(place);
-                        if !patience.allows() || !queue.pause(SPOOL_RETRY, patience.deadline()) {
+                        if !patience.waits(|deadline| queue.pause(SPOOL_RETRY, deadline)) {
                             return Err(error);
                         }
-                        place = self.place();
+                        place = self.place().ok_or(SendError::Forked)?;
                         continue;
                     }
                 }
             }
             hand_over(queue, &mut place);
-            if let Err(error) = self.begin(queue, &mut place, record.len(), on_full) {
-                match error {
-                    Some(error) => return Err(error),
-                    None => {
-                        drop(place);
-                        if !patience.allows() || !queue.wait_for_room(record.len(), patience.deadline()) {
-                            return Err(SendError::Full { queue_bytes_max: queue.bytes_max() });
-                        }
-                        place = self.place();
+            match queue.reserve(record.len(), patience.on_full) {
+                Ok(block) => place.block = Some(block),
+                Err(NoRoom) => {
+                    drop(place);
+                    if !patience.waits(|deadline| queue.wait_for_room(record.len(), deadline)) {
+                        return Err(SendError::Full { queue_bytes_max: queue.bytes_max() });
                     }
+                    place = self.place().ok_or(SendError::Forked)?;
                 }
             }
         }
-    }
-
-    /// Puts an empty block into the place; `Err(None)` when there is no room for one.
-    fn begin(
-        &self,
-        queue: &Queue,
-        place: &mut Inner,
-        record_bytes: usize,
-        on_full: OnFull,
-    ) -> Result<(), Option<SendError>> {
-        if !self.is_at_home() {
-            return Err(Some(SendError::Forked));
-        }
-        place.block = Some(queue.reserve(record_bytes, on_full).map_err(|_| None)?);
-        Ok(())
     }
 
     /// Adds the record to the place's block, in which it has room.
@@ -234,10 +292,6 @@ impl Intake {
         let Some(block) = &mut place.block else { return Put::Failed(SendError::Closed) };
         let is_first = block.builder.is_empty();
         if let Some(spool) = &self.spool {
-            // A forked child has the same files, and its own idea of where they end.
-            if !self.is_at_home() {
-                return Put::Failed(SendError::Forked);
-            }
             let directory = || spool.directory().to_owned();
             match spool.append(record, is_first) {
                 Ok(Some(extent)) => block.extent = Some(extent),
@@ -330,25 +384,5 @@ fn hand_over(queue: &Queue, place: &mut Inner) {
     if let Some(block) = place.block.take() {
         place.accepted += u64::from(block.builder.records());
         queue.append(block);
-    }
-}
-
-/// How long a record may wait. The clock is only read when it has to.
-struct Patience {
-    on_full: OnFull,
-    deadline: Option<Instant>,
-}
-
-impl Patience {
-    fn allows(&self) -> bool {
-        matches!(self.on_full, OnFull::Block(_))
-    }
-
-    /// `None` is without end.
-    fn deadline(&mut self) -> Option<Instant> {
-        if let (OnFull::Block(Some(most)), None) = (self.on_full, self.deadline) {
-            self.deadline = Instant::now().checked_add(most);
-        }
-        self.deadline
     }
 }

@@ -34,18 +34,26 @@ mod block;
 mod builder;
 mod compress;
 mod counters;
+mod course;
+mod environment;
 mod error;
 mod intake;
+mod link;
 #[cfg(any(feature = "log", feature = "tracing"))]
 mod logging;
+mod numbering;
 mod outlet;
 mod outlet_state;
+mod patience;
 mod queue;
 mod reconnect;
 mod rotation;
 mod sender;
 mod server_address;
 mod session;
+mod shared;
+#[doc(hidden)]
+pub mod simulated;
 mod spool;
 mod stream;
 

@@ -1,20 +1,21 @@
 //! The thread that keeps a connection: connects, says hello, sends batches, and begins anew when it breaks. Another thread, as long
-//! as the connection, reads acknowledgements.
+//! as the connection, reads acknowledgements. Here are the sockets, the waiting and the threads; what is said and what it means is in
+//! `link`, `session` and `course`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bbq_wire::StreamId;
-use bbq_wire::session::{AckLevel, Hello, RefusalCode};
+use bbq_wire::session::{AckLevel, Hello};
 
 use crate::bell::Sleep;
-use crate::queue::Next;
-use crate::rotation::Rotation;
-use crate::sender::Shared;
-use crate::session::{ANSWER_TIMEOUT, Session, Trouble};
-use crate::stream::Stream;
-use crate::{AdaptiveReconnect, Notice, SendError, ServerAddress, ServerProgress};
+use crate::course::{After, Course};
+use crate::environment::{Environment, System};
+use crate::link::{self, Done, Link, Say};
+use crate::session::{Session, Trouble};
+use crate::shared::Shared;
+use crate::stream::{ANSWER_TIMEOUT, Stream};
+use crate::{AdaptiveReconnect, ServerAddress, ServerProgress};
 
 /// A write that stands still is looked at again after this: the sender may be closed meanwhile.
 const WRITE_SLICE: Duration = Duration::from_millis(500);
@@ -22,31 +23,29 @@ const WRITE_SLICE: Duration = Duration::from_millis(500);
 const PREFERRED_INTERVAL: Duration = Duration::from_secs(5);
 /// Naps of a linger without a record, before the next record has to wake the thread: in a busy time no `send` pays for that.
 const NAPS: u32 = 10;
-/// So many hellos without an answer are remembered. A server that goes on has read all of its backlog within a few tries, however
-/// many wait there; and an answer that never comes, as behind a balancer without a server, is no reason to fight for a stream.
-const UNANSWERED_MAX: u32 = 16;
 /// Nothing is waited for that would not ring.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// Servers that share one progress.
 pub(crate) struct Outlet {
-    index: usize,
+    pub(crate) index: usize,
     /// The preferred one first.
     servers: Vec<ServerAddress>,
     reconnect: Mutex<AdaptiveReconnect>,
-    reconnects: AtomicU64,
-    connected: AtomicBool,
+    pub(crate) reconnects: AtomicU64,
+    pub(crate) connected: AtomicBool,
     /// Which server is connected, or was tried last.
-    present: AtomicU64,
+    pub(crate) present: AtomicU64,
 }
 
 /// A connection on its way.
-struct Link<'a> {
+struct Wire<'a> {
     outlet: &'a Outlet,
     shared: &'a Arc<Shared>,
     stream: Stream,
-    /// When the last acknowledgement came, or something was sent while nothing was on its way; with the number that was known.
-    progress: (u64, Instant),
+    link: Link,
+    /// When it was welcomed: its times count from here.
+    begin: Instant,
     /// When to look for the preferred server again, and what the look has found.
     preferred: Option<(Instant, Arc<AtomicBool>)>,
 }
@@ -67,6 +66,10 @@ impl Outlet {
         self.reconnect.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn address(&self, server: usize) -> &ServerAddress {
+        &self.servers[server]
+    }
+
     pub(crate) fn reconnects(&self) -> u64 {
         self.reconnects.load(Ordering::Relaxed)
     }
@@ -85,45 +88,14 @@ impl Outlet {
     /// Keeps a connection until everything is acknowledged or nothing can be.
     pub(crate) fn run(&self, shared: &Arc<Shared>) {
         shared.queue.bells[self.index].attend();
-        let mut rotation = Rotation::new(self.servers.len());
-        // Hellos that nobody has answered. A server that stood still may read one late, when its connection is long gone, and take
-        // that for the newest.
-        let mut unanswered = 0;
-        // Whether the last notice was good news; a change is told, not each try.
-        let mut told = None;
+        let mut course = Course::new(self.servers.len());
         while !shared.queue.is_over(self.index) {
-            self.present.store(rotation.present() as u64, Ordering::Relaxed);
-            let server = &self.servers[rotation.present()];
-            let before = shared.queue.acknowledged_by(self.index);
-            let outcome = self.serve(shared, server, rotation.is_substitute(), &mut told, &mut unanswered);
-            self.connected.store(false, Ordering::Relaxed);
-            let why = match outcome {
-                Ok(Done::End) => return,
-                Ok(Done::Preferred) => {
-                    rotation.back_to_preferred();
-                    continue;
-                }
-                Err(Trouble::Final(error)) if is_taken_over(&error) && unanswered > 0 => {
-                    unanswered -= 1;
-                    error.to_string()
-                }
-                Err(Trouble::Final(error)) => {
-                    let notice = Notice::Ended { server: server.to_string(), why: error.to_string() };
-                    tell(shared, &mut told, &notice);
-                    // Whoever has taken the stream over would do so everywhere.
-                    if is_taken_over(&error) || !rotation.refuse() {
-                        return shared.fail(self.index, &error);
-                    }
-                    error.to_string()
-                }
-                Err(Trouble::Passing(why)) => why,
-            };
-            tell(shared, &mut told, &Notice::Unreachable { server: server.to_string(), why });
-            self.reconnects.fetch_add(1, Ordering::Relaxed);
-            // A welcome alone is no success: a server whose disk failed welcomes, too, and then refuses.
-            if rotation.go_on(shared.queue.acknowledged_by(self.index) > before) {
-                let wait = self.reconnect().failed();
-                self.pause(shared, wait);
+            course.begin(self, shared);
+            let outcome = self.serve(shared, &mut course);
+            match course.end(self, shared, outcome) {
+                After::Again => {}
+                After::Wait(wait) => self.pause(shared, wait),
+                After::Over => return,
             }
         }
     }
@@ -139,46 +111,40 @@ impl Outlet {
     }
 
     /// One connection from its beginning to its end.
-    fn serve(
-        &self,
-        shared: &Arc<Shared>,
-        address: &ServerAddress,
-        is_substitute: bool,
-        told: &mut Option<bool>,
-        unanswered: &mut u32,
-    ) -> Result<Done, Trouble> {
+    fn serve(&self, shared: &Arc<Shared>, course: &mut Course) -> Result<Done, Trouble> {
+        let server = course.server();
+        let address = &self.servers[server];
         let mut stream = Stream::connect(address)?;
         let mut session = Session::new(address.to_string());
-        let options = &shared.options;
-        let hello = Hello { stream: shared.queue.stream(), ack: options.ack, client: options.name.clone() };
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         stream.set_write_timeout(WRITE_SLICE)?;
-        let welcome = session.begin(&mut stream, &hello);
-        if session.is_unanswered() {
-            *unanswered = (*unanswered + 1).min(UNANSWERED_MAX);
-        }
-        let welcome = welcome?;
+        let welcome = stream.begin(&mut session, &link::hello(shared, self.index))?;
         stream.set_read_timeout(None)?;
         shared.queue.compressor.connected(stream.is_remote());
-        shared.begin_connection(self.index, &welcome, address)?;
-        self.connected.store(true, Ordering::Relaxed);
-        tell(shared, told, &Notice::Connected { server: address.to_string() });
+        let begin = Instant::now();
+        let link = course.welcomed(self, shared, &welcome, begin.elapsed())?;
         let mut acks = stream.try_clone()?;
         let listening = Arc::clone(shared);
         let index = self.index;
         let acks = std::thread::Builder::new().name("bbq-acks".to_owned()).spawn(move || {
-            let trouble = session.listen(&mut acks, |sequence| listening.acknowledged(index, sequence));
+            let trouble = loop {
+                let heard = acks.hear(&mut session);
+                let taken = heard.and_then(|heard| link::heard(&listening, index, server, &session, &heard));
+                if let Err(trouble) = taken {
+                    break trouble;
+                }
+            };
             // Wakes the writer, which may be waiting for the socket or for work.
             acks.shutdown();
             listening.queue.set_broken(index);
             trouble
         })?;
-        let now = Instant::now();
-        let preferred = is_substitute.then(|| (now + PREFERRED_INTERVAL, Arc::new(AtomicBool::new(false))));
-        let mut link = Link { outlet: self, shared, stream, progress: (0, now), preferred };
-        let written = link.send();
+        let look = || (begin + PREFERRED_INTERVAL, Arc::new(AtomicBool::new(false)));
+        let preferred = course.is_substitute().then(look);
+        let mut wire = Wire { outlet: self, shared, stream, link, begin, preferred };
+        let written = wire.send();
         // Ends the reader, too.
-        link.stream.shutdown();
+        wire.stream.shutdown();
         // Its answer outranks ours: a refusal also breaks the writing.
         match acks.join() {
             Ok(trouble) if written.is_err() => Err(trouble),
@@ -187,15 +153,7 @@ impl Outlet {
     }
 }
 
-/// How a connection ends well.
-enum Done {
-    /// Nothing is left to do.
-    End,
-    /// The preferred server takes over.
-    Preferred,
-}
-
-impl Link<'_> {
+impl Wire<'_> {
     /// Sends batches as they come.
     fn send(&mut self) -> Result<Done, Trouble> {
         let (queue, intake) = (&self.shared.queue, &self.shared.intake);
@@ -210,13 +168,11 @@ impl Link<'_> {
                 self.wait_for_the_rest()?;
                 continue;
             }
-            match queue.next(self.outlet.index) {
-                Next::Send(bytes) => {
+            match self.link.next(self.shared)? {
+                Say::Write(bytes) => {
                     self.write(&bytes)?;
                     drop(bytes);
-                    if self.shared.options.ack == AckLevel::None {
-                        self.shared.written(self.outlet.index);
-                    }
+                    self.link.written(self.shared);
                     naps = 0;
                     // Others flood the queue: a thread that has little to say comes to its turn all the same.
                     let now = Instant::now();
@@ -225,17 +181,16 @@ impl Link<'_> {
                         intake.collect(queue);
                     }
                 }
-                Next::Idle => {
+                Say::Nothing => {
                     self.shared.report_drops(self.outlet.index);
                     queue.warm();
                     self.rest(naps);
                     collected = Instant::now();
                     naps = if intake.collect(queue) { 0 } else { naps + 1 };
                 }
-                Next::Window => queue.bells[self.outlet.index]
+                Say::NothingYet => queue.bells[self.outlet.index]
                     .sleep(Sleep::Change, WRITE_SLICE, || queue.is_window_open(self.outlet.index)),
-                Next::Reconnect => return Err(Trouble::Passing("the connection ended".to_owned())),
-                Next::End => return Ok(Done::End),
+                Say::Leave(done) => return Ok(done),
             }
             self.check_progress()?;
         }
@@ -286,18 +241,8 @@ impl Link<'_> {
         Ok(())
     }
 
-    /// Leaves a server that acknowledges nothing although something waits.
     fn check_progress(&mut self) -> Result<(), Trouble> {
-        let (acknowledged, awaits) = self.shared.queue.progress(self.outlet.index);
-        let now = Instant::now();
-        if acknowledged > self.progress.0 || !awaits {
-            self.progress = (acknowledged, now);
-        }
-        let timeout = self.shared.options.delivery_timeout;
-        if now.duration_since(self.progress.1) >= timeout {
-            return Err(Trouble::Passing(format!("it has acknowledged nothing for {timeout:?}")));
-        }
-        Ok(())
+        self.link.check(self.shared, self.begin.elapsed())
     }
 
     /// Looks for the preferred server now and then, on a thread of its own, as that may take long.
@@ -322,26 +267,15 @@ impl Link<'_> {
 
 /// Whether a server takes senders: one that stands still takes connections, too, and one whose disk failed answers.
 fn is_welcome(address: &ServerAddress) -> Result<(), Trouble> {
-    let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(|error| Trouble::Passing(error.to_string()))?;
-    let hello =
-        Hello { stream: StreamId(random), ack: AckLevel::None, client: "bbq-client, looking".to_owned() };
+    let hello = Hello {
+        stream: System.new_stream()?,
+        ack: AckLevel::None,
+        client: "bbq-client, looking".to_owned(),
+        epoch: 0,
+    };
     let mut stream = Stream::connect(address)?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    Session::new(address.to_string()).begin(&mut stream, &hello).map(drop)
-}
-
-/// Whether another connection sends the same stream.
-fn is_taken_over(error: &SendError) -> bool {
-    matches!(error, SendError::Refused { refusal, .. } if refusal.code == RefusalCode::TakenOver)
-}
-
-/// Tells the application when good became bad or bad became good.
-fn tell(shared: &Shared, told: &mut Option<bool>, notice: &Notice) {
-    let good = matches!(notice, Notice::Connected { .. });
-    if (told.replace(good) != Some(good) || matches!(notice, Notice::Ended { .. }))
-        && let Some(handler) = &shared.options.notice
-    {
-        handler(notice);
-    }
+    let mut frame = Vec::new();
+    hello.encode(&mut frame);
+    stream.begin(&mut Session::new(address.to_string()), &frame).map(drop)
 }

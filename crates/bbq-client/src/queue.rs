@@ -13,6 +13,7 @@
 //! Invariant: a batch's bytes never change, so that the server can tell one that is sent again.
 
 mod progress;
+mod repair;
 mod state;
 mod waiting;
 
@@ -20,16 +21,19 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use bbq_wire::BatchBuilder;
 use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
-use bbq_wire::{BatchBuilder, StreamId};
 
 use crate::bell::Bell;
-use crate::block::{Block, Body, Packing, buffer_bytes};
+use crate::block::{Block, Body, Packing, body_bytes, buffer_bytes};
 use crate::compress::Compressor;
+use crate::environment::Environment;
+use crate::numbering::Numbering;
 use crate::outlet_state::OutletState;
-use crate::spool::{Extent, Recovered};
+use crate::spool::{Extent, OutletBefore};
 use crate::{OnFull, SenderBuilder};
 
+pub(crate) use repair::Repair;
 use state::{Entry, State};
 
 /// The queue is at least so many blocks, so that one can be filled while another is sent.
@@ -49,25 +53,27 @@ pub(crate) struct Queue {
     block_bytes: usize,
     /// What may be sent and not acknowledged: the rest can be dropped for newer records.
     window_bytes_max: usize,
-    stream: StreamId,
     pub(crate) compressor: Compressor,
     /// There was no room for a block, and nothing has gone since: so that a record need not ask again. Changes with the lock held.
     is_full: AtomicBool,
     /// The largest message that every server takes, as far as known.
     message_bytes_max: AtomicU32,
     pub(crate) bells: Box<[Bell]>,
+    environment: Arc<dyn Environment>,
 }
 
 /// What an outlet should do next.
 pub(crate) enum Next {
-    /// Send this.
-    Send(Arc<Vec<u8>>),
+    /// Send this, up to the record.
+    Send(Arc<Vec<u8>>, u64),
     /// Nothing is ready.
     Idle,
     /// Wait for acknowledgements.
     Window,
     /// The connection is of no use any more.
     Reconnect,
+    /// What follows is another stream's, and so another connection's.
+    OtherStream,
     /// Everything is done, or nothing ever will be.
     End,
 }
@@ -85,20 +91,23 @@ struct Made {
 pub(crate) struct NoRoom;
 
 impl Queue {
-    /// A queue for `outlets` outlets, whose first record gets the number `next_sequence`.
+    /// A queue whose first record gets the number `next_sequence`. Of each outlet, where it goes on and how many servers it has.
     pub(crate) fn new(
         options: &SenderBuilder,
-        stream: StreamId,
+        environment: Arc<dyn Environment>,
         next_sequence: u64,
-        outlets: usize,
+        outlets: impl Iterator<Item = (OutletBefore, usize)>,
     ) -> Queue {
+        let outlets: Vec<OutletState> =
+            outlets.map(|(before, servers)| OutletState::new(before, servers)).collect();
+        let bells = outlets.iter().map(|_| Bell::default()).collect();
         let block_bytes = buffer_bytes(options.batch_bytes).min(options.queue_bytes_max / BLOCKS_MIN);
         let state = State {
             entries: VecDeque::new(),
             next_sequence,
             charged: 0,
             spare: Vec::new(),
-            outlets: (0..outlets).map(|_| OutletState::default()).collect(),
+            outlets,
             acknowledged: 0,
             sent: 0,
             dropped_oldest: 0,
@@ -114,11 +123,11 @@ impl Queue {
             bytes_max: options.queue_bytes_max,
             block_bytes,
             window_bytes_max: options.queue_bytes_max / 2,
-            stream,
             compressor: Compressor::new(options.compress),
             is_full: AtomicBool::new(false),
             message_bytes_max: AtomicU32::new(MESSAGE_BYTES_DEFAULT),
-            bells: (0..outlets).map(|_| Bell::default()).collect(),
+            bells,
+            environment,
         };
         queue.warm();
         queue
@@ -126,10 +135,6 @@ impl Queue {
 
     pub(crate) fn locked(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn stream(&self) -> StreamId {
-        self.stream
     }
 
     pub(crate) fn bytes_max(&self) -> usize {
@@ -236,16 +241,13 @@ impl Queue {
         state.entries = entries;
     }
 
-    /// Puts in line what an earlier sender has left; answers how many records that are.
-    pub(crate) fn recover(&self, recovered: Recovered) -> u64 {
+    /// Puts in line what an earlier sender has left, `damaged` records of it unreadable; returns how many records that are.
+    pub(crate) fn recover(&self, extents: Vec<Extent>, damaged: u64) -> u64 {
         let mut state = self.locked();
-        for (outlet, acknowledged) in state.outlets.iter_mut().zip(recovered.acknowledged) {
-            outlet.acknowledge(acknowledged.min(recovered.next_sequence - 1), 0);
-        }
         let everyone = state.everyone_has();
-        state.abandoned = recovered.damaged;
-        let mut count = recovered.damaged;
-        for extent in recovered.extents {
+        state.abandoned = damaged;
+        let mut count = damaged;
+        for extent in extents {
             if extent.last() > everyone {
                 let first = extent.first.max(everyone + 1);
                 let records = (extent.last() + 1 - first) as u32;
@@ -282,35 +284,41 @@ impl Queue {
                 return Next::Reconnect;
             }
             let (sent, limit) = (mine.sent, mine.message_bytes_max.unwrap_or(MESSAGE_BYTES_MAX) as usize);
+            let (numbering, body_bytes_max, awaits) = (mine.numbering(), mine.body_bytes_max, mine.awaits());
             let at = state.entries.partition_point(|entry| entry.last() <= sent);
             let Some(entry) = state.entries.get_mut(at) else {
                 return if state.closed && state.is_done(outlet) { Next::End } else { Next::Idle };
             };
             let (first, last, records, largest) = (entry.first, entry.last(), entry.records, entry.largest);
+            if first > numbering.until {
+                return if awaits { Next::Window } else { Next::OtherStream };
+            }
             match &entry.body {
                 Body::Batch(bytes) if largest > limit => {
-                    let parts = self.packing().split(bytes, limit);
+                    let parts = self.packing(numbering).split(bytes, first, limit);
                     state.replace(at, parts, limit);
+                }
+                Body::Batch(bytes) if records > 1 && body_bytes(bytes) > body_bytes_max => {
+                    let parts = self.packing(numbering).halves(bytes, first);
+                    state.replace(at, parts, largest);
                 }
                 Body::Batch(bytes) => {
                     let mut bytes = Arc::clone(bytes);
                     if state.outlets[outlet].is_over_window(bytes.len(), self.window_bytes_max) {
                         return Next::Window;
                     }
-                    if first <= sent
-                        && let Some(rest) = self.packing().rest_of(&bytes, sent + 1)
-                    {
-                        bytes = Arc::new(rest);
+                    if let Some(changed) = self.packing(numbering).adapted(&bytes, first, sent) {
+                        bytes = Arc::new(changed);
                     }
                     state.sent += state.outlets[outlet].send(last, records, bytes.len());
-                    return Next::Send(bytes);
+                    return Next::Send(bytes, last);
                 }
                 Body::Busy => state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Body::Records(_) | Body::Stored => {
                     let extent = entry.extent.clone();
                     let body = std::mem::replace(&mut entry.body, Body::Busy);
                     drop(state);
-                    let made = self.make(body, extent, first);
+                    let made = self.make(body, extent, first, numbering);
                     state = self.locked();
                     self.made(&mut state, first, made);
                 }
@@ -318,12 +326,13 @@ impl Queue {
         }
     }
 
-    fn packing(&self) -> Packing {
-        Packing { stream: self.stream, compression: self.compressor.choose() }
+    fn packing(&self, numbering: Numbering) -> Packing<'_> {
+        let compression = self.compressor.choose();
+        Packing { numbering, compression, environment: &*self.environment }
     }
 
     /// Makes a batch, with no lock held. `None` when the spool cannot be read.
-    fn make(&self, body: Body, extent: Option<Extent>, first: u64) -> Option<Made> {
+    fn make(&self, body: Body, extent: Option<Extent>, first: u64, numbering: Numbering) -> Option<Made> {
         let (builder, largest) = match (body, extent) {
             (Body::Records(block), _) => (block.builder, block.largest),
             (Body::Stored, Some(extent)) => {
@@ -338,7 +347,7 @@ impl Queue {
             }
             _ => return None,
         };
-        let packing = self.packing();
+        let packing = self.packing(numbering);
         let raw_bytes = builder.body_bytes();
         let (batch, left) = packing.pack(builder, first);
         if packing.compression != bbq_wire::Compression::None {
@@ -391,8 +400,6 @@ impl Queue {
     /// All up to `sequence` is at the level that was asked for; answers up to which number every outlet has everything.
     pub(crate) fn acknowledged(&self, outlet: usize, sequence: u64) -> u64 {
         let mut state = self.locked();
-        // A server cannot have what was never sent, whatever it says.
-        let sequence = sequence.min(state.next_sequence - 1);
         state.acknowledge(outlet, sequence);
         let everyone = state.everyone_has();
         self.forget(&mut state, everyone);

@@ -1,8 +1,14 @@
 //! Where a server listens.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+/// As unix(7) has it: 108 bytes with the zero behind it.
+const UNIX_PATH_BYTES_MAX: usize = 107;
+/// As RFC 1035 has it.
+const HOST_BYTES_MAX: usize = 253;
 
 /// A server's address, resolved at each connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,23 +21,51 @@ pub enum ServerAddress {
 
 /// Text that is no server's address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no address of a bbq server; write bbq://HOST:PORT, or bbq+unix:///PATH")]
-pub struct AddressError(String);
+#[error("{address:?} is no address of a bbq server{problem}; write bbq://HOST:PORT, or bbq+unix:///PATH")]
+pub struct AddressError {
+    address: String,
+    /// Empty, or what is wrong with it.
+    problem: &'static str,
+}
+
+/// What is wrong with a host.
+fn problem_of_host(host: &str) -> Option<&'static str> {
+    if let Some(address) = host.strip_prefix('[') {
+        let address = address.strip_suffix(']').unwrap_or_default();
+        // An interface may stand behind it: [fe80::1%2].
+        let address = address.split_once('%').map_or(address, |(address, _)| address);
+        return address.parse::<Ipv6Addr>().is_err().then_some(": in the brackets stands no IPv6 address");
+    }
+    if host.contains(':') {
+        return Some(": an IPv6 address stands in brackets, as in bbq://[::1]:7700");
+    }
+    let is_name = host.len() <= HOST_BYTES_MAX
+        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    (!is_name).then_some(": the host is no name and no address")
+}
 
 impl FromStr for ServerAddress {
     type Err = AddressError;
 
     /// Reads `bbq://HOST:PORT`, `bbq+tcp://HOST:PORT`, `HOST:PORT` or `bbq+unix:///PATH`.
     fn from_str(text: &str) -> Result<ServerAddress, AddressError> {
-        let error = || AddressError(text.to_owned());
+        let wrong = |problem| AddressError { address: text.to_owned(), problem };
+        let error = || wrong("");
         if let Some(path) = text.strip_prefix("bbq+unix://") {
-            return if path.is_empty() { Err(error()) } else { Ok(ServerAddress::Unix(path.into())) };
+            return match path.len() {
+                0 => Err(error()),
+                1..=UNIX_PATH_BYTES_MAX => Ok(ServerAddress::Unix(path.into())),
+                _ => Err(wrong(": the path of a unix socket has 107 bytes at most")),
+            };
         }
         let rest = text.strip_prefix("bbq+tcp://").or_else(|| text.strip_prefix("bbq://")).unwrap_or(text);
         let (host, port) = rest.rsplit_once(':').ok_or_else(error)?;
         let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
         if host.is_empty() || !is_port || host.contains('/') {
             return Err(error());
+        }
+        if let Some(problem) = problem_of_host(host) {
+            return Err(wrong(problem));
         }
         Ok(ServerAddress::Tcp(rest.to_owned()))
     }
@@ -52,13 +86,30 @@ mod tests {
 
     #[test]
     fn the_ways_to_write_one() {
-        for text in
-            ["bbq://logs.example:7700", "bbq+tcp://[::1]:7700", "127.0.0.1:7700", "bbq+unix:///run/bbq"]
-        {
+        for text in [
+            "bbq://logs.example:7700",
+            "bbq+tcp://[::1]:7700",
+            "[fe80::1%2]:7700",
+            "127.0.0.1:7700",
+            "a_name-1.:1",
+            "bbq+unix:///run/bbq",
+        ] {
             assert!(text.parse::<ServerAddress>().is_ok(), "{text}");
         }
         for text in ["", "host", "host:", ":1", "host:0", "host:99999", "http://host:80", "bbq+unix://"] {
             assert!(text.parse::<ServerAddress>().is_err(), "{text}");
+        }
+        for (text, words) in [
+            ("bbq://[::1]:1:2", "in the brackets"),
+            ("bbq://[::1:2", "in the brackets"),
+            ("bbq://::1:2", "in brackets"),
+            ("bbq://a b:1", "no name"),
+            ("bbq://user@host:1", "no name"),
+            ("bbq://h\u{f6}st:1", "no name"),
+            (&format!("bbq+unix:///{}", "x".repeat(107)), "107 bytes"),
+        ] {
+            let error = text.parse::<ServerAddress>().unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
         }
     }
 }

@@ -6,9 +6,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use bbq_wire::session::Welcome;
 use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
-use crate::ServerAddress;
+use crate::session::{Heard, Session, Trouble};
+use crate::{SendError, ServerAddress};
 
 /// A server that does not even take the connection in this time is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -18,6 +20,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const KEEPALIVE_TIME: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
+/// A server that does not even say hello in this time is not there. It may have to sync what came over an earlier
+/// connection first.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Acknowledgements are 24 bytes.
+const READ_BYTES: usize = 4096;
+
 /// A stream of either kind.
 pub(crate) enum Stream {
     Tcp(TcpStream),
@@ -25,7 +33,27 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    pub(crate) fn connect(address: &ServerAddress) -> io::Result<Stream> {
+    pub(crate) fn connect(address: &ServerAddress) -> Result<Stream, Trouble> {
+        Stream::connected(address).map_err(|error| {
+            let lasts = match address {
+                ServerAddress::Unix(_) => matches!(
+                    error.kind(),
+                    ErrorKind::PermissionDenied | ErrorKind::InvalidInput | ErrorKind::InvalidFilename
+                ),
+                // Networks come and go, and so do the rules of their gates.
+                ServerAddress::Tcp(_) => false,
+            };
+            if !lasts {
+                return error.into();
+            }
+            Trouble::Lasting(SendError::Unreachable {
+                server: address.to_string(),
+                problem: error.to_string(),
+            })
+        })
+    }
+
+    fn connected(address: &ServerAddress) -> io::Result<Stream> {
         match address {
             ServerAddress::Unix(path) => {
                 // Of a unix socket, connect waits as long as a write may: for ever, if the server's backlog is full.
@@ -52,6 +80,34 @@ impl Stream {
                     }
                 }
                 Err(last)
+            }
+        }
+    }
+
+    /// Says hello and waits for the welcome, as long as [`ANSWER_TIMEOUT`] allows, if it is set.
+    pub(crate) fn begin(&mut self, session: &mut Session, hello: &[u8]) -> Result<Welcome, Trouble> {
+        self.write_all(hello)?;
+        match self.hear(session)? {
+            Heard::Welcome(welcome) => Ok(welcome),
+            Heard::Acknowledged(_) => Err(session.disbelieved("something else than a welcome came first")),
+        }
+    }
+
+    /// Waits for the next whole thing that the server says.
+    pub(crate) fn hear(&mut self, session: &mut Session) -> Result<Heard, Trouble> {
+        let mut buffer = [0; READ_BYTES];
+        loop {
+            if let Some(heard) = session.next()? {
+                return Ok(heard);
+            }
+            match self.read(&mut buffer) {
+                Ok(0) => return Err(session.ended()),
+                Ok(bytes) => session.arrived(&buffer[..bytes]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    return Err(session.silent());
+                }
+                Err(error) => return Err(error.into()),
             }
         }
     }

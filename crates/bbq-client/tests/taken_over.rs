@@ -1,120 +1,71 @@
-//! If this fails, a sender whose stream another one has taken over fights for it without end, or one gives up because of a hello
-//! of its own that a stuck server read late.
+//! If this fails, a sender whose stream another one has taken over fights for it without end, or a server cannot tell which of a
+//! sender's hellos is the newest.
 
-#![expect(clippy::unwrap_used, reason = "a test's helpers panic, too")]
+mod support;
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::time::Duration;
-
-use bbq_client::{AckLevel, Reconnect, SendError, Sender};
-use bbq_wire::session::{Refusal, RefusalCode, Welcome};
-
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// What a server does with a connection.
-enum Answer {
-    /// Ends it before it has answered.
-    Nothing,
-    /// Refuses, instead of the welcome.
-    Refuse(RefusalCode),
-    /// Welcomes, and then says that the stream was taken over.
-    WelcomeAndTakeOver,
-    /// Welcomes, and acknowledges the one record.
-    Serve,
-}
-
-impl Answer {
-    fn give(&self, mut client: TcpStream) {
-        // The hello, or a part of it: enough to be sure that it was sent.
-        let _hello = client.read(&mut [0; 64]).unwrap();
-        let mut answer = Vec::new();
-        let welcome = |last_sequence, answer: &mut Vec<u8>| {
-            Welcome {
-                last_sequence,
-                ack: AckLevel::Durable,
-                body_bytes_max: 1 << 20,
-                message_bytes_max: 1 << 20,
-                server: String::new(),
-            }
-            .encode(answer);
-        };
-        match self {
-            Answer::Nothing => return,
-            Answer::Refuse(code) => Refusal::new(*code, "refused by the test").encode(&mut answer),
-            Answer::WelcomeAndTakeOver => {
-                welcome(0, &mut answer);
-                Refusal::new(RefusalCode::TakenOver, "taken over").encode(&mut answer);
-            }
-            Answer::Serve => welcome(1, &mut answer),
-        }
-        client.write_all(&answer).unwrap();
-        // Until the client has left.
-        let _sent = client.read_to_end(&mut Vec::new());
-    }
-}
-
-/// What becomes of one record when a server answers the connections so, in turn.
-fn outcome(answers: Vec<Answer>) -> Result<(), SendError> {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let wait = Duration::from_millis(1);
-    let sender = Sender::builder()
-        .server(listener.local_addr().unwrap().to_string().parse().unwrap())
-        .reconnect(Reconnect { attempts: 1, attempts_min: 1, wait, wait_max: wait })
-        .linger(Duration::ZERO)
-        .close_timeout(Duration::ZERO)
-        .start()
-        .unwrap();
-    sender.send(b"message").unwrap();
-    // It ends with the process when the client does not come so often.
-    let _serving = std::thread::spawn(move || {
-        for answer in answers {
-            answer.give(listener.accept().unwrap().0);
-        }
-    });
-    sender.flush(PATIENCE)
-}
+use bbq_client::{Notice, SendError};
+use bbq_wire::session::RefusalCode;
+use support::{PATIENCE, Setup};
 
 fn is_taken_over(outcome: &Result<(), SendError>) -> bool {
     matches!(outcome, Err(SendError::Refused { refusal, .. }) if refusal.code == RefusalCode::TakenOver)
 }
 
 #[test]
-fn a_hello_that_was_refused_for_now_is_answered() {
-    let answers = vec![
-        Answer::Refuse(RefusalCode::Busy),
-        Answer::Refuse(RefusalCode::Busy),
-        Answer::WelcomeAndTakeOver,
-        Answer::Serve,
-    ];
-    let outcome = outcome(answers);
-    assert!(is_taken_over(&outcome), "{outcome:?}");
+fn a_sender_that_was_taken_over_ends() {
+    for is_welcome in [false, true] {
+        let setup = Setup::new();
+        let sender = setup.sender().start().unwrap();
+        sender.send(b"message").unwrap();
+        let mut connection = setup.accept();
+        connection.hello();
+        if is_welcome {
+            connection.welcome(0);
+        }
+        connection.refuse(RefusalCode::TakenOver);
+        let outcome = sender.flush(PATIENCE);
+        assert!(is_taken_over(&outcome), "{outcome:?}");
+    }
 }
 
 #[test]
-fn a_hello_that_was_refused_for_good_is_answered() {
-    let outcome = outcome(vec![Answer::Refuse(RefusalCode::TakenOver), Answer::Serve]);
-    assert!(is_taken_over(&outcome), "{outcome:?}");
+fn each_connection_has_a_higher_epoch_over_restarts_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let setup = Setup::new();
+    let (mut last, mut stream) = (0, None);
+    for life in 0..3 {
+        let sender = setup.sender().spool(directory.path()).start().unwrap();
+        if life == 0 {
+            sender.send(b"message").unwrap();
+        }
+        for _ in 0..5 {
+            let hello = setup.accept().hello();
+            assert!(hello.epoch > last, "{} follows {last}", hello.epoch);
+            last = hello.epoch;
+            assert_eq!(*stream.get_or_insert(hello.stream), hello.stream);
+        }
+    }
 }
 
+/// As after a power failure that took the file, on a machine whose clock begins anew.
 #[test]
-fn a_hello_that_nobody_answered_may_come_late_once() {
-    let answers = vec![Answer::Nothing, Answer::WelcomeAndTakeOver, Answer::Serve];
-    outcome(answers).unwrap();
-    let answers =
-        vec![Answer::Nothing, Answer::WelcomeAndTakeOver, Answer::WelcomeAndTakeOver, Answer::Serve];
-    let second = outcome(answers);
-    assert!(is_taken_over(&second), "{second:?}");
-}
-
-#[test]
-fn a_long_time_without_answers_is_no_licence_to_fight() {
-    let after = |taken_over: usize| {
-        let answers = (0..100).map(|_| Answer::Nothing);
-        let answers = answers.chain((0..taken_over).map(|_| Answer::WelcomeAndTakeOver));
-        outcome(answers.chain([Answer::Serve]).collect())
-    };
-    after(16).unwrap();
-    let more = after(17);
-    assert!(is_taken_over(&more), "{more:?}");
+fn a_sender_that_forgot_its_epoch_goes_on_with_a_new_stream() {
+    let directory = tempfile::tempdir().unwrap();
+    let setup = Setup::new();
+    let sender = setup.sender().spool(directory.path()).start().unwrap();
+    sender.send(b"message").unwrap();
+    let mut connection = setup.accept();
+    let first = connection.hello();
+    connection.refuse(RefusalCode::TakenOver);
+    let (mut connection, second) = setup.welcome(0);
+    assert_ne!(second.stream, first.stream);
+    let batch = connection.batch().unwrap();
+    assert_eq!((batch.header.stream, batch.header.first_sequence), (second.stream, 1));
+    connection.ack(1);
+    sender.flush(PATIENCE).unwrap();
+    let notices = setup.notices();
+    assert!(notices.iter().any(|notice| matches!(notice, Notice::NewStream { .. })), "{notices:?}");
+    connection.refuse(RefusalCode::TakenOver);
+    // Now there is another sender.
+    while sender.send(b"message").is_ok() {}
 }

@@ -1,18 +1,21 @@
-//! What became of the last reload or upgrade, for status.
+//! What outlives restarts in place, for status: what became of the last reload or upgrade, and which messages are dropped.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+
+use crate::drops::Drops;
 
 /// As long as the process, over restarts in place.
 #[derive(Debug)]
 pub(crate) struct Changes {
     started: Instant,
     refused: Mutex<Option<String>>,
+    pub(crate) drops: Drops,
 }
 
 impl Changes {
     pub(crate) fn new() -> Changes {
-        Changes { started: Instant::now(), refused: Mutex::new(None) }
+        Changes { started: Instant::now(), refused: Mutex::new(None), drops: Drops::default() }
     }
 
     /// When the process started to serve.

@@ -1,13 +1,13 @@
-//! The control thread: signals, admin, checkpoints, and who does what in which order at a stop, a reload and an upgrade.
+//! The control thread: signals, checkpoints, and who does what in which order at a stop, a reload and an upgrade.
 //!
-//! Reload and upgrade are both a pause: everything but the sockets ends in order (`running`), and either this process goes
-//! on with another configuration, or another process does. Connections wait in the kernel's queue meanwhile.
+//! Reload and upgrade are both a pause: the sinks come to a hold, or the change is refused; then everything but the sockets
+//! ends in order (`running`), and either this process goes on with another configuration, or another process does.
+//! Connections wait in the kernel's queue meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bbq_spool::DirectoryLock;
-use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
 use tracing::{error, info, warn};
 
@@ -15,18 +15,18 @@ use crate::admin::Admin;
 use crate::changes::Changes;
 use crate::config::{Config, ConfigSource, ListenSpec};
 use crate::listeners::{Listener, Sockets};
+use crate::look::Look;
 use crate::notify::{self, notify};
+use crate::panics;
 use crate::reload;
-use crate::running::{Halt, Halted, Running};
+use crate::running::{Halt, Halted, Running, Start};
 use crate::server::{Parts, waiting_for_space};
-use crate::signals::Signals;
+use crate::signals::{Received, Signals};
 use crate::upgrade::{Predecessor, Program, Successor};
 use crate::worker::ParkedConnection;
 
 /// How often drops are saved, and whether a thread is still there is looked at.
 const TICK: Duration = Duration::from_secs(1);
-/// How often it is looked whether other processes have joined a listener.
-const FOREIGN_INTERVAL: Duration = Duration::from_secs(2);
 
 pub(crate) struct Control {
     /// What is in force.
@@ -41,6 +41,9 @@ pub(crate) struct Control {
     /// Whose place this process takes.
     pub(crate) predecessor: Option<Predecessor>,
     pub(crate) changes: Arc<Changes>,
+    /// Unless it is off.
+    pub(crate) admin: Option<Admin>,
+    pub(crate) look: Look,
 }
 
 /// Why serving ended.
@@ -65,19 +68,10 @@ async fn prepared(preparation: &mut Preparation) -> Result<Successor, String> {
 
 impl Control {
     /// Works until a signal, and ends everything in order. `true` when nothing went wrong.
-    pub(crate) fn run(mut self, running: Running) -> bool {
-        let runtime = match Builder::new_current_thread().enable_all().thread_name("control-look").build() {
-            Ok(runtime) => runtime,
-            Err(error) => {
-                error!(%error, "the control thread cannot start its event loop; stopping");
-                return running.end(&self.stop()).in_order;
-            }
-        };
+    pub(crate) fn run(mut self, running: Running, signals: Signals) -> bool {
+        let Signals { runtime, mut received, .. } = signals;
         let mut running = Some(running);
-        let ending = runtime.block_on(self.serve(&mut running));
-        // The admin answers no more: its listener must be free for the next start.
-        drop(runtime);
-        match ending {
+        let ended = match runtime.block_on(self.serve(&mut running, &mut received)) {
             Ending::HandedOver => true,
             Ending::Lost => false,
             Ending::Stop { in_order } => {
@@ -85,26 +79,27 @@ impl Control {
                 let ended = running.is_none_or(|running| running.end(&self.stop()).in_order);
                 in_order && ended
             }
+        };
+        // To the last: whoever asks how far the stop is hears it.
+        if let Some(admin) = self.admin.take() {
+            admin.end();
         }
+        self.look.end();
+        ended
     }
 
     fn stop(&self) -> Halt {
         Halt::Stop { drain_timeout: self.config.drain_timeout }
     }
 
-    async fn serve(&mut self, running: &mut Option<Running>) -> Ending {
+    async fn serve(&mut self, running: &mut Option<Running>, signals: &mut Received) -> Ending {
         let Some(parts) = running.as_ref().map(|running| Arc::clone(&running.parts)) else {
             return Ending::Lost;
         };
         let (tell_admin, parts) = watch::channel(parts);
-        let mut admin = self.serve_admin(&parts);
-        let mut signals = match Signals::new() {
-            Ok(signals) => signals,
-            Err(error) => {
-                error!(%error, "signals cannot be received; stopping");
-                return Ending::Stop { in_order: false };
-            }
-        };
+        if let Some(admin) = &self.admin {
+            admin.serve(&parts);
+        }
         if let Some(predecessor) = self.predecessor.take()
             && let Err(error) = predecessor.release(&self.sockets.listeners)
         {
@@ -115,62 +110,58 @@ impl Control {
         let address = address.map_or_else(|| "off".to_owned(), |address| address.to_string());
         info!(pid = std::process::id(), admin = %address, "ready");
         notify(notify::READY);
-        tokio::spawn(watch_foreign_members(parts.clone()));
+        self.look.begin(&parts);
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut preparation: Preparation = None;
         loop {
             let Some(now) = running.as_ref() else { return Ending::Lost };
             tokio::select! {
-                name = Signals::next_stop(&mut signals.terminate, &mut signals.interrupt) => {
+                name = signals.stop.next() => {
                     info!(signal = name, "stopping: what was received is kept");
                     return Ending::Stop { in_order: true };
                 }
-                _ = signals.hangup.recv() => self.reload(running, &tell_admin, preparation.is_some()),
+                _ = signals.hangup.recv() => self.reload(running, &tell_admin, preparation.is_some()).await,
                 _ = signals.upgrade.recv() => self.prepare_upgrade(&mut preparation),
-                successor = prepared(&mut preparation) => {
-                    let successor = successor.and_then(|successor| match waiting_lane(&now.parts) {
-                        Some(why) => Err(why),
-                        None => Ok(successor),
-                    });
-                    match successor {
-                        Ok(successor) => {
-                            if let Some(admin) = admin.take() {
-                                admin.end().await;
-                            }
-                            if self.hand_over(running, successor, &tell_admin) {
-                                return Ending::HandedOver;
-                            }
-                            admin = self.serve_admin(&parts);
-                        }
-                        Err(why) => self.refuse("upgrade", &why),
-                    }
+                thread = panics::fatal() => {
+                    error!(thread, "a thread panicked; stopping the rest");
+                    return Ending::Stop { in_order: false };
                 }
+                successor = prepared(&mut preparation) => match ready_to_hand_over(now, successor).await {
+                    Ok(successor) => {
+                        // The accept queue is the successor's from here on.
+                        if let Some(admin) = &mut self.admin {
+                            admin.pause().await;
+                        }
+                        if self.hand_over(running, successor, &tell_admin) {
+                            return Ending::HandedOver;
+                        }
+                        if let Some(admin) = &self.admin {
+                            admin.serve(&parts);
+                        }
+                    }
+                    Err(why) => self.refuse("upgrade", &why),
+                },
                 _ = tick.tick() => if !look_after(now) { return Ending::Stop { in_order: false } },
             }
         }
     }
 
-    fn serve_admin(&self, parts: &watch::Receiver<Arc<Parts>>) -> Option<Admin> {
-        let listener = self.sockets.admin.as_ref()?;
-        Admin::start(listener, parts).inspect_err(|error| error!(%error, "the admin cannot be served")).ok()
-    }
-
     /// SIGHUP. Connections wait in the kernel's queue while it lasts.
-    fn reload(
+    async fn reload(
         &mut self,
         running: &mut Option<Running>,
         tell_admin: &watch::Sender<Arc<Parts>>,
         is_upgrading: bool,
     ) {
         notify(&notify::reloading());
-        if let Err(why) = self.try_reload(running, tell_admin, is_upgrading) {
+        if let Err(why) = self.try_reload(running, tell_admin, is_upgrading).await {
             self.refuse("reload", &why);
         }
         notify(notify::READY);
     }
 
-    fn try_reload(
+    async fn try_reload(
         &mut self,
         running: &mut Option<Running>,
         tell_admin: &watch::Sender<Arc<Parts>>,
@@ -205,6 +196,7 @@ impl Control {
             info!("reloaded: steered without a pause");
             return Ok(());
         }
+        now.hold_sinks().await?;
         let halted = self.pause(running, plan.kept);
         let before = Before { config: self.config.clone(), listeners: self.sockets.listeners.clone() };
         self.config = plan.config;
@@ -302,7 +294,8 @@ impl Control {
         };
         self.sockets.listeners = resume(std::mem::take(&mut self.sockets.listeners));
         let mut moved = moved(&mut parked, &old, &self.sockets.listeners);
-        let failed = match self.start(running, tell_admin, &mut moved) {
+        // Only what was never in force may fail: what was before has to go on.
+        let failed = match self.start(running, tell_admin, &mut moved, before.is_some()) {
             Ok(()) => return Ok(()),
             Err(why) => why,
         };
@@ -310,7 +303,7 @@ impl Control {
         let mut back = self::moved(&mut moved, &self.sockets.listeners, &before.listeners);
         self.config = before.config;
         self.sockets.listeners = resume(before.listeners);
-        match self.start(running, tell_admin, &mut back) {
+        match self.start(running, tell_admin, &mut back, false) {
             Ok(()) => Err(failed),
             Err(why) => Err(format!("{failed}; and the configuration before it: {why}")),
         }
@@ -321,12 +314,19 @@ impl Control {
         running: &mut Option<Running>,
         tell_admin: &watch::Sender<Arc<Parts>>,
         parked: &mut Vec<ParkedConnection>,
+        is_strict: bool,
     ) -> Result<(), String> {
         if self.lock.is_none() {
             let lock = DirectoryLock::take(&self.config.data);
             self.lock = Some(lock.map_err(|error| with_sources(&error))?);
         }
-        let started = Running::start(&self.config, self.sockets.listeners.clone(), parked, &self.changes);
+        let start = Start {
+            config: &self.config,
+            listeners: self.sockets.listeners.clone(),
+            changes: &self.changes,
+            is_strict,
+        };
+        let started = Running::start(start, parked);
         let started = started.map_err(|error| with_sources(&error))?;
         // Fails only when the admin is off.
         let _nobody = tell_admin.send_replace(Arc::clone(&started.parts));
@@ -365,23 +365,23 @@ fn waiting_lane(parts: &Parts) -> Option<String> {
         .map(|why| format!("no reload and no upgrade until there is room: {why}"))
 }
 
-/// Looks again and again, one look at a time, for as long as the runtime lasts.
-async fn watch_foreign_members(parts: watch::Receiver<Arc<Parts>>) {
-    let mut interval = tokio::time::interval(FOREIGN_INTERVAL);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        interval.tick().await;
-        let parts = Arc::clone(&parts.borrow());
-        let look = tokio::task::spawn_blocking(move || parts.look_for_foreign_members());
-        // One that panics is reported by the hook, and looked at again.
-        let _looked = look.await;
+/// Lets the sinks hold for a successor that is prepared.
+async fn ready_to_hand_over(
+    now: &Running,
+    successor: Result<Successor, String>,
+) -> Result<Successor, String> {
+    let successor = successor?;
+    if let Some(why) = waiting_lane(&now.parts) {
+        return Err(why);
     }
+    now.hold_sinks().await?;
+    Ok(successor)
 }
 
 /// `false` when a thread is gone that should not be.
 fn look_after(running: &Running) -> bool {
     let parts = &running.parts;
-    parts.note_kernel_drops();
+    parts.look_at_drops();
     parts.look_at_evenness();
     // A look at a worker is compared with the one before: so a status is right the first time.
     parts.look_at_workers();
@@ -395,10 +395,8 @@ fn look_after(running: &Running) -> bool {
     if let Err(error) = parts.ledger.save() {
         warn!(%error, "cannot save the ledger of drops");
     }
-    if parts.streams.is_checkpoint_due()
-        && let Err(error) = parts.retention.checkpoint()
-    {
-        warn!(%error, "cannot write the checkpoint of streams");
+    if parts.streams.is_checkpoint_due() {
+        parts.retention.ask_for_checkpoint();
     }
     match running.gone() {
         Some(name) => {

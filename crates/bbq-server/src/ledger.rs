@@ -1,7 +1,7 @@
 //! What came in and what became of it, counted so that it must balance: received = delivered + queued + dropped.
 //!
 //! What was spooled is counted by the spool itself, in the headers of its segments; what was dropped before is kept in a
-//! small file that is replaced every second and at the end. So the sums agree after any stop: a crash may forget a drop of
+//! small file that is replaced once a second while messages are dropped, and at the end. So the sums agree after any stop: a crash may forget a drop of
 //! the last second, and then forgets that it was received, too.
 //!
 //! ```text
@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,7 +56,7 @@ impl DropReason {
 
 /// What one listener has met. The workers add to it, relaxed: it orders nothing.
 #[derive(Debug, Default)]
-pub(crate) struct ListenerLedger {
+pub struct ListenerLedger {
     /// Spooled since the start.
     spooled: AtomicU64,
     /// Spooled before the start, as the segments say.
@@ -71,8 +72,10 @@ pub(crate) struct ListenerLedger {
     refused: AtomicU64,
     /// Why a worker no longer takes anything from it.
     failure: Mutex<Option<String>>,
-    /// What the sockets had dropped when the kernel was last asked.
-    kernel_seen: AtomicU64,
+    /// Connections closed to make room for others.
+    evicted: AtomicU64,
+    /// What the sockets had dropped when the kernel was last asked. Held while it is asked, or two who ask would count twice.
+    kernel_seen: Mutex<u64>,
 }
 
 impl ListenerLedger {
@@ -109,6 +112,14 @@ impl ListenerLedger {
         self.refused.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn add_evicted(&self, connections: u64) {
+        self.evicted.fetch_add(connections, Ordering::Relaxed);
+    }
+
+    pub(crate) fn evicted(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn set_failure(&self, why: String) {
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
     }
@@ -117,22 +128,25 @@ impl ListenerLedger {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Counts what the kernel dropped since it was last asked. Its counters have 32 bits and wrap.
-    pub(crate) fn note_kernel_drops(&self, total: u64) {
-        let seen = self.kernel_seen.swap(total, Ordering::Relaxed);
-        self.add_dropped(DropReason::Kernel, total.saturating_sub(seen));
+    /// Asks the kernel what it dropped, and counts what is new. Its counters have 32 bits and wrap.
+    pub(crate) fn note_kernel_drops(&self, ask: impl FnOnce() -> u64) {
+        let mut seen = self.kernel_seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let total = ask();
+        self.add_dropped(DropReason::Kernel, total.saturating_sub(*seen));
+        *seen = total;
     }
 
     /// Goes on where another ledger stopped counting on the same sockets.
     pub(crate) fn resume_kernel_drops(&self, seen: u64) {
-        self.kernel_seen.store(seen, Ordering::Relaxed);
+        *self.kernel_seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
     }
 
     pub(crate) fn kernel_seen(&self) -> u64 {
-        self.kernel_seen.load(Ordering::Relaxed)
+        *self.kernel_seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn spooled(&self) -> u64 {
+    /// Messages that were spooled, before the start, too.
+    pub fn spooled(&self) -> u64 {
         self.spooled_before + self.spooled.load(Ordering::Relaxed)
     }
 
@@ -149,7 +163,7 @@ impl ListenerLedger {
     }
 
     /// Records by reason, the reasons that happened.
-    pub(crate) fn dropped(&self) -> BTreeMap<String, u64> {
+    pub fn dropped(&self) -> BTreeMap<String, u64> {
         let count = |(reason, word): &(DropReason, &str)| {
             let records = self.dropped[reason.index()].load(Ordering::Relaxed);
             (records > 0).then(|| ((*word).to_owned(), records))
@@ -167,6 +181,8 @@ pub(crate) struct Ledger {
     former_dropped: Vec<(String, String, u64)>,
     storage: Arc<dyn Storage>,
     path: PathBuf,
+    /// What the file says, sealed; `None` when that is not known.
+    saved: Mutex<Option<String>>,
 }
 
 impl Ledger {
@@ -179,12 +195,21 @@ impl Ledger {
         records: u64,
     ) -> Ledger {
         let path = data.join("ledger");
-        let text = storage.read(&path).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        let rows = text.as_deref().map(decode);
-        if matches!(rows, Some(None)) {
+        let (mut rows, saved) = match storage.read(&path).map(String::from_utf8) {
+            Ok(Ok(text)) => (decode(&text), Some(text)),
+            Ok(Err(_)) => (None, None),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                (Some(Vec::new()), Some(sealed::seal("ledger", "")))
+            }
+            Err(error) => {
+                error!(path = %path.display(), %error, "cannot read the ledger of drops");
+                (None, None)
+            }
+        };
+        if rows.is_none() {
             error!(path = %path.display(), "the ledger of drops is damaged; counting drops from zero");
         }
-        let mut rows = rows.flatten().unwrap_or_default();
+        let rows = rows.get_or_insert_default();
         let mut listeners = Vec::new();
         for source in sources {
             let before = spooled.iter().find(|(name, _)| name == source).map_or(0, |(_, records)| *records);
@@ -200,9 +225,10 @@ impl Ledger {
         Ledger {
             listeners,
             former_spooled: records.saturating_sub(configured),
-            former_dropped: rows,
+            former_dropped: std::mem::take(rows),
             storage,
             path,
+            saved: Mutex::new(saved),
         }
     }
 
@@ -229,7 +255,7 @@ impl Ledger {
         sum
     }
 
-    /// Keeps the drops for the next start.
+    /// Keeps the drops for the next start, if there are any since the last call.
     pub(crate) fn save(&self) -> std::io::Result<()> {
         let mut body = String::new();
         let current = self.listeners.iter().flat_map(|(name, ledger)| {
@@ -240,11 +266,17 @@ impl Ledger {
             let _infallible = writeln!(body, "dropped {records} {reason} {name}");
         }
         let text = sealed::seal("ledger", &body);
-        self.storage.replace(&self.path, text.as_bytes())
+        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        if saved.as_ref() != Some(&text) {
+            *saved = None;
+            self.storage.replace(&self.path, text.as_bytes())?;
+            *saved = Some(text);
+        }
+        Ok(())
     }
 }
 
-fn decode(text: &str) -> Option<Vec<(String, String, u64)>> {
+pub(crate) fn decode(text: &str) -> Option<Vec<(String, String, u64)>> {
     let body = sealed::open("ledger", text)?;
     let row = |line: &str| {
         let mut words = line.strip_prefix("dropped ")?.splitn(3, ' ');
@@ -271,8 +303,8 @@ mod tests {
         let first = open(&["a".to_owned(), "b".to_owned()]);
         first.listener(0).add_dropped(DropReason::Full, 3);
         first.listener(1).add_dropped(DropReason::Oversize, 4);
-        first.listener(1).note_kernel_drops(2);
-        first.listener(1).note_kernel_drops(2);
+        first.listener(1).note_kernel_drops(|| 2);
+        first.listener(1).note_kernel_drops(|| 2);
         first.save().unwrap();
         let second = open(&["b".to_owned()]);
         assert_eq!(second.spooled(), 15);

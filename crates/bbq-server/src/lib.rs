@@ -15,12 +15,16 @@ mod admin;
 mod changes;
 pub mod config;
 mod control;
+mod drops;
 mod evenness;
 mod foreign;
 mod ledger;
+mod lifecycle;
 mod listeners;
+mod look;
 mod notify;
 mod occasional;
+mod panics;
 mod reload;
 mod retention;
 mod running;
@@ -28,7 +32,7 @@ mod server;
 mod signals;
 mod sink;
 pub mod status;
-mod stop;
+
 mod streams;
 mod time;
 mod upgrade;
@@ -36,4 +40,36 @@ mod worker;
 
 pub use config::{Config, ConfigError, ConfigSource, Overrides};
 pub use server::{Server, StartError};
+pub use signals::Signals;
+pub use sink::Formatter;
 pub use upgrade::Program;
+
+/// What decides which messages are taken, acknowledged, known, delivered and deleted, for the simulation that runs it on a
+/// simulated disk and network.
+#[doc(hidden)]
+pub mod simulated {
+    pub use crate::ledger::ListenerLedger;
+    pub use crate::retention::Retention;
+    pub use crate::sink::{Now, SinkOpening, SinkStep, SinkSteps, Wish};
+    pub use crate::streams::{Stream, Streams};
+    pub use crate::worker::session::{
+        Acks, Connection, HandedHello, Input, LaneAccounts, Left, Replies, Sent, SessionContext,
+        SessionState, Standing, Step, StreamOwner,
+    };
+    pub use crate::worker::{Scratch, Undurable};
+}
+
+/// Parsers that are not reachable from outside otherwise.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing {
+    /// Reads text as the checkpoint of streams.
+    pub fn checkpoint(text: &str) -> bool {
+        crate::streams::decode(text).is_some()
+    }
+
+    /// Reads text as the ledger.
+    pub fn ledger(text: &str) -> bool {
+        crate::ledger::decode(text).is_some()
+    }
+}

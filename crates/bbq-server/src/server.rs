@@ -3,21 +3,27 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
-use bbq_listen::{Address, Holder, ListenError, activated};
+use bbq_listen::{Address, Holder, ListenError, activated, return_freed_memory};
 use bbq_spool::{DirectoryLock, Lane, LaneCondition, Spool, SpoolError};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::activation;
+use crate::admin::Admin;
 use crate::changes::Changes;
-use crate::config::{Config, ConfigSource, Protocol};
+use crate::config::{Config, ConfigSource};
 use crate::control::Control;
-use crate::ledger::{DropReason, Ledger};
+use crate::drops::{EVICTED, Tally};
+use crate::ledger::Ledger;
 use crate::listeners::{Listener, Sockets};
+use crate::look::Look;
+use crate::panics;
 use crate::retention::Retention;
-use crate::running::{Running, spawn};
+use crate::running::{Running, Start, spawn};
+use crate::signals::Signals;
 use crate::sink::{OLDEST, SinkLedger};
 use crate::status::{
     Dropped, LaneStatus, LedgerStatus, ListenerLedgerStatus, ListenerStatus, SinkStatus, SocketStatus,
@@ -26,7 +32,9 @@ use crate::status::{
 use crate::streams::Streams;
 use crate::time::unix_ns;
 use crate::upgrade::{Predecessor, Program};
-use crate::worker::{ConnectionBudget, ListenerSeat, Order, ParkedConnection, Worker, WorkerView};
+use crate::worker::{
+    Colleagues, ConnectionBudget, IntakeLimits, ListenerSeat, Order, SessionInbox, Worker, WorkerView,
+};
 
 /// Why the server did not start. Nothing was served.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +97,9 @@ pub enum StartError {
         /// The least.
         needed: u64,
     },
+    /// A signal asked for an end before there was anything to end. Nothing is wrong.
+    #[error("stopped by a signal before it served")]
+    Stopped,
     /// What is known of the senders' streams.
     #[error("cannot read which messages of each sender are here already")]
     Streams(#[source] io::Error),
@@ -131,6 +142,7 @@ pub(crate) struct Parts {
     pub(crate) retention: Arc<Retention>,
     pub(crate) lanes: Vec<Lane>,
     pub(crate) budget: Arc<ConnectionBudget>,
+    pub(crate) limits: IntakeLimits,
     pub(crate) changes: Arc<Changes>,
     pub(crate) ready: AtomicBool,
 }
@@ -145,19 +157,33 @@ impl Server {
     /// another server's upgrade hands over are taken as they are.
     ///
     /// `source` is where the configuration came from, and `program` how this process was started: for reloads and upgrades.
+    /// `signals` are those that came since the process began, and all that come.
     ///
     /// # Errors
-    /// The first thing that cannot be opened.
-    pub fn start(config: Config, source: ConfigSource, program: Program) -> Result<Server, StartError> {
-        let predecessor = Predecessor::of_this_process().map_err(StartError::Upgrade)?;
+    /// The first thing that cannot be opened, or [`StartError::Stopped`].
+    pub fn start(
+        config: Config,
+        source: ConfigSource,
+        program: Program,
+        signals: Signals,
+    ) -> Result<Server, StartError> {
+        return_freed_memory();
+        panics::notice();
+        let go_on = || if signals.is_stop_asked() { Err(StartError::Stopped) } else { Ok(()) };
+        // Who hands over may have got the same signal, and be gone.
+        let predecessor_gone = |error| go_on().err().unwrap_or(StartError::Upgrade(error));
+        let predecessor = Predecessor::of_this_process().map_err(predecessor_gone)?;
+        // From when sockets are open, somebody may wait in their queues: then it serves, and stops in order.
+        go_on()?;
         let changes = Arc::new(Changes::new());
         let mut parked = Vec::new();
         let (sockets, lock, predecessor) = match predecessor {
             Some((mut predecessor, mut offered)) => {
                 let mut sockets = Sockets::open(&config, &mut offered)?;
                 drop(offered);
-                let taken = predecessor.take_over(&mut sockets.listeners);
-                parked = taken.map_err(StartError::Upgrade)?;
+                parked = predecessor.take_over(&mut sockets.listeners).map_err(predecessor_gone)?;
+                // The predecessor has never closed anything, and goes on.
+                go_on()?;
                 (sockets, DirectoryLock::take(&config.data)?, Some(predecessor))
             }
             None => {
@@ -168,7 +194,28 @@ impl Server {
                 (sockets, lock, None)
             }
         };
-        let running = Running::start(&config, sockets.listeners.clone(), &mut parked, &changes)?;
+        // Before anything is taken: a thread that cannot be made is no reason to have begun.
+        let (hand, begin) = sync_channel::<(Control, Running, Signals)>(1);
+        let control_thread = spawn("control".to_owned(), move || {
+            begin.recv().is_ok_and(|(control, running, signals)| control.run(running, signals))
+        })?;
+        let look = Look::start()?;
+        let admin = sockets.admin.as_ref().map(Admin::start).transpose()?;
+        let start = Start {
+            config: &config,
+            listeners: sockets.listeners.clone(),
+            changes: &changes,
+            is_strict: true,
+        };
+        let running = match Running::start(start, &mut parked) {
+            Ok(running) => running,
+            Err(error) => {
+                if let Some(admin) = admin {
+                    admin.end();
+                }
+                return Err(error);
+            }
+        };
         let control = Control {
             loaded: config.clone(),
             config,
@@ -178,9 +225,12 @@ impl Server {
             lock: Some(lock),
             predecessor,
             changes,
+            admin,
+            look,
         };
-        let control = spawn("control".to_owned(), move || control.run(running))?;
-        Ok(Server { control })
+        // The thread waits for it, and for nothing else.
+        let _taken = hand.send((control, running, signals));
+        Ok(Server { control: control_thread })
     }
 
     /// Waits for the end. `true` when all was in order.
@@ -191,11 +241,12 @@ impl Server {
 }
 
 impl Parts {
+    /// A worker, without the connections that it goes on with.
     pub(crate) fn worker(
         &self,
         index: usize,
         stop: watch::Receiver<Order>,
-        parked: Vec<ParkedConnection>,
+        (colleagues, inbox): (Colleagues, SessionInbox),
     ) -> Result<Worker, StartError> {
         let seat = |(place, listener): (usize, &Listener)| {
             let seat = listener
@@ -210,10 +261,13 @@ impl Parts {
             listeners: self.listeners.iter().enumerate().map(seat).collect::<Result<_, StartError>>()?,
             streams: Arc::clone(&self.streams),
             retention: Arc::clone(&self.retention),
+            colleagues,
+            inbox,
             budget: Arc::clone(&self.budget),
+            limits: self.limits,
             view: Arc::clone(&self.workers[index]),
             stop,
-            parked,
+            parked: Vec::new(),
         })
     }
 
@@ -242,9 +296,39 @@ impl Parts {
         for (index, listener) in
             self.listeners.iter().enumerate().filter(|(_, listener)| listener.spec().is_datagram())
         {
-            let drops = listener.group.sockets().iter().filter_map(|socket| socket.drops()).sum();
+            let drops = || listener.group.sockets().iter().filter_map(|socket| socket.drops()).sum();
             self.ledger.listener(index).note_kernel_drops(drops);
         }
+    }
+
+    /// Tells of what was dropped since the last look.
+    pub(crate) fn look_at_drops(&self) {
+        self.note_kernel_drops();
+        self.changes.drops.look(self.drops());
+    }
+
+    /// Tells of what was dropped and is not told yet, as nobody looks again.
+    pub(crate) fn look_at_drops_last(&self) {
+        self.note_kernel_drops();
+        self.changes.drops.look_last(self.drops());
+    }
+
+    /// What was dropped ever, by whom and why.
+    pub(crate) fn drops(&self) -> Vec<Tally> {
+        let tallies = |subject: String, dropped: Dropped| {
+            dropped.into_iter().map(move |(what, count)| Tally { subject: subject.clone(), what, count })
+        };
+        let listeners = self.listeners.iter().enumerate().flat_map(|(index, listener)| {
+            let ledger = self.ledger.listener(index);
+            let mut counts = ledger.dropped();
+            counts.insert(EVICTED.to_owned(), ledger.evicted());
+            tallies(format!("listener {}", listener.spec().text), counts)
+        });
+        let sinks = self
+            .sinks
+            .iter()
+            .flat_map(|(spec, ledger)| tallies(format!("sink {spec}"), self.owed_to(ledger).dropped));
+        listeners.chain(sinks).collect()
     }
 
     /// Looks whether other processes have joined. Not on the control thread's loop: see `ForeignWatch::look`.
@@ -268,23 +352,26 @@ impl Parts {
         }
     }
 
-    /// What a lane could not write was counted as spooled. Batches of bbq clients were not acknowledged and come again;
-    /// of everybody else it is lost.
-    pub(crate) fn note_unwritten(&self, source: u16, records: u64) {
-        let Some(listener) = self.listeners.get(usize::from(source)) else { return };
-        let ledger = self.ledger.listener(usize::from(source));
-        ledger.take_back(records);
-        if listener.spec().protocol != Protocol::Bbq {
-            ledger.add_dropped(DropReason::Unwritten, records);
+    /// The lanes are closed: what they could not write was counted as spooled, and that is corrected. Of a lane that failed
+    /// earlier its worker has done that.
+    pub(crate) fn note_unwritten(&self) {
+        let ledger = |listener: u16| {
+            let listener = usize::from(listener);
+            (listener < self.listeners.len()).then(|| &**self.ledger.listener(listener))
+        };
+        for (lane, worker) in self.lanes.iter().zip(&self.workers) {
+            worker.undurable.give_up(lane.view().records, ledger);
         }
     }
 
     /// Everything at this moment.
     pub(crate) fn status(&self) -> Status {
         self.note_kernel_drops();
+        let going = self.changes.drops.going();
         Status {
             ready: self.ready.load(Ordering::Acquire),
-            troubles: self.troubles(),
+            troubles: self.troubles().into_iter().chain(going.troubles).collect(),
+            notices: going.notices,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             refused_change: self.changes.refused(),
@@ -356,6 +443,7 @@ impl Parts {
                 duplicates: ledger.duplicates(),
                 skipped: ledger.skipped(),
                 refused: ledger.refused(),
+                evicted: ledger.evicted(),
             },
         }
     }

@@ -1,32 +1,91 @@
 //! The signals that the server answers to; what each means is `control`'s.
+//!
+//! They are caught before anything is opened. What comes while the server starts is remembered: an end is an end at the next
+//! step of the start, or, once workers run, as soon as it serves; a reload and an upgrade are done when it serves.
+//!
+//! Invariant: a SIGINT that this process was started to ignore, as a shell does for its background, stays ignored.
 
+use std::fs;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use signal_hook::consts::{SIGINT, SIGTERM};
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Received from when this is made on: before, they end the process.
-pub(crate) struct Signals {
-    pub(crate) terminate: Signal,
-    pub(crate) interrupt: Signal,
+/// What was received since this was made.
+pub struct Signals {
+    /// They come through its event loop, so it is the one that control works on.
+    pub(crate) runtime: Runtime,
+    pub(crate) received: Received,
+    is_stop_asked: Arc<AtomicBool>,
+}
+
+/// One stream for each; several of a kind that nobody took yet are one.
+pub(crate) struct Received {
     pub(crate) hangup: Signal,
     pub(crate) upgrade: Signal,
+    pub(crate) stop: Stop,
+}
+
+/// Those that ask for an end.
+pub(crate) struct Stop {
+    terminate: Signal,
+    /// Unless it is ignored.
+    interrupt: Option<Signal>,
 }
 
 impl Signals {
-    pub(crate) fn new() -> io::Result<Signals> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-            upgrade: signal(SignalKind::user_defined2())?,
-        })
+    /// Catches them from here on: the first thing that a server does.
+    ///
+    /// # Errors
+    /// What the system refuses: descriptors, mostly.
+    pub fn catch() -> io::Result<Signals> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let is_stop_asked = Arc::new(AtomicBool::new(false));
+        let interrupts = !is_ignored(SIGINT);
+        for number in [Some(SIGTERM), interrupts.then_some(SIGINT)].into_iter().flatten() {
+            signal_hook::flag::register(number, Arc::clone(&is_stop_asked))?;
+        }
+        let received = {
+            let _in_it = runtime.enter();
+            let interrupt = interrupts.then(|| signal(SignalKind::interrupt())).transpose()?;
+            Received {
+                hangup: signal(SignalKind::hangup())?,
+                upgrade: signal(SignalKind::user_defined2())?,
+                stop: Stop { terminate: signal(SignalKind::terminate())?, interrupt },
+            }
+        };
+        Ok(Signals { runtime, received, is_stop_asked })
     }
 
-    /// The name of the next one that asks for an end.
-    pub(crate) async fn next_stop(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
+    /// Whether one has come that asks for an end.
+    pub(crate) fn is_stop_asked(&self) -> bool {
+        self.is_stop_asked.load(Ordering::Relaxed)
+    }
+}
+
+impl Stop {
+    /// The name of the next one.
+    pub(crate) async fn next(&mut self) -> &'static str {
+        let interrupt = async {
+            match &mut self.interrupt {
+                Some(interrupt) => interrupt.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = interrupt => "SIGINT",
         }
     }
+}
+
+/// Whether this process ignores a signal, as /proc tells: proc_pid_status(5).
+fn is_ignored(number: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    ignored.is_some_and(|ignored| ignored >> (number - 1) & 1 == 1)
 }

@@ -16,6 +16,9 @@ pub struct Status {
     pub ready: bool,
     /// What keeps it from working as configured, if anything; one line each.
     pub troubles: Vec<String>,
+    /// What single senders do wrong, and who had to make room; one line each. The server works as configured.
+    #[serde(default)]
+    pub notices: Vec<String>,
     /// Why the last reload or upgrade was not made; none once one was.
     pub refused_change: Option<String>,
     /// Of the build.
@@ -36,6 +39,22 @@ pub struct Status {
     pub ledger: LedgerStatus,
     /// The queue on disk.
     pub spool: SpoolStatus,
+}
+
+impl Status {
+    /// What /health says: whether everything works as configured, and a text.
+    #[must_use]
+    pub fn health(&self) -> (bool, String) {
+        let is_well = self.ready && self.troubles.is_empty();
+        let state = match (self.ready, is_well, self.notices.is_empty()) {
+            (false, ..) => "not ready",
+            (true, true, true) => "ok",
+            (true, true, false) => "ok, but for single senders",
+            (true, false, _) => "troubles",
+        };
+        let lines = self.troubles.iter().chain(&self.notices).map(String::as_str);
+        (is_well, [state].into_iter().chain(lines).fold(String::new(), |text, line| text + line + "\n"))
+    }
 }
 
 /// A worker.
@@ -189,6 +208,9 @@ pub struct ListenerLedgerStatus {
     pub skipped: u64,
     /// Sessions refused.
     pub refused: u64,
+    /// Connections closed to make room for others, since the start.
+    #[serde(default)]
+    pub evicted: u64,
 }
 
 /// A sink.

@@ -4,10 +4,14 @@
 //! The segments are the truth. The checkpoint only saves reading those that it covers, and remembers streams whose
 //! segments are gone; so it is written before a segment is deleted.
 //!
+//! A stream has a *home*: the lane that its last batch went to. Sinks read lanes independently of each other, so all that is
+//! unread of a stream stays in one lane, and comes out in order: a session is served by the worker of its stream's home until
+//! every sink has committed what is there.
+//!
 //! ```text
 //! bbq streams 1 <crc>                         see bbq_spool::sealed
 //! lane <index> <position>                     the segments before it are covered
-//! stream <id> <last sequence> <unix seconds of its last batch>
+//! stream <id> <last sequence> <unix seconds of its last batch> <home lane> <position behind its last batch>
 //! ```
 //!
 //! Invariant: the table's lock is taken when a session begins and for checkpoints, never for a batch; a stream's own lock
@@ -20,8 +24,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bbq_spool::{Cursor, GroupRead, LanePlace, Spool, Storage, sealed};
-use bbq_wire::StreamId;
+use bbq_spool::limits::READ_TRIES_MAX;
+use bbq_spool::{Cursor, GroupRead, LaneError, LanePlace, LaneReader, Spool, Storage, sealed};
+use bbq_wire::{BatchHeader, SequenceCheck, StreamId};
 use tokio::sync::Notify;
 use tracing::error;
 
@@ -41,13 +46,29 @@ pub(crate) struct Head {
     pub(crate) appended: u64,
     /// Which connection speaks for the stream: the newest.
     pub(crate) owner: u64,
+    /// The lane that its batches go to.
+    home: Option<u32>,
+    /// The highest epoch that a hello has told; 0 before the first that tells one.
+    epoch: u64,
+}
+
+impl Head {
+    /// Whether a hello of this epoch is older than one that was read before: its client has a newer connection. Remembers it
+    /// if not.
+    fn is_late(&mut self, epoch: u64) -> bool {
+        let is_late = epoch != 0 && epoch < self.epoch;
+        self.epoch = self.epoch.max(epoch);
+        is_late
+    }
 }
 
 /// One sender's stream.
 #[derive(Debug, Default)]
-pub(crate) struct Stream {
+pub struct Stream {
     head: Mutex<Head>,
     durable: AtomicU64,
+    /// A position of its home that is not before its last durable batch.
+    home_position: AtomicU64,
     /// Unix seconds of the last batch.
     last_seen: AtomicU64,
     /// A lane failed with batches of this stream in it.
@@ -60,20 +81,95 @@ impl Stream {
         self.head.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn durable(&self) -> u64 {
+    /// The last sequence that is on disk, with all before it.
+    pub fn durable(&self) -> u64 {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Everything up to `sequence` is on disk.
-    pub(crate) fn set_durable(&self, sequence: u64, now_seconds: u64) {
+    /// Everything up to `sequence` is on disk, before `position` of its home.
+    pub fn set_durable(&self, sequence: u64, position: u64, now_seconds: u64) {
+        self.home_position.store(position, Ordering::Release);
         self.last_seen.store(now_seconds, Ordering::Relaxed);
         self.durable.fetch_max(sequence, Ordering::AcqRel);
         self.moved.notify_waiters();
     }
 
-    pub(crate) fn set_failed(&self) {
+    fn known(&self, id: StreamId) -> Known {
+        // The position behind the sequence it belongs to: one that is too far along is right, too.
+        let last = self.durable();
+        let position = self.home_position.load(Ordering::Acquire);
+        let home = self.head().home.map(|lane| (lane, position));
+        Known { id, last, seen: self.last_seen.load(Ordering::Relaxed), home }
+    }
+
+    /// The lane that its batches are to go to, for a session at the worker of lane `here`. A stream that has nothing unread in
+    /// its home moves. `passed` says up to where every sink has committed a lane, and `state` what a lane does with
+    /// more batches.
+    fn find_home(
+        &self,
+        head: &mut Head,
+        here: u32,
+        passed: impl FnOnce(u32) -> u64,
+        state: impl FnOnce(u32) -> LaneState,
+    ) -> Home {
+        let home = match head.home {
+            None => Home::Here,
+            Some(home) if home == here => Home::Here,
+            Some(home) => {
+                let is_durable = self.durable() >= head.appended;
+                if is_durable && self.home_position.load(Ordering::Acquire) <= passed(home) {
+                    Home::Here
+                } else {
+                    match state(home) {
+                        LaneState::Taking => Home::Elsewhere(home),
+                        LaneState::Unwritten => Home::Here,
+                        LaneState::Failed => Home::Lost(home),
+                    }
+                }
+            }
+        };
+        if head.home != Some(here) && !matches!(home, Home::Elsewhere(_)) {
+            head.home = Some(here);
+            // Nothing of it is there yet.
+            self.home_position.store(0, Ordering::Release);
+        }
+        home
+    }
+
+    /// A lane failed with batches of this stream in it.
+    pub fn set_failed(&self) {
         self.failed.store(true, Ordering::Release);
         self.moved.notify_waiters();
+    }
+
+    /// Appends a batch of connection `owner` by `put`, if it is new.
+    ///
+    /// # Errors
+    /// Why the connection is to be refused.
+    pub fn append(
+        &self,
+        owner: u64,
+        header: &BatchHeader,
+        put: impl FnOnce() -> Result<u64, LaneError>,
+    ) -> Result<Appended, NotAppended> {
+        let mut head = self.head();
+        if head.owner != owner {
+            return Err(NotAppended::TakenOver);
+        }
+        let skipped = match SequenceCheck::of(head.appended, header.first_sequence, header.records) {
+            SequenceCheck::Next => 0,
+            SequenceCheck::Gap { missing } => missing,
+            SequenceCheck::Duplicate => return Ok(Appended::Duplicate),
+            SequenceCheck::Overlap => return Err(NotAppended::Overlap { known: head.appended }),
+        };
+        match put() {
+            Ok(group) => {
+                head.appended = header.last_sequence();
+                Ok(Appended::New { group, skipped })
+            }
+            Err(LaneError::Full) => Ok(Appended::Full),
+            Err(error) => Err(NotAppended::Failed(error.to_string())),
+        }
     }
 
     /// Waits until all that was appended is durable, for as long as connection `owner` speaks for the stream: with a full
@@ -83,27 +179,87 @@ impl Stream {
             let moved = self.moved.notified();
             tokio::pin!(moved);
             moved.as_mut().enable();
-            let (appended, speaks) = {
-                let head = self.head();
-                (head.appended, head.owner == owner)
-            };
-            if !speaks {
-                return Settled::TakenOver;
-            }
-            if self.durable() >= appended {
-                return Settled::Until(self.durable());
-            }
-            if self.failed.load(Ordering::Acquire) {
-                return Settled::Never;
+            if let Some(settled) = self.settled_now(owner) {
+                return settled;
             }
             moved.await;
         }
     }
+
+    /// The same without waiting; `None` when something is on its way to the disk.
+    pub fn settled_now(&self, owner: u64) -> Option<Settled> {
+        let (appended, speaks) = {
+            let head = self.head();
+            (head.appended, head.owner == owner)
+        };
+        if !speaks {
+            return Some(Settled::TakenOver);
+        }
+        if self.durable() >= appended {
+            return Some(Settled::Until(self.durable()));
+        }
+        self.failed.load(Ordering::Acquire).then_some(Settled::Never)
+    }
+}
+
+/// What a lane does with more batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneState {
+    /// It appends them.
+    Taking,
+    /// It has no worker in this run. Every sink reads it to its end before what this run puts into the others
+    /// ([`bbq_spool::ReadOrder`]).
+    Unwritten,
+    /// It failed, and refuses them.
+    Failed,
+}
+
+/// Where a stream's batches go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// To the lane of the worker that asked.
+    Here,
+    /// To this lane, where earlier ones are unread.
+    Elsewhere(u32),
+    /// Nowhere: its client has a newer connection. A stuck worker reads some hellos late.
+    Late,
+    /// To the lane of the worker that asked, although earlier ones are unread in this lane, which takes nothing any more.
+    Lost(u32),
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Appended {
+    /// It is in this group of the lane; the numbers in front of it that its sender skipped.
+    New {
+        /// The group.
+        group: u64,
+        /// How many numbers.
+        skipped: u64,
+    },
+    /// All of it is known.
+    Duplicate,
+    /// The lane has no room for it now.
+    Full,
+}
+
+/// Why a batch was not appended, and its connection ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotAppended {
+    /// A newer connection speaks for the stream.
+    TakenOver,
+    /// It begins with known numbers and ends with new ones.
+    Overlap {
+        /// The last known number.
+        known: u64,
+    },
+    /// The lane takes nothing any more.
+    Failed(String),
 }
 
 /// How waiting for a stream to be durable ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Settled {
+pub enum Settled {
     /// Everything up to this sequence is on disk, and nothing behind it was appended.
     Until(u64),
     /// A lane failed, and nobody will ever know.
@@ -113,7 +269,7 @@ pub(crate) enum Settled {
 }
 
 /// All streams.
-pub(crate) struct Streams {
+pub struct Streams {
     by_id: Mutex<HashMap<StreamId, Arc<Stream>>>,
     owners: AtomicU64,
     storage: Arc<dyn Storage>,
@@ -131,7 +287,7 @@ impl Streams {
     ///
     /// # Errors
     /// What keeps any of it from being read now: a stream that is forgotten would be stored twice.
-    pub(crate) fn recover(
+    pub fn recover(
         storage: Arc<dyn Storage>,
         data: &Path,
         spool: &Spool,
@@ -150,17 +306,19 @@ impl Streams {
         }
         let (known, places) = checkpoint.flatten().unwrap_or_default();
         let mut by_id: HashMap<StreamId, Arc<Stream>> = HashMap::new();
-        for (id, last, seen) in known {
-            learn(&mut by_id, id, last, seen);
+        for known in known {
+            learn(&mut by_id, &known);
         }
         for mut reader in spool.readers(&Cursor { places: places.clone(), ..Cursor::default() }) {
+            let end = reader.lane().position;
             let mut note = |entry: &bbq_spool::Entry<'_>| {
                 // Of every source: what a forwarder sends on was lines once. The workers' own streams, one per start and
                 // worker, come along and are never asked for.
                 let header = &entry.batch.header;
-                learn(&mut by_id, header.stream, header.last_sequence(), now_seconds);
+                let (id, last) = (header.stream, header.last_sequence());
+                learn(&mut by_id, &Known { id, last, seen: now_seconds, home: Some((entry.lane, end)) });
             };
-            while reader.read(&mut note)? != GroupRead::CaughtUp {}
+            read_all(&mut reader, &mut note)?;
         }
         Ok(Streams {
             by_id: Mutex::new(by_id),
@@ -174,14 +332,14 @@ impl Streams {
     }
 
     /// The worker of a lane has told the table of everything before `position`.
-    pub(crate) fn set_settled(&self, lane: u32, position: u64) {
+    pub fn set_settled(&self, lane: u32, position: u64) {
         if let Some((_, settled)) = self.settled.iter().find(|(index, _)| *index == lane) {
             settled.fetch_max(position, Ordering::AcqRel);
         }
     }
 
     /// Up to where the table knows each lane: what a checkpoint may cover.
-    pub(crate) fn settled(&self) -> Vec<LanePlace> {
+    pub fn settled(&self) -> Vec<LanePlace> {
         let place = |(lane, settled): &(u32, AtomicU64)| LanePlace {
             lane: *lane,
             position: settled.load(Ordering::Acquire),
@@ -194,20 +352,46 @@ impl Streams {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a new connection the one that speaks for a stream; answers the stream and the connection's number.
-    pub(crate) fn take_over(&self, id: StreamId) -> (Arc<Stream>, u64) {
-        let stream = Arc::clone(self.locked().entry(id).or_default());
+    /// The stream of a name, known or new.
+    pub fn stream(&self, id: StreamId) -> Arc<Stream> {
+        Arc::clone(self.locked().entry(id).or_default())
+    }
+
+    /// Makes a new connection at the worker of lane `here` the one that speaks for a stream, unless the stream's home is
+    /// elsewhere, or a connection of a higher `epoch` has said hello before; see [`Stream::find_home`]. Returns where it is, and the connection's number.
+    pub fn take_over(
+        &self,
+        stream: &Stream,
+        epoch: u64,
+        here: u32,
+        passed: impl FnOnce(u32) -> u64,
+        state: impl FnOnce(u32) -> LaneState,
+    ) -> (Home, u64) {
         let owner = self.owners.fetch_add(1, Ordering::Relaxed) + 1;
-        stream.head().owner = owner;
+        // Both under one lock: whoever spoke before must not append to the old home when the new one is settled.
+        let mut head = stream.head();
+        if head.is_late(epoch) {
+            return (Home::Late, owner);
+        }
+        let home = stream.find_home(&mut head, here, passed, state);
+        if !matches!(home, Home::Elsewhere(_)) {
+            head.owner = owner;
+        }
+        drop(head);
         // The one before may be waiting in its `settled`.
         stream.moved.notify_waiters();
-        (stream, owner)
+        (home, owner)
     }
 
     /// Whether a checkpoint is due, for the next start or for room.
-    pub(crate) fn is_checkpoint_due(&self) -> bool {
+    pub fn is_checkpoint_due(&self) -> bool {
         let itself = self.checkpoint_bytes.load(Ordering::Relaxed).saturating_mul(CHECKPOINT_EVERY_TIMES);
         self.uncovered_bytes() >= CHECKPOINT_EVERY_BYTES.max(itself) || self.is_crowded()
+    }
+
+    /// Whether the last checkpoint says less than the next one would.
+    pub fn is_checkpoint_old(&self) -> bool {
+        self.uncovered_bytes() > 0 || self.is_crowded()
     }
 
     /// Whether so many are known that the oldest are to be forgotten: each hello may bring another.
@@ -222,20 +406,20 @@ impl Streams {
         self.settled().iter().map(|end| end.position.saturating_sub(before(end.lane))).sum()
     }
 
-    /// Writes the checkpoint. `ends` are places that were settled before the call.
-    pub(crate) fn checkpoint(&self, ends: &[LanePlace]) -> std::io::Result<()> {
-        let mut rows: Vec<(u64, StreamId, u64)> = Vec::new();
+    /// Up to where the last checkpoint covers each lane.
+    pub fn covered(&self) -> Vec<LanePlace> {
+        self.covered.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Writes the checkpoint. `ends` are places that were settled before the call. One caller at a time.
+    pub fn checkpoint(&self, ends: &[LanePlace]) -> std::io::Result<()> {
         let mut streams = self.locked();
-        rows.extend(
-            streams
-                .iter()
-                .map(|(id, stream)| (stream.last_seen.load(Ordering::Relaxed), *id, stream.durable())),
-        );
+        let mut rows: Vec<Known> = streams.iter().map(|(id, stream)| stream.known(*id)).collect();
         if rows.len() > STREAMS_MAX {
-            rows.sort_unstable_by(|a, b| b.cmp(a));
+            rows.sort_unstable_by_key(|row| std::cmp::Reverse((row.seen, row.id)));
             for row in rows.split_off(STREAMS_MAX) {
-                if streams.get(&row.1).is_some_and(|stream| Arc::strong_count(stream) == 1) {
-                    streams.remove(&row.1);
+                if streams.get(&row.id).is_some_and(|stream| Arc::strong_count(stream) == 1) {
+                    streams.remove(&row.id);
                 } else {
                     // A connection holds it, and its batches are covered: it stays in both.
                     rows.push(row);
@@ -251,28 +435,62 @@ impl Streams {
     }
 }
 
-fn learn(by_id: &mut HashMap<StreamId, Arc<Stream>>, id: StreamId, last: u64, seen: u64) {
-    let stream = by_id.entry(id).or_default();
-    stream.set_durable(last, seen);
-    let mut head = stream.head();
-    head.appended = head.appended.max(last);
+/// What a checkpoint says of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    id: StreamId,
+    /// Its last durable sequence.
+    last: u64,
+    /// Unix seconds of its last batch.
+    seen: u64,
+    /// The lane of its last batch, and a position that is not before it.
+    home: Option<(u32, u64)>,
 }
 
-fn encode(ends: &[LanePlace], rows: &[(u64, StreamId, u64)]) -> String {
+fn learn(by_id: &mut HashMap<StreamId, Arc<Stream>>, known: &Known) {
+    let stream = by_id.entry(known.id).or_default();
+    let mut head = stream.head();
+    // Of two lanes the one with the later batch.
+    if known.last >= head.appended {
+        head.appended = known.last;
+        head.home = known.home.map(|(lane, _)| lane);
+        let position = known.home.map_or(0, |(_, position)| position);
+        stream.set_durable(known.last, position, known.seen);
+    }
+}
+
+/// Reads a lane to its end. What may pass is tried again: the reader itself passes over what lasts.
+fn read_all(reader: &mut LaneReader, note: &mut dyn FnMut(&bbq_spool::Entry<'_>)) -> io::Result<()> {
+    let mut errors = 0;
+    loop {
+        match reader.read(note) {
+            Ok(GroupRead::CaughtUp) => return Ok(()),
+            Ok(_) => errors = 0,
+            Err(error) if errors >= READ_TRIES_MAX => return Err(error),
+            Err(_) => errors += 1,
+        }
+    }
+}
+
+fn encode(ends: &[LanePlace], rows: &[Known]) -> String {
     let mut body = String::new();
     // Writing to a String cannot fail.
     for end in ends {
         let _infallible = writeln!(body, "lane {} {}", end.lane, end.position);
     }
-    for (seen, id, last) in rows.iter().filter(|(_, _, last)| *last > 0) {
-        let _infallible = writeln!(body, "stream {id} {last} {seen}");
+    for Known { id, last, seen, home } in rows.iter().filter(|row| row.last > 0) {
+        let _infallible = write!(body, "stream {id} {last} {seen}");
+        if let Some((lane, position)) = home {
+            let _infallible = write!(body, " {lane} {position}");
+        }
+        body.push('\n');
     }
     sealed::seal("streams", &body)
 }
 
-type Checkpoint = (Vec<(StreamId, u64, u64)>, Vec<LanePlace>);
+pub(crate) type Checkpoint = (Vec<Known>, Vec<LanePlace>);
 
-fn decode(text: &str) -> Option<Checkpoint> {
+pub(crate) fn decode(text: &str) -> Option<Checkpoint> {
     let body = sealed::open("streams", text)?;
     let (mut streams, mut places) = Checkpoint::default();
     for line in body.lines() {
@@ -284,9 +502,15 @@ fn decode(text: &str) -> Option<Checkpoint> {
                 record: 0,
             }),
             "stream" => {
-                let id = u128::from_str_radix(words.next()?, 16).ok()?;
+                let id = StreamId(u128::from_str_radix(words.next()?, 16).ok()?.to_be_bytes());
                 let last = words.next()?.parse().ok()?;
-                streams.push((StreamId(id.to_be_bytes()), last, words.next()?.parse().ok()?));
+                let seen = words.next()?.parse().ok()?;
+                // An earlier version did not say where.
+                let home = match words.next() {
+                    Some(lane) => Some((lane.parse().ok()?, words.next()?.parse().ok()?)),
+                    None => None,
+                };
+                streams.push(Known { id, last, seen, home });
             }
             _ => {}
         }
@@ -312,29 +536,72 @@ mod tests {
         Streams::recover(storage, data, &spool, 0).unwrap()
     }
 
+    fn take_over(streams: &Streams, stream: &Stream) -> u64 {
+        let (home, owner) = streams.take_over(stream, 0, 0, |_| 0, |_| LaneState::Taking);
+        assert_eq!(home, Home::Here);
+        owner
+    }
+
+    #[test]
+    fn a_stream_moves_when_all_of_it_was_passed_and_order_is_given_up_only_for_a_lane_that_takes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let streams = empty(directory.path());
+        let stream = streams.stream(StreamId([1; 16]));
+        take_over(&streams, &stream);
+        stream.head().appended = 5;
+        let home = |here, passed, state| streams.take_over(&stream, 0, here, |_| passed, |_| state).0;
+        let (taking, unwritten, failed) = (LaneState::Taking, LaneState::Unwritten, LaneState::Failed);
+        assert_eq!(home(1, u64::MAX, taking), Home::Elsewhere(0), "it is not durable yet");
+        stream.set_durable(5, 100, 0);
+        assert_eq!(home(1, 99, taking), Home::Elsewhere(0));
+        assert_eq!(home(0, 99, taking), Home::Here);
+        assert_eq!(home(1, 100, taking), Home::Here, "every sink has committed it");
+        assert_eq!(home(0, 0, taking), Home::Here, "nothing of it is in lane 1");
+        stream.head().appended = 6;
+        assert_eq!(home(1, 0, failed), Home::Lost(0));
+        stream.head().appended = 7;
+        assert_eq!(home(2, 0, unwritten), Home::Here);
+    }
+
     #[test]
     fn who_waits_for_the_disk_hears_that_a_newer_connection_has_the_stream() {
         let directory = tempfile::tempdir().unwrap();
         let streams = empty(directory.path());
         let id = StreamId([1; 16]);
-        let (stream, first) = streams.take_over(id);
+        let stream = streams.stream(id);
+        let first = take_over(&streams, &stream);
         stream.head().appended = 5;
         let mut context = Context::from_waker(Waker::noop());
         let mut waits = pin!(stream.settled(first));
         assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);
-        let (_, second) = streams.take_over(id);
+        let second = take_over(&streams, &stream);
         assert_eq!(waits.as_mut().poll(&mut context), Poll::Ready(Settled::TakenOver));
         let mut waits = pin!(stream.settled(second));
         assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);
-        stream.set_durable(5, 0);
+        stream.set_durable(5, 0, 0);
         assert_eq!(waits.as_mut().poll(&mut context), Poll::Ready(Settled::Until(5)));
+    }
+
+    #[test]
+    fn a_hello_of_an_earlier_connection_does_not_take_the_stream_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let streams = empty(directory.path());
+        let stream = streams.stream(StreamId([1; 16]));
+        let take = |epoch| {
+            let (home, owner) = streams.take_over(&stream, epoch, 0, |_| 0, |_| LaneState::Taking);
+            assert_eq!(home == Home::Late, stream.head().owner != owner);
+            home
+        };
+        // Of two equal ones the newest has it; who tells no epoch takes over as ever, and changes nothing for who does.
+        let told = [8, 7, 8, 0, 7, u64::MAX, 8].map(take);
+        assert_eq!(told.map(|home| home == Home::Late), [false, true, false, false, true, false, true]);
     }
 
     #[test]
     fn what_a_client_passes_on_is_known_after_a_restart() {
         let directory = tempfile::tempdir().unwrap();
         let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
-        let options = SpoolOptions::new(directory.path().to_owned(), 1, vec!["bbq".to_owned()]);
+        let options = SpoolOptions::new(directory.path().to_owned(), 1, vec!["bbq".into()]);
         let id = StreamId([1; 16]);
         let spool = Spool::open(Arc::clone(&storage), &options).unwrap();
         let mut builder = BatchBuilder::new();
@@ -354,7 +621,7 @@ mod tests {
         drop(spool);
         let spool = Spool::open(Arc::clone(&storage), &options).unwrap();
         let streams = Streams::recover(storage, directory.path(), &spool, 0).unwrap();
-        assert_eq!(streams.take_over(id).0.durable(), 5);
+        assert_eq!(streams.stream(id).durable(), 5);
     }
 
     #[test]
@@ -362,24 +629,27 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let streams = empty(directory.path());
         let name = |number: usize| StreamId((number as u128).to_le_bytes());
-        let (kept, _) = streams.take_over(name(0));
-        kept.set_durable(1, 1);
+        let kept = streams.stream(name(0));
+        kept.set_durable(1, 0, 1);
         for number in 1..2 * STREAMS_MAX {
             assert!(!streams.is_crowded());
-            let _gone_at_once = streams.take_over(name(number));
+            let _gone_at_once = streams.stream(name(number));
         }
         assert!(streams.is_crowded());
         streams.checkpoint(&[]).unwrap();
         assert!(!streams.is_crowded());
-        assert_eq!(streams.take_over(name(0)).0.durable(), 1);
+        assert_eq!(streams.stream(name(0)).durable(), 1);
     }
 
     #[test]
     fn the_checkpoint_comes_back_and_damage_is_noticed() {
         let ends = [LanePlace { lane: 1, position: 77, record: 0 }];
         let id = StreamId([0x0f, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0xff]);
-        let text = encode(&ends, &[(5, id, 9), (6, StreamId([0; 16]), 0)]);
-        assert_eq!(decode(&text), Some((vec![(id, 9, 5)], ends.to_vec())));
+        let known = Known { id, last: 9, seen: 5, home: Some((1, 70)) };
+        let older = Known { home: None, ..known };
+        let unknown = Known { id: StreamId([0; 16]), last: 0, seen: 6, home: None };
+        let text = encode(&ends, &[known, older, unknown]);
+        assert_eq!(decode(&text), Some((vec![known, older], ends.to_vec())));
         assert_eq!(decode(&text.replace("77", "78")), None);
     }
 }

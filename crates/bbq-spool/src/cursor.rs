@@ -21,7 +21,7 @@ use tracing::error;
 use crate::limits::RECOVERED_MAX;
 use crate::{SpoolError, Storage, sealed};
 
-const SUFFIX: &str = ".cursor";
+pub(crate) const SUFFIX: &str = ".cursor";
 
 /// A place in a lane, between two groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,8 +72,19 @@ impl Cursor {
         sealed::seal("cursor", &body)
     }
 
+    /// Whether a spool can have come so far. A file with a right checksum may still hold any numbers.
+    fn is_possible(&self) -> bool {
+        let sum = |numbers: &mut dyn Iterator<Item = u64>| numbers.fold(0, u64::saturating_add);
+        self.places.iter().all(|place| place.position <= RECOVERED_MAX)
+            && sum(&mut self.places.iter().map(|place| place.record)) <= RECOVERED_MAX
+            && sum(&mut self.dropped.values().copied().chain([self.delivered])) <= RECOVERED_MAX
+    }
+
     fn decode(text: &str) -> Option<Cursor> {
-        let body = sealed::open("cursor", text)?;
+        Cursor::decode_body(sealed::open("cursor", text)?)
+    }
+
+    pub(crate) fn decode_body(body: &str) -> Option<Cursor> {
         let mut cursor = Cursor::default();
         for line in body.lines() {
             let (key, value) = line.split_once(' ')?;
@@ -133,12 +144,12 @@ impl CursorStore {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(SpoolError::io("read", &self.path)(error)),
         };
-        let cursor = std::str::from_utf8(&bytes).ok().and_then(Cursor::decode);
+        let cursor = std::str::from_utf8(&bytes).ok().and_then(Cursor::decode).filter(Cursor::is_possible);
         if cursor.is_none() {
             let beside = self.path.with_extension("damaged");
             error!(path = %self.path.display(), moved_to = %beside.display(), sink = self.sink,
                 "the cursor is damaged: the sink begins again at the oldest message kept");
-            self.storage.rename(&self.path, &beside).map_err(SpoolError::io("rename", &self.path))?;
+            self.storage.rename_durably(&self.path, &beside).map_err(SpoolError::io("rename", &self.path))?;
         }
         Ok(cursor)
     }
@@ -202,6 +213,26 @@ mod tests {
         let cursor = example();
         assert_eq!(Cursor::decode(&cursor.encode("file:a\nb")), Some(cursor));
         assert_eq!(Cursor::decode(&Cursor::default().encode("")), Some(Cursor::default()));
+    }
+
+    #[test]
+    fn numbers_that_no_spool_comes_to_are_damage() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = CursorStore::new(Arc::new(crate::DiskStorage), directory.path(), "file:x").unwrap();
+        let place = |position, record| vec![LanePlace { lane: 0, position, record }];
+        let possible = Cursor { places: place(RECOVERED_MAX, 7), delivered: 7, ..Cursor::default() };
+        store.commit(&possible).unwrap();
+        assert_eq!(store.load().unwrap(), Some(possible));
+        let dropped = BTreeMap::from([("damaged".to_owned(), u64::MAX)]);
+        for cursor in [
+            Cursor { places: place(u64::MAX, 0), ..Cursor::default() },
+            Cursor { places: place(0, u64::MAX), ..Cursor::default() },
+            Cursor { delivered: u64::MAX, ..Cursor::default() },
+            Cursor { dropped, delivered: 1, ..Cursor::default() },
+        ] {
+            store.commit(&cursor).unwrap();
+            assert_eq!(store.load().unwrap(), None, "{cursor:?}");
+        }
     }
 
     #[test]

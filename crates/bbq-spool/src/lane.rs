@@ -1,23 +1,22 @@
 //! The worker's end of a lane: append, and hear when it is durable.
 //!
 //! Invariant: the lock is held for a copy or a swap, never across a system call; it is taken per batch, not per message.
+//! Invariant: what is durable is published at whole groups only, as one value: number, position and records together.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bbq_wire::BatchHeader;
 
 use crate::format::Envelope;
 use crate::group::Group;
 use crate::hot::Hot;
-use crate::limits::{
-    GATHER_BYTES_MIN, GATHER_STEP, GATHER_TIME_MAX, GROUP_BYTES_TARGET, LANE_BUFFER_BYTES_MAX,
-};
+use crate::limits::{GATHER_BYTES_MIN, GATHER_STEP, GATHER_TIME_MAX, GROUP_BYTES_TARGET};
 use crate::segments::Segments;
 use crate::spares::Spares;
-use crate::time::unix_ns;
+use crate::time::Time;
 use crate::usage::Usage;
 use crate::{LaneError, Progress, Storage};
 
@@ -41,7 +40,7 @@ struct Filling {
     group: Group,
     /// Number of the group; the first one is 1.
     number: u64,
-    /// Where the tags of this run begin: no two groups on disk have the same.
+    /// Where the tags of this run begin: no two groups on disk have the same tag.
     epoch: u64,
     /// Bytes of the group before it, and its batches that somebody waited for.
     previous_bytes: usize,
@@ -50,18 +49,18 @@ struct Filling {
     gathers_until: u32,
     /// Batches in it that somebody waits for.
     urgent: u32,
-    /// When its first entry came.
-    since: Option<Instant>,
-    /// An append was refused, so the worker wants to hear when there is room.
+    /// When its first entry came, by the lane's clock.
+    since: Option<Duration>,
+    /// An append was refused: the worker wants to hear when there is room, and the group is written as it is.
     room_wanted: bool,
     closed: bool,
     failed: Option<String>,
 }
 
 impl Filling {
-    fn new(epoch: u64) -> Filling {
+    fn new(epoch: u64, group: Group) -> Filling {
         Filling {
-            group: Group::default(),
+            group,
             number: 1,
             epoch,
             previous_bytes: 0,
@@ -92,46 +91,49 @@ impl Filling {
     }
 }
 
-/// How far a lane is on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Durable {
+/// How far a lane is on disk: behind a whole group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Durable {
+    /// Number of the last durable group of this run; 0 for none. Every batch of it and of those before it is before
+    /// `position`, and every batch before `position` is in one of them or was there when the lane was opened.
+    pub group: u64,
     /// Everything before this position is durable.
-    pub(crate) position: u64,
+    pub position: u64,
     /// Records up to there.
-    pub(crate) records: u64,
+    pub records: u64,
 }
 
 /// What all lanes of a spool have in common.
+#[derive(Clone)]
 pub(crate) struct Shared {
+    pub(crate) time: Time,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) usage: Arc<Usage>,
     pub(crate) progress: Arc<Progress>,
     pub(crate) spares: Arc<Spares>,
     pub(crate) quarantine: PathBuf,
     pub(crate) quarantined: Arc<AtomicU64>,
+    /// By source: whether its messages make room by the deletion of older ones.
+    pub(crate) drops_oldest: Arc<[bool]>,
 }
 
 /// Shared by the worker, the writer and the readers of a lane.
 pub(crate) struct LaneCore {
     pub(crate) index: u32,
-    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) shared: Shared,
     pub(crate) segments: Segments,
     pub(crate) hot: Hot,
-    pub(crate) spares: Arc<Spares>,
-    pub(crate) usage: Arc<Usage>,
-    pub(crate) progress: Arc<Progress>,
-    pub(crate) quarantine: PathBuf,
-    pub(crate) quarantined: Arc<AtomicU64>,
     /// Below this position the queue deleted segments; a reader that has not passed it lost them to that.
     pub(crate) dropped_until: AtomicU64,
     /// Held while damaged bytes are set aside, so that each piece is kept and counted once.
     pub(crate) setting_aside: Mutex<()>,
+    /// Bytes on disk of the largest group of several batches: what fits a segment.
+    group_bytes_max: usize,
     filling: Mutex<Filling>,
     work: Condvar,
-    /// Both numbers at once: a reader that saw one ahead of the other would miscount.
     durable: Mutex<Durable>,
-    /// Number of the last durable group.
-    durable_group: AtomicU64,
+    /// Old messages are to be deleted for what is written here.
+    wants_oldest_dropped: AtomicBool,
     condition: AtomicU8,
     /// Why the writer waits for space, while it does.
     no_room: Mutex<String>,
@@ -145,26 +147,23 @@ impl LaneCore {
         segments: Segments,
         hot: Hot,
         durable: Durable,
+        group_bytes_max: usize,
     ) -> LaneCore {
         // What is missing before the first segment was deleted, in whatever run.
         let dropped_until = segments.at_or_after(0).map_or(durable.position, |oldest| oldest.start);
-        let Shared { storage, usage, progress, spares, quarantine, quarantined } = shared;
+        let filling = Filling::new(shared.time.unique(), Group::with_buffer(hot.buffer(0)));
         LaneCore {
             index,
-            storage,
+            shared,
             segments,
             hot,
-            spares,
-            usage,
-            progress,
-            quarantine,
-            quarantined,
             dropped_until: AtomicU64::new(dropped_until),
             setting_aside: Mutex::new(()),
-            filling: Mutex::new(Filling::new(unix_ns())),
+            group_bytes_max,
+            filling: Mutex::new(filling),
             work: Condvar::new(),
             durable: Mutex::new(durable),
-            durable_group: AtomicU64::new(0),
+            wants_oldest_dropped: AtomicBool::new(false),
             condition: AtomicU8::new(LaneCondition::Writing as u8),
             no_room: Mutex::default(),
             on_progress: OnceLock::new(),
@@ -191,79 +190,128 @@ impl LaneCore {
         }
     }
 
-    /// Waits for a group that is worth writing and swaps it for `spare`; answers its number, or `None` when the lane is
-    /// closed and empty. `offset_behind` says where in a file the next group will probably begin behind one of so many
-    /// bytes.
-    pub(crate) fn take_group(
+    /// Swaps the group for `spare` if it is worth writing now. `gathered_before` is what had gathered at the last look.
+    fn poll_group(
         &self,
+        filling: &mut Filling,
         spare: &mut Group,
         flush_interval: Duration,
-        offset_behind: impl FnOnce(u64) -> u64,
-    ) -> Option<u64> {
-        let mut filling = self.locked();
-        // What had gathered at the last look.
-        let mut seen = 0;
-        loop {
-            let waited = filling.since.map(|since| since.elapsed());
-            let gathers = filling.may_gather()
-                && filling.gathered() > seen
-                && waited.is_some_and(|waited| waited < GATHER_TIME_MAX);
-            let due = filling.closed
-                || (filling.urgent > 0 && !gathers)
-                || filling.group.len() >= GROUP_BYTES_TARGET
-                || waited.is_some_and(|waited| waited >= flush_interval);
-            if due && !filling.group.is_empty() {
-                break;
+        gathered_before: &mut usize,
+    ) -> Taken {
+        let waited = filling.since.map(|since| self.shared.time.now().saturating_sub(since));
+        let gathers = filling.may_gather()
+            && filling.gathered() > *gathered_before
+            && waited.is_some_and(|waited| waited < GATHER_TIME_MAX);
+        let due = filling.closed
+            || filling.room_wanted
+            || (filling.urgent > 0 && !gathers)
+            || filling.group.len() >= GROUP_BYTES_TARGET
+            || waited.is_some_and(|waited| waited >= flush_interval);
+        if filling.group.is_empty() {
+            return if filling.closed { Taken::Closed } else { Taken::NotYet(None) };
+        }
+        if !due {
+            let mut rest = flush_interval.saturating_sub(waited.unwrap_or_default());
+            if filling.urgent > 0 {
+                *gathered_before = filling.gathered();
+                rest = rest.min(GATHER_STEP);
+                filling.gathers_until = if filling.is_large() { 0 } else { filling.previous_urgent };
             }
-            if filling.closed {
-                return None;
-            }
-            filling = match waited {
-                Some(waited) => {
-                    let mut rest = flush_interval.saturating_sub(waited);
-                    if filling.urgent > 0 {
-                        seen = filling.gathered();
-                        rest = rest.min(GATHER_STEP);
-                        filling.gathers_until = if filling.is_large() { 0 } else { filling.previous_urgent };
-                    }
-                    self.work.wait_timeout(filling, rest).unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => self.work.wait(filling).unwrap_or_else(PoisonError::into_inner),
-            };
+            return Taken::NotYet(Some(rest));
         }
         std::mem::swap(&mut filling.group, spare);
-        filling.group.align(offset_behind(spare.len() as u64));
         let number = filling.number;
         filling.number += 1;
         filling.previous_bytes = spare.len();
         filling.previous_urgent = std::mem::take(&mut filling.urgent);
         filling.gathers_until = 0;
         filling.since = None;
-        let room_wanted = std::mem::take(&mut filling.room_wanted);
-        drop(filling);
+        Taken::Group { number, room_wanted: std::mem::take(&mut filling.room_wanted) }
+    }
+
+    /// Waits for a group that is worth writing and swaps it for `spare`, which is empty. Returns its number, or `None` when
+    /// the lane is closed and empty.
+    pub(crate) fn take_group(&self, spare: &mut Group, flush_interval: Duration) -> Option<u64> {
+        let mut filling = self.locked();
+        let mut gathered = 0;
+        loop {
+            filling = match self.poll_group(&mut filling, spare, flush_interval, &mut gathered) {
+                Taken::Group { number, room_wanted } => {
+                    drop(filling);
+                    self.tell_of_room(room_wanted);
+                    return Some(number);
+                }
+                Taken::Closed => return None,
+                Taken::NotYet(Some(rest)) => {
+                    self.work.wait_timeout(filling, rest).unwrap_or_else(PoisonError::into_inner).0
+                }
+                Taken::NotYet(None) => self.work.wait(filling).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// The same without waiting. `gathered` is 0 at first, and after a group was taken.
+    pub(crate) fn try_take_group(
+        &self,
+        spare: &mut Group,
+        flush_interval: Duration,
+        gathered: &mut usize,
+    ) -> Taken {
+        let taken = self.poll_group(&mut self.locked(), spare, flush_interval, gathered);
+        if let Taken::Group { room_wanted, .. } = taken {
+            *gathered = 0;
+            self.tell_of_room(room_wanted);
+        }
+        taken
+    }
+
+    fn tell_of_room(&self, room_wanted: bool) {
         if room_wanted {
             self.tell_worker();
         }
-        Some(number)
     }
 
-    /// Publishes that a group is durable.
-    pub(crate) fn publish(&self, group: u64, durable: Durable) {
-        // The group first: who sees the position sees the group, too (Lane::durable_group).
-        self.durable_group.store(group, Ordering::Release);
+    /// Publishes what is durable, behind a whole group.
+    pub(crate) fn publish(&self, durable: Durable) {
         *self.durable.lock().unwrap_or_else(PoisonError::into_inner) = durable;
-        self.progress.announce();
+        self.shared.progress.announce();
         self.tell_worker();
     }
 
-    /// Ends the lane for good; answers what was collected and will not be written.
+    /// Whether a group, or what collects behind it, has messages for which older ones are deleted.
+    pub(crate) fn drops_oldest_for(&self, group: &Group) -> bool {
+        let drops = |group: &Group| {
+            let drops_of = |source: u16| self.shared.drops_oldest.get(usize::from(source)) == Some(&true);
+            group.tallies().any(|(source, _)| drops_of(source))
+        };
+        drops(group) || drops(&self.locked().group)
+    }
+
+    /// Asks for the deletion of old messages, or takes that back.
+    pub(crate) fn want_oldest_dropped(&self, wanted: bool) {
+        if self.wants_oldest_dropped.swap(wanted, Ordering::AcqRel) != wanted && wanted {
+            self.shared.usage.ask_for_room();
+        }
+    }
+
+    /// The same for who could not do it, and looks again by itself.
+    pub(crate) fn still_want_oldest_dropped(&self) {
+        self.wants_oldest_dropped.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn wants_oldest_dropped(&self) -> bool {
+        self.wants_oldest_dropped.load(Ordering::Acquire)
+    }
+
+    /// Ends the lane for good. Returns what was collected and will not be written.
     pub(crate) fn fail(&self, why: String) -> Group {
         self.set_condition(LaneCondition::Failed);
+        self.want_oldest_dropped(false);
         let mut filling = self.locked();
         filling.failed = Some(why);
         let unwritten = std::mem::take(&mut filling.group);
         drop(filling);
-        self.progress.announce();
+        self.shared.progress.announce();
         self.tell_worker();
         unwritten
     }
@@ -275,7 +323,7 @@ impl LaneCore {
             return;
         }
         self.set_condition(LaneCondition::WaitingForSpace);
-        self.progress.announce();
+        self.shared.progress.announce();
         self.tell_worker();
     }
 
@@ -286,7 +334,7 @@ impl LaneCore {
     pub(crate) fn close(&self) {
         self.locked().closed = true;
         self.work.notify_all();
-        self.usage.nudge();
+        self.shared.usage.nudge();
     }
 
     fn tell_worker(&self) {
@@ -294,6 +342,17 @@ impl LaneCore {
             tell();
         }
     }
+}
+
+/// What looking for a group came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// This one; and somebody waited for its room.
+    Group { number: u64, room_wanted: bool },
+    /// Look again when something was appended, at the latest after this.
+    NotYet(Option<Duration>),
+    /// Nothing will come any more.
+    Closed,
 }
 
 /// The worker's end of a lane.
@@ -313,8 +372,8 @@ impl Lane {
         let _first_counts = self.0.on_progress.set(Box::new(tell));
     }
 
-    /// Appends a batch as it came and answers the number of its group: the batch is durable once
-    /// [`Lane::durable_group`] has reached it. `batch` is exactly what `header` describes and was verified. `urgent`
+    /// Appends a batch as it came and returns the number of its group: the batch is durable once [`Durable::group`] of
+    /// [`Lane::durable`] has reached it. `batch` is exactly what `header` describes and was verified. `urgent`
     /// says that somebody waits, so that the group is written as soon as the disk is free.
     ///
     /// # Errors
@@ -333,8 +392,7 @@ impl Lane {
         if filling.closed {
             return Err(LaneError::Failed("the server is stopping".to_owned()));
         }
-        if filling.group.len() >= LANE_BUFFER_BYTES_MAX {
-            filling.room_wanted = true;
+        if !self.has_room_in(&mut filling, batch.len()) {
             return Err(LaneError::Full);
         }
         let first = filling.group.is_empty();
@@ -346,7 +404,7 @@ impl Lane {
         }
         filling.group.push(envelope, header, batch);
         if first {
-            filling.since = Some(Instant::now());
+            filling.since = Some(self.0.shared.time.now());
         }
         filling.urgent += u32::from(urgent);
         let due = filling.urgent > 0 || filling.group.len() >= GROUP_BYTES_TARGET;
@@ -360,19 +418,29 @@ impl Lane {
         Ok(number)
     }
 
-    /// Number of the last durable group. Read after [`Lane::view`], it is not behind the view's position.
+    /// How far the lane is on disk.
     #[must_use]
-    pub fn durable_group(&self) -> u64 {
-        self.0.durable_group.load(Ordering::Acquire)
+    pub fn durable(&self) -> Durable {
+        self.0.durable()
     }
 
-    /// Whether the next append would be taken. When not, progress is told once there is room.
+    /// Whether an append of a batch of so many bytes would be taken. When not, progress is told once there is room. A group
+    /// never grows beyond a segment; a single batch that is larger gets a segment of its own size.
     #[must_use]
-    pub fn has_room(&self) -> bool {
-        let mut filling = self.0.locked();
-        let room = filling.group.len() < LANE_BUFFER_BYTES_MAX;
-        filling.room_wanted |= !room;
-        room
+    pub fn has_room_for(&self, batch_bytes: usize) -> bool {
+        self.has_room_in(&mut self.0.locked(), batch_bytes)
+    }
+
+    fn has_room_in(&self, filling: &mut Filling, batch_bytes: usize) -> bool {
+        if filling.group.is_empty() || filling.group.block_bytes_with(batch_bytes) <= self.0.group_bytes_max {
+            return true;
+        }
+        if !filling.room_wanted {
+            filling.room_wanted = true;
+            // The group is due now, if it was not.
+            self.0.work.notify_one();
+        }
+        false
     }
 
     /// Whether it stands still for want of room on disk.
@@ -430,7 +498,11 @@ mod tests {
 
     #[test]
     fn a_group_gathers_for_as_many_as_waited_for_the_one_before() {
-        let after = |previous_urgent, urgent| Filling { previous_urgent, urgent, ..Filling::new(1) };
+        let after = |previous_urgent, urgent| Filling {
+            previous_urgent,
+            urgent,
+            ..Filling::new(1, Group::default())
+        };
         assert!(after(3, 1).may_gather() && after(3, 2).may_gather());
         assert!(!after(3, 3).may_gather() && !after(3, 4).may_gather());
         // A single client, and the first that waits.
@@ -441,7 +513,8 @@ mod tests {
 
     #[test]
     fn a_group_behind_a_large_one_gathers_bytes() {
-        let large = Filling { previous_bytes: GATHER_BYTES_MIN, urgent: 5, ..Filling::new(1) };
+        let large =
+            Filling { previous_bytes: GATHER_BYTES_MIN, urgent: 5, ..Filling::new(1, Group::default()) };
         assert!(large.may_gather());
         assert_eq!(large.gathered(), 0);
     }

@@ -15,39 +15,39 @@
 //! Invariant: after a failed write or sync the lane never acknowledges again (see [`LaneError::Failed`]).
 //! Invariant: disk is reached only through [`Storage`].
 
-mod aligned_buffer;
 mod cursor;
-pub mod direct;
-mod disk;
 mod error;
 pub mod format;
 mod group;
 mod hot;
+pub mod inspect;
 mod lane;
 pub mod limits;
 mod lock;
 mod progress;
 mod read_buffer;
+mod read_order;
 mod reader;
 mod recovery;
 pub mod sealed;
 mod segments;
 mod spares;
 mod spool;
-mod storage;
 mod time;
 mod usage;
 mod walk;
 mod writer;
 
+pub use bbq_storage::{DiskStorage, OpenMode, Storage, StorageFile};
 pub use cursor::{Cursor, CursorStore, LanePlace};
-pub use disk::DiskStorage;
 pub use error::{LaneError, SpoolError};
 pub use format::{Envelope, Sources};
-pub use lane::{Lane, LaneCondition, LaneView};
+pub use lane::{Durable, Lane, LaneCondition, LaneView};
 pub use lock::DirectoryLock;
 pub use progress::Progress;
+pub use read_order::ReadOrder;
 pub use reader::{Entry, GroupRead, LaneReader, Lost, LostReason};
-pub use spool::{Recovered, Spool, SpoolOptions};
-pub use storage::{Storage, StorageFile};
+pub use spool::{Recovered, Source, Spool, SpoolOptions};
+pub use time::SteppedTime;
 pub use usage::Usage;
+pub use writer::Step;

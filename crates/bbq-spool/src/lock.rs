@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::SpoolError;
+use crate::{DiskStorage, SpoolError, Storage};
 
 /// Held as long as the value lives, and gone with the process however it ends (flock(2)).
 #[derive(Debug)]
@@ -20,7 +20,9 @@ impl DirectoryLock {
     /// # Errors
     /// [`SpoolError::Locked`] names the process that has it.
     pub fn take(directory: &Path) -> Result<DirectoryLock, SpoolError> {
-        fs::create_dir_all(directory).map_err(SpoolError::io("create", directory))?;
+        // Durably: a directory that a crash takes away takes along what is in it.
+        let storage: &dyn Storage = &DiskStorage;
+        storage.create_dir_all(directory).map_err(SpoolError::io("create", directory))?;
         let path = directory.join("lock");
         let file = OpenOptions::new()
             .read(true)
@@ -29,22 +31,41 @@ impl DirectoryLock {
             .truncate(false)
             .open(&path)
             .map_err(SpoolError::io("open", &path))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let text = fs::read_to_string(&path).unwrap_or_default();
-                let holder = match text.trim() {
-                    "" => "another process".to_owned(),
-                    pid => format!("pid {pid}"),
-                };
-                return Err(SpoolError::Locked { directory: directory.to_owned(), holder });
-            }
-            Err(error) => return Err(SpoolError::io("lock", &path)(error.into())),
-        }
+        lock(&file, directory, &path, FlockOperation::NonBlockingLockExclusive)?;
         let pid = format!("{}\n", std::process::id());
         file.set_len(0)
             .and_then(|()| file.write_all_at(pid.as_bytes(), 0))
             .map_err(SpoolError::io("write", &path))?;
         Ok(DirectoryLock { _file: file })
+    }
+    /// Keeps servers out without changing anything, beside others who do the same. A directory that no server ever had has
+    /// no lock: then nobody is kept out, and this is `None`.
+    ///
+    /// # Errors
+    /// [`SpoolError::Locked`] names the server that has it.
+    pub fn share(directory: &Path) -> Result<Option<DirectoryLock>, SpoolError> {
+        let path = directory.join("lock");
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(SpoolError::io("open", &path)(error)),
+        };
+        lock(&file, directory, &path, FlockOperation::NonBlockingLockShared)?;
+        Ok(Some(DirectoryLock { _file: file }))
+    }
+}
+
+fn lock(file: &File, directory: &Path, path: &Path, how: FlockOperation) -> Result<(), SpoolError> {
+    match flock(file, how) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            let holder = match text.trim() {
+                "" => "another process".to_owned(),
+                pid => format!("pid {pid}"),
+            };
+            Err(SpoolError::Locked { directory: directory.to_owned(), holder })
+        }
+        Err(error) => Err(SpoolError::io("lock", path)(error.into())),
     }
 }

@@ -2,8 +2,7 @@
 
 use std::io;
 
-use crate::StorageFile;
-use crate::direct::BLOCK_BYTES;
+use crate::limits::BLOCK_BYTES;
 
 /// A piece of one file.
 #[derive(Debug, Default)]
@@ -25,13 +24,12 @@ impl ReadBuffer {
     }
 
     /// Takes the file from `offset` until `until`, or its end; behind `until` may be what is written meanwhile. Only what it
-    /// has not yet is read. `large` says that it was probably written past the page cache.
+    /// has not yet is read, by `read`, which is given an offset in the file.
     pub(crate) fn fill(
         &mut self,
-        file: &dyn StorageFile,
         offset: u64,
         until: u64,
-        large: bool,
+        read: impl FnOnce(u64, &mut [u8]) -> io::Result<usize>,
     ) -> io::Result<()> {
         let begin = offset - offset % BLOCK_BYTES as u64;
         let wanted = usize::try_from(until.saturating_sub(begin)).unwrap_or(usize::MAX);
@@ -41,7 +39,7 @@ impl ReadBuffer {
         let start = self.start();
         let missing = &mut self.memory[start + kept..start + blocks];
         let from = begin + kept as u64;
-        let read = if large { file.read_large_at(from, missing) } else { file.read_at(from, missing) };
+        let read = read(from, missing);
         self.bytes = (kept + *read.as_ref().unwrap_or(&0)).min(wanted);
         read.map(|_| ())
     }
@@ -87,7 +85,7 @@ mod tests {
         fails: Cell<bool>,
     }
 
-    impl StorageFile for Counted {
+    impl Counted {
         fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
             let places = [buffer.as_ptr().addr(), buffer.len(), offset as usize];
             assert!(places.iter().all(|place| place.is_multiple_of(BLOCK_BYTES)), "{places:?}");
@@ -101,18 +99,6 @@ mod tests {
             buffer[..read].copy_from_slice(&rest[..read]);
             self.read.set(self.read.get() + read);
             Ok(read)
-        }
-        fn write_all_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-        fn sync_data(&self) -> io::Result<()> {
-            Ok(())
-        }
-        fn set_len(&self, _: u64) -> io::Result<()> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-        fn len(&self) -> io::Result<u64> {
-            Ok(self.bytes.len() as u64)
         }
     }
 
@@ -143,7 +129,7 @@ mod tests {
             (8_192, 8_193),
         ];
         for (offset, until) in pieces {
-            buffer.fill(&file, offset, until, false).unwrap();
+            buffer.fill(offset, until, |at, into| file.read_at(at, into)).unwrap();
             let end = (until as usize).min(file.bytes.len());
             let expected = file.bytes.get(offset as usize..end).unwrap_or_default();
             assert!(buffer.from(offset) == expected, "{offset} to {until}");
@@ -156,15 +142,15 @@ mod tests {
     fn after_a_read_that_failed_it_has_what_it_had_before_and_goes_on() {
         let file = file(100_000);
         let mut buffer = ReadBuffer::default();
-        buffer.fill(&file, 5_000, 20_000, false).unwrap();
+        buffer.fill(5_000, 20_000, |at, into| file.read_at(at, into)).unwrap();
         for offset in [6_000, 13_000, 50_000] {
             file.fails.set(true);
-            buffer.fill(&file, offset, offset + 30_000, false).unwrap_err();
+            buffer.fill(offset, offset + 30_000, |at, into| file.read_at(at, into)).unwrap_err();
             // Whole blocks of what was there, and nothing behind them.
             let kept = 16_384_usize.saturating_sub(offset as usize);
             assert!(buffer.from(offset) == &file.bytes[offset as usize..][..kept], "{offset}");
         }
-        buffer.fill(&file, 13_000, 43_000, false).unwrap();
+        buffer.fill(13_000, 43_000, |at, into| file.read_at(at, into)).unwrap();
         assert!(buffer.from(13_000) == &file.bytes[13_000..43_000]);
     }
 
@@ -173,7 +159,9 @@ mod tests {
         let file = file(1_000_000);
         let mut buffer = ReadBuffer::default();
         for piece in 0..10_u64 {
-            buffer.fill(&file, 100_000 * piece, 100_000 * piece + 150_000, false).unwrap();
+            buffer
+                .fill(100_000 * piece, 100_000 * piece + 150_000, |at, into| file.read_at(at, into))
+                .unwrap();
         }
         assert!(file.read.get() <= file.bytes.len() + 10 * BLOCK_BYTES, "{}", file.read.get());
     }

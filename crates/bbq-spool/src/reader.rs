@@ -1,7 +1,9 @@
 //! Reads a lane from a place on, group by group, only what is durable.
 //!
-//! What cannot be read is set aside (copied to the quarantine directory, or moved there when the whole file cannot be
-//! read), counted, named in the log, and passed over: one bad byte never stops the queue.
+//! A read that fails is tried again a few times. Blocks that cannot be read even then, and bytes that are not what was
+//! written, are passed over: counted, named in the log, and kept for a person (damaged bytes are copied to the quarantine
+//! directory; a file with blocks that cannot be read is moved there once every reader has passed it). One bad block costs
+//! the batches in it, never the queue, and never another reader's messages.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -11,15 +13,15 @@ use bbq_wire::Batch;
 use tracing::error;
 
 use crate::cursor::LanePlace;
-use crate::direct::DIRECT_BYTES_MIN;
 use crate::format::{Envelope, GROUP_FRAME_BYTES, GroupFrame, Sources};
 use crate::lane::{Durable, LaneCore};
-use crate::limits::READ_BYTES_TARGET;
+use crate::limits::{READ_BYTES_TARGET, READ_TRIES_MAX};
 use crate::read_buffer::ReadBuffer;
 use crate::recovery::read_header;
 use crate::segments::Segment;
 use crate::walk::{self, Step, is_shortage, step};
-use crate::{LaneView, StorageFile};
+use crate::{LaneView, OpenMode, StorageFile};
+use bbq_storage::direct::DIRECT_BYTES_MIN;
 
 /// One batch of a lane.
 #[derive(Debug)]
@@ -85,6 +87,8 @@ pub struct LaneReader {
     /// Bytes of the group before: large ones were written past the page cache.
     previous_bytes: usize,
     scratch: Vec<u8>,
+    /// Reads that failed since one did not.
+    failures: u32,
 }
 
 impl LaneReader {
@@ -96,6 +100,7 @@ impl LaneReader {
             buffer: ReadBuffer::default(),
             previous_bytes: 0,
             scratch: Vec::new(),
+            failures: 0,
         }
     }
 
@@ -111,6 +116,12 @@ impl LaneReader {
         crate::Lane(Arc::clone(&self.core)).view()
     }
 
+    /// Whether nothing durable is in front of it.
+    #[must_use]
+    pub fn is_caught_up(&self) -> bool {
+        self.place.position >= self.core.durable().position
+    }
+
     /// Durable records in front of it.
     #[must_use]
     pub fn queued(&self) -> u64 {
@@ -120,8 +131,28 @@ impl LaneReader {
     /// Hands the next group's batches to `deliver` and moves behind it.
     ///
     /// # Errors
-    /// Passing shortages of the system only (file descriptors, memory): nothing was handed on, try again later.
+    /// What may pass: shortages of the system (file descriptors, memory), and the first few errors of the disk at a place.
+    /// Nothing was handed on; try again, after a pause. Errors of the disk that last are passed over by this itself.
     pub fn read(&mut self, deliver: &mut dyn FnMut(&Entry<'_>)) -> io::Result<GroupRead> {
+        let place = self.place;
+        let read = self.read_next(deliver);
+        match &read {
+            Ok(_) => self.failures = 0,
+            Err(error) => {
+                // Shortages pass by themselves, however long they last.
+                if !is_shortage(error) {
+                    self.failures += 1;
+                }
+                // Also not behind a segment's header: the caller may know what it has done by the place.
+                self.place = place;
+                self.open = None;
+                self.buffer.clear();
+            }
+        }
+        read
+    }
+
+    fn read_next(&mut self, deliver: &mut dyn FnMut(&Entry<'_>)) -> io::Result<GroupRead> {
         let durable = self.core.durable();
         if self.place.position >= durable.position {
             // What comes next is in memory, mostly.
@@ -142,12 +173,13 @@ impl LaneReader {
             }
         }
         let end = segment.end.unwrap_or(durable.position).min(durable.position);
-        let read = match self.open_segment(&segment, end).and_then(|()| self.load_group(end)) {
-            Ok(Some(frame)) => Ok(self.hand_on(&frame, end, deliver)),
-            Ok(None) => self.pass_damage(&segment, end, durable),
-            Err(error) => Err(error),
-        };
-        read.or_else(|error| self.pass_unreadable(&segment, durable, error))
+        if let Err(error) = self.open_segment(&segment, end) {
+            return self.pass_unopened(&segment, durable, error);
+        }
+        match self.load_group(end)? {
+            Some(frame) => Ok(self.hand_on(&frame, end, deliver)),
+            None => self.pass_damage(&segment, end, durable),
+        }
     }
 
     /// Takes the next group from memory, if it is there and nothing is missing before it.
@@ -206,8 +238,13 @@ impl LaneReader {
         }
         self.open = None;
         self.buffer.clear();
-        let file = self.core.storage.open(&self.core.segments.path(segment.start))?;
-        let header = read_header(&*file, segment.start)?;
+        let file =
+            self.core.shared.storage.open(&self.core.segments.path(segment.start), OpenMode::Existing)?;
+        let header = match read_header(&*file, segment.start) {
+            Err(error) if self.failures < READ_TRIES_MAX || is_shortage(&error) => return Err(error),
+            // A header that cannot be read is one that is damaged.
+            header => header.unwrap_or_default(),
+        };
         let (sources, header_bytes) = match header {
             Some((header, bytes)) => (header.sources, bytes as u64),
             None => (Sources::default(), 0),
@@ -226,7 +263,7 @@ impl LaneReader {
             self.fill(READ_BYTES_TARGET, end)?;
         }
         let Some(frame) = GroupFrame::decode(self.buffered(), self.place.position) else { return Ok(None) };
-        let group_bytes = GROUP_FRAME_BYTES + frame.bytes as usize;
+        let group_bytes = frame.total_bytes();
         if !self.is_buffered(group_bytes) {
             self.fill(group_bytes.max(READ_BYTES_TARGET), end)?;
         }
@@ -247,7 +284,13 @@ impl LaneReader {
         let until = self.place.position.saturating_add(bytes as u64).min(end);
         let large = self.previous_bytes >= DIRECT_BYTES_MIN;
         let start = open.segment.start;
-        self.buffer.fill(&*open.file, self.place.position - start, until.saturating_sub(start), large)
+        let (from, until) = (self.place.position - start, until.saturating_sub(start));
+        let (core, salvages) = (&self.core, self.failures >= READ_TRIES_MAX);
+        self.buffer.fill(from, until, |offset, buffer| match salvages {
+            true => salvage(core, open, offset, buffer),
+            false if large => open.file.read_large_at(offset, buffer),
+            false => open.file.read_at(offset, buffer),
+        })
     }
 
     fn hand_on(&mut self, frame: &GroupFrame, end: u64, deliver: &mut dyn FnMut(&Entry<'_>)) -> GroupRead {
@@ -278,7 +321,7 @@ impl LaneReader {
                 }
             };
         }
-        self.previous_bytes = GROUP_FRAME_BYTES + frame.bytes as usize;
+        self.previous_bytes = frame.total_bytes();
         self.place.position = frame.end().min(end);
         self.place.record = frame.end_record();
         GroupRead::Group { records, lost: u64::from(frame.records).saturating_sub(records) }
@@ -292,7 +335,12 @@ impl LaneReader {
             // Never more than the file has, whatever its neighbours' names say.
             let there = open.file.len()?.saturating_sub(from - segment.start);
             rest.resize(usize::try_from(there.min(end - from)).unwrap_or(usize::MAX), 0);
-            let read = open.file.read_at(from - segment.start, &mut rest)?;
+            let offset = from - segment.start;
+            let read = if self.failures < READ_TRIES_MAX {
+                open.file.read_at(offset, &mut rest)?
+            } else {
+                salvage(&self.core, open, offset, &mut rest)?
+            };
             rest.truncate(read);
         }
         self.buffer.clear();
@@ -312,35 +360,39 @@ impl LaneReader {
         Ok(GroupRead::Lost(lost))
     }
 
-    /// The file cannot be opened or read. Shortages pass; everything else makes the reader go on behind the segment, and
-    /// puts it aside when nobody needs it any more.
-    fn pass_unreadable(
+    /// The file cannot be opened. Whatever does not pass makes the reader go on behind the segment.
+    fn pass_unopened(
         &mut self,
         segment: &Segment,
         durable: Durable,
         error: io::Error,
     ) -> io::Result<GroupRead> {
-        if is_shortage(&error) {
+        let is_gone = error.kind() == io::ErrorKind::NotFound;
+        if is_shortage(&error) || (!is_gone && self.failures < READ_TRIES_MAX) {
             return Err(error);
         }
         self.open = None;
-        self.buffer.clear();
         let path = self.core.segments.path(segment.start);
         let (until, record) = self.behind(segment, durable);
         let lost = self.skip_to(until, record);
-        if error.kind() == io::ErrorKind::NotFound {
-            if lost.reason == LostReason::Damaged {
-                error!(path = %path.display(), records = lost.records, "a segment is gone");
-            }
-            return Ok(GroupRead::Lost(lost));
-        }
-        error!(path = %path.display(), %error, records = lost.records, "a segment cannot be read and is passed over");
-        // The newest stays: it may be written to, and a restart finds the lane's end and totals in it.
-        if self.core.segments.after(segment.start).is_some() {
-            set_aside_segment(&self.core, segment);
+        if !is_gone {
+            error!(path = %path.display(), %error, records = lost.records, "a segment cannot be opened and is passed over");
+            self.core.segments.mark_unreadable(segment.start);
+        } else if lost.reason == LostReason::Damaged {
+            error!(path = %path.display(), records = lost.records, "a segment is gone");
         }
         Ok(GroupRead::Lost(lost))
     }
+}
+
+/// Reads a segment of which what cannot be read reads as zeros, block by block: damage, which readers find their way behind.
+fn salvage(core: &LaneCore, open: &OpenSegment, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    let (read, unreadable) = walk::read_readable(&*open.file, offset, buffer)?;
+    if unreadable > 0 && !core.segments.mark_unreadable(open.segment.start) {
+        let path = core.segments.path(open.segment.start);
+        error!(path = %path.display(), offset, unreadable, "bytes of a segment cannot be read and are passed over");
+    }
+    Ok(read)
 }
 
 fn buffered<'a>(buffer: &'a ReadBuffer, open: Option<&OpenSegment>, position: u64) -> &'a [u8] {
@@ -352,34 +404,21 @@ fn buffered<'a>(buffer: &'a ReadBuffer, open: Option<&OpenSegment>, position: u6
 /// Keeps damaged bytes for a person to look at. That this fails too is logged, and no reason to stop.
 fn set_aside_bytes(core: &LaneCore, position: u64, bytes: &[u8]) {
     let _one_at_a_time = core.setting_aside.lock().unwrap_or_else(PoisonError::into_inner);
-    let path = core.quarantine.join(format!("lane-{}-{position:020}-{}.bad", core.index, bytes.len()));
+    let path = core.shared.quarantine.join(format!("lane-{}-{position:020}-{}.bad", core.index, bytes.len()));
     // Another reader may have been here before, or this one before a crash.
-    let kept = core.storage.read(&path);
+    let kept = core.shared.storage.read(&path);
     if bytes.is_empty() || kept.as_ref().is_ok_and(|kept| kept == bytes) {
         return;
     }
-    match core.storage.replace(&path, bytes) {
+    match core.shared.storage.replace(&path, bytes) {
         Ok(()) => {
             if kept.is_err() {
-                core.quarantined.fetch_add(1, Ordering::Relaxed);
+                core.shared.quarantined.fetch_add(1, Ordering::Relaxed);
             }
             error!(path = %path.display(), bytes = bytes.len(), "damaged bytes of the spool were set aside");
         }
         Err(error) => {
             error!(path = %path.display(), %error, "damaged bytes of the spool could not be set aside");
         }
-    }
-}
-
-fn set_aside_segment(core: &LaneCore, segment: &Segment) {
-    let _one_at_a_time = core.setting_aside.lock().unwrap_or_else(PoisonError::into_inner);
-    let path = core.segments.path(segment.start);
-    let beside = core.quarantine.join(format!("lane-{}-{:020}.seg", core.index, segment.start));
-    match core.storage.rename(&path, &beside) {
-        Ok(()) => {
-            core.quarantined.fetch_add(1, Ordering::Relaxed);
-            error!(path = %path.display(), moved_to = %beside.display(), "an unreadable segment was set aside");
-        }
-        Err(error) => error!(path = %path.display(), %error, "an unreadable segment could not be set aside"),
     }
 }

@@ -2,19 +2,26 @@
 //!
 //! All segments but the newest were sealed: they end where the next one begins. Only the newest is read, to find its end:
 //! if it was sealed too, all of it was durable; if not, everything up to the first torn batch is kept, and what is behind
-//! it was never acknowledged and is cut off (see [`crate::format`] for how these are told apart). Damage to what was
-//! durable stays for the readers to set aside.
+//! it was never acknowledged: it is kept in the quarantine directory, and cut off (see [`crate::format`] for how these are
+//! told apart). Damage to what was durable stays for the readers to set aside.
+//!
+//! What the page cache shows of the last group is not believed: after a failed sync its pages are clean and not on disk. It
+//! is written once more, the same bytes to the same place, and synced, before anything in it counts as durable. The groups
+//! before it were durable before it was written.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::format::{GroupFrame, SegmentHeader, Sources};
-use crate::limits::{SEGMENT_BYTES_MAX, UNKNOWN_SEGMENT_BYTES};
-use crate::segments::{Segment, path_of, start_of};
+use crate::limits::{
+    BLOCK_BYTES, READ_TRIES_MAX, REWRITE_TRIES_MAX, SEGMENT_BYTES_MAX, TORN_BYTES_MAX, TORN_KEPT_MAX,
+    UNKNOWN_SEGMENT_BYTES,
+};
+use crate::segments::{Segment, path_of, plausible, start_of};
 use crate::walk::{self, FRAME, Step, step};
-use crate::{SpoolError, Storage, StorageFile};
+use crate::{OpenMode, SpoolError, Storage, StorageFile};
 
 /// A lane as it was found.
 #[derive(Default)]
@@ -23,6 +30,8 @@ pub(crate) struct RecoveredLane {
     pub(crate) end: u64,
     pub(crate) records: u64,
     pub(crate) sources: Sources,
+    /// Files that were moved to the quarantine.
+    pub(crate) set_aside: u64,
 }
 
 impl RecoveredLane {
@@ -37,6 +46,8 @@ impl RecoveredLane {
 
 /// Where records go whose source cannot be read any more.
 const DAMAGED: &str = "(damaged)";
+/// Ends the names of torn ends that are kept. They do not count as damage.
+const TORN_SUFFIX: &str = ".torn";
 
 /// A segment read from one end to the other.
 struct Contents {
@@ -49,19 +60,49 @@ struct Contents {
     has_header: bool,
     /// Whether there is something in it to read, or to set aside.
     in_use: bool,
+    /// The last group that was not made sure to be durable, if the segment was not sealed.
+    last: Option<LastGroup>,
+    /// What stands behind it and was torn: empty if nothing is there, or nothing that can be told from old contents.
+    torn: Vec<u8>,
+    /// Bytes that could not be read, and were taken for damaged ones.
+    unreadable: usize,
 }
 
-pub(crate) fn recover(storage: &dyn Storage, directory: &Path) -> Result<RecoveredLane, SpoolError> {
+/// The last group of a segment that was not sealed, to be written once more.
+struct LastGroup {
+    /// Where in the file its frame is.
+    offset: usize,
+    /// Whole blocks, as they are to be on disk.
+    bytes: Vec<u8>,
+}
+
+/// The directory and number of a lane that is recovered.
+pub(crate) struct LaneFiles<'a> {
+    pub(crate) index: u32,
+    pub(crate) directory: &'a Path,
+    pub(crate) quarantine: &'a Path,
+    /// Up to which position the sink that is furthest has read.
+    pub(crate) cursor: u64,
+}
+
+pub(crate) fn recover(storage: &dyn Storage, files: &LaneFiles<'_>) -> Result<RecoveredLane, SpoolError> {
+    let directory = files.directory;
     let names = storage.list(directory).map_err(SpoolError::io("list", directory))?;
     let mut starts: Vec<u64> = names.iter().filter_map(|name| start_of(name)).collect();
     starts.sort_unstable();
-    let mut lane = RecoveredLane::default();
+    let strangers = starts.split_off(plausible(&starts, files.cursor));
+    let set_aside = strangers.iter().filter(|start| set_stranger_aside(storage, files, **start)).count();
+    let mut lane = RecoveredLane { set_aside: set_aside as u64, ..RecoveredLane::default() };
     let Some(newest) = starts.last().copied() else { return Ok(lane) };
     for pair in starts.windows(2) {
         lane.segments.push(sealed_segment(storage, directory, pair[0], pair[1]));
     }
     let path = path_of(directory, newest);
-    let newest_contents = read_newest(storage, &path, newest);
+    let mut newest_contents = read_trying(storage, &path, newest, false);
+    if let Ok(contents) = &mut newest_contents {
+        make_durable(storage, files, &path, newest, contents)
+            .map_err(SpoolError::io("make durable", &path))?;
+    }
     if !newest_contents.as_ref().is_ok_and(|contents| contents.has_header) {
         adopt_totals_of_previous(storage, directory, &mut lane);
     }
@@ -78,6 +119,8 @@ pub(crate) fn recover(storage: &dyn Storage, directory: &Path) -> Result<Recover
                     end: Some(contents.end),
                     first_record: contents.first_record,
                     allocated: contents.end - newest,
+                    is_unreadable: contents.unreadable > 0,
+                    is_stuck: false,
                 });
             } else {
                 // Created and never durable: its name is free for the next one.
@@ -88,25 +131,51 @@ pub(crate) fn recover(storage: &dyn Storage, directory: &Path) -> Result<Recover
         Err(error) if walk::is_shortage(&error) => return Err(SpoolError::io("read", path)(error)),
         Err(error) => {
             warn!(path = %path.display(), %error, "the newest segment cannot be read; readers will pass over it");
-            let bytes = storage.open(&path).and_then(|file| file.len()).ok().filter(|bytes| *bytes > 0);
+            let bytes = storage
+                .open(&path, OpenMode::Existing)
+                .and_then(|file| file.len())
+                .ok()
+                .filter(|bytes| *bytes > 0);
             lane.end = newest + bytes.unwrap_or(UNKNOWN_SEGMENT_BYTES).min(UNKNOWN_SEGMENT_BYTES);
             lane.segments.push(Segment {
                 start: newest,
                 end: Some(lane.end),
                 first_record: lane.records,
                 allocated: bytes.unwrap_or(0),
+                is_unreadable: true,
+                is_stuck: false,
             });
         }
     }
     Ok(lane)
 }
 
+/// Moves a file whose name no lane gets to out of the way; returns whether it is gone. Otherwise it stays there, unread.
+fn set_stranger_aside(storage: &dyn Storage, files: &LaneFiles<'_>, start: u64) -> bool {
+    let path = path_of(files.directory, start);
+    let name = format!("lane-{}-{start:020}.seg", files.index);
+    let beside = files.quarantine.join(&name);
+    let kept = storage.list(files.quarantine).unwrap_or_default();
+    let moved = match kept.contains(&name) {
+        true => Err(io::ErrorKind::AlreadyExists.into()),
+        false => storage.rename_durably(&path, &beside),
+    };
+    match &moved {
+        Ok(()) => {
+            error!(path = %path.display(), moved_to = %beside.display(), "a file with the name of a segment that this lane cannot have written was set aside");
+        }
+        Err(error) => {
+            warn!(path = %path.display(), %error, "a file with the name of a segment that this lane cannot have written is passed over");
+        }
+    }
+    moved.is_ok()
+}
+
 /// The newest segment does not say what was before it: the one before it, read to its end, does.
 fn adopt_totals_of_previous(storage: &dyn Storage, directory: &Path, lane: &mut RecoveredLane) {
     let Some(previous) = lane.segments.last() else { return };
-    let contents = storage
-        .open(&path_of(directory, previous.start))
-        .and_then(|file| read_contents(&*file, previous.start, true));
+    let path = path_of(directory, previous.start);
+    let contents = read_trying(storage, &path, previous.start, true);
     match contents {
         Ok(contents) => {
             lane.records = contents.end_record;
@@ -120,19 +189,38 @@ fn adopt_totals_of_previous(storage: &dyn Storage, directory: &Path, lane: &mut 
 }
 
 fn sealed_segment(storage: &dyn Storage, directory: &Path, start: u64, next: u64) -> Segment {
-    let file = storage.open(&path_of(directory, start)).ok();
-    let header = file.as_ref().and_then(|file| read_header(&**file, start).ok().flatten());
+    let path = path_of(directory, start);
+    let file = retried(|| storage.open(&path, OpenMode::Existing)).ok();
+    let header = file.as_ref().and_then(|file| retried(|| read_header(&**file, start)).ok().flatten());
     // Without its header the records before it are told by the first group that a reader finds.
     let first_record = header.map_or(0, |(header, _)| header.first_record);
     // Shorter than the gap to the next one when it was cut, or when segments between them are gone.
     let bytes = file.and_then(|file| file.len().ok());
     let end = bytes.map_or(next, |bytes| start.saturating_add(bytes).min(next));
-    Segment { start, end: Some(end), first_record, allocated: bytes.unwrap_or(0) }
+    Segment {
+        start,
+        end: Some(end),
+        first_record,
+        allocated: bytes.unwrap_or(0),
+        is_unreadable: false,
+        is_stuck: false,
+    }
+}
+
+/// Does again what the disk refused, a few times.
+fn retried<T>(mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let mut tries = 1;
+    loop {
+        match read() {
+            Err(error) if tries <= READ_TRIES_MAX && !walk::is_shortage(&error) => tries += 1,
+            read => return read,
+        }
+    }
 }
 
 /// Header and its length, if it is whole.
 pub(crate) fn read_header(file: &dyn StorageFile, start: u64) -> io::Result<Option<(SegmentHeader, usize)>> {
-    let mut bytes = vec![0; 4096];
+    let mut bytes = vec![0; BLOCK_BYTES];
     let read = file.read_at(0, &mut bytes)?;
     bytes.truncate(read);
     let Some(announced) = SegmentHeader::announced_bytes(&bytes) else { return Ok(None) };
@@ -142,43 +230,131 @@ pub(crate) fn read_header(file: &dyn StorageFile, start: u64) -> io::Result<Opti
             return Ok(None);
         }
     }
-    Ok(SegmentHeader::decode(&bytes[..announced], start).map(|header| (header, announced)))
+    Ok(header_of(&bytes, start))
 }
 
-/// Reads the newest segment and cuts off a torn end.
-fn read_newest(storage: &dyn Storage, path: &Path, start: u64) -> io::Result<Contents> {
-    let file = storage.open(path)?;
-    let file_bytes = file.len()?;
-    let contents = read_contents(&*file, start, false)?;
-    // What a killed process wrote may be in the page cache alone; from here on it counts as durable.
-    file.sync_data()?;
-    let kept = contents.end - start;
-    if contents.in_use && kept < file_bytes {
-        // Uncut it still ends there, because the next segment begins there.
-        if let Err(error) = file.set_len(kept) {
-            warn!(path = %path.display(), %error, "the unused end of a segment could not be cut off");
+/// The header in front of a segment's bytes, if it is whole, and its length.
+fn header_of(bytes: &[u8], start: u64) -> Option<(SegmentHeader, usize)> {
+    let announced = SegmentHeader::announced_bytes(bytes)?;
+    SegmentHeader::decode(bytes.get(..announced)?, start).map(|header| (header, announced))
+}
+
+/// Reads a segment that holds the lane's end or totals. What cannot be read now is tried again, before it is taken for
+/// damaged.
+fn read_trying(storage: &dyn Storage, path: &Path, start: u64, has_successor: bool) -> io::Result<Contents> {
+    let mut tries = 1;
+    loop {
+        let contents = storage.open(path, OpenMode::Existing).and_then(|file| {
+            read_contents(&*file, start, Reading { has_successor, salvages: tries > READ_TRIES_MAX })
+        });
+        match contents {
+            Err(error) if tries <= READ_TRIES_MAX && !walk::is_shortage(&error) => tries += 1,
+            contents => return contents,
         }
     }
-    Ok(contents)
 }
 
-/// Reads a segment. Of one that was not sealed, the last group is shortened to what stands before its first torn entry.
-fn read_contents(file: &dyn StorageFile, start: u64, has_successor: bool) -> io::Result<Contents> {
+/// Makes what was found what is on disk: the last group is written once more, and what is torn behind it cut off.
+fn make_durable(
+    storage: &dyn Storage,
+    files: &LaneFiles<'_>,
+    path: &Path,
+    start: u64,
+    contents: &Contents,
+) -> io::Result<()> {
+    let file = retried(|| storage.open(path, OpenMode::Existing))?;
+    if let Some(last) = &contents.last {
+        rewrite(&*file, last)?;
+    }
+    if contents.unreadable > 0 {
+        error!(path = %path.display(), bytes = contents.unreadable, "bytes of the newest segment cannot be read");
+    }
+    keep_torn(storage, files, contents.end, &contents.torn);
+    let kept = contents.end - start;
+    if !contents.in_use || kept >= file.len()? {
+        return Ok(());
+    }
+    // Uncut it still ends there, because the next segment begins there.
+    if let Err(error) = file.set_len(kept).and_then(|()| file.sync_all()) {
+        warn!(path = %path.display(), %error, "the unused end of a segment could not be cut off");
+    }
+    Ok(())
+}
+
+/// Writes the last group again and syncs it. The same bytes, but for the frame of one that was torn: so a crash in the middle
+/// costs nothing that was durable.
+fn rewrite(file: &dyn StorageFile, last: &LastGroup) -> io::Result<()> {
+    let mut tries = 1;
+    loop {
+        match file.write_all_at(last.offset as u64, &last.bytes).and_then(|()| file.sync_data()) {
+            Err(error) if tries < REWRITE_TRIES_MAX => {
+                warn!(%error, tries, "the newest group could not be made durable; trying again");
+                tries += 1;
+            }
+            rewritten => return rewritten,
+        }
+    }
+}
+
+/// Keeps what is cut off for a person to look at: nobody was told that it is safe. That this fails is logged, and no reason
+/// to stop.
+fn keep_torn(storage: &dyn Storage, files: &LaneFiles<'_>, position: u64, torn: &[u8]) {
+    if torn.is_empty() {
+        return;
+    }
+    let prefix = format!("lane-{}-", files.index);
+    let mut kept: Vec<String> = storage.list(files.quarantine).unwrap_or_default();
+    kept.retain(|name| name.starts_with(&prefix) && name.ends_with(TORN_SUFFIX));
+    // By position, as it has all its digits.
+    kept.sort_unstable();
+    for old in kept.iter().rev().skip(TORN_KEPT_MAX - 1) {
+        // The next start tries again.
+        let _may_stay = storage.remove(&files.quarantine.join(old));
+    }
+    let path: PathBuf = files.quarantine.join(format!("{prefix}{position:020}-{}{TORN_SUFFIX}", torn.len()));
+    match storage.replace(&path, torn) {
+        Ok(()) => {
+            info!(path = %path.display(), bytes = torn.len(), "bytes behind the last whole group, which were never acknowledged or are old, were set aside");
+        }
+        Err(error) => warn!(path = %path.display(), %error, "a torn end could not be set aside"),
+    }
+}
+
+/// How a segment is read.
+#[derive(Clone, Copy)]
+struct Reading {
+    /// Another one is behind it, so it was sealed.
+    has_successor: bool,
+    /// Blocks that cannot be read are taken for damaged ones.
+    salvages: bool,
+}
+
+/// Reads a whole file; returns it and how many bytes could not be read.
+fn read_file(file: &dyn StorageFile, salvages: bool) -> io::Result<(Vec<u8>, usize)> {
     let file_bytes = file.len()?;
     if file_bytes > SEGMENT_BYTES_MAX {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     let mut bytes = vec![0; usize::try_from(file_bytes).unwrap_or(usize::MAX)];
-    let read = file.read_at(0, &mut bytes)?;
+    let (read, unreadable) =
+        if salvages { walk::read_readable(file, 0, &mut bytes)? } else { (file.read_at(0, &mut bytes)?, 0) };
     bytes.truncate(read);
-    let header = read_header(file, start)?;
+    Ok((bytes, unreadable))
+}
+
+/// Reads a segment. Of one that was not sealed, the last group is shortened to what stands before its first torn entry.
+fn read_contents(file: &dyn StorageFile, start: u64, reading: Reading) -> io::Result<Contents> {
+    let (bytes, unreadable) = read_file(file, reading.salvages)?;
+    let header = header_of(&bytes, start);
     let has_header = header.is_some();
     // Without a header nothing says how long the file was made. A group never reaches the end of what was allocated, so
     // the last byte of a new file is zero until it is sealed; a used one is taken for sealed, which sets aside too much.
-    let mut sealed = has_successor || (!has_header && bytes.last().is_some_and(|last| *last != 0));
+    let mut sealed = reading.has_successor
+        || unreadable > 0
+        || (!has_header && bytes.last().is_some_and(|last| *last != 0));
     let (first_group, mut sources, mut first_record) = match header {
         Some((header, header_bytes)) => {
-            sealed |= file_bytes != header.allocated;
+            sealed |= bytes.len() as u64 != header.allocated;
             (header_bytes, header.sources, header.first_record)
         }
         None => (0, Sources::default(), 0),
@@ -186,36 +362,56 @@ fn read_contents(file: &dyn StorageFile, start: u64, has_successor: bool) -> io:
     let mut at = first_group;
     let mut end_record = first_record;
     let mut groups = 0;
+    let mut last = None;
+    let mut torn_from = None;
     while let Some((found, frame)) = next_group(&bytes, at, start) {
         if !has_header && at == 0 {
             first_record = frame.first_record;
         }
-        let behind = found + FRAME + frame.bytes as usize;
-        let torn_here = !sealed
+        let behind = found + frame.total_bytes();
+        let is_last = !sealed
             && walk::next_frame(bytes.get(behind..).unwrap_or_default(), start + behind as u64).is_none();
-        let kept = keep(&bytes[found + FRAME..behind.min(bytes.len())], &frame, torn_here);
+        let entries = &bytes[found + FRAME..(found + FRAME + frame.bytes as usize).min(bytes.len())];
+        let kept = keep(entries, &frame, is_last);
         end_record = end_record.max(frame.first_record);
-        if kept.bytes == frame.bytes || (torn_here && shorten(file, found, &frame, &kept)) {
+        at = found;
+        if kept.entries > 0 || !is_last {
             end_record = end_record.max(frame.first_record + u64::from(kept.records));
             kept.count(&mut sources);
             groups += 1;
-            at = found + FRAME + kept.bytes as usize;
-        } else {
-            at = found;
+            at = behind.min(bytes.len());
         }
-        if torn_here {
+        if is_last && kept.entries > 0 {
+            // One that is whole stays as it is, to the byte: it may have been acknowledged.
+            let is_whole = kept.bytes == frame.bytes && behind <= bytes.len();
+            let whole = if is_whole { bytes[found..behind].to_vec() } else { kept.group(&frame, entries) };
+            torn_from = Some(found + if is_whole { whole.len() } else { FRAME + kept.bytes as usize });
+            at = found + whole.len();
+            last = Some(LastGroup { offset: found, bytes: whole });
+        }
+        if is_last {
             break;
         }
     }
     if sealed {
         at = bytes.len();
-    } else if bytes[at..].iter().any(|byte| *byte != 0) {
-        info!(start, offset = at, "the end of a segment is torn; it was never acknowledged");
     }
+    let torn = if sealed { Vec::new() } else { torn_behind(&bytes, torn_from.unwrap_or(at), start) };
     let end = start + at as u64;
     // Unsealed, and without a header and a group, it is what a crash left of a segment's first write.
     let in_use = if has_header || sealed { at > first_group } else { groups > 0 };
-    Ok(Contents { end, first_record, end_record, sources, has_header, in_use })
+    Ok(Contents { end, first_record, end_record, sources, has_header, in_use, last, torn, unreadable })
+}
+
+/// What is torn behind the last whole group. As long as its frame says, if that is there; otherwise up to the last byte that
+/// is not zero, and not more than somebody may want to look at: a segment that was used before holds old bytes.
+fn torn_behind(bytes: &[u8], at: usize, start: u64) -> Vec<u8> {
+    let rest = bytes.get(at..).unwrap_or_default();
+    let torn = match GroupFrame::decode(rest, start + at as u64) {
+        Some(frame) => frame.total_bytes(),
+        None => rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1).min(TORN_BYTES_MAX),
+    };
+    rest[..torn.min(rest.len())].to_vec()
 }
 
 /// The group at `at`, or the next one behind damage.
@@ -238,6 +434,19 @@ struct Kept {
 }
 
 impl Kept {
+    /// The group with the entries that stay, in whole blocks.
+    fn group(&self, frame: &GroupFrame, entries: &[u8]) -> Vec<u8> {
+        let kept = &entries[..(self.bytes as usize).min(entries.len())];
+        let padded = (FRAME + kept.len()).next_multiple_of(BLOCK_BYTES);
+        let padding = (padded - FRAME - kept.len()) as u32;
+        let frame =
+            GroupFrame { bytes: self.bytes, entries: self.entries, records: self.records, padding, ..*frame };
+        let mut group = vec![0; padded];
+        frame.encode(&mut group);
+        group[FRAME..FRAME + kept.len()].copy_from_slice(kept);
+        group
+    }
+
     fn count(&self, sources: &mut Sources) {
         for (source, records) in &self.tallies {
             sources.add(*source, u64::from(*records));
@@ -278,20 +487,4 @@ fn keep(entries: &[u8], frame: &GroupFrame, may_be_torn: bool) -> Kept {
         damaged,
         tallies: kept.tallies,
     }
-}
-
-/// Makes the frame of a torn group say what is left of it. If that fails, or nothing is left, all of it goes: none of it
-/// was acknowledged.
-fn shorten(file: &dyn StorageFile, at: usize, frame: &GroupFrame, kept: &Kept) -> bool {
-    if kept.entries == 0 {
-        return false;
-    }
-    let shorter = GroupFrame { bytes: kept.bytes, entries: kept.entries, records: kept.records, ..*frame };
-    let mut encoded = [0; FRAME];
-    shorter.encode(&mut encoded);
-    let written = file.write_all_at(at as u64, &encoded).and_then(|()| file.sync_data());
-    if let Err(error) = &written {
-        warn!(%error, "a torn group could not be shortened and is cut off");
-    }
-    written.is_ok()
 }

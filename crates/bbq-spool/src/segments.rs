@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::limits::RECOVERED_MAX;
+use crate::limits::{RECOVERED_MAX, SEGMENT_START_LONE_MAX, UNKNOWN_SEGMENT_BYTES};
 
 const SUFFIX: &str = ".seg";
 const DIGITS: usize = 20;
+/// Two segments of a lane that follow each other are nearer, whatever is known of the first, and a cursor is nearer to the
+/// oldest one that its sink has not read.
+const NEAR_BYTES: u64 = 2 * UNKNOWN_SEGMENT_BYTES;
 
 /// One file of a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +23,10 @@ pub(crate) struct Segment {
     pub(crate) first_record: u64,
     /// Bytes it takes on disk.
     pub(crate) allocated: u64,
+    /// A part of it could not be read: it is kept for a person when every reader has passed it.
+    pub(crate) is_unreadable: bool,
+    /// It could not be deleted, which was said.
+    pub(crate) is_stuck: bool,
 }
 
 /// Shared by the writer, who appends and seals, the readers, and whoever deletes.
@@ -55,7 +62,19 @@ impl Segments {
         self.locked().insert(segment.start, segment);
     }
 
-    /// Marks a segment as complete and notes what it takes now; answers how much less that is.
+    /// Notes that a part of a segment could not be read; returns whether that was known.
+    pub(crate) fn mark_unreadable(&self, start: u64) -> bool {
+        let mut segments = self.locked();
+        segments.get_mut(&start).is_none_or(|segment| std::mem::replace(&mut segment.is_unreadable, true))
+    }
+
+    /// Notes that a segment cannot be deleted; returns whether that was known.
+    pub(crate) fn mark_stuck(&self, start: u64) -> bool {
+        let mut segments = self.locked();
+        segments.get_mut(&start).is_none_or(|segment| std::mem::replace(&mut segment.is_stuck, true))
+    }
+
+    /// Marks a segment as complete and notes what it takes now; returns how much less that is.
     pub(crate) fn seal(&self, start: u64, end: u64) -> u64 {
         let mut segments = self.locked();
         let Some(segment) = segments.get_mut(&start) else { return 0 };
@@ -110,6 +129,18 @@ pub(crate) fn path_of(directory: &Path, start: u64) -> PathBuf {
 /// The position in a segment's file name.
 pub(crate) fn start_of(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(SUFFIX)?;
-    let start = (digits.len() == DIGITS).then(|| digits.parse().ok()).flatten();
-    start.filter(|start| *start <= RECOVERED_MAX)
+    (digits.len() == DIGITS).then(|| digits.parse().ok()).flatten()
+}
+
+/// How many of the segments that begin at `starts`, in order, are the lane's, up to whose position `cursor` a sink has read.
+/// The others have names that no lane gets to.
+pub(crate) fn plausible(starts: &[u64], cursor: u64) -> usize {
+    let mut before = None;
+    let is_plausible = |start: &&u64| {
+        let near = |place: u64| start.abs_diff(place) <= NEAR_BYTES;
+        let is_ours = **start <= SEGMENT_START_LONE_MAX || before.is_some_and(near) || near(cursor);
+        before = Some(**start);
+        is_ours && **start <= RECOVERED_MAX
+    };
+    starts.iter().take_while(is_plausible).count()
 }

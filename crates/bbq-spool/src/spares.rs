@@ -45,19 +45,27 @@ impl Spares {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the file at `path` if its lane has not enough; answers whether it did.
+    /// Keeps the file at `path` if its lane has not enough; returns whether it did. One caller at a time: the disk is not
+    /// waited for under the lock, which lanes take.
     pub(crate) fn keep(&self, storage: &dyn Storage, lane: u32, path: &Path, bytes: u64) -> bool {
-        let mut files = self.locked();
-        if files.iter().filter(|spare| spare.lane == lane).count() >= SPARES_PER_LANE {
+        if self.locked().iter().filter(|spare| spare.lane == lane).count() >= SPARES_PER_LANE {
             return false;
         }
         let spare = self.directory.join(format!("{PREFIX}{}", self.named.fetch_add(1, Ordering::Relaxed)));
-        if let Err(error) = storage.rename(path, &spare) {
+        // Durably: a file that is written again under a third name must not come back under its first.
+        if let Err(error) = storage.rename_durably(path, &spare) {
             warn!(path = %path.display(), %error, "a segment cannot be kept as a spare");
+            // It may have that name already; then it is gone as a segment.
+            let _has_the_old_one = storage.remove(&spare);
             return false;
         }
-        files.push(Spare { lane, path: spare, bytes });
+        self.locked().push(Spare { lane, path: spare, bytes });
         true
+    }
+
+    /// Whether there is one of a lane.
+    pub(crate) fn has_some(&self, lane: u32) -> bool {
+        self.locked().iter().any(|spare| spare.lane == lane)
     }
 
     /// A spare of a lane.

@@ -4,25 +4,28 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tracing::warn;
+use tracing::{error, warn};
 
 use crate::cursor::{self, LanePlace};
 use crate::format::Sources;
 use crate::hot::Hot;
 use crate::lane::{Durable, LaneCore, Shared};
 use crate::limits::{
-    FLUSH_INTERVAL_DEFAULT, HOT_BYTES_DEFAULT, LANES_MAX, RECOVERED_MAX, SEGMENT_BYTES_DEFAULT,
-    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN, SOURCES_MAX, SPOOL_BYTES_DEFAULT,
+    BLOCK_BYTES, FLUSH_INTERVAL_DEFAULT, HOT_BYTES_DEFAULT, LANE_BUFFER_BYTES_MAX, LANES_MAX, RECOVERED_MAX,
+    SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN, SOURCES_MAX,
+    SPOOL_BYTES_DEFAULT,
 };
-use crate::recovery::{RecoveredLane, recover};
+use crate::read_order::ReadOrder;
+use crate::recovery::{LaneFiles, RecoveredLane, recover};
 use crate::segments::{Segment, Segments};
 use crate::spares::Spares;
+use crate::time::{SteppedTime, Time};
 use crate::usage::Usage;
-use crate::writer::{Tallies, Writer};
+use crate::writer::{Step, Tallies, Writer};
 use crate::{Cursor, Lane, LaneReader, Progress, SpoolError, Storage};
 
 /// How to open a spool.
@@ -40,14 +43,29 @@ pub struct SpoolOptions {
     pub flush_interval: Duration,
     /// Bytes of the newest groups of a lane that stay in memory for readers that keep up; 0 for none.
     pub hot_bytes_max: usize,
-    /// Names of the sources; an envelope's `source` is an index into them.
-    pub sources: Vec<String>,
+    /// The sources; an envelope's `source` is an index into them.
+    pub sources: Vec<Source>,
+}
+
+/// Who puts messages into a spool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Its name.
+    pub name: String,
+    /// Whether the oldest messages are deleted, read or not, when there is no room for its own.
+    pub drops_oldest: bool,
+}
+
+impl From<&str> for Source {
+    fn from(name: &str) -> Source {
+        Source { name: name.to_owned(), drops_oldest: false }
+    }
 }
 
 impl SpoolOptions {
     /// The defaults for a directory.
     #[must_use]
-    pub fn new(directory: PathBuf, lanes: u32, sources: Vec<String>) -> SpoolOptions {
+    pub fn new(directory: PathBuf, lanes: u32, sources: Vec<Source>) -> SpoolOptions {
         SpoolOptions {
             directory,
             lanes,
@@ -104,17 +122,21 @@ pub struct Recovered {
     pub records: u64,
 }
 
+/// Who puts a lane's groups on disk.
+enum Writing {
+    Thread(JoinHandle<Tallies>),
+    /// [`Spool::step`].
+    Steps(Box<Writer>),
+}
+
 /// An open spool. Its lanes' writer threads run until [`Spool::close`].
 pub struct Spool {
-    storage: Arc<dyn Storage>,
+    shared: Shared,
     directory: PathBuf,
     lanes: Vec<Arc<LaneCore>>,
-    writers: Mutex<Vec<JoinHandle<Tallies>>>,
+    writers: Mutex<Vec<Writing>>,
     written: u32,
-    usage: Arc<Usage>,
-    progress: Arc<Progress>,
-    spares: Arc<Spares>,
-    quarantined: Arc<AtomicU64>,
+    read_order: ReadOrder,
     recovered: Recovered,
 }
 
@@ -124,6 +146,23 @@ impl Spool {
     /// # Errors
     /// What the system refuses, or [`SpoolError::LimitTooSmall`].
     pub fn open(storage: Arc<dyn Storage>, options: &SpoolOptions) -> Result<Spool, SpoolError> {
+        Spool::open_at(storage, options, Time::system())
+    }
+
+    /// The same without threads, for a test that takes each step of the writers itself ([`Spool::step`]) and sets the
+    /// clocks: everything depends on the order of calls alone.
+    ///
+    /// # Errors
+    /// As [`Spool::open`].
+    pub fn open_stepped(
+        storage: Arc<dyn Storage>,
+        options: &SpoolOptions,
+        time: &Arc<SteppedTime>,
+    ) -> Result<Spool, SpoolError> {
+        Spool::open_at(storage, options, Time::Stepped(Arc::clone(time)))
+    }
+
+    fn open_at(storage: Arc<dyn Storage>, options: &SpoolOptions, time: Time) -> Result<Spool, SpoolError> {
         options.check()?;
         let root = options.directory.join("spool");
         let quarantine = options.directory.join("quarantine");
@@ -134,42 +173,56 @@ impl Spool {
         let set_aside =
             set_aside.iter().filter(|name| name.ends_with(".bad") || name.ends_with(".seg")).count();
         let spares = Spares::open(&*storage, &root)?;
-        let mut spool = Spool {
+        let shared = Shared {
+            time,
             storage,
+            usage: Arc::new(Usage::new(options.bytes_max)),
+            progress: Arc::new(Progress::default()),
+            spares: Arc::new(spares),
+            quarantine: quarantine.clone(),
+            quarantined: Arc::new(AtomicU64::new(set_aside as u64)),
+            drops_oldest: options.sources.iter().map(|source| source.drops_oldest).collect(),
+        };
+        let storage = Arc::clone(&shared.storage);
+        let mut spool = Spool {
+            shared,
             directory: options.directory.clone(),
             lanes: Vec::new(),
             writers: Mutex::new(Vec::new()),
             written: options.lanes,
-            usage: Arc::new(Usage::new(options.bytes_max)),
-            progress: Arc::new(Progress::default()),
-            spares: Arc::new(spares),
-            quarantined: Arc::new(AtomicU64::new(set_aside as u64)),
+            read_order: ReadOrder::default(),
             recovered: Recovered::default(),
         };
-        let furthest = cursor::furthest(&*spool.storage, &spool.cursors());
-        let found = spool.storage.list(&root).map_err(SpoolError::io("list", &root))?;
+        let furthest = cursor::furthest(&*storage, &spool.cursors());
+        let found = storage.list(&root).map_err(SpoolError::io("list", &root))?;
         let found = found.iter().filter_map(|name| name.strip_prefix("lane-")?.parse::<u32>().ok());
         let found = found.filter(|index| *index < LANES_MAX);
         let lanes = found.map(|index| index + 1).max().unwrap_or(0).max(options.lanes);
         let mut totals = Sources::default();
         for index in 0..lanes {
             let directory = root.join(format!("lane-{index}"));
-            spool.storage.create_dir_all(&directory).map_err(SpoolError::io("create", &directory))?;
-            let mut lane = recover(&*spool.storage, &directory)?;
-            if let Some(place) = furthest.get(&index) {
+            storage.create_dir_all(&directory).map_err(SpoolError::io("create", &directory))?;
+            let read = furthest.get(&index);
+            let cursor = read.map_or(0, |place| place.position);
+            let files = LaneFiles { index, directory: &directory, quarantine: &quarantine, cursor };
+            let mut lane = recover(&*storage, &files)?;
+            spool.shared.quarantined.fetch_add(lane.set_aside, Ordering::Relaxed);
+            if let Some(place) = read {
                 lane.end = lane.end.max(place.position);
                 lane.records = lane.records.max(place.record);
             }
             lane.records = lane.records.min(RECOVERED_MAX);
             lane.name_the_unknown();
-            lane.segments.iter().for_each(|segment| spool.usage.adopt(segment.allocated));
-            spool.usage.set_newest(index, lane.segments.last().map_or(0, |segment| segment.allocated));
-            spool.recovered.records += lane.records;
+            lane.segments.iter().for_each(|segment| spool.usage().adopt(segment.allocated));
+            spool.usage().set_newest(index, lane.segments.last().map_or(0, |segment| segment.allocated));
+            spool.recovered.records = spool.recovered.records.saturating_add(lane.records);
             for (name, records) in lane.sources.iter() {
                 totals.add_named(name, records);
             }
             spool.add_lane(index, &directory, lane, options)?;
         }
+        // Before anything is appended.
+        spool.read_order = ReadOrder::begin_run(&*storage, &root, &spool.ends(), options.lanes)?;
         spool.recovered.sources = totals.iter().map(|(name, records)| (name.to_owned(), records)).collect();
         Ok(spool)
     }
@@ -181,39 +234,55 @@ impl Spool {
         lane: RecoveredLane,
         options: &SpoolOptions,
     ) -> Result<(), SpoolError> {
-        let shared = Shared {
-            storage: Arc::clone(&self.storage),
-            usage: Arc::clone(&self.usage),
-            progress: Arc::clone(&self.progress),
-            spares: Arc::clone(&self.spares),
-            quarantine: options.directory.join("quarantine"),
-            quarantined: Arc::clone(&self.quarantined),
-        };
         let segments = Segments::new(directory.to_owned(), lane.segments);
-        let durable = Durable { position: lane.end, records: lane.records };
-        let core = Arc::new(LaneCore::new(index, shared, segments, Hot::new(options.hot_bytes_max), durable));
+        // The configured sources come first, so that their index is known; the lane's former ones keep their tallies.
+        let mut sources = Sources::new(options.sources.iter().map(|source| source.name.clone()));
+        for (name, records) in lane.sources.iter().filter(|(_, records)| *records > 0) {
+            sources.add_named(name, records);
+        }
+        let durable = Durable { group: 0, position: lane.end, records: lane.records };
+        // One byte less than there is, see SegmentHeader::allocated.
+        let group_bytes_max = options.segment_bytes.saturating_sub(sources.header_bytes() as u64 + 1);
+        let group_bytes_max = usize::try_from(group_bytes_max).unwrap_or(usize::MAX);
+        let group_bytes_max = group_bytes_max.min(LANE_BUFFER_BYTES_MAX);
+        let hot = Hot::new(options.hot_bytes_max, group_bytes_max + BLOCK_BYTES);
+        let core = LaneCore::new(index, self.shared.clone(), segments, hot, durable, group_bytes_max);
+        let core = Arc::new(core);
         self.lanes.push(Arc::clone(&core));
         if index >= options.lanes {
             return Ok(());
         }
-        // The configured sources come first, so that their index is known; the lane's former ones keep their tallies.
-        let mut sources = Sources::new(options.sources.iter().cloned());
-        for (name, records) in lane.sources.iter().filter(|(_, records)| *records > 0) {
-            sources.add_named(name, records);
-        }
         let writer = Writer::new(core, sources, options.segment_bytes, options.flush_interval);
-        let thread = std::thread::Builder::new()
-            .name(format!("lane-{index}"))
-            .spawn(move || writer.run())
-            .map_err(SpoolError::io("start the writer of", directory))?;
-        self.writers.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        let writing = match &self.shared.time {
+            Time::Stepped(_) => Writing::Steps(Box::new(writer)),
+            Time::System { .. } => Writing::Thread(
+                std::thread::Builder::new()
+                    .name(format!("lane-{index}"))
+                    .spawn(move || writer.run())
+                    .map_err(SpoolError::io("start the writer of", directory))?,
+            ),
+        };
+        self.locked_writers().push(writing);
         Ok(())
+    }
+
+    fn locked_writers(&self) -> MutexGuard<'_, Vec<Writing>> {
+        self.writers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One step of a lane's writer, of a spool that was opened for that.
+    #[must_use]
+    pub fn step(&self, lane: usize) -> Step {
+        match self.locked_writers().get_mut(lane) {
+            Some(Writing::Steps(writer)) => writer.step(),
+            Some(Writing::Thread(_)) | None => Step::Waits(None),
+        }
     }
 
     /// The disk it lives on.
     #[must_use]
     pub fn storage(&self) -> Arc<dyn Storage> {
-        Arc::clone(&self.storage)
+        Arc::clone(&self.shared.storage)
     }
 
     /// Where cursors are kept.
@@ -238,6 +307,12 @@ impl Spool {
     #[must_use]
     pub fn readers(&self, cursor: &Cursor) -> Vec<LaneReader> {
         self.lanes.iter().map(|core| LaneReader::new(Arc::clone(core), cursor.place(core.index))).collect()
+    }
+
+    /// In which order the readers of all lanes go on.
+    #[must_use]
+    pub fn read_order(&self) -> ReadOrder {
+        self.read_order.clone()
     }
 
     /// The oldest place that is kept, in each lane: where a reader begins that was never here before.
@@ -269,13 +344,13 @@ impl Spool {
     /// Told whenever a lane has more.
     #[must_use]
     pub fn progress(&self) -> Arc<Progress> {
-        Arc::clone(&self.progress)
+        Arc::clone(&self.shared.progress)
     }
 
     /// Bytes in use, and the limit.
     #[must_use]
     pub fn usage(&self) -> &Usage {
-        &self.usage
+        &self.shared.usage
     }
 
     /// Files of all lanes.
@@ -287,7 +362,7 @@ impl Spool {
     /// Pieces that were set aside, ever.
     #[must_use]
     pub fn quarantined(&self) -> u64 {
-        self.quarantined.load(Ordering::Relaxed)
+        self.shared.quarantined.load(Ordering::Relaxed)
     }
 
     /// Whether [`Spool::retire`] would delete something.
@@ -296,25 +371,52 @@ impl Spool {
         self.lanes.iter().any(|core| !core.segments.sealed_until(position_in(passed, core.index)).is_empty())
     }
 
-    /// Deletes the segments that end at or before the places that every reader has committed.
+    /// Deletes the segments that end at or before the places that every reader has committed. Those with bytes that could
+    /// not be read are moved to the quarantine directory instead. One caller at a time.
     pub fn retire(&self, passed: &[LanePlace]) {
         for core in &self.lanes {
             for segment in core.segments.sealed_until(position_in(passed, core.index)) {
-                if !self.keep_as_spare(core, &segment) {
+                if segment.is_unreadable {
+                    self.set_aside(core, &segment);
+                } else if !self.keep_as_spare(core, &segment) {
                     self.delete(core, &segment);
                 }
             }
         }
     }
 
+    fn set_aside(&self, core: &LaneCore, segment: &Segment) {
+        core.dropped_until.fetch_max(segment.end.unwrap_or(segment.start), Ordering::AcqRel);
+        let path = core.segments.path(segment.start);
+        let name = format!("lane-{}-{:020}.seg", core.index, segment.start);
+        let beside = self.shared.quarantine.join(name);
+        match self.shared.storage.rename_durably(&path, &beside) {
+            Ok(()) => {
+                self.shared.quarantined.fetch_add(1, Ordering::Relaxed);
+                error!(path = %path.display(), moved_to = %beside.display(), "a segment that could not be read was set aside");
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                if !core.segments.mark_stuck(segment.start) {
+                    warn!(path = %path.display(), %error, "cannot set a segment aside; trying again and again");
+                }
+                return;
+            }
+        }
+        if let Some(segment) = core.segments.forget(segment.start) {
+            self.shared.usage.give_back(segment.allocated);
+        }
+    }
+
     /// Keeps a segment that everybody has passed for the next one to be written, as long as room is plentiful.
     fn keep_as_spare(&self, core: &LaneCore, segment: &Segment) -> bool {
-        if core.index >= self.written || self.usage.bytes() > self.usage.bytes_max() / 2 {
+        let usage = &self.shared.usage;
+        if core.index >= self.written || segment.is_stuck || usage.bytes() > usage.bytes_max() / 2 {
             return false;
         }
         core.dropped_until.fetch_max(segment.end.unwrap_or(segment.start), Ordering::AcqRel);
-        let kept = self.spares.keep(
-            &*self.storage,
+        let kept = self.shared.spares.keep(
+            &*self.shared.storage,
             core.index,
             &core.segments.path(segment.start),
             segment.allocated,
@@ -326,46 +428,90 @@ impl Spool {
     }
 
     /// Deletes the oldest sealed segment of the lane that has most of them, read or not (drop-oldest), if it ends at or
-    /// before `until`. Answers whether there was one.
+    /// before `until`. Returns whether there was one. One caller at a time.
     pub fn drop_oldest(&self, until: &[LanePlace]) -> bool {
-        let fullest = self.lanes.iter().max_by_key(|core| core.segments.count());
-        let Some((core, oldest)) = fullest.and_then(|core| Some((core, core.segments.oldest_sealed()?)))
-        else {
-            return false;
+        let covered = |core: &&Arc<LaneCore>| {
+            let end = core.segments.oldest_sealed().and_then(|oldest| oldest.end);
+            end.is_some_and(|end| end <= position_in(until, core.index))
         };
-        let covered = oldest.end.is_some_and(|end| end <= position_in(until, core.index));
-        covered && self.delete(core, &oldest)
+        let fullest = self.lanes.iter().filter(covered).max_by_key(|core| core.segments.count());
+        let oldest = fullest.and_then(|core| Some((core, core.segments.oldest_sealed()?)));
+        oldest.is_some_and(|(core, oldest)| self.delete(core, &oldest))
+    }
+
+    /// Sets what is called when old messages are to be deleted for new ones, on a writer's thread. It must be quick. Only
+    /// the first call counts.
+    pub fn on_room_wanted(&self, tell: impl Fn() + Send + Sync + 'static) {
+        self.shared.usage.on_room_wanted(Box::new(tell));
+    }
+
+    /// Whether old messages are to be deleted for new ones: there is no room for those, or soon will not be, and their
+    /// source is one that drops the oldest ([`Source::drops_oldest`]).
+    #[must_use]
+    pub fn is_room_wanted(&self) -> bool {
+        self.lanes.iter().any(|core| core.wants_oldest_dropped())
+    }
+
+    /// Whether there is a segment that could be deleted for that.
+    #[must_use]
+    pub fn has_sealed(&self) -> bool {
+        self.lanes.iter().any(|core| core.segments.oldest_sealed().is_some())
+    }
+
+    /// Deletes one segment for each lane that wants room, as [`Spool::drop_oldest`]. Returns whether there was one for each.
+    /// A lane that needs more asks again. One caller at a time.
+    pub fn make_wanted_room(&self, until: &[LanePlace]) -> bool {
+        let mut made = true;
+        for core in self.lanes.iter().filter(|core| core.wants_oldest_dropped()) {
+            // Before: the writer that wakes, and needs more, asks again.
+            core.want_oldest_dropped(false);
+            if !self.drop_oldest(until) {
+                core.still_want_oldest_dropped();
+                made = false;
+            }
+        }
+        made
     }
 
     fn delete(&self, core: &LaneCore, segment: &Segment) -> bool {
         // First, so that a reader that finds the file gone knows why.
         core.dropped_until.fetch_max(segment.end.unwrap_or(segment.start), Ordering::AcqRel);
         let path = core.segments.path(segment.start);
-        match self.storage.remove(&path) {
+        match self.shared.storage.remove(&path) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                warn!(path = %path.display(), %error, "cannot delete a segment; trying again later");
+                if !core.segments.mark_stuck(segment.start) {
+                    warn!(path = %path.display(), %error, "cannot delete a segment; trying again and again");
+                }
                 return false;
             }
         }
         if let Some(segment) = core.segments.forget(segment.start) {
-            self.usage.give_back(segment.allocated);
+            self.shared.usage.give_back(segment.allocated);
         }
         true
     }
 
-    /// Lets the writers finish what was appended, seal, and end. Answers the records that found no room on disk, by source;
+    /// Lets the writers finish what was appended, seal, and end. Returns the records that found no room on disk, by source;
     /// none of them was ever reported durable.
     pub fn close(&self) -> BTreeMap<u16, u64> {
         for core in &self.lanes {
             core.close();
         }
-        let writers = std::mem::take(&mut *self.writers.lock().unwrap_or_else(PoisonError::into_inner));
+        let writers = std::mem::take(&mut *self.locked_writers());
         let mut unwritten = Tallies::new();
-        for writer in writers {
-            // A writer that panicked has its message printed by the runtime; what it held was never acknowledged.
-            for (source, records) in writer.join().unwrap_or_default() {
+        for writing in writers {
+            let left = match writing {
+                // A writer that panics ends its lane itself, and returns what it held.
+                Writing::Thread(thread) => thread.join().unwrap_or_default(),
+                Writing::Steps(mut writer) => loop {
+                    if let Step::Ended(left) = writer.step() {
+                        break left;
+                    }
+                },
+            };
+            for (source, records) in left {
                 *unwritten.entry(source).or_default() += records;
             }
         }

@@ -1,15 +1,16 @@
 //! How many bytes the segments of all lanes take, and who waits for room.
 
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// The spool's budget on disk. Allocated space counts, not only what is written.
-#[derive(Debug)]
 pub struct Usage {
     taken: Mutex<Taken>,
     freed: Condvar,
     bytes_max: u64,
+    /// Called when old messages are to be deleted for new ones.
+    on_room_wanted: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Debug, Default)]
@@ -21,7 +22,7 @@ struct Taken {
 
 impl Usage {
     pub(crate) fn new(bytes_max: u64) -> Usage {
-        Usage { taken: Mutex::default(), freed: Condvar::new(), bytes_max }
+        Usage { taken: Mutex::default(), freed: Condvar::new(), bytes_max, on_room_wanted: OnceLock::new() }
     }
 
     fn locked(&self) -> MutexGuard<'_, Taken> {
@@ -61,6 +62,22 @@ impl Usage {
             taken.bytes = taken.bytes.saturating_add(bytes);
         }
         fits
+    }
+
+    /// Whether so many bytes more are within the limit.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.bytes().saturating_add(bytes) <= self.bytes_max
+    }
+
+    /// Only the first call counts.
+    pub(crate) fn on_room_wanted(&self, tell: Box<dyn Fn() + Send + Sync>) {
+        let _first_counts = self.on_room_wanted.set(tell);
+    }
+
+    pub(crate) fn ask_for_room(&self) {
+        if let Some(tell) = self.on_room_wanted.get() {
+            tell();
+        }
     }
 
     pub(crate) fn give_back(&self, bytes: u64) {

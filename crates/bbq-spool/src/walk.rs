@@ -7,7 +7,9 @@ use bbq_wire::batch::BatchLimits;
 use bbq_wire::limits::BATCH_HEADER_BYTES;
 use memchr::memmem;
 
+use crate::StorageFile;
 use crate::format::{ENVELOPE_BYTES, Envelope, FRAME_MAGIC, GROUP_FRAME_BYTES, GroupFrame};
+use crate::limits::BLOCK_BYTES;
 
 /// The next thing in a group.
 pub(crate) enum Step<'a> {
@@ -55,7 +57,7 @@ fn valid_entry(rest: &[u8], tag: u64) -> Option<(Envelope, usize)> {
     (binding.tag == tag && is_its_own).then_some((envelope, batch_bytes))
 }
 
-/// Reads the entry at `offset` of what this process wrote itself, and answers the offset behind it.
+/// Reads the entry at `offset` of what this process wrote itself, and returns the offset behind it.
 pub(crate) fn written_entry<'a>(
     entries: &'a [u8],
     offset: usize,
@@ -66,6 +68,37 @@ pub(crate) fn written_entry<'a>(
     let (envelope, batch_bytes) = valid_entry(rest, tag)?;
     let batch = Batch::verified_before(&rest[ENVELOPE_BYTES..ENVELOPE_BYTES + batch_bytes], scratch).ok()?;
     Some((envelope, batch, offset + ENVELOPE_BYTES + batch_bytes))
+}
+
+/// Reads as far as the file goes; blocks that cannot be read read as zeros. Returns how many bytes there are, and how many
+/// of them could not be read.
+///
+/// # Errors
+/// Shortages of the system: the file is not at fault.
+pub(crate) fn read_readable(
+    file: &dyn StorageFile,
+    offset: u64,
+    buffer: &mut [u8],
+) -> io::Result<(usize, usize)> {
+    let there = usize::try_from(file.len()?.saturating_sub(offset)).unwrap_or(usize::MAX);
+    let there = there.min(buffer.len());
+    let (mut at, mut unreadable) = (0, 0);
+    while at < there {
+        // To the end of a block of the file.
+        let block = BLOCK_BYTES - ((offset + at as u64) % BLOCK_BYTES as u64) as usize;
+        let end = (at + block).min(there);
+        match file.read_at(offset + at as u64, &mut buffer[at..end]) {
+            Ok(0) => return Ok((at, unreadable)),
+            Ok(read) => at += read,
+            Err(error) if is_shortage(&error) => return Err(error),
+            Err(_) => {
+                buffer[at..end].fill(0);
+                unreadable += end - at;
+                at = end;
+            }
+        }
+    }
+    Ok((there, unreadable))
 }
 
 /// Offset of the next envelope that fits, or the end.

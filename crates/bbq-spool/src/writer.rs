@@ -1,66 +1,96 @@
-//! The thread that puts a lane's groups on disk: one write and one sync per group, while the next one fills.
+//! What puts a lane's groups on disk: one write and one sync per group, while the next one fills. A thread runs it, or a
+//! test that takes its steps one by one.
 //!
 //! Invariant: a group is written only after the one before it is durable; recovery relies on it.
+//! Invariant: groups are whole blocks, so a write never touches a sector of a durable group.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::any::Any;
+use std::collections::BTreeMap;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{error, info, warn};
 
 use crate::StorageFile;
-use crate::aligned_buffer::AlignedBuffer;
 use crate::format::{GroupFrame, SegmentHeader, Sources};
 use crate::group::Group;
 use crate::hot::HotGroup;
-use crate::lane::{Durable, LaneCondition, LaneCore};
-use crate::limits::{DISK_RESERVE_BYTES, GROUP_BUFFER_BYTES, SPACE_RETRY_INTERVAL};
+use crate::lane::{Durable, LaneCondition, LaneCore, Taken};
+use crate::limits::{DISK_RESERVE_BYTES, SPACE_RETRY_INTERVAL};
 use crate::segments::Segment;
 use crate::spares::Spare;
-use crate::time::unix_ns;
 
 /// What to do about a full disk.
 const MAKE_ROOM: &str = "make room on its disk";
+
+/// A segment that is so full, in quarters, and is the last that the limit allows: old messages go now where they are to go
+/// for new ones, so that nobody waits for that.
+const FULL_QUARTERS: u64 = 3;
 
 /// The segment that is being written.
 struct Open {
     file: Box<dyn StorageFile>,
     start: u64,
-    /// Bytes written; < capacity.
+    /// Where the next group goes; header_bytes <= used < capacity.
     used: u64,
     capacity: u64,
+    /// Itself, until its first group is durable. Before, a restart takes it away again, and the segment in front of it, which
+    /// alone knows the lane's totals then, must not go.
+    new: Option<Segment>,
+}
+
+/// Why a group is not on disk.
+enum PutError {
+    /// There is no room, now.
+    NoRoom(String),
+    /// A write or a sync failed: what the file holds behind the last durable group is not known.
+    Failed(String),
 }
 
 /// Why the writer stops before its lane is empty.
 enum Stop {
     /// The server is stopping and there is no room for what is left.
     NoSpace(String),
-    /// A write or a sync failed: what the file holds behind the last durable group is not known.
+    /// What is behind the last durable group is not known, or the writer itself failed.
     Failed(String),
 }
 
 /// Records by source.
 pub(crate) type Tallies = BTreeMap<u16, u64>;
 
+/// What one step of a writer did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A group became durable.
+    Wrote,
+    /// There is nothing to write: look again when something was appended, at the latest after this.
+    Waits(Option<Duration>),
+    /// There is no room: look again when there may be.
+    WaitsForSpace,
+    /// The lane was closed, or failed: these records, by source, were not written.
+    Ended(BTreeMap<u16, u64>),
+}
+
 pub(crate) struct Writer {
     core: Arc<LaneCore>,
     open: Option<Open>,
-    /// Where the next byte goes.
+    /// Where the next segment begins; meaningless while one is open.
     position: u64,
     records: u64,
     sources: Sources,
     segment_bytes: u64,
-    /// What a segment of that size takes in one group. A larger group is split, so that a small disk, or a small limit,
-    /// never has to have much room in one piece; only a single batch that is larger gets a segment of its own size.
-    group_bytes_max: u64,
     flush_interval: Duration,
     /// The sources' names, for readers of hot groups.
     names: Arc<Sources>,
-    /// Where the last group stands: as a reader comes to it, and its frame.
-    last: (u64, u64),
-    /// A buffer for the next group.
-    spare: Option<AlignedBuffer>,
+    /// Taken and not durable yet, with its number.
+    group: Group,
+    number: Option<u64>,
+    /// See [`LaneCore::try_take_group`].
+    gathered: usize,
+    /// It was ended with these unwritten.
+    ended: Option<Tallies>,
 }
 
 impl Writer {
@@ -70,10 +100,9 @@ impl Writer {
         segment_bytes: u64,
         flush_interval: Duration,
     ) -> Writer {
-        let Durable { position, records } = core.durable();
+        let Durable { position, records, .. } = core.durable();
         let names = Arc::new(sources.clone());
-        // One byte less than there is, see SegmentHeader::allocated.
-        let group_bytes_max = segment_bytes.saturating_sub(sources.header_bytes() as u64 + 1);
+        let group = Group::with_buffer(core.hot.buffer(0));
         Writer {
             core,
             open: None,
@@ -81,150 +110,206 @@ impl Writer {
             records,
             sources,
             segment_bytes,
-            group_bytes_max,
             flush_interval,
             names,
-            last: (position, position),
-            spare: None,
+            group,
+            number: None,
+            gathered: 0,
+            ended: None,
         }
     }
 
-    /// Works until the lane is closed and empty. Answers the records that found no place, by source.
+    /// Works until the lane is closed and empty. Returns the records that found no place, by source.
     pub(crate) fn run(mut self) -> Tallies {
-        let mut group = Group::default();
-        while let Some(number) = self.take_group(&mut group) {
-            if group.len() as u64 <= self.group_bytes_max {
-                if let Err(stop) = self.store(&mut group, number) {
-                    return self.stopped(&stop, &[group]);
-                }
-                group.clear();
-            } else {
-                let mut parts = VecDeque::from(group.split(self.group_bytes_max as usize));
-                group.clear();
-                while !parts.is_empty() {
-                    // Only the last part ends the group that senders wait for.
-                    let done = number - u64::from(parts.len() > 1);
-                    if let Err(stop) = self.store(&mut parts[0], done) {
-                        return self.stopped(&stop, parts.make_contiguous());
-                    }
-                    parts.pop_front();
-                }
+        // A panic must end acknowledging, not only the thread.
+        let worked = catch_unwind(AssertUnwindSafe(|| self.work()));
+        match worked {
+            Ok(Ok(())) => Tallies::new(),
+            Ok(Err(stop)) => self.stopped(&stop),
+            Err(panic) => {
+                self.stopped(&Stop::Failed(format!("its writer panicked: {}", message_of(&*panic))))
             }
         }
+    }
+
+    fn work(&mut self) -> Result<(), Stop> {
+        loop {
+            if self.number.is_none() {
+                self.number = self.core.take_group(&mut self.group, self.flush_interval);
+            }
+            let Some(number) = self.number else { break };
+            match self.store(number) {
+                Ok(()) => {}
+                Err(PutError::NoRoom(why)) => {
+                    self.wait_for_space(why)?;
+                    self.core.shared.usage.wait_freed(SPACE_RETRY_INTERVAL);
+                }
+                Err(PutError::Failed(why)) => return Err(Stop::Failed(why)),
+            }
+        }
+        self.seal_last();
+        Ok(())
+    }
+
+    /// Does what can be done now.
+    pub(crate) fn step(&mut self) -> Step {
+        if let Some(unwritten) = &self.ended {
+            return Step::Ended(unwritten.clone());
+        }
+        let number = match self.number {
+            Some(number) => number,
+            None => {
+                match self.core.try_take_group(&mut self.group, self.flush_interval, &mut self.gathered) {
+                    Taken::Group { number, .. } => *self.number.insert(number),
+                    Taken::NotYet(rest) => return Step::Waits(rest),
+                    Taken::Closed => {
+                        self.seal_last();
+                        return self.end(Tallies::new());
+                    }
+                }
+            }
+        };
+        let stop = match self.store(number) {
+            Ok(()) => return Step::Wrote,
+            Err(PutError::NoRoom(why)) => match self.wait_for_space(why) {
+                Ok(()) => return Step::WaitsForSpace,
+                Err(stop) => stop,
+            },
+            Err(PutError::Failed(why)) => Stop::Failed(why),
+        };
+        let unwritten = self.stopped(&stop);
+        self.end(unwritten)
+    }
+
+    fn end(&mut self, unwritten: Tallies) -> Step {
+        self.ended = Some(unwritten.clone());
+        Step::Ended(unwritten)
+    }
+
+    fn seal_last(&mut self) {
         if let Err(why) = self.seal() {
             // Recovery finds the end by reading; nothing is lost.
             warn!(lane = self.core.index, why, "the last segment could not be cut to its length");
         }
-        Tallies::new()
     }
 
-    fn take_group(&self, spare: &mut Group) -> Option<u64> {
-        let header_bytes = self.sources.header_bytes() as u64;
-        // The next one is probably as large as this one, and begins a segment if it does not fit.
-        let behind = |bytes| match &self.open {
-            Some(open) if open.capacity - open.used > 2 * bytes => open.used + bytes,
-            Some(open) if open.capacity - open.used > bytes => header_bytes,
-            _ => header_bytes + bytes,
-        };
-        self.core.take_group(spare, self.flush_interval, behind)
-    }
-
-    /// Makes a group durable and lets readers and senders know: all groups up to `done` are.
-    fn store(&mut self, group: &mut Group, done: u64) -> Result<(), Stop> {
-        self.put(group)?;
-        for (source, records) in group.tallies() {
+    /// Makes the group durable and lets readers and senders know.
+    fn store(&mut self, number: u64) -> Result<(), PutError> {
+        let (from, frame) = self.put()?;
+        self.core.set_condition(LaneCondition::Writing);
+        for (source, records) in self.group.tallies() {
             self.sources.add(source, records);
         }
-        self.keep_hot(group);
-        self.core.publish(done, Durable { position: self.position, records: self.records });
+        let drops_oldest = self.is_nearly_full() && self.core.drops_oldest_for(&self.group);
+        self.core.want_oldest_dropped(drops_oldest);
+        self.keep_hot(from, frame);
+        self.records = frame.end_record();
+        self.core.publish(Durable { group: number, position: frame.end(), records: self.records });
+        self.group.clear();
+        self.number = None;
         Ok(())
     }
 
-    /// Leaves the group to the readers, who may see it as soon as it is published.
-    fn keep_hot(&mut self, group: &mut Group) {
-        let spare = self.spare.take().unwrap_or_else(|| AlignedBuffer::with_capacity(GROUP_BUFFER_BYTES));
-        let bytes = group.take_bytes(spare);
-        let Some(frame) = GroupFrame::decode(&bytes, self.last.1) else { return };
-        let hot = HotGroup { from: self.last.0, frame, bytes, sources: Arc::clone(&self.names) };
-        self.spare = self.core.hot.push(hot);
+    /// Leaves the group to the readers, who may see it as soon as it is published. `from` is where one stands who has read
+    /// all before it.
+    fn keep_hot(&mut self, from: u64, frame: GroupFrame) {
+        // The next one will be about as large.
+        let next = self.core.hot.buffer(self.group.block_bytes());
+        let bytes = self.group.take_bytes(next);
+        let hot = HotGroup { from, frame, bytes, sources: Arc::clone(&self.names) };
+        self.core.hot.push(hot);
+    }
+
+    /// Whether the next segment will need room that the limit does not give.
+    fn is_nearly_full(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.used * 4 >= open.capacity * FULL_QUARTERS)
+            && !self.core.shared.spares.has_some(self.core.index)
+            && !self.core.shared.usage.has_room(self.segment_bytes)
     }
 
     /// Nothing is written any more: what is in memory was never acknowledged, and is counted.
-    fn stopped(&self, stop: &Stop, unwritten: &[Group]) -> Tallies {
+    fn stopped(&self, stop: &Stop) -> Tallies {
         let (Stop::NoSpace(why) | Stop::Failed(why)) = stop;
         let collected = self.core.fail(why.clone());
+        let in_hand = self.number.map(|_| &self.group);
         let mut lost = Tallies::new();
-        for (source, records) in unwritten.iter().chain([&collected]).flat_map(Group::tallies) {
+        for (source, records) in in_hand.into_iter().chain([&collected]).flat_map(Group::tallies) {
             *lost.entry(source).or_default() += records;
         }
         let lane = self.core.index;
         let records: u64 = lost.values().sum();
         match stop {
             Stop::Failed(_) => {
-                error!(lane, why, "lane failed: it acknowledges nothing until the server is restarted");
+                error!(
+                    lane,
+                    why, records, "lane failed: it acknowledges nothing until the server is restarted"
+                );
             }
             Stop::NoSpace(_) => error!(lane, why, records, "stopped with unacknowledged messages unwritten"),
         }
         lost
     }
 
-    fn put(&mut self, group: &mut Group) -> Result<(), Stop> {
-        let needed = group.len() as u64;
+    /// Writes and syncs the group. Returns where a reader comes to it, and its frame. Without room, nothing was done that
+    /// the next try does not do again.
+    fn put(&mut self) -> Result<(u64, GroupFrame), PutError> {
+        let needed = self.group.block_bytes() as u64;
         if self.open.as_ref().is_some_and(|open| open.capacity - open.used <= needed) {
-            self.seal().map_err(Stop::Failed)?;
+            self.seal().map_err(PutError::Failed)?;
         }
-        let from = self.position;
         let mut open = match self.open.take() {
             Some(open) => open,
-            None => self.next_segment(needed)?,
+            None => self.open_segment(needed)?,
         };
-        self.last = (from, self.position);
-        let (frame, bytes) = group.seal(self.position, self.records);
-        self.write(&open, bytes)?;
-        open.file.sync_data().map_err(|error| {
-            Stop::Failed(format!("cannot sync {}: {error}", self.core.segments.path(open.start).display()))
-        })?;
-        open.used += bytes.len() as u64;
-        self.position = frame.end();
-        self.records = frame.end_record();
+        let written = self.write(&mut open);
         self.open = Some(open);
-        Ok(())
+        written
     }
 
-    /// Writes at the end of the segment. Only a full disk is waited for: the same bytes go to the same place again.
-    fn write(&self, open: &Open, bytes: &[u8]) -> Result<(), Stop> {
-        loop {
-            match open.file.write_all_at(open.used, bytes) {
-                Ok(()) => {
-                    self.core.set_condition(LaneCondition::Writing);
-                    return Ok(());
+    fn write(&mut self, open: &mut Open) -> Result<(u64, GroupFrame), PutError> {
+        let failed = |what: &str, error: &io::Error| {
+            let path = self.core.segments.path(open.start);
+            PutError::Failed(format!("cannot {what} {}: {error}", path.display()))
+        };
+        let write = |offset: u64, bytes: &[u8]| {
+            open.file.write_all_at(offset, bytes).map_err(|error| {
+                if is_full(&error) {
+                    PutError::NoRoom(format!("{error}; {MAKE_ROOM}"))
+                } else {
+                    failed("write", &error)
                 }
-                Err(error) if is_full(&error) => self.wait_for_space(&format!("{error}; {MAKE_ROOM}"))?,
-                Err(error) => {
-                    let path = self.core.segments.path(open.start);
-                    return Err(Stop::Failed(format!("cannot write {}: {error}", path.display())));
-                }
-            }
+            })
+        };
+        let (frame, bytes) = self.group.seal(open.start + open.used, self.records);
+        write(open.used, bytes)?;
+        open.file.sync_data().map_err(|error| failed("sync", &error))?;
+        let from = if open.new.is_some() { open.start } else { frame.position };
+        if let Some(segment) = open.new.take() {
+            self.core.segments.push(segment);
         }
+        open.used += bytes.len() as u64;
+        Ok((from, frame))
     }
 
     /// Cuts the segment to what was written, so that its length says where the next one begins.
     fn seal(&mut self) -> Result<(), String> {
         let Some(open) = self.open.take() else { return Ok(()) };
         let path = self.core.segments.path(open.start);
-        open.file.set_len(open.used).map_err(|error| format!("cannot cut {}: {error}", path.display()))?;
-        let spare = self.core.segments.seal(open.start, open.start + open.used);
-        self.core.usage.give_back(spare);
-        self.core.usage.set_newest(self.core.index, open.used);
+        self.position = open.start + open.used;
+        let cut = open.file.set_len(open.used).and_then(|()| open.file.sync_all());
+        cut.map_err(|error| format!("cannot cut {}: {error}", path.display()))?;
+        let spare = self.core.segments.seal(open.start, self.position);
+        self.core.shared.usage.give_back(spare);
+        self.core.shared.usage.set_newest(self.core.index, open.used);
         Ok(())
     }
 
-    fn next_segment(&mut self, group_bytes: u64) -> Result<Open, Stop> {
+    fn open_segment(&mut self, group_bytes: u64) -> Result<Open, PutError> {
         let mut header = SegmentHeader {
             lane: self.core.index,
             position: self.position,
             first_record: self.records,
-            created_ns: unix_ns(),
+            created_ns: self.core.shared.time.unix_ns(),
             allocated: 0,
             sources: self.sources.clone(),
         };
@@ -232,95 +317,97 @@ impl Writer {
         let capacity = self.segment_bytes.max(header.encode().len() as u64 + group_bytes + 1);
         header.allocated = capacity;
         let header = header.encode();
+        let used = header.len() as u64;
         let file = match self.recycle(capacity, &header) {
             Some(file) => file,
-            None => self.create(capacity)?,
+            None => self.create(capacity, &header)?,
         };
-        let open = Open { file, start: self.position, used: 0, capacity };
-        self.write(&open, &header)?;
-        let segment =
-            Segment { start: self.position, end: None, first_record: self.records, allocated: capacity };
-        self.core.segments.push(segment);
-        let open = Open { used: header.len() as u64, ..open };
-        self.position += open.used;
-        Ok(open)
+        let segment = Segment {
+            start: self.position,
+            end: None,
+            first_record: self.records,
+            allocated: capacity,
+            is_unreadable: false,
+            is_stuck: false,
+        };
+        Ok(Open { file, start: self.position, used, capacity, new: Some(segment) })
     }
 
     /// Makes the segment from a spare, if there is one and it can be done; a spare that is of no use goes.
     fn recycle(&self, capacity: u64, header: &[u8]) -> Option<Box<dyn StorageFile>> {
         let core = &self.core;
-        let spare = core.spares.take(core.index)?;
+        let shared = &core.shared;
+        let spare = shared.spares.take(core.index)?;
         let more = capacity.saturating_sub(spare.bytes);
         let grows = more == 0 || self.disk_has_room(more).is_ok();
-        if spare.bytes <= capacity && grows && core.usage.try_take(more) {
+        if spare.bytes <= capacity && grows && shared.usage.try_take(more) {
             let path = core.segments.path(self.position);
-            match core.storage.recycle(&spare.path, &path, capacity, header) {
+            match shared.storage.recycle(&spare.path, &path, capacity, header) {
                 Ok(file) => {
-                    core.usage.set_newest(core.index, capacity);
+                    shared.usage.set_newest(core.index, capacity);
                     return Some(file);
                 }
-                Err(error) => info!(lane = core.index, %error, "a spare segment cannot be used"),
+                Err(error) => {
+                    info!(lane = core.index, %error, "a spare segment cannot be used");
+                    // It may have its new name already, which the next one needs.
+                    let _has_the_old_one = shared.storage.remove(&path);
+                }
             }
-            core.usage.give_back(more);
+            shared.usage.give_back(more);
         }
         self.remove_spare(&spare);
         None
     }
 
     fn remove_spare(&self, spare: &Spare) {
-        if let Err(error) = self.core.storage.remove(&spare.path) {
+        if let Err(error) = self.core.shared.storage.remove(&spare.path) {
             warn!(path = %spare.path.display(), %error, "a spare segment cannot be removed before the next start");
         }
-        self.core.usage.give_back(spare.bytes);
+        self.core.shared.usage.give_back(spare.bytes);
     }
 
-    /// Gives back the room of a spare; answers whether there was one. Those that are kept while this writer waits for room
+    /// Gives back the room of a spare; returns whether there was one. Those that are kept while this writer waits for room
     /// are found by its next look.
     fn free_spare(&self) -> bool {
-        self.core.spares.take_any().inspect(|spare| self.remove_spare(spare)).is_some()
+        self.core.shared.spares.take_any().inspect(|spare| self.remove_spare(spare)).is_some()
     }
 
-    fn create(&self, capacity: u64) -> Result<Box<dyn StorageFile>, Stop> {
+    fn create(&self, capacity: u64, header: &[u8]) -> Result<Box<dyn StorageFile>, PutError> {
         let path = self.core.segments.path(self.position);
-        loop {
-            if !self.core.usage.try_take(capacity) {
-                if self.free_spare() {
-                    continue;
-                }
-                let (used, most) = (self.core.usage.bytes(), self.core.usage.bytes_max());
-                self.wait_for_space(&format!(
+        let usage = &self.core.shared.usage;
+        while !usage.try_take(capacity) {
+            if !self.free_spare() {
+                let (used, most) = (usage.bytes(), usage.bytes_max());
+                return Err(PutError::NoRoom(format!(
                     "the spool has {used} bytes and needs {capacity} more, over its limit of {most} (spool.bytes_max); mend or \
                      speed up the sink with the most queued, or raise the limit and restart"
-                ))?;
-                continue;
+                )));
             }
-            let created =
-                self.disk_has_room(capacity).and_then(|()| self.core.storage.create(&path, capacity));
-            match created {
+        }
+        loop {
+            let created = self
+                .disk_has_room(capacity)
+                .and_then(|()| self.core.shared.storage.create(&path, capacity, header));
+            let error = match created {
                 Ok(file) => {
                     if self.core.condition() == LaneCondition::WaitingForSpace {
                         info!(lane = self.core.index, "there is room again");
                     }
-                    self.core.set_condition(LaneCondition::Writing);
-                    self.core.usage.set_newest(self.core.index, capacity);
+                    usage.set_newest(self.core.index, capacity);
                     return Ok(file);
                 }
-                Err(error) => {
-                    self.core.usage.give_back(capacity);
-                    if !is_full(&error) && !is_scarce(&error) {
-                        return Err(Stop::Failed(format!("cannot create {}: {error}", path.display())));
-                    }
-                    if is_full(&error) && self.free_spare() {
-                        continue;
-                    }
-                    let remedy = if is_full(&error) {
-                        MAKE_ROOM
-                    } else {
-                        "raise the limit of open files, or free memory"
-                    };
-                    self.wait_for_space(&format!("cannot create {}: {error}; {remedy}", path.display()))?;
-                }
-            }
+                Err(error) if is_full(&error) && self.free_spare() => continue,
+                Err(error) => error,
+            };
+            usage.give_back(capacity);
+            let why = format!("cannot create {}: {error}", path.display());
+            return Err(if is_full(&error) {
+                PutError::NoRoom(format!("{why}; {MAKE_ROOM}"))
+            } else if is_scarce(&error) {
+                PutError::NoRoom(format!("{why}; raise the limit of open files, or free memory"))
+            } else {
+                PutError::Failed(why)
+            });
         }
     }
 
@@ -328,7 +415,8 @@ impl Writer {
     fn disk_has_room(&self, bytes: u64) -> io::Result<()> {
         let reserve = DISK_RESERVE_BYTES.min(self.segment_bytes);
         // Where this cannot be told, the disk itself says when it is full.
-        let available = self.core.storage.available(self.core.segments.directory()).unwrap_or(u64::MAX);
+        let available =
+            self.core.shared.storage.available(self.core.segments.directory()).unwrap_or(u64::MAX);
         if available >= bytes.saturating_add(reserve) {
             return Ok(());
         }
@@ -337,18 +425,27 @@ impl Writer {
         Err(io::Error::new(io::ErrorKind::StorageFull, why))
     }
 
-    fn wait_for_space(&self, why: &str) -> Result<(), Stop> {
+    /// Says that there is no room, and lets old messages go where they are to; an error when nobody waits for it any more.
+    fn wait_for_space(&self, why: String) -> Result<(), Stop> {
         if self.core.condition() != LaneCondition::WaitingForSpace {
             warn!(lane = self.core.index, why, "no room to write; senders are held back until there is");
         }
         // The reason may be another one now.
-        self.core.wait_for_space(why);
+        self.core.wait_for_space(&why);
         if self.core.is_closed() {
-            return Err(Stop::NoSpace(why.to_owned()));
+            return Err(Stop::NoSpace(why));
         }
-        self.core.usage.wait_freed(SPACE_RETRY_INTERVAL);
+        if self.core.drops_oldest_for(&self.group) {
+            self.core.want_oldest_dropped(true);
+        }
         Ok(())
     }
+}
+
+/// What a panic says.
+fn message_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 fn is_full(error: &io::Error) -> bool {

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use bbq_spool::format::{ENVELOPE_BYTES, Envelope, GROUP_FRAME_BYTES, GroupFrame, SegmentHeader};
+use bbq_spool::limits::{READ_TRIES_MAX, TORN_KEPT_MAX};
 use bbq_spool::{Cursor, Lost, LostReason};
 
 use crate::support::crash_disk::EIO;
 use crate::support::{
-    CrashDisk, Fault, Found, Made, Op, Random, directory, for_seeds, made, open, put, read_all, read_lane,
-    records,
+    CrashDisk, Fault, Found, Made, Op, PowerDisk, Random, append, directory, for_seeds, made, open, put,
+    read_all, read_lane, records,
 };
 
 fn lane_directory() -> PathBuf {
@@ -49,7 +50,7 @@ fn lane(seed: u64) -> Lane {
         if random.one_in(2) {
             put(&spool, 0, &made);
         } else {
-            made.append(&spool.lanes()[0], false).unwrap();
+            append(&spool, &spool.lanes()[0], &made, false);
         }
         all.push(made);
     }
@@ -64,17 +65,17 @@ fn lane(seed: u64) -> Lane {
         let mut at = lane.header_bytes;
         while at < bytes.len() {
             let frame = GroupFrame::decode(&bytes[at..], start + at as u64).unwrap();
-            let behind = at + GROUP_FRAME_BYTES + frame.bytes as usize;
+            let entries_end = at + GROUP_FRAME_BYTES + frame.bytes as usize;
             let mut entries = Vec::new();
             let mut entry = at + GROUP_FRAME_BYTES;
-            while entry < behind {
+            while entry < entries_end {
                 let (_, binding) = Envelope::decode(&bytes[entry..]).unwrap();
                 let end = entry + ENVELOPE_BYTES + binding.batch_bytes as usize;
                 entries.push((entry, end));
                 entry = end;
             }
             lane.groups.push(Group { file: file.clone(), frame, at, entries });
-            at = behind;
+            at += lane.groups.last().unwrap().frame.total_bytes();
         }
     }
     lane
@@ -107,6 +108,15 @@ impl Lane {
             }
         }
         (kept, last_record)
+    }
+
+    /// Whether a byte is between the last entry of a group and the next block: nobody looks at it.
+    fn is_padding(&self, file: &Path, offset: usize) -> bool {
+        let mut groups = self.groups.iter().filter(|group| group.file == file);
+        groups.any(|group| {
+            let end = group.at + group.frame.total_bytes();
+            (end - group.frame.padding as usize..end).contains(&offset)
+        })
     }
 
     fn records_in(&self, file: &Path) -> u64 {
@@ -177,7 +187,8 @@ fn spoiled_bytes_cost_the_batches_they_are_in_and_are_kept_and_counted() {
         // What was spoiled twice may be as it was.
         for (file, offsets) in &mut spoiled {
             let now = lane.disk.contents(file);
-            offsets.retain(|offset| now[*offset] != pristine[file][*offset]);
+            offsets
+                .retain(|offset| now[*offset] != pristine[file][*offset] && !lane.is_padding(file, *offset));
         }
         let spoiled_in = |file: &Path, from: usize, to: usize| {
             spoiled.get(file).is_some_and(|offsets| offsets.iter().any(|at| (from..to).contains(at)))
@@ -277,57 +288,107 @@ fn unreadable(file: &Path, op: Op) -> Fault {
 }
 
 #[test]
-fn an_unreadable_segment_is_moved_aside_whole() {
-    for op in [Op::Open, Op::Read] {
-        let lane = lane(1);
-        let bad = &lane.files[1];
-        lane.disk.inject(unreadable(bad, op));
-        let bytes = lane.disk.contents(bad);
-        let (found, _) = read_thrice(&lane.disk);
-        assert_eq!(found.losts, [Lost { records: lane.records_in(bad), reason: LostReason::Damaged }]);
-        assert_eq!(found.delivered + found.lost(), lane.total());
-        let kept = quarantine(&lane.disk);
-        assert_eq!(kept.len(), 1);
-        assert_eq!(lane.disk.contents(&kept[0]), bytes);
-    }
+fn a_segment_that_cannot_be_opened_is_passed_over_and_set_aside_when_everybody_has_passed_it() {
+    let lane = lane(1);
+    let bad = &lane.files[1];
+    lane.disk.inject(unreadable(bad, Op::Open));
+    let bytes = lane.disk.contents(bad);
+    let spool = open(&lane.disk, 1);
+    let mut slow = spool.readers(&Cursor::default()).swap_remove(0);
+    let mut fast = spool.readers(&Cursor::default()).swap_remove(0);
+    let found = read_all(&mut fast);
+    assert_eq!(found.losts, [Lost { records: lane.records_in(bad), reason: LostReason::Damaged }]);
+    assert_eq!(found.delivered + found.lost(), lane.total());
+    // The disk works again before the other one comes there: nothing was taken from it.
+    assert_eq!(lane.disk.contents(bad), bytes);
+    lane.disk.heal();
+    assert_eq!(read_all(&mut slow).batches, lane.made);
+    spool.retire(&[slow.place()]);
+    let kept = quarantine(&lane.disk);
+    assert_eq!((kept.len(), spool.quarantined()), (1, 1));
+    assert_eq!(lane.disk.contents(&kept[0]), bytes);
+}
+
+#[test]
+fn a_block_that_cannot_be_read_costs_the_batches_in_it() {
+    for_seeds(60, |seed| {
+        let lane = lane(seed);
+        let mut random = Random::new(!seed);
+        let file = &lane.files[random.below(lane.files.len() as u64) as usize];
+        let at = random.below(lane.disk.contents(file).len() as u64) as usize;
+        let block = at / 4096 * 4096..at / 4096 * 4096 + 4096;
+        lane.disk.make_unreadable(file, block.clone());
+        let (kept, last_record) =
+            lane.expected(|other, from, to| other == file && from < block.end && to > block.start);
+        let spool = open(&lane.disk, 1);
+        let found = read_lane(&spool, 0);
+        assert_eq!(found.batches, kept);
+        assert_eq!((spool.recovered().records, found.delivered + found.lost()), (last_record, last_record));
+        assert!(lane.disk.names(&lane_directory()).contains(file), "another reader may be behind");
+        assert_eq!(read_lane(&spool, 0).batches, kept);
+        put(&spool, 0, &made(1_000_001, 10));
+        spool.retire(&spool.ends());
+        assert!(!lane.disk.names(&lane_directory()).contains(file));
+        let name = format!("lane-0-{:020}.seg", start_of(file));
+        assert!(quarantine(&lane.disk).iter().any(|kept| kept.ends_with(&name)));
+    });
 }
 
 #[test]
 fn an_unreadable_newest_segment_stays_until_it_can_be_read() {
-    for op in [Op::Open, Op::Read] {
-        let lane = lane(1);
-        let newest = lane.files.last().unwrap();
-        lane.disk.inject(unreadable(newest, op));
-        let spool = open(&lane.disk, 1);
-        let found = read_lane(&spool, 0);
-        assert_eq!(found.delivered, lane.total() - lane.records_in(newest));
-        // What comes now goes behind it.
-        let more = made(1_000_001, 10);
-        put(&spool, 0, &more);
+    let lane = lane(1);
+    let newest = lane.files.last().unwrap();
+    lane.disk.inject(unreadable(newest, Op::Open));
+    let spool = open(&lane.disk, 1);
+    let found = read_lane(&spool, 0);
+    assert_eq!(found.delivered, lane.total() - lane.records_in(newest));
+    // What comes now goes behind it.
+    let more = made(1_000_001, 10);
+    put(&spool, 0, &more);
+    spool.close();
+    lane.disk.heal();
+    let spool = open(&lane.disk, 1);
+    let mut all = lane.made.clone();
+    all.push(more);
+    assert_eq!(read_lane(&spool, 0).batches, all);
+}
+
+#[test]
+fn a_read_error_that_passes_costs_nothing() {
+    for times in 1..=u64::from(READ_TRIES_MAX) {
+        let disk = CrashDisk::new(1);
+        let spool = open(&disk, 1);
+        let mut reader = spool.readers(&Cursor::default()).swap_remove(0);
+        let first = made(1, 10);
+        put(&spool, 0, &first);
+        disk.inject(Fault { op: Op::Read, path: ".seg", after: 0, times, errno: EIO });
+        assert_eq!(read_all(&mut reader).batches, [first]);
+        let later = made(11, 10);
+        put(&spool, 0, &later);
+        assert_eq!(read_all(&mut reader).batches, [later]);
         spool.close();
-        lane.disk.heal();
-        let spool = open(&lane.disk, 1);
-        let mut all = lane.made.clone();
-        all.push(more);
-        assert_eq!(read_lane(&spool, 0).batches, all);
+        // Neither does one while the lane is opened.
+        let disk = disk.after_crash();
+        disk.inject(Fault { op: Op::Read, path: ".seg", after: 0, times, errno: EIO });
+        assert_eq!(read_lane(&open(&disk, 1), 0).delivered, 20);
+        assert!(quarantine(&disk).is_empty());
     }
 }
 
 #[test]
-fn a_read_error_in_the_segment_that_is_written_costs_nothing_that_comes_later() {
-    let disk = CrashDisk::new(1);
-    let spool = open(&disk, 1);
-    let mut reader = spool.readers(&Cursor::default()).swap_remove(0);
-    put(&spool, 0, &made(1, 10));
-    disk.inject(Fault { op: Op::Read, path: ".seg", after: 0, times: 1, errno: EIO });
-    let lost = Lost { records: 10, reason: LostReason::Damaged };
-    assert_eq!(read_all(&mut reader), Found { losts: vec![lost], ..Found::default() });
-    let later = made(11, 10);
-    put(&spool, 0, &later);
-    assert_eq!(read_all(&mut reader).batches, [later]);
-    spool.close();
-    assert!(quarantine(&disk).is_empty());
-    assert_eq!(read_lane(&open(&disk.after_crash(), 1), 0).delivered, 20);
+fn a_read_error_that_passes_takes_nothing_from_the_totals_of_a_lane() {
+    for times in 1..=u64::from(READ_TRIES_MAX) {
+        let disk = CrashDisk::new(1);
+        let spool = open(&disk, 1);
+        put(&spool, 0, &made(1, 10));
+        spool.close();
+        // A crash came when the next segment had its name and nothing else: only the one before it knows the totals.
+        let sealed = disk.names(&lane_directory()).swap_remove(0);
+        let end = disk.contents(&sealed).len();
+        disk.put(&sealed.with_file_name(format!("{end:020}.seg")), &[0; 65536]);
+        disk.inject(Fault { op: Op::Read, path: "00000000000000000000.seg", after: 0, times, errno: EIO });
+        assert_eq!(open(&disk, 1).recovered().records, 10, "{times} errors");
+    }
 }
 
 #[test]
@@ -339,4 +400,60 @@ fn a_shortage_is_not_damage() {
     lane.disk.inject(Fault { op: Op::Open, path: ".seg", after: 0, times: 1, errno: EMFILE });
     assert_eq!(reader.read(&mut |_| ()).unwrap_err().raw_os_error(), Some(EMFILE));
     assert_eq!(read_all(&mut reader).batches, lane.made);
+}
+
+/// A group of which a crash left the beginning, behind one that is whole.
+#[test]
+fn a_torn_end_is_kept_and_is_no_damage() {
+    let disk = CrashDisk::new(1);
+    let mut expected = 0;
+    for round in 0..2 * TORN_KEPT_MAX as u64 {
+        let spool = open(&disk, 1);
+        put(&spool, 0, &made(1 + 20 * round, 40));
+        let end = spool.ends()[0];
+        expected += 10;
+        disk.crash();
+        drop(spool);
+        let path = disk.names(&lane_directory()).pop().unwrap();
+        let mut bytes = disk.contents(&path);
+        let at = (end.position - start_of(&path)) as usize;
+        let frame = GroupFrame {
+            bytes: 3000,
+            entries: 1,
+            position: end.position,
+            first_record: end.record,
+            records: 10,
+            padding: 4096 - 3000 - GROUP_FRAME_BYTES as u32,
+            tag: 1,
+        };
+        frame.encode(&mut bytes[at..]);
+        bytes[at + GROUP_FRAME_BYTES..][..100].fill(b'x');
+        disk.put(&path, &bytes);
+        let disk = disk.revive();
+        let spool = open(&disk, 1);
+        assert_eq!((read_lane(&spool, 0).delivered, spool.quarantined()), (expected, 0));
+        let kept = quarantine(&disk);
+        assert_eq!(kept.len(), TORN_KEPT_MAX.min(round as usize + 1), "{kept:?}");
+        let newest = kept.last().unwrap();
+        assert!(newest.to_string_lossy().contains(&format!("{:020}", end.position)), "{kept:?}");
+        assert!(disk.contents(newest) == bytes[at..at + 4096]);
+        spool.close();
+    }
+}
+
+#[test]
+fn a_read_error_that_passes_takes_nothing_from_what_is_known_of_a_sealed_segment() {
+    let lane = lane(1);
+    let known = open(&lane.disk, 1).beginnings();
+    // The first segment is gone, so that the next one tells how many records were before it.
+    lane.disk.take_away(&lane.files[0]);
+    let expected = open(&lane.disk, 1).beginnings();
+    assert_ne!(expected, known);
+    for op in [Op::Open, Op::Read] {
+        let file = &lane.files[1];
+        lane.disk.inject(Fault { times: u64::from(READ_TRIES_MAX), ..unreadable(file, op) });
+        let spool = open(&lane.disk, 1);
+        assert_eq!(spool.beginnings(), expected);
+        lane.disk.heal();
+    }
 }

@@ -2,7 +2,7 @@
 
 use bbq_spool::{Cursor, GroupRead, Lost, LostReason};
 
-use crate::support::{CrashDisk, Found, made, open, put, read_all, read_group, records};
+use crate::support::{CrashDisk, Found, PowerDisk, made, open, put, read_all, read_group, records};
 
 #[test]
 fn a_reader_hears_exactly_how_many_records_were_dropped() {

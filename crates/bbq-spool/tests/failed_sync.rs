@@ -6,7 +6,7 @@ use bbq_spool::{Cursor, GroupRead, LaneCondition, LaneError};
 
 use crate::support::crash_disk::EIO;
 use crate::support::{
-    CrashDisk, Fault, Op, for_seeds, made, open, put, read_all, read_lane, records, wait_until,
+    CrashDisk, Fault, Op, PowerDisk, for_seeds, made, open, put, read_all, read_lane, records, wait_until,
 };
 
 #[test]
@@ -27,7 +27,9 @@ fn after_a_failed_write_sync_or_cut_nothing_is_acknowledged_any_more() {
             let made = made(1 + records(&all), 5000);
             match made.append(lane, true) {
                 Ok(_) => all.push(made),
-                Err(LaneError::Full) => wait_until(&spool.progress(), "room", || lane.has_room()),
+                Err(LaneError::Full) => {
+                    wait_until(&spool.progress(), "room", || lane.has_room_for(made.bytes().len()))
+                }
                 Err(LaneError::Failed(_)) => break,
                 Err(error) => panic!("{error}"),
             }
@@ -41,10 +43,10 @@ fn after_a_failed_write_sync_or_cut_nothing_is_acknowledged_any_more() {
         assert_eq!(acknowledged.batches, all[..acknowledged.batches.len()]);
         let mut reader = spool.readers(&Cursor { places: spool.ends(), ..Cursor::default() }).swap_remove(0);
         assert_eq!(reader.read(&mut |_| ()).unwrap(), GroupRead::CaughtUp);
-        let durable = lane.durable_group();
+        let durable = lane.durable().group;
         let unwritten: u64 = spool.close().values().sum();
         assert_eq!(acknowledged.delivered + unwritten, records(&all));
-        assert_eq!(lane.durable_group(), durable);
+        assert_eq!(lane.durable().group, durable);
         // A restart finds what the disk has: all that was acknowledged, and perhaps a little more of the same.
         let spool = open(&disk.after_crash(), 1);
         let found = read_lane(&spool, 0);
@@ -57,4 +59,58 @@ fn after_a_failed_write_sync_or_cut_nothing_is_acknowledged_any_more() {
         let mut reader = spool.readers(&Cursor { places: end, ..Cursor::default() }).swap_remove(0);
         assert_eq!(read_all(&mut reader).batches, [more]);
     });
+}
+
+/// The server goes on in the same page cache: after a reload, or when it was killed and started again.
+#[test]
+fn what_a_restart_calls_durable_after_a_failed_sync_survives_a_power_cut() {
+    for_seeds(60, |seed| {
+        let disk = CrashDisk::new(seed);
+        let spool = open(&disk, 1);
+        let lane = &spool.lanes()[0];
+        let mut all = vec![made(1, 10)];
+        put(&spool, 0, &all[0]);
+        disk.inject(Fault { op: Op::Sync, path: "lane-0", after: seed % 3, times: 1, errno: EIO });
+        while lane.failure().is_none() {
+            let made = made(1 + records(&all), 300);
+            if made.append(lane, true).is_ok() {
+                all.push(made);
+            }
+            wait_until(&spool.progress(), "the group", || {
+                lane.failure().is_some() || lane.durable().records == records(&all)
+            });
+        }
+        drop(spool);
+        let spool = open(&disk, 1);
+        let said = read_lane(&spool, 0);
+        assert_eq!(said.batches, all[..said.batches.len()]);
+        disk.crash();
+        drop(spool);
+        let kept = read_lane(&open(&disk.after_crash(), 1), 0);
+        assert_eq!((kept.batches, kept.losts), (said.batches, vec![]));
+    });
+}
+
+#[test]
+fn a_start_that_cannot_make_the_newest_group_durable_says_so() {
+    let disk = CrashDisk::new(1);
+    let spool = open(&disk, 1);
+    put(&spool, 0, &made(1, 10));
+    disk.crash();
+    drop(spool);
+    let disk = disk.after_crash();
+    disk.inject(Fault { op: Op::Sync, path: ".seg", after: 0, times: 1, errno: EIO });
+    assert_eq!(read_lane(&open(&disk, 1), 0).delivered, 10, "each try writes it again");
+    let spool = open(&disk, 1);
+    put(&spool, 0, &made(11, 10));
+    disk.crash();
+    drop(spool);
+    let disk = disk.after_crash();
+    disk.inject(Fault { op: Op::Sync, path: ".seg", after: 0, times: u64::MAX, errno: EIO });
+    let options = crate::support::options(&crate::support::directory(), 1);
+    let refused = bbq_spool::Spool::open(std::sync::Arc::new(disk.clone()), &options);
+    let text = refused.err().unwrap().to_string();
+    assert!(text.contains("make durable") && text.contains(".seg"), "{text}");
+    disk.heal();
+    assert_eq!(read_lane(&open(&disk, 1), 0).delivered, 20);
 }

@@ -7,8 +7,8 @@ use bbq_spool::{Cursor, Lane, LaneCondition, LaneError, Progress, Spool};
 
 use crate::support::crash_disk::ENOSPC;
 use crate::support::{
-    CrashDisk, Fault, Made, Op, directory, made, open, open_with, options, read_all, read_lane, records,
-    wait_until,
+    CrashDisk, Fault, Made, Op, PowerDisk, directory, made, open, open_with, options, read_all, read_lane,
+    records, wait_until,
 };
 
 /// What its worker hears of a lane.
@@ -51,7 +51,7 @@ fn fill_all(spool: &Spool, progress: &Progress, size: usize, all: &mut Vec<Made>
     });
     // The group that waits was taken before the last fill, or after.
     fill(lane, size, all);
-    assert!(!lane.has_room());
+    assert!(!lane.has_room_for(made(1, size).bytes().len()));
 }
 
 #[test]
@@ -68,13 +68,13 @@ fn at_its_limit_the_lane_refuses_waits_and_goes_on_when_segments_were_retired() 
         let found = read_all(&mut reader);
         assert_eq!(found.lost(), 0);
         batches.extend(found.batches);
-        assert!(spool.usage().bytes() <= spool.usage().bytes_max(), "{:?}", spool.usage());
+        assert!(spool.usage().bytes() <= spool.usage().bytes_max(), "{}", spool.usage().bytes());
         spool.retire(&[reader.place()]);
         batches.len() == all.len()
     });
     assert_eq!(batches, all);
     assert_eq!(lane.view().condition, LaneCondition::Writing);
-    assert!(lane.has_room());
+    assert!(lane.has_room_for(SMALL));
     assert_eq!(spool.close().values().sum::<u64>(), 0);
     let spool = open(&disk.after_crash(), 1);
     assert_eq!(spool.recovered().records, records(&all));
@@ -92,10 +92,10 @@ fn a_full_disk_is_waited_for() {
             disk.inject(Fault { op, path: "lane-0", after, times: u64::MAX, errno: ENOSPC });
             let mut all = Vec::new();
             fill_all(&spool, &progress, LARGE, &mut all);
-            assert!(lane.durable_group() <= after);
+            assert!(lane.durable().group <= after);
             disk.heal();
             let last = wait_for_append(lane, &progress, &mut all);
-            wait_until(&progress, "space", || lane.durable_group() >= last);
+            wait_until(&progress, "space", || lane.durable().group >= last);
             assert_eq!(read_lane(&spool, 0).batches, all);
             assert_eq!(lane.view().condition, LaneCondition::Writing);
             assert_eq!(spool.close().values().sum::<u64>(), 0);

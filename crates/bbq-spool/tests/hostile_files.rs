@@ -1,4 +1,4 @@
-//! If this fails, bytes on disk can make the server panic (its arithmetic is checked), loop, or ask for endless memory.
+//! If this fails, bytes on disk can make the server, or `bbq spool check`, panic (its arithmetic is checked), loop, or ask for endless memory.
 //!
 //! Checksums would stop most of it; here they are made to fit.
 
@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use bbq_spool::format::{
     Binding, ENVELOPE_BYTES, Envelope, GROUP_FRAME_BYTES, GroupFrame, SegmentHeader, Sources,
 };
-use bbq_spool::{Cursor, CursorStore, GroupRead, LanePlace, Spool};
+use bbq_spool::{Cursor, CursorStore, GroupRead, LanePlace, Spool, Storage, inspect};
 use bbq_wire::Peer;
 use std::sync::Arc;
 
-use crate::support::{CrashDisk, Random, directory, for_seeds, made, open, put};
+use crate::support::{CrashDisk, PowerDisk, Random, directory, for_seeds, made, open, put};
 
 /// Numbers at which sums go wrong, and some others.
 fn number(random: &mut Random) -> u64 {
@@ -51,6 +51,7 @@ fn file(random: &mut Random, start: u64) -> Vec<u8> {
                     position,
                     first_record: number(random),
                     records: number(random) as u32,
+                    padding: if random.one_in(2) { random.below(5000) as u32 } else { number(random) as u32 },
                     tag: random.below(3),
                 };
                 let at = bytes.len();
@@ -83,6 +84,9 @@ fn file(random: &mut Random, start: u64) -> Vec<u8> {
 
 /// Whatever is found: the lane opens, a reader comes to its end, and it goes on.
 fn survive(disk: &CrashDisk, cursor: &Cursor) {
+    for lane in inspect::lanes(disk, &directory()).unwrap() {
+        lane.read(disk, &mut |_, _| Ok(())).unwrap();
+    }
     let spool: Spool = open(disk, 1);
     for mut reader in spool.readers(cursor) {
         let mut steps = 0;
@@ -157,11 +161,66 @@ fn mutated_files_are_survived() {
 
 #[test]
 fn lane_directories_that_are_none_are_left_alone() {
-    use bbq_spool::Storage as _;
     let disk = CrashDisk::new(1);
+    let storage: &dyn Storage = &disk;
     for name in ["lane-4294967295", "lane-99999", "lane-x", "lane-"] {
-        disk.create_dir_all(&directory().join("spool").join(name)).unwrap();
+        storage.create_dir_all(&directory().join("spool").join(name)).unwrap();
     }
     let spool = open(&disk, 2);
     assert_eq!(spool.readers(&Cursor::default()).len(), 2);
+}
+
+/// A lane that went on behind them would write what the next start does not take for its own.
+#[test]
+fn names_that_no_lane_gets_to_are_set_aside() {
+    let highest = 1_u64 << 61;
+    for start in [(1 << 60) + 1, highest - 100_000, highest - 300, highest, highest + 1, u64::MAX] {
+        let disk = CrashDisk::new(1);
+        let spool = open(&disk, 1);
+        put(&spool, 0, &made(1, 10));
+        drop(spool);
+        let lane = directory().join("spool/lane-0");
+        disk.put(&lane.join(format!("{start:020}.seg")), &[b'x'; 5000]);
+        for round in 1..4 {
+            let spool = open(&disk, 1);
+            assert_eq!(spool.quarantined(), 1, "{start}");
+            put(&spool, 0, &made(1 + 10 * round, 10));
+            assert_eq!(records(&spool), 10 * (round + 1), "{start}: {:?}", disk.names(&lane));
+        }
+        let kept = disk.contents(&directory().join(format!("quarantine/lane-0-{start:020}.seg")));
+        assert_eq!(kept, [b'x'; 5000]);
+    }
+}
+
+/// One that is just not too high is believed, and then what follows it is, too.
+#[test]
+fn what_follows_a_high_position_is_kept() {
+    let disk = CrashDisk::new(1);
+    drop(open(&disk, 1));
+    let (lane, start) = (directory().join("spool/lane-0"), (1_u64 << 60) - 1000);
+    disk.put(&lane.join(format!("{start:020}.seg")), &[b'x'; 5000]);
+    let store = CursorStore::new(Arc::new(disk.clone()), &directory().join("cursors"), "sink").unwrap();
+    for round in 0..4 {
+        let spool = open(&disk, 1);
+        put(&spool, 0, &made(1 + 10 * round, 10));
+        let kept = if round < 3 { 10 * (round + 1) } else { 20 };
+        assert_eq!(records(&spool), kept, "{:?}", disk.names(&lane));
+        if round == 2 {
+            // The forged one goes with those behind it that are passed: the cursor alone says that the lane was here.
+            let places = spool.ends();
+            store.commit(&Cursor { places: places.clone(), ..Cursor::default() }).unwrap();
+            spool.retire(&places);
+            assert_eq!(disk.names(&lane).len(), 1);
+        }
+    }
+}
+
+/// Those that are read from the beginning.
+fn records(spool: &Spool) -> u64 {
+    let mut records = 0;
+    for mut reader in spool.readers(&Cursor::default()) {
+        let mut count = |entry: &bbq_spool::Entry<'_>| records += u64::from(entry.batch.header.records);
+        while reader.read(&mut count).unwrap() != GroupRead::CaughtUp {}
+    }
+    records
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bbq_spool::{Cursor, DiskStorage, GroupRead, LaneError, Spool, SpoolOptions, Storage, StorageFile};
+use bbq_spool::{
+    Cursor, DiskStorage, GroupRead, LaneError, OpenMode, Spool, SpoolOptions, Storage, StorageFile,
+};
 
 use crate::support::{Found, Random, for_seeds, made, options, read_all, read_group, wait_until};
 
@@ -35,29 +37,20 @@ impl Watched {
 }
 
 impl Storage for Watched {
-    fn create_dir_all(&self, directory: &Path) -> io::Result<()> {
-        DiskStorage.create_dir_all(directory)
+    fn create_dir(&self, directory: &Path) -> io::Result<()> {
+        DiskStorage.create_dir(directory)
     }
-    fn available(&self, directory: &Path) -> io::Result<u64> {
-        DiskStorage.available(directory)
+    fn sync_dir(&self, directory: &Path) -> io::Result<()> {
+        DiskStorage.sync_dir(directory)
     }
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
         DiskStorage.list(directory)
     }
-    fn create(&self, path: &Path, bytes: u64) -> io::Result<Box<dyn StorageFile>> {
-        self.file(DiskStorage.create(path, bytes))
+    fn available(&self, directory: &Path) -> io::Result<u64> {
+        DiskStorage.available(directory)
     }
-    fn recycle(&self, from: &Path, to: &Path, bytes: u64, head: &[u8]) -> io::Result<Box<dyn StorageFile>> {
-        self.file(DiskStorage.recycle(from, to, bytes, head))
-    }
-    fn open(&self, path: &Path) -> io::Result<Box<dyn StorageFile>> {
-        DiskStorage.open(path)
-    }
-    fn replace(&self, path: &Path, contents: &[u8]) -> io::Result<()> {
-        DiskStorage.replace(path, contents)
-    }
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        DiskStorage.read(path)
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn StorageFile>> {
+        self.file(DiskStorage.open(path, mode))
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         DiskStorage.rename(from, to)
@@ -81,6 +74,12 @@ impl StorageFile for WatchedFile {
     }
     fn sync_data(&self) -> io::Result<()> {
         self.file.sync_data()
+    }
+    fn sync_all(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        self.file.allocate(bytes)
     }
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.file.set_len(bytes)
@@ -113,7 +112,7 @@ fn large_and_small_groups_are_read_as_they_were_appended() {
                 group = made.append(lane, batch + 1 == batches).unwrap();
                 all.push(made);
             }
-            wait_until(&spool.progress(), "a group", || lane.durable_group() >= group);
+            wait_until(&spool.progress(), "a group", || lane.durable().group >= group);
             match random.below(8) {
                 0 | 1 => drop(read_group(&mut follower, &mut followed)),
                 // To the end, behind which the next group is not written yet.

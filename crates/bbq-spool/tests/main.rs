@@ -12,6 +12,6 @@ mod hostile_files;
 mod large_groups;
 mod real_disk;
 mod recycled;
-mod split_groups;
 mod stress;
 mod support;
+mod version_1;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bbq_spool::limits::SPARES_PER_LANE;
-use bbq_spool::{Cursor, CursorStore, DiskStorage, GroupRead, Spool, Storage};
+use bbq_spool::{Cursor, CursorStore, DiskStorage, GroupRead, OpenMode, Spool, Storage};
 
 use crate::support::{made, options, put, read_all, read_lane};
 
@@ -88,7 +88,7 @@ fn damaged_bytes_are_set_aside() {
     let lane = directory.path().join("spool/lane-0");
     let file = fs::read_dir(&lane).unwrap().next().unwrap().unwrap().path();
     let mut bytes = fs::read(&file).unwrap();
-    bytes[500] ^= 1;
+    bytes[4096 + 500] ^= 1;
     fs::write(&file, bytes).unwrap();
     let spool = open(directory.path(), 1);
     let found = read_lane(&spool, 0);
@@ -101,14 +101,15 @@ fn damaged_bytes_are_set_aside() {
 fn an_empty_file_can_be_made_and_a_made_one_is_not_overwritten() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
-    DiskStorage.create(&path, 0).unwrap();
-    assert!(DiskStorage.create(&path, 0).is_err());
+    let disk: &dyn Storage = &DiskStorage;
+    disk.create(&path, 0, &[]).unwrap();
+    assert!(disk.create(&path, 0, &[]).is_err());
     let (from, to) = (directory.path().join("a/b/c"), directory.path().join("d"));
-    DiskStorage.create_dir_all(&from).unwrap();
-    DiskStorage.create_dir_all(&from).unwrap();
-    DiskStorage.rename(&path, &from.join("file")).unwrap();
-    DiskStorage.rename(&from.join("file"), &to).unwrap();
-    assert_eq!(DiskStorage.open(&to).unwrap().len().unwrap(), 0);
+    disk.create_dir_all(&from).unwrap();
+    disk.create_dir_all(&from).unwrap();
+    disk.rename_durably(&path, &from.join("file")).unwrap();
+    disk.rename_durably(&from.join("file"), &to).unwrap();
+    assert_eq!(disk.open(&to, OpenMode::Existing).unwrap().len().unwrap(), 0);
 }
 
 #[test]

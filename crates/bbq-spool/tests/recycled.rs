@@ -5,8 +5,8 @@ use bbq_spool::{Cursor, GroupRead};
 use bbq_wire::Compression;
 
 use crate::support::{
-    CrashDisk, EIO, Fault, Found, Made, Op, Random, directory, for_seeds, made, open, put, read_all,
-    read_group, wait_until,
+    CrashDisk, EIO, Fault, Found, Made, Op, PowerDisk, Random, directory, for_seeds, made, open, put,
+    read_all, read_group, wait_until,
 };
 
 /// Bytes of the record of each entry of a group. With what is around them, the entries behind the first begin at a sector of
@@ -34,7 +34,7 @@ fn what_a_segment_held_before_is_not_taken_for_a_part_of_a_torn_group() {
         let groups = 150 + Random::new(seed).below(60);
         for group in 0..=groups {
             if group == groups {
-                disk.inject(Fault { op: Op::Sync, path: ".seg", after: 0, times: 1, errno: EIO });
+                disk.inject(Fault { op: Op::Sync, path: "/spool/", after: 0, times: u64::MAX, errno: EIO });
             }
             let appended = (0..ENTRIES).map(|entry| {
                 next += 1;
@@ -42,7 +42,7 @@ fn what_a_segment_held_before_is_not_taken_for_a_part_of_a_torn_group() {
             });
             let group = appended.last().unwrap();
             wait_until(&spool.progress(), "a group", || {
-                lane.durable_group() >= group || lane.failure().is_some()
+                lane.durable().group >= group || lane.failure().is_some()
             });
             while !matches!(read_group(&mut reader, &mut found), GroupRead::CaughtUp) {}
             spool.retire(&[reader.place()]);

@@ -74,7 +74,7 @@ fn append_all(lane: &Lane) {
             Err(error) => panic!("{error}"),
         });
     }
-    wait_until(&progress, "the last group", || lane.durable_group() >= last);
+    wait_until(&progress, "the last group", || lane.durable().group >= last);
 }
 
 fn read_and_retire(spool: &Spool, pass: impl Fn(LanePlace) -> LanePlace) {

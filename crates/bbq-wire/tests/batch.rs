@@ -296,3 +296,31 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_parts_of_a_batch_are_its_records_with_their_numbers_and_peers() {
+    let peers: Vec<Peer> = [1, 1, 1, 2, 2, 3, 1, 1, 1, 1]
+        .map(|port| Peer::Inet(SocketAddr::from(([127, 0, 0, 1], port))))
+        .to_vec();
+    let mut builder = BatchBuilder::new();
+    for (number, peer) in peers.iter().enumerate() {
+        builder.push_from(format!("{:number$}", "").as_bytes(), *peer);
+    }
+    let bytes = builder.finish(&identity(Compression::None)).unwrap();
+    let mut scratch = Vec::new();
+    let batch = Batch::verify(bytes, BatchLimits::FORMAT, &mut scratch).unwrap();
+    let seen = |batch: &Batch<'_>| {
+        let peers = batch.peers().flat_map(|(records, peer)| std::iter::repeat_n(peer, records as usize));
+        let numbers = batch.header.first_sequence..;
+        let records = numbers.zip(batch.records().map(<[u8]>::len)).zip(peers);
+        let records: Vec<_> = records.collect();
+        assert_eq!(records.len(), batch.header.records as usize);
+        records
+    };
+    let whole = seen(&batch);
+    for records_max in [1, 2, 3, 4, 9, 10, 11] {
+        let parts: Vec<Batch<'_>> = batch.parts(records_max).collect();
+        assert_eq!(parts.len(), 10_usize.div_ceil(records_max as usize));
+        assert_eq!(parts.iter().flat_map(seen).collect::<Vec<_>>(), whole, "{records_max}");
+    }
+}

@@ -38,7 +38,7 @@ fn hex_blocks() -> BTreeMap<&'static str, Vec<u8>> {
 }
 
 fn hello() -> Hello {
-    Hello { stream: STREAM, ack: AckLevel::Durable, client: "till-4".into() }
+    Hello { stream: STREAM, ack: AckLevel::Durable, client: "till-4".into(), epoch: 1_767_225_600_000 }
 }
 
 fn welcome() -> Welcome {

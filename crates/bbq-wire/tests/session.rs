@@ -14,7 +14,7 @@ const LIMITS: BatchLimits = BatchLimits { body_bytes_max: 64 * 1024, message_byt
 const STREAM: StreamId = StreamId(*b"a stream's name.");
 
 fn hello() -> Hello {
-    Hello { stream: STREAM, ack: AckLevel::Durable, client: "till-4".into() }
+    Hello { stream: STREAM, ack: AckLevel::Durable, client: "till-4".into(), epoch: 0 }
 }
 
 fn welcome() -> Welcome {
@@ -248,12 +248,13 @@ fn what_a_later_version_may_do() {
         code_of(&mut ServerSession::new(LIMITS), &frame(1, 1, 0, &changed))
     };
     let fresh = || ServerSession::new(LIMITS);
-    // More fields at the end are passed over.
-    let longer = [payload, b"fields of another time"].concat();
-    let longer = frame(1, 1, 0, &longer);
-    let step = fresh().next(&longer).map(|step| format!("{step:?}"));
-    let wanted = ServerStep::Hello { hello: hello(), consumed: longer.len() };
-    assert_eq!(step, Ok(format!("{wanted:?}")));
+    // More fields at the end are passed over. The first of them is the epoch, which not every client writes.
+    for (more, epoch) in [(&b"bytes"[..], 0), (b"\x02\x01\0\0\0\0\0\0fields of another time", 258)] {
+        let longer = frame(1, 1, 0, &[payload, more].concat());
+        let step = fresh().next(&longer).map(|step| format!("{step:?}"));
+        let wanted = ServerStep::Hello { hello: Hello { epoch, ..hello() }, consumed: longer.len() };
+        assert_eq!(step, Ok(format!("{wanted:?}")));
+    }
     // What must be understood is refused.
     assert_eq!(code_of(&mut fresh(), &frame(1, 2, 0, payload)), RefusalCode::Version);
     assert_eq!(code_of(&mut fresh(), &frame(5, 1, 0, payload)), RefusalCode::Version);
@@ -405,10 +406,10 @@ proptest! {
     #[test]
     fn what_is_encoded_comes_back(
         stream in any::<[u8; 16]>(), level in 0usize..3, name in ".{0,60}",
-        last_sequence in any::<u64>(), limits in any::<(u32, u32)>(), code in any::<u16>(), retry in any::<bool>(),
+        last_sequence in any::<u64>(), epoch in any::<u64>(), limits in any::<(u32, u32)>(), code in any::<u16>(), retry in any::<bool>(),
     ) {
         let ack = [AckLevel::None, AckLevel::Received, AckLevel::Durable][level];
-        let hello = Hello { stream: StreamId(stream), ack, client: name.clone() };
+        let hello = Hello { stream: StreamId(stream), ack, client: name.clone(), epoch };
         let mut bytes = Vec::new();
         hello.encode(&mut bytes);
         let told = server_steps(&bytes, &[]);

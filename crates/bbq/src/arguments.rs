@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use bbq_bench::{DURATION_DEFAULT, ROUNDS_DEFAULT};
-use bbq_client::{AckLevel, ServerAddress};
+use bbq_client::{AckLevel, ServerAddress, StreamId};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// A burst queue: very many clients push messages one way, what is acknowledged is on disk, sinks hand it on.
@@ -26,6 +26,8 @@ pub(crate) enum Command {
     Status(StatusArguments),
     /// Check a configuration file, and show what it would open
     Check(CheckArguments),
+    /// Look at a data directory while no server has it: check it, print its messages, or set damage aside
+    Spool(SpoolArguments),
     /// Measure on this machine what bbq costs, and which settings to choose
     Bench(BenchArguments),
     /// The server that `bench` measures where the listener alone is the subject
@@ -161,6 +163,91 @@ pub(crate) struct CheckArguments {
     /// The TOML file
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+}
+
+#[derive(Args)]
+pub(crate) struct SpoolArguments {
+    #[command(subcommand)]
+    pub(crate) command: SpoolCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum SpoolCommand {
+    /// Read everything, change nothing, and say what is there and what is damaged
+    Check(SpoolCheckArguments),
+    /// Print the messages that are in the spool, delivered or not
+    Cat(SpoolCatArguments),
+    /// Move what is damaged into DIR/quarantine, so that the rest is read without complaint; nothing is deleted
+    Repair(SpoolRepairArguments),
+}
+
+/// No server may have the directory; while this runs none can start. Damage is what a server passes over, counts and sets aside
+/// by itself: it starts on a directory with any damage.
+#[derive(Args)]
+#[command(after_help = "\
+Exit codes:
+  0  everything is as it was written, or was set aside before
+  1  something is damaged or missing, or the directory cannot be read, or a server has it
+  2  wrong usage")]
+pub(crate) struct SpoolCheckArguments {
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The data directory: the server's `--data`
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+}
+
+/// Messages come lane by lane, in the order of their receipt in each. What every sink has passed may be gone already. Damage is
+/// named on standard error and passed over; the exit code is then 1.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  bbq spool cat bbq-data
+  bbq spool cat --json --from 2026-01-31T12:00:00Z --until 2026-01-31T13:00:00Z bbq-data")]
+pub(crate) struct SpoolCatArguments {
+    /// An object per message, as a file sink with format=json writes it
+    #[arg(long, conflicts_with = "batches")]
+    pub(crate) json: bool,
+    /// A line per batch instead of its messages
+    #[arg(long)]
+    pub(crate) batches: bool,
+    /// Only what was received at this time or later, RFC 3339
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) from: Option<u64>,
+    /// Only what was received before this time, RFC 3339
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) until: Option<u64>,
+    /// Only this stream: 32 hexadecimal digits, as `format=json` names it
+    #[arg(long, value_name = "ID", value_parser = stream)]
+    pub(crate) stream: Option<StreamId>,
+    /// Only this lane
+    #[arg(long, value_name = "N")]
+    pub(crate) lane: Option<u32>,
+    /// The data directory: the server's `--data`
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+}
+
+/// The server must be stopped. Damaged bytes of segments are copied into DIR/quarantine and zeroed, damaged cursors and checkpoints
+/// are moved there. What that costs is said for each: which messages are lost, and which may come twice.
+#[derive(Args)]
+pub(crate) struct SpoolRepairArguments {
+    /// The data directory: the server's `--data`
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+}
+
+/// Nanoseconds since 1970.
+fn time(text: &str) -> Result<u64, String> {
+    let time = chrono::DateTime::parse_from_rfc3339(text).ok();
+    let nanoseconds = time.and_then(|time| u64::try_from(time.timestamp_nanos_opt()?).ok());
+    nanoseconds.ok_or_else(|| "write a time from 1970 to 2262 as in 2026-01-31T12:00:00Z".to_owned())
+}
+
+fn stream(text: &str) -> Result<StreamId, String> {
+    let id = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32);
+    id.map(|id| StreamId(id.to_be_bytes())).ok_or_else(|| "write 32 hexadecimal digits".to_owned())
 }
 
 /// Without an experiment: lists them. Each starts servers of its own on loopback, runs its rows in turn, and ends by itself; on

@@ -17,5 +17,7 @@ pub(crate) fn start() {
         .with_writer(std::io::stderr)
         .with_ansi(colour)
         .with_target(false)
+        // It would be said on standard error, too, and end the program: a log that nobody reads is lost, and that is all.
+        .log_internal_errors(false)
         .init();
 }

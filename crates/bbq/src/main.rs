@@ -11,9 +11,11 @@ mod check;
 mod logging;
 mod send;
 mod serve;
+mod spool;
 mod status;
 mod status_table;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Command::Send(arguments) => send::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Spool(arguments) => spool::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::BenchServer(arguments) => bench::serve(&arguments),
         Command::BenchLeash(arguments) => bench::leash(&arguments),
@@ -50,15 +53,20 @@ fn main() -> ExitCode {
         // As a shell shows a program that a signal ended.
         Ok(Outcome::Signal(number)) => ExitCode::from(128 + number),
         Ok(Outcome::Misused(error)) => {
-            eprintln!("bbq: {error:#}");
+            complain(&error);
             ExitCode::from(2)
         }
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("bbq: {error:#}");
+            complain(&error);
             ExitCode::FAILURE
         }
     }
+}
+
+/// The exit code counts, also when nobody reads standard error: `eprintln!` would panic.
+fn complain(error: &anyhow::Error) {
+    let _nobody_reads = writeln!(std::io::stderr(), "bbq: {error:#}");
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

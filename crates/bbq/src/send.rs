@@ -34,6 +34,8 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
         .close_timeout(Duration::ZERO)
         // It is told on the spot, and ends.
         .report_drops(false)
+        // A person waits, or a script.
+        .end_on_lasting_errors(true)
         .name(concat!("bbq send ", env!("CARGO_PKG_VERSION")))
         .on_notice(show);
     if let Some(directory) = &arguments.spool {
@@ -109,6 +111,12 @@ fn show(notice: &Notice) {
     match notice {
         Notice::Unreachable { server, why } => {
             eprintln!("bbq: {server}: {why}; trying again until a server answers")
+        }
+        Notice::NewStream { server, why } => {
+            eprintln!("bbq: {server}: {why}; what is not acknowledged goes as a new stream")
+        }
+        Notice::Lost { server, records, why } => {
+            eprintln!("bbq: {server}: {records} messages are lost: {why}")
         }
         Notice::Connected { server } => tracing::debug!(server, "connected"),
         _ => {}

@@ -11,6 +11,9 @@ pub(crate) fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     for trouble in &status.troubles {
         writeln!(out, "  trouble: {trouble}")?;
     }
+    for notice in &status.notices {
+        writeln!(out, "  notice: {notice}")?;
+    }
     if let Some(why) = &status.refused_change {
         writeln!(out, "  refused: {why}")?;
     }

@@ -9,6 +9,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bbq_client::{Delivery, Notice, OnFull, SendError, Sender, SenderBuilder};
+use bbq_wire::session::{Refusal, RefusalCode};
 use support::{PATIENCE, Setup};
 
 fn setups(count: usize) -> Vec<Setup> {
@@ -141,7 +142,9 @@ fn a_server_that_refuses_for_good_ends_the_sender_and_says_why() {
     let address = stranger.local_addr().expect("bound");
     let answering = std::thread::spawn(move || {
         let (mut client, _) = stranger.accept().expect("it is tried");
-        client.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").expect("it listens");
+        let mut refusal = Vec::new();
+        Refusal::new(RefusalCode::Version, "version 7 is wanted").encode(&mut refusal);
+        client.write_all(&refusal).expect("it listens");
     });
     let sender = Sender::builder()
         .server(address.to_string().parse().expect("an address"))
@@ -151,7 +154,7 @@ fn a_server_that_refuses_for_good_ends_the_sender_and_says_why() {
         .start()
         .expect("it starts");
     let error = (0..).find_map(|number: u64| sender.send(&number.to_le_bytes()).err()).expect("an error");
-    assert!(matches!(error, SendError::Protocol { .. }), "{error}");
+    assert!(matches!(error, SendError::Refused { .. }), "{error}");
     assert!(sender.flush(PATIENCE).is_err());
     answering.join().expect("it was tried");
 }

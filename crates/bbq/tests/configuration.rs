@@ -69,7 +69,7 @@ fn mistakes_in_a_file_name_their_place_and_the_remedy() {
         ("sink = [\"kafka:a\"]\n", "is no sink"),
         ("[spool]\nsegment_bytes = \"1KiB\"\n", "the least is 65536"),
         (
-            "workers = 4\n[spool]\nbytes_max = \"64MiB\"\n",
+            "workers = 4\n[spool]\nbytes_max = \"64MiB\"\nsegment_bytes = \"64MiB\"\n",
             "raise spool.bytes_max or lower spool.segment_bytes",
         ),
         ("[spool]\nbytes_max = \"many\"\n", "bbq.toml:2:13: spool.bytes_max"),

@@ -49,40 +49,49 @@ fn refusing(after_a_batch: bool) -> (std::net::SocketAddr, std::thread::JoinHand
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let address = listener.local_addr().expect("bound");
     let thread = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().expect("a client");
-        let mut session = ServerSession::new(BatchLimits::FORMAT);
-        let mut bytes = Vec::new();
-        let mut answer = Vec::new();
-        loop {
-            let consumed = match session.next(&bytes).expect("the client keeps to the protocol") {
-                ServerStep::NeedMore { .. } => {
-                    let mut buffer = [0; 4096];
-                    let read = stream.read(&mut buffer).expect("it sends");
-                    assert!(read > 0, "the client went away");
-                    bytes.extend_from_slice(&buffer[..read]);
-                    continue;
-                }
-                ServerStep::Hello { consumed, .. } if after_a_batch => {
-                    let welcome = Welcome {
-                        last_sequence: 0,
-                        ack: AckLevel::Durable,
-                        body_bytes_max: 1 << 20,
-                        message_bytes_max: 1 << 20,
-                        server: "a test".to_owned(),
-                    };
-                    welcome.encode(&mut answer);
-                    stream.write_all(&answer).expect("it reads");
-                    consumed
-                }
-                ServerStep::Hello { .. } | ServerStep::Batch { .. } => break,
-            };
-            bytes.drain(..consumed);
+        // A refusal that a changed byte may have caused is not believed at once.
+        for _ in 0..3 {
+            refuse_one(&listener, after_a_batch);
         }
-        answer.clear();
-        Refusal::new(RefusalCode::Malformed, "this is what the server dislikes").encode(&mut answer);
-        stream.write_all(&answer).expect("it reads");
     });
     (address, thread)
+}
+
+fn refuse_one(listener: &TcpListener, after_a_batch: bool) {
+    let (mut stream, _) = listener.accept().expect("a client");
+    let mut session = ServerSession::new(BatchLimits::FORMAT);
+    let mut bytes = Vec::new();
+    let mut answer = Vec::new();
+    loop {
+        let consumed = match session.next(&bytes).expect("the client keeps to the protocol") {
+            ServerStep::NeedMore { .. } => {
+                let mut buffer = [0; 4096];
+                let read = stream.read(&mut buffer).expect("it sends");
+                assert!(read > 0, "the client went away");
+                bytes.extend_from_slice(&buffer[..read]);
+                continue;
+            }
+            ServerStep::Hello { consumed, .. } if after_a_batch => {
+                let welcome = Welcome {
+                    last_sequence: 0,
+                    ack: AckLevel::Durable,
+                    body_bytes_max: 1 << 20,
+                    message_bytes_max: 1 << 20,
+                    server: "a test".to_owned(),
+                };
+                welcome.encode(&mut answer);
+                stream.write_all(&answer).expect("it reads");
+                consumed
+            }
+            ServerStep::Hello { .. } | ServerStep::Batch { .. } => break,
+        };
+        bytes.drain(..consumed);
+    }
+    answer.clear();
+    Refusal::new(RefusalCode::Malformed, "this is what the server dislikes").encode(&mut answer);
+    stream.write_all(&answer).expect("it reads");
+    // Until the client has left.
+    let _rest = stream.read_to_end(&mut bytes);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
 use support::flood::{MESSAGES, assert_all_once, lines, tally, wait_standstill};
+use support::session::{Session, batch, stream_id};
 use support::{Server, Setup, assert_balanced};
 
 /// Less than a lane collects in memory.
@@ -114,4 +115,35 @@ fn drop_oldest_reads_on_and_the_newest_arrive() {
     let numbers = numbers(&output);
     assert!(numbers.is_sorted() && numbers.last() == Some(&MESSAGES), "the newest arrive");
     assert!(dropped > 1000, "a spool of 4 MiB cannot hold what was sent");
+}
+
+/// One that waits for each acknowledgement never fills what a lane collects in memory.
+#[test]
+fn drop_oldest_makes_room_for_a_client_that_waits_for_the_disk() {
+    let mut setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}?on_full=drop-oldest"])
+        .config("workers = 1\n[spool]\nsegment_bytes = \"64KiB\"\nbytes_max = \"256KiB\"\n");
+    setup.set_sinks(&["stdout:"]);
+    let (server, pipe) = start(&setup);
+    let (mut session, _) = Session::open(setup.address(0), stream_id(1));
+    // Far more than pipe and spool hold.
+    let last = 4000;
+    for first in (1..=last).step_by(10) {
+        let messages: Vec<String> =
+            (first..first + 10).map(|number| format!("m {number} {:x<990}", "")).collect();
+        session.write(&batch(stream_id(1), first, &messages));
+        session.acknowledged(first + 9);
+    }
+    let status = server.status();
+    assert!(status["ledger"]["dropped"]["oldest"].as_u64() > Some(1000), "{status:#}");
+    let reader = std::thread::spawn(move || {
+        let (mut pipe, mut output) = (pipe, Vec::new());
+        pipe.read_to_end(&mut output).expect("it is a pipe");
+        output
+    });
+    let status = server.wait_status("everything", |status| status["ledger"]["queued"] == 0);
+    assert_balanced(&status);
+    assert_eq!(server.stop(), Some(0));
+    let delivered = numbers(&reader.join().expect("it only reads"));
+    assert!(delivered.is_sorted() && delivered.last() == Some(&last), "the newest arrive");
+    assert_eq!(status["ledger"]["delivered"], delivered.len() as u64, "{status:#}");
 }

@@ -1,56 +1,139 @@
-//! What a worker holds in unfinished batches is bounded: who asks for more is told to come back. If this fails, a few
-//! thousand slow clients take all of the machine's memory.
+//! What a worker holds in unfinished batches is bounded, and whoever holds it for longest lets go. If this fails, a few slow
+//! clients take all of the machine's memory, or keep everybody else out.
 
-#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+#![expect(clippy::unwrap_used, reason = "a test's helpers panic, too")]
 
 mod support;
 
 use std::io::Write;
 use std::net::TcpStream;
 
-use support::{PATIENCE, Setup, protocol};
+use bbq_wire::session::RefusalCode;
+use support::session::{Session, batch, stream_id};
+use support::{PATIENCE, Server, Setup, process, protocol};
 
 const MIB: usize = 1024 * 1024;
+/// The share of one worker, and the least for two of them.
+const CONFIG: &str = "unfinished_bytes_max = \"128MiB\"\n";
 
-/// A session of its own stream that has its welcome.
-fn open(setup: &Setup, stream: u128) -> TcpStream {
-    let mut client = TcpStream::connect(setup.address(0)).expect("it listens");
-    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    client.write_all(&protocol::hello(stream)).expect("it reads");
-    assert_eq!(protocol::receive(&mut client).0, 2, "a welcome");
-    client
+fn setup() -> Setup {
+    Setup::new(&["bbq+tcp://127.0.0.1:{0}", "lines+tcp://127.0.0.1:{1}?message_bytes_max=8MiB"])
+        .with(&["--workers", "1"])
+        .config(CONFIG)
+}
+
+/// All of a batch of so many bytes but the last one.
+fn unfinished(stream: u8, bytes: usize) -> Vec<u8> {
+    let messages = vec![vec![b'x'; MIB]; bytes / MIB];
+    let mut batch = batch(stream_id(stream), 1, &messages);
+    batch.pop();
+    batch
+}
+
+/// Sessions that have sent so many bytes of a batch and stop there. A session that had to go is judged by what it was told.
+fn hogs(setup: &Setup, streams: std::ops::RangeInclusive<u8>, bytes: usize) -> Vec<Session> {
+    let hog = |stream| {
+        let (mut session, _) = Session::open(setup.address(0), stream_id(stream));
+        session.stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        session.write(&unfinished(stream, bytes));
+        session
+    };
+    streams.map(hog).collect()
+}
+
+fn evicted(server: &Server<'_>, listener: usize) -> u64 {
+    server.status()["listeners"][listener]["ledger"]["evicted"].as_u64().unwrap()
 }
 
 #[test]
-fn the_bound_holds_behind_batches_that_were_finished() {
-    let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]).with(&["--workers", "1"]);
+fn who_holds_a_batch_for_longest_makes_room_for_others() {
+    let setup = setup();
     let server = setup.start();
-    let message = [b'x'; 127];
-    let messages = vec![message.as_slice(); 15 * MIB / 128];
-    let whole = protocol::batch(1, 1, &messages);
-    let unfinished = |stream: u128| {
-        // Its checksum is looked at when it is whole, which never comes.
-        let mut bytes = whole[..whole.len() - 1].to_vec();
-        bytes[16..32].copy_from_slice(&stream.to_le_bytes());
-        bytes
-    };
-    let mut clients = Vec::new();
-    // 240 of 256 MiB.
-    for stream in 2..18 {
-        let mut client = open(&setup, stream);
-        client.write_all(&unfinished(stream)).expect("it reads");
+    // 15 MiB each: more than there may be.
+    let mut hogs = hogs(&setup, 1..=16, 15 * MIB);
+    // Another client works as if they were not there, with batches that take several reads.
+    let (mut client, _) = Session::open(setup.address(0), stream_id(100));
+    let messages = vec![vec![b'y'; 1000]; 900];
+    for number in 0..20 {
+        client.write(&batch(stream_id(100), number * 900 + 1, &messages));
+        client.acknowledged((number + 1) * 900);
+    }
+    server.wait_delivered(20 * 900);
+    let refusal = hogs.remove(0).refused("the oldest");
+    assert!(refusal.code == RefusalCode::Busy && refusal.retry, "{refusal:?}");
+    assert!(refusal.text.contains("unfinished for longest"), "{refusal:?}");
+    // The newest is still there, and may go on.
+    let mut newest = hogs.pop().unwrap();
+    newest.write(b"x");
+    newest.acknowledged(15);
+    server.wait_status("a notice", |status| status["notices"][0].is_string());
+    let (code, text) = server.health();
+    assert!(code == 200 && text.contains("closed to make room for others"), "{text}");
+    assert!(evicted(&server, 0) >= 8, "{:#}", server.status());
+}
+
+#[test]
+fn the_bound_holds_and_the_memory_is_given_back() {
+    let setup = setup();
+    let server = setup.start();
+    let before = process::resident_kib(server.pid());
+    let hogs = hogs(&setup, 1..=100, 4 * MIB);
+    server.wait_status("a full budget", |status| {
+        status["listeners"][0]["ledger"]["evicted"].as_u64() > Some(50)
+    });
+    let full = process::resident_kib(server.pid()) - before;
+    drop(hogs);
+    server.wait_status("no connection", |status| status["workers"][0]["connections"] == 0);
+    let after = process::resident_kib(server.pid()) - before;
+    println!("{full} KiB more with 400 MiB of unfinished batches, {after} KiB more when they have gone");
+    // The budget, the buffers of those that go, and what the kernel brings at once.
+    assert!(full < 192 * 1024, "{full} KiB");
+    assert!(after < 48 * 1024, "{after} KiB are not given back");
+}
+
+#[test]
+fn what_a_header_announces_takes_nothing() {
+    let setup = setup();
+    let server = setup.start();
+    let before = process::resident_kib(server.pid());
+    let mut clients: Vec<TcpStream> = Vec::new();
+    for stream in 1..=200u32 {
+        let mut client = TcpStream::connect(setup.address(0)).expect("it listens");
+        client.write_all(&protocol::hello(u128::from(stream))).expect("it reads");
+        assert_eq!(protocol::receive(&mut client).0, 2, "a welcome");
+        let mut header = unfinished(1, 15 * MIB);
+        header[16..32].copy_from_slice(&u128::from(stream).to_le_bytes());
+        client.write_all(&header[..200]).expect("it reads");
         clients.push(client);
     }
-    // One that finishes a batch and begins another; only the other counts.
-    let mut busy = open(&setup, 1);
-    busy.write_all(&whole).expect("it reads");
-    busy.write_all(&unfinished(1)).expect("it reads");
-    assert_eq!(protocol::receive(&mut busy).0, 3, "an ack");
-    // 270 MiB.
-    let mut last = open(&setup, 18);
-    // It is refused, and closed, in the middle.
-    let _refused = last.write_all(&unfinished(18));
-    server.wait_status("a refusal", |status| status["listeners"][0]["ledger"]["refused"] == 1);
-    let status = server.wait_delivered(messages.len() as u64);
-    assert_eq!(status["listeners"][0]["ledger"]["refused"], 1, "{status:#}");
+    server.wait_status("the headers", |status| status["workers"][0]["sessions_active"] == 200);
+    let began = server.status()["uptime_seconds"].as_u64().unwrap();
+    // The buffers that are larger than what came are given back with the next tick.
+    server.wait_status("three ticks", |status| status["uptime_seconds"].as_u64() >= Some(began + 3));
+    let each = (process::resident_kib(server.pid()).saturating_sub(before)) / 200;
+    println!("{each} KiB for each header");
+    assert!(each <= 16, "{each} KiB for 200 bytes");
+    assert_eq!(evicted(&server, 0), 0);
+}
+
+#[test]
+fn an_unfinished_line_makes_room_as_well() {
+    let setup = setup();
+    let server = setup.start();
+    let line = vec![b'x'; 7 * MIB];
+    let mut clients = Vec::new();
+    for _ in 0..30 {
+        let mut client = TcpStream::connect(setup.address(1)).expect("it listens");
+        // Closed in the middle, if it is the oldest by now.
+        let _judged_later = client.write_all(&line);
+        clients.push(client);
+    }
+    let status =
+        server.wait_status("room", |status| status["listeners"][1]["ledger"]["evicted"].as_u64() > Some(8));
+    let ledger = &status["listeners"][1]["ledger"];
+    assert_eq!(ledger["dropped"]["memory"], ledger["evicted"], "{status:#}");
+    // The newest is whole.
+    clients.pop().unwrap().write_all(b"\n").expect("it reads");
+    server.wait_delivered(1);
+    assert_eq!(setup.written().len(), line.len() + 1);
 }

@@ -13,6 +13,7 @@ from bbq._native import finish_all
 _FINALIZER_PRIORITY = -1000
 
 _watched_pid = 0
+_ending_pid = 0
 
 
 def watch() -> None:
@@ -26,7 +27,18 @@ def watch() -> None:
     if multiprocessing is not None and multiprocessing.parent_process() is not None:
         from multiprocessing.util import Finalize
 
-        Finalize(None, finish_all, exitpriority=_FINALIZER_PRIORITY)
+        Finalize(None, _finish, exitpriority=_FINALIZER_PRIORITY)
 
 
-atexit.register(finish_all)
+def is_ending() -> bool:
+    """Whether this process ends: nobody would wait for what is sent from now on by a sender that is started now."""
+    return _ending_pid == os.getpid()
+
+
+def _finish() -> None:
+    global _ending_pid
+    _ending_pid = os.getpid()
+    finish_all()
+
+
+atexit.register(_finish)

@@ -107,6 +107,10 @@ class Sender:
     def forked(self) -> bool:
         """Whether it belongs to a parent of this process."""
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed in this process."""
+
     def start_again(self) -> Sender:
         """Another sender with the same options, for a process that was forked. Raises Forked for one with a spool."""
 

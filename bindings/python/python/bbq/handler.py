@@ -5,8 +5,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from bbq import _exit
 from bbq._native import Sender
-from bbq.errors import Error, Forked, Full
+from bbq.errors import Closed, Error, Forked, Full
 
 
 class Handler(logging.Handler):
@@ -17,6 +18,9 @@ class Handler(logging.Handler):
 
     A log call never raises. A record that is dropped because the queue is full is in `counters`; whatever else goes wrong is
     counted in `errors` and shown on stderr if `logging.raiseExceptions` says so, troubles of the sender once each kind.
+
+    A handler that was closed, as `logging.config` closes every handler there is, sends again with the next record, as Python's
+    `FileHandler` does; but not once the process ends, or if its sender is another's.
 
     In a forked child the first record starts another sender with the same options, but not one with a spool, which belongs to
     the parent: such a child makes a handler of its own.
@@ -78,6 +82,10 @@ class Handler(logging.Handler):
             self._sender.send(message)
         except Forked:
             self._of_this_process().send(message)
+        except Closed:
+            if not self._owns_sender or _exit.is_ending():
+                raise
+            self._opened_again().send(message)
 
     def _of_this_process(self) -> Sender:
         # The handler's lock is one that logging makes anew in each child.
@@ -85,6 +93,13 @@ class Handler(logging.Handler):
             if self._sender.forked:
                 self._sender = self._sender.start_again()
                 self._owns_sender = True
+            return self._sender
+
+    def _opened_again(self) -> Sender:
+        with self.lock:
+            # Of threads that log at the same time one starts it.
+            if self._sender.closed:
+                self._sender = self._sender.start_again()
             return self._sender
 
     def handleError(self, record: logging.LogRecord) -> None:

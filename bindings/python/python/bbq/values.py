@@ -46,6 +46,8 @@ class Counters:
     """Connections that broke or could not be made."""
     dropped: Dropped = field(default_factory=Dropped)
     """Messages that were not delivered."""
+    protocol_errors: int = 0
+    """Connections that ended because the server broke the protocol; `reconnects` has them, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,9 @@ class Notice:
     """A change of a connection."""
 
     kind: str
-    """`connected`, `unreachable` (it is tried again), or `ended` (it will never take what this sender has)."""
+    """`connected`, `unreachable` (it is tried again), `ended` (it will never take what this sender has), `new_stream` (what is not
+    acknowledged is sent with numbers of a new stream, as those of the present one cannot be trusted), or `lost` (a server lost
+    what it had acknowledged, or the sender gives up what no server would take)."""
     server: str
     """Which."""
     why: str

@@ -2,19 +2,53 @@
 
 use std::sync::atomic::Ordering;
 
+use bbq_wire::StreamId;
 use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 
 use super::Queue;
 use crate::SendError;
 use crate::bell::Bell;
-use crate::block::Body;
+use crate::block::{Body, RECORD_OVERHEAD_BYTES};
+use crate::numbering::Numbering;
+use crate::outlet_state::Standing;
 
 impl Queue {
-    /// A new connection: the server has everything up to `last_sequence`, the rest is sent again.
-    pub(crate) fn connected(&self, outlet: usize, last_sequence: u64, message_bytes_max: u32) {
-        self.acknowledged(outlet, last_sequence);
+    /// What the outlet's next connection says in its hello: its stream, and its epoch.
+    pub(crate) fn begin_connection(&self, outlet: usize) -> (StreamId, u64) {
+        let unix_time = self.environment.unix_time();
+        self.locked().outlets[outlet].begin_connection(unix_time)
+    }
+
+    /// What it means that a server knows the outlet's present stream up to number `last`.
+    pub(crate) fn judge(&self, outlet: usize, server: usize, last: u64) -> Standing {
+        self.locked().outlets[outlet].judge(server, last)
+    }
+
+    /// Gives what is not acknowledged of the outlet's present stream another one.
+    pub(crate) fn rename(&self, outlet: usize, stream: StreamId) -> Numbering {
+        self.locked().outlets[outlet].rename(stream)
+    }
+
+    /// The outlet goes on to its next stream.
+    pub(crate) fn next_stream(&self, outlet: usize) -> bool {
+        self.locked().outlets[outlet].next_stream()
+    }
+
+    /// The record that the acknowledgement of a number means. `Err` names the last record's number when it was never sent.
+    pub(crate) fn claimed(&self, outlet: usize, server: usize, number: u64) -> Result<u64, u64> {
         let mut state = self.locked();
-        state.outlets[outlet].connected(message_bytes_max.min(MESSAGE_BYTES_MAX));
+        let mine = &mut state.outlets[outlet];
+        let sent = mine.numbering().number(mine.sent);
+        mine.claimed(server, number).ok_or(sent)
+    }
+
+    /// A new connection: the server has everything up to record `has`, the rest is sent again.
+    pub(crate) fn connected(&self, outlet: usize, server: usize, has: u64, limits: (u32, u32)) {
+        self.acknowledged(outlet, has);
+        // A message takes its length beside its bytes.
+        let (body, message) = (limits.0, limits.1.min(limits.0.saturating_sub(RECORD_OVERHEAD_BYTES as u32)));
+        let mut state = self.locked();
+        state.outlets[outlet].connected(server, has, message.min(MESSAGE_BYTES_MAX), body);
         let least = state.outlets.iter().filter_map(|outlet| outlet.message_bytes_max).min();
         self.message_bytes_max.store(least.unwrap_or(MESSAGE_BYTES_DEFAULT), Ordering::Relaxed);
         drop(state);
@@ -140,6 +174,7 @@ impl Queue {
         let mine = &state.outlets[outlet];
         let at = state.entries.partition_point(|entry| entry.last() <= mine.sent);
         let over = state.entries.get(at).is_some_and(|entry| match &entry.body {
+            _ if entry.first > mine.numbering().until => mine.awaits(),
             Body::Batch(bytes) => mine.is_over_window(bytes.len(), self.window_bytes_max),
             _ => false,
         });

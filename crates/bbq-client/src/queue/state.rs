@@ -132,6 +132,11 @@ impl State {
         true
     }
 
+    /// First and last numbers of the entries.
+    pub(crate) fn held(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.entries.iter().map(|entry| (entry.first, entry.last()))
+    }
+
     /// Records in line, and their memory with that of spare buffers and blocks.
     pub(crate) fn queued(&self) -> (u64, u64) {
         let records = self.entries.iter().map(|entry| u64::from(entry.records)).sum();

@@ -6,11 +6,15 @@ use bbq_wire::{SequenceCheck, StreamId};
 use proptest::prelude::*;
 
 use super::*;
+use crate::environment::System;
 use crate::intake::Intake;
+use crate::outlet_state::Standing;
 use crate::spool::Recovered;
 use crate::{Delivery, Sender};
 
 const QUEUE_BYTES: usize = 64 * 1024;
+/// Bytes of a body and of a message.
+const LIMITS: (u32, u32) = (BATCH_BODY_BYTES_MAX, MESSAGE_BYTES_MAX);
 
 /// A server and the connection to it.
 #[derive(Default)]
@@ -18,8 +22,12 @@ struct Server {
     /// Batches that are sent and not received.
     wire: VecDeque<Arc<Vec<u8>>>,
     last_sequence: u64,
+    /// The name of the stream that it gets, in each byte.
+    stream: u8,
     /// Numbers of the messages it has taken.
     taken: Vec<u64>,
+    /// How many of them the client was told of.
+    told: usize,
 }
 
 impl Server {
@@ -31,6 +39,7 @@ impl Server {
             BatchLimits { body_bytes_max: BATCH_BODY_BYTES_MAX, message_bytes_max: MESSAGE_BYTES_MAX };
         let batch = Batch::verify(&bytes, limits, &mut scratch).expect("a sound batch");
         let header = batch.header;
+        assert_eq!(header.stream, StreamId([self.stream; 16]), "a batch of another stream");
         match SequenceCheck::of(self.last_sequence, header.first_sequence, header.records) {
             SequenceCheck::Duplicate => return,
             SequenceCheck::Overlap => panic!("{header:?} overlaps {}", self.last_sequence),
@@ -56,6 +65,8 @@ enum Event {
     Acknowledge(usize),
     /// The connection breaks, and what is on the wire with it; another one begins.
     Reconnect(usize),
+    /// The server loses its data, and another connection begins.
+    Forget(usize),
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -65,7 +76,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         6 => (0_usize..2).prop_map(Event::Give),
         6 => (0_usize..2).prop_map(Event::Receive),
         4 => (0_usize..2).prop_map(Event::Acknowledge),
-        1 => (0_usize..2).prop_map(Event::Reconnect),
+        2 => (0_usize..2).prop_map(Event::Reconnect),
+        1 => (0_usize..2).prop_map(Event::Forget),
     ];
     proptest::collection::vec(event, 1..120)
 }
@@ -87,11 +99,11 @@ impl Model {
             .delivery(Delivery::All)
             .on_full(on_full);
         let stream = StreamId([7; 16]);
-        let queue = Queue::new(&options, stream, 1, servers);
-        assert_eq!(queue.recover(Recovered::nothing(stream, servers)), 0);
+        let outlets = Recovered::nothing(stream, servers).outlets;
+        let queue = Queue::new(&options, Arc::new(System), 1, outlets.into_iter().map(|before| (before, 1)));
         let intake = Intake::new(on_full, None);
-        let servers: Vec<Server> = (0..servers).map(|_| Server::default()).collect();
-        (0..servers.len()).for_each(|outlet| queue.connected(outlet, 0, MESSAGE_BYTES_MAX));
+        let servers: Vec<Server> = (0..servers).map(|_| Server { stream: 7, ..Server::default() }).collect();
+        (0..servers.len()).for_each(|outlet| queue.connected(outlet, 0, 0, LIMITS));
         Model { queue, intake, servers, number: 0, accepted: Vec::new() }
     }
 
@@ -112,18 +124,50 @@ impl Model {
                 self.intake.collect(&self.queue);
             }
             Event::Give(outlet) => {
-                if let Next::Send(bytes) = self.queue.next(outlet % count) {
+                if let Next::Send(bytes, _) = self.queue.next(outlet % count) {
                     self.servers[outlet % count].wire.push_back(bytes);
                 }
             }
             Event::Receive(outlet) => self.servers[outlet % count].receive(),
             Event::Acknowledge(outlet) => {
-                self.queue.acknowledged(outlet % count, self.servers[outlet % count].last_sequence);
+                let number = self.servers[outlet % count].last_sequence;
+                let record = self.queue.claimed(outlet % count, 0, number).expect("it was sent");
+                self.servers[outlet % count].told = self.servers[outlet % count].taken.len();
+                self.queue.acknowledged(outlet % count, record);
             }
             Event::Reconnect(outlet) => {
                 let server = &mut self.servers[outlet % count];
                 server.wire.clear();
-                self.queue.connected(outlet % count, server.last_sequence, MESSAGE_BYTES_MAX);
+                server.told = server.taken.len();
+                let Standing::Has(record) = self.queue.judge(outlet % count, 0, server.last_sequence) else {
+                    panic!("{} was sent, and is not forgotten", server.last_sequence)
+                };
+                self.queue.connected(outlet % count, 0, record, LIMITS);
+            }
+            Event::Forget(outlet) => {
+                let server = &mut self.servers[outlet % count];
+                server.wire.clear();
+                server.last_sequence = 0;
+                // What was told is gone for good; the rest is sent again.
+                server.taken.truncate(server.told);
+                match self.queue.judge(outlet % count, 0, 0) {
+                    Standing::Has(record) => self.queue.connected(outlet % count, 0, record, LIMITS),
+                    Standing::Forgot { .. } => {
+                        server.stream = server.stream.wrapping_add(1);
+                        self.queue.rename(outlet % count, StreamId([server.stream; 16]));
+                        assert_eq!(
+                            self.queue.judge(outlet % count, 0, 0),
+                            Standing::Has(self.queue.acknowledged_by(outlet % count))
+                        );
+                        self.queue.connected(
+                            outlet % count,
+                            0,
+                            self.queue.acknowledged_by(outlet % count),
+                            LIMITS,
+                        );
+                    }
+                    Standing::NeverSent => panic!("it knows nothing"),
+                }
             }
         }
         let state = self.queue.locked();
@@ -184,6 +228,7 @@ fn a_connection_begins_in_the_middle_of_a_batch_when_the_server_knows_its_beginn
     model.happen(Event::Collect);
     model.happen(Event::Give(0));
     // As after another life of the sender, which cut its batches elsewhere.
+    model.servers[0].wire.clear();
     model.servers[0].last_sequence = 4;
     model.happen(Event::Reconnect(0));
     model.settle();

@@ -1,40 +1,106 @@
 //! One file of records.
 //!
 //! ```text
-//! header   "BBQR" | version 1 (u32) | stream (16) | first sequence (u64)
-//! record   CRC-32C of all that follows (u32) | bytes (u32) | the bytes
+//! header   "BBQR" | version 3 (u32) | stream (16) | first record (u64) | base (u64) | CRC-32C of all that stands before (u32) | 0
+//! records  as `record` draws them
 //! ```
 //!
-//! Numbers are little-endian. The file is named after its first sequence, so that names sort as numbers do; after the first it
-//! ever had, if it was begun anew.
+//! Numbers are little-endian. Record n is number n - base of the stream. Earlier versions are still read, and not written to: 2 has no
+//! numbers in its records' checksums, and the header of 1 ends behind the first record, and its base is 0. The file is named after its
+//! first sequence, so that names sort as numbers do; after the first it ever had, if it was begun anew.
 
-use std::fs::{self, File, OpenOptions};
+use std::fmt;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bbq_storage::{OpenMode, Storage, StorageFile, parent_of};
 use bbq_wire::StreamId;
 use bbq_wire::batch::crc32c;
-use bbq_wire::limits::MESSAGE_BYTES_MAX;
+
+use super::record::{Item, RECORD_HEADER_BYTES, Reader};
 
 const MAGIC: [u8; 4] = *b"BBQR";
-const VERSION: u32 = 1;
-pub(super) const HEADER_BYTES: usize = 32;
-const RECORD_HEADER_BYTES: usize = 8;
-const CRC_BYTES: usize = 4;
+const VERSION: u32 = 3;
+const VERSION_2: u32 = 2;
+pub(super) const HEADER_BYTES: usize = 48;
+const VERSION_1: u32 = 1;
+const HEADER_1_BYTES: usize = 32;
+/// Where a header's checksum stands.
+const HEADER_CRC_AT: usize = 40;
 const SUFFIX: &str = "records";
-/// One read at recovery and of an extent.
-const READ_BYTES: usize = 256 * 1024;
+/// What a segment that cannot be read is called from then on.
+const DAMAGED_SUFFIX: &str = "damaged";
+/// No sender comes so far: 290 years at a thousand million a second.
+const RECORD_MAX: u64 = 1 << 63;
 
-#[derive(Debug)]
 pub(crate) struct Segment {
     pub(super) path: PathBuf,
+    pub(super) place: Place,
+    /// Of an earlier version, whose records' checksums have no numbers.
+    is_earlier: bool,
+    /// The same for all that this file was begun anew as. It stays in the page cache: `send` does not wait for the disk, and batches
+    /// are read from it meanwhile.
+    file: Arc<dyn StorageFile>,
+}
+
+impl fmt::Debug for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Segment")
+            .field("path", &self.path)
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Which records a segment begins with, and what servers call them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
     pub(super) stream: StreamId,
     /// Number of its first record.
     pub(super) first: u64,
-    /// The same for all that this file was begun anew as.
-    file: Arc<File>,
+    /// Record n is number n - base of the stream; < `first`.
+    pub(super) base: u64,
+}
+
+impl Place {
+    fn encode(&self) -> Vec<u8> {
+        let mut header = Vec::with_capacity(HEADER_BYTES + RECORD_HEADER_BYTES);
+        header.extend_from_slice(&MAGIC);
+        header.extend_from_slice(&VERSION.to_le_bytes());
+        header.extend_from_slice(&self.stream.0);
+        header.extend_from_slice(&self.first.to_le_bytes());
+        header.extend_from_slice(&self.base.to_le_bytes());
+        header.extend_from_slice(&crc32c(&header).to_le_bytes());
+        header.extend_from_slice(&[0; 4]);
+        header
+    }
+
+    /// The place, and the size of its header. `Err` says what is wrong.
+    fn decode(bytes: &[u8]) -> Result<(Place, usize, u32), &'static str> {
+        let small =
+            |at: usize| bytes.get(at..).and_then(<[u8]>::first_chunk).copied().map_or(0, u32::from_le_bytes);
+        let number = |at: usize| u64::from(small(at)) | u64::from(small(at + 4)) << 32;
+        let stream = StreamId(bytes.get(8..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default());
+        if !bytes.starts_with(&MAGIC) {
+            return Err("it does not begin as a segment does");
+        }
+        let (place, header_bytes) = match small(4) {
+            VERSION_1 => (Place { stream, first: number(24), base: 0 }, HEADER_1_BYTES),
+            VERSION_2 | VERSION
+                if bytes.len() < HEADER_BYTES || small(HEADER_CRC_AT) != crc32c(&bytes[..HEADER_CRC_AT]) =>
+            {
+                return Err("the checksum of its header does not fit");
+            }
+            VERSION_2 | VERSION => (Place { stream, first: number(24), base: number(32) }, HEADER_BYTES),
+            later => return Ok((Place { stream, first: 0, base: 0 }, HEADER_BYTES, later)),
+        };
+        // Numbers that no sender reaches are damage, where no checksum tells.
+        if place.first <= place.base || place.first > RECORD_MAX {
+            return Err("its header's numbers cannot be");
+        }
+        Ok((place, header_bytes, small(4)))
+    }
 }
 
 /// Consecutive records of one segment.
@@ -59,9 +125,9 @@ impl Extent {
 
     /// Reads its records from number `from` on.
     pub(crate) fn read(&self, from: u64, mut take: impl FnMut(&[u8])) -> io::Result<()> {
-        let mut reader = Reader::new(&self.segment.file, self.offset);
+        let mut reader = Reader::new(&self.segment, self.offset, self.first);
         for sequence in self.first..=self.last() {
-            let Some(record) = reader.next()? else {
+            let Item::Record(record) = reader.next()? else {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidData,
                     format!("{}: record {sequence} is damaged", self.segment.path.display()),
@@ -76,103 +142,80 @@ impl Extent {
 }
 
 /// The segments of a directory, in order.
-pub(super) fn paths(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|suffix| suffix == SUFFIX) {
-            paths.push(path);
-        }
-    }
+pub(super) fn paths(storage: &dyn Storage, directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let names = storage.list(directory)?;
+    let mut paths: Vec<PathBuf> = names.into_iter().map(|name| directory.join(name)).collect();
+    paths.retain(|path| path.extension().is_some_and(|suffix| suffix == SUFFIX));
     paths.sort();
     Ok(paths)
 }
 
-fn header(stream: StreamId, first: u64) -> Vec<u8> {
-    let mut header = Vec::with_capacity(HEADER_BYTES + RECORD_HEADER_BYTES);
-    header.extend_from_slice(&MAGIC);
-    header.extend_from_slice(&VERSION.to_le_bytes());
-    header.extend_from_slice(&stream.0);
-    header.extend_from_slice(&first.to_le_bytes());
-    header
-}
-
-pub(super) fn encode(record: &[u8], out: &mut Vec<u8>) {
-    out.clear();
-    out.extend_from_slice(&[0; CRC_BYTES]);
-    out.extend_from_slice(&(record.len() as u32).to_le_bytes());
-    out.extend_from_slice(record);
-    let crc = crc32c(&out[CRC_BYTES..]);
-    out[..CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
-}
-
 impl Segment {
-    pub(super) fn create(directory: &Path, stream: StreamId, first: u64) -> io::Result<Segment> {
-        let path = directory.join(format!("{first:020}.{SUFFIX}"));
+    pub(super) fn create(storage: &dyn Storage, directory: &Path, place: Place) -> io::Result<Segment> {
+        let path = directory.join(format!("{:020}.{SUFFIX}", place.first));
         // A file of this name has no whole header, or it would have been found: its process died before the first record.
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path)?;
-        if let Err(error) = file.write_all_at(&header(stream, first), 0) {
+        let file = storage.open(&path, OpenMode::Empty)?;
+        file.stay_in_cache();
+        if let Err(error) = file.write_all_at(0, &place.encode()) {
             // An empty file is none, but nobody would ever delete it.
-            let _removed = fs::remove_file(&path);
+            let _removed = storage.remove(&path);
             return Err(error);
         }
-        Ok(Segment { path, stream, first, file: Arc::new(file) })
+        Ok(Segment { path, place, is_earlier: false, file: file.into() })
     }
 
-    /// The same file without a record, for those from number `first` on. Needs no room on the disk, where blocks are written in
+    /// The same file without a record, for those from `place` on. Needs no room on the disk, where blocks are written in
     /// place. When it fails, nothing may be appended here any more until it is tried again and does not.
-    pub(super) fn begin_anew(&self, first: u64) -> io::Result<Segment> {
+    pub(super) fn begin_anew(&self, place: Place) -> io::Result<Segment> {
         // In one write, so that no end of the process comes between: a new number, and no record behind it.
-        let mut bytes = header(self.stream, first);
+        let mut bytes = place.encode();
         bytes.resize(HEADER_BYTES + RECORD_HEADER_BYTES, 0);
-        self.file.write_all_at(&bytes, 0)?;
+        self.file.write_all_at(0, &bytes)?;
         self.file.set_len(HEADER_BYTES as u64)?;
-        Ok(Segment { path: self.path.clone(), stream: self.stream, first, file: Arc::clone(&self.file) })
+        Ok(Segment { path: self.path.clone(), place, is_earlier: false, file: Arc::clone(&self.file) })
     }
 
-    /// Opens a segment and adds its extents of about `extent_bytes`, up to the first record that is not whole. `None` when not
-    /// even its header is: its process died before the first record.
+    /// Opens a segment and adds its extents of about `extent_bytes`.
     pub(super) fn recover(
+        storage: &dyn Storage,
         path: &Path,
         extent_bytes: u64,
         extents: &mut Vec<Extent>,
-    ) -> io::Result<Option<(Arc<Segment>, u64)>> {
-        let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
-        if file.metadata()?.len() < HEADER_BYTES as u64 {
-            return Ok(None);
-        }
+    ) -> io::Result<Seen> {
+        // It was found, so it is there; and it must be one that can be written to.
+        let file = storage.open(path, OpenMode::ExistingOrNew)?;
+        file.stay_in_cache();
+        let bytes = file.len()?;
         let mut header = [0; HEADER_BYTES];
-        file.read_exact_at(&mut header, 0)?;
-        let field = |at: usize| header[at..].first_chunk::<4>().copied().map_or(0, u32::from_le_bytes);
-        if header[..4] != MAGIC {
-            return Err(invalid("not a segment of a sender's spool"));
+        let header = &mut header[..usize::try_from(bytes).unwrap_or(HEADER_BYTES).min(HEADER_BYTES)];
+        let read = file.read_at(0, header)?;
+        let header = &header[..read];
+        if header.len() < HEADER_1_BYTES
+            || (header.starts_with(&MAGIC) && header[4] != 1 && bytes < HEADER_BYTES as u64)
+        {
+            return Ok(Seen::Empty);
         }
-        if field(4) != VERSION {
-            return Err(invalid(&format!(
-                "version {}, of a later release; this one reads {VERSION}",
-                field(4)
-            )));
-        }
-        let stream = StreamId(header[8..].first_chunk::<16>().copied().unwrap_or_default());
-        let first = u64::from(field(24)) | u64::from(field(28)) << 32;
-        let segment = Arc::new(Segment { path: path.to_owned(), stream, first, file: Arc::new(file) });
-        let mut at = HEADER_BYTES as u64;
-        let mut reader = Reader::new(&segment.file, at);
-        let mut open = Extent { segment: Arc::clone(&segment), offset: at, first, records: 0 };
-        while let Some(record) = reader.next()? {
-            at += (RECORD_HEADER_BYTES + record.len()) as u64;
-            open.records += 1;
-            if at - open.offset >= extent_bytes {
-                let next = Extent { offset: at, first: open.last() + 1, records: 0, ..open.clone() };
-                extents.push(std::mem::replace(&mut open, next));
+        let (place, header_bytes, version) = match Place::decode(header) {
+            Ok((place, header_bytes, version @ VERSION_1..=VERSION)) => (place, header_bytes as u64, version),
+            Ok((.., later)) => {
+                let text = format!("version {later}, of a later release; this one reads up to {VERSION}");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, text));
             }
-        }
-        drop(reader);
-        if open.records > 0 {
-            extents.push(open);
-        }
-        Ok(Some((segment, at)))
+            Err(why) => return Ok(Seen::Damaged(why)),
+        };
+        let is_earlier = version < VERSION;
+        let segment = Arc::new(Segment { path: path.to_owned(), place, is_earlier, file: file.into() });
+        Found { extent_bytes, extents, end: header_bytes, damaged: 0 }.read(segment).map(Seen::Segment)
+    }
+
+    /// Whether it is of an earlier version, to which nothing is added.
+    pub(super) fn is_earlier(&self) -> bool {
+        self.is_earlier
+    }
+
+    /// Reads so much at a place, less only at the end.
+    pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file.read_at(offset, buffer)
     }
 
     /// Takes away what stands behind the last whole record.
@@ -181,75 +224,97 @@ impl Segment {
     }
 
     pub(super) fn bytes(&self) -> io::Result<u64> {
-        self.file.metadata().map(|metadata| metadata.len())
+        self.file.len()
     }
 
     /// Writes an encoded record; what was written of one that did not fit is taken back.
     pub(super) fn append(&self, record: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_all_at(record, offset).inspect_err(|_| {
+        self.file.write_all_at(offset, record).inspect_err(|_| {
             // What cannot be taken back either is overwritten by the next record, or found damaged at the next start.
             let _cut = self.file.set_len(offset);
         })
     }
 }
 
-/// Reads records one after the other, until the first that is not whole.
-struct Reader<'a> {
-    file: &'a File,
-    /// Of the end of `buffer` in the file.
-    offset: u64,
-    /// `buffer[taken..]` is not read yet.
-    buffer: Vec<u8>,
-    taken: usize,
+/// What a segment's file is.
+pub(super) enum Seen {
+    /// Its process died before the first record.
+    Empty,
+    /// Its header cannot be read, and so nobody knows which records it has.
+    Damaged(&'static str),
+    Segment(Recovered),
 }
 
-impl Reader<'_> {
-    fn new(file: &File, offset: u64) -> Reader<'_> {
-        Reader { file, offset, buffer: Vec::new(), taken: 0 }
-    }
+/// A segment that was found.
+pub(super) struct Recovered {
+    pub(super) segment: Arc<Segment>,
+    /// Where the last whole record ends.
+    pub(super) end: u64,
+    /// Number of the record that comes next.
+    pub(super) next: u64,
+    /// Records that cannot be read; one where nobody knows how many.
+    pub(super) damaged: u64,
+}
 
-    fn next(&mut self) -> io::Result<Option<&[u8]>> {
-        if !self.fill(RECORD_HEADER_BYTES)? {
-            return Ok(None);
-        }
-        let header = &self.buffer[self.taken..];
-        let field = |at: usize| header[at..].first_chunk::<4>().copied().map_or(0, u32::from_le_bytes);
-        let (crc, bytes) = (field(0), field(CRC_BYTES));
-        let whole = RECORD_HEADER_BYTES + bytes as usize;
-        if bytes > MESSAGE_BYTES_MAX || !self.fill(whole)? {
-            return Ok(None);
-        }
-        let record = self.taken + RECORD_HEADER_BYTES..self.taken + whole;
-        // The length counts, too: zeros are no record.
-        if crc32c(&self.buffer[self.taken + CRC_BYTES..self.taken + whole]) != crc {
-            return Ok(None);
-        }
-        self.taken += whole;
-        Ok(Some(&self.buffer[record]))
-    }
+/// What is found in a segment, so far.
+struct Found<'a> {
+    extent_bytes: u64,
+    extents: &'a mut Vec<Extent>,
+    end: u64,
+    damaged: u64,
+}
 
-    /// Makes `bytes` available; `false` at the end of the file.
-    fn fill(&mut self, bytes: usize) -> io::Result<bool> {
-        if self.buffer.len() - self.taken >= bytes {
-            return Ok(true);
-        }
-        self.buffer.drain(..self.taken);
-        self.taken = 0;
-        while self.buffer.len() < bytes {
-            let filled = self.buffer.len();
-            self.buffer.resize(filled + READ_BYTES.max(bytes - filled), 0);
-            let read = match self.file.read_at(&mut self.buffer[filled..], self.offset) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
-                Err(error) => return Err(error),
-                Ok(0) => {
-                    self.buffer.truncate(filled);
-                    return Ok(false);
+impl Found<'_> {
+    /// Reads all records. One that is damaged alone is passed over; the rest is not looked for where its length is damaged, too.
+    fn read(mut self, segment: Arc<Segment>) -> io::Result<Recovered> {
+        let mut number = segment.place.first;
+        let mut reader = Reader::new(&segment, self.end, number);
+        let begin = |offset, first| Extent { segment: Arc::clone(&segment), offset, first, records: 0 };
+        let mut open = begin(self.end, number);
+        loop {
+            match reader.next()? {
+                Item::Record(record) => {
+                    self.end += (RECORD_HEADER_BYTES + record.len()) as u64;
+                    number += 1;
+                    open.records += 1;
+                    if self.end - open.offset >= self.extent_bytes {
+                        self.extents.push(std::mem::replace(&mut open, begin(self.end, number)));
+                    }
                 }
-                Ok(read) => read,
-            };
-            self.buffer.truncate(filled + read);
-            self.offset += read as u64;
+                Item::Damaged { bytes } => {
+                    self.damaged += 1;
+                    let Some(bytes) = bytes else { break };
+                    let behind = self.end + (RECORD_HEADER_BYTES + bytes) as u64;
+                    reader = Reader::new(&segment, behind, number + 1);
+                    if !matches!(reader.next()?, Item::Record(_)) {
+                        break;
+                    }
+                    reader = Reader::new(&segment, behind, number + 1);
+                    (self.end, number) = (behind, number + 1);
+                    let before = std::mem::replace(&mut open, begin(self.end, number));
+                    self.extents.extend((before.records > 0).then_some(before));
+                }
+                Item::End => break,
+            }
         }
-        Ok(true)
+        drop(reader);
+        self.extents.extend((open.records > 0).then_some(open));
+        Ok(Recovered { segment, end: self.end, next: number, damaged: self.damaged })
     }
+}
+
+/// Gives a segment that cannot be read another name: a person may still want what is in it.
+pub(super) fn set_aside(storage: &dyn Storage, path: &Path) -> io::Result<PathBuf> {
+    let mut aside = path.with_extension(DAMAGED_SUFFIX);
+    let taken = storage.list(parent_of(path))?;
+    let is_taken =
+        |aside: &Path| taken.iter().any(|name| aside.file_name().is_some_and(|aside| aside == &**name));
+    for number in 1.. {
+        if !is_taken(&aside) {
+            break;
+        }
+        aside = path.with_extension(format!("{number}.{DAMAGED_SUFFIX}"));
+    }
+    storage.rename(path, &aside)?;
+    Ok(aside)
 }

@@ -57,7 +57,7 @@ pub(crate) fn read() {
 }
 
 fn open(directory: &Path) -> Spool {
-    let sources = vec!["lines".to_owned()];
+    let sources = vec!["lines".into()];
     let options = SpoolOptions {
         flush_interval: Duration::from_secs(3600),
         hot_bytes_max: 0,
@@ -66,7 +66,7 @@ fn open(directory: &Path) -> Spool {
     Spool::open(Arc::new(DiskStorage), &options).expect("a new spool")
 }
 
-/// Answers its group.
+/// Returns its group.
 fn append_one(lane: &Lane, batch: &[u8], urgent: bool) -> u64 {
     let header = Batch::peek(batch).ok().flatten().expect("it is a batch");
     let envelope = Envelope { source: 0, received_ns: 1, peer: Peer::Unnamed };
@@ -77,7 +77,7 @@ fn append_durably(progress: &Progress, lane: &Lane, batch: &[u8]) {
     let group = append_one(lane, batch, true);
     loop {
         let seen = progress.generation();
-        if lane.durable_group() >= group {
+        if lane.durable().group >= group {
             return;
         }
         progress.wait(seen, PATIENCE);

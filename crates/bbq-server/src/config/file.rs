@@ -9,7 +9,7 @@ use toml::Spanned;
 use super::query::nearest;
 use super::{ConfigError, parse_bytes};
 
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 14] = [
     "listen",
     "sink",
     "data",
@@ -19,6 +19,10 @@ const KEYS: [&str; 10] = [
     "admin",
     "drain_timeout_seconds",
     "upgrade_timeout_seconds",
+    "hello_timeout_seconds",
+    "batch_timeout_seconds",
+    "evict_idle_seconds",
+    "unfinished_bytes_max",
     "spool",
 ];
 const SPOOL_KEYS: [&str; 3] = ["bytes_max", "segment_bytes", "flush_interval_ms"];
@@ -36,6 +40,10 @@ pub struct ConfigFile {
     pub(super) admin: Option<Spanned<String>>,
     pub(super) drain_timeout_seconds: Option<u64>,
     pub(super) upgrade_timeout_seconds: Option<u64>,
+    pub(super) hello_timeout_seconds: Option<u64>,
+    pub(super) batch_timeout_seconds: Option<u64>,
+    pub(super) evict_idle_seconds: Option<u64>,
+    pub(super) unfinished_bytes_max: Option<Spanned<Bytes>>,
     #[serde(default)]
     pub(super) spool: SpoolSection,
     #[serde(skip)]
@@ -90,7 +98,7 @@ impl ConfigFile {
         self.source.place(value.span().start)
     }
 
-    pub(super) fn spool_bytes(
+    pub(super) fn bytes(
         &self,
         key: &str,
         value: &Option<Spanned<Bytes>>,
@@ -100,7 +108,7 @@ impl ConfigFile {
         match value.get_ref() {
             Bytes::Number(bytes) => Ok(*bytes),
             Bytes::Text(text) => parse_bytes(text)
-                .map_err(|problem| ConfigError::new(format!("spool.{key}: {problem}")).at(self.place(value))),
+                .map_err(|problem| ConfigError::new(format!("{key}: {problem}")).at(self.place(value))),
         }
     }
 }

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use bbq_listen::{Distribution, STALL_THRESHOLD_DEFAULT, STALL_THRESHOLD_MIN};
 use bbq_spool::limits::{
-    FLUSH_INTERVAL_DEFAULT, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MIN, SPOOL_BYTES_DEFAULT,
+    FLUSH_INTERVAL_DEFAULT, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MIN, SEGMENTS_PER_LANE_MIN,
+    SPOOL_BYTES_DEFAULT,
 };
 
 pub use file::ConfigFile;
@@ -40,6 +41,20 @@ pub const DRAIN_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// How long an upgrade waits for each step of the new program: reading a configuration takes it milliseconds, recovering a
 /// large spool seconds.
 pub const UPGRADE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
+/// How long a bbq client may take to say hello: it does so right after it has connected.
+pub const HELLO_TIMEOUT_SECONDS_DEFAULT: u32 = 10;
+/// How long a bbq client may send nothing in the middle of a batch: longer than a network is away for a moment.
+pub const BATCH_TIMEOUT_SECONDS_DEFAULT: u32 = 30;
+/// For how long a connection must be idle to be closed for a new one: whoever came in the same burst is not.
+pub const EVICT_IDLE_SECONDS_DEFAULT: u32 = 10;
+/// A day: beyond it nobody waits.
+pub const TIMEOUT_SECONDS_MAX: u32 = 86_400;
+/// Memory of unfinished batches and messages, of all workers: thirty of the largest batches, or a thousand of the usual size.
+pub const UNFINISHED_BYTES_DEFAULT: u64 = 512 * 1024 * 1024;
+/// The most: more than a machine has.
+pub const UNFINISHED_BYTES_MAX: u64 = 1 << 40;
+/// The least of that for each worker: the largest batch in the buffer that it grew in, and as much again for the others.
+pub const UNFINISHED_BYTES_PER_WORKER_MIN: u64 = 64 * 1024 * 1024;
 /// Listeners at most: each has a socket per worker, and an envelope names its source in 16 bits.
 pub const LISTENERS_MAX: usize = 256;
 /// The longest stall that may be looked away from: beyond it 0 says what is meant.
@@ -95,6 +110,14 @@ pub struct Config {
     pub drain_timeout: Duration,
     /// How long an upgrade waits for each step of the new program.
     pub upgrade_timeout: Duration,
+    /// How long a bbq client may take from its connection to a whole hello.
+    pub hello_timeout_seconds: u32,
+    /// How long a bbq client may send nothing in the middle of a batch.
+    pub batch_timeout_seconds: u32,
+    /// For how long a connection must be idle to be closed for a new one.
+    pub evict_idle_seconds: u32,
+    /// Memory of unfinished batches and messages, of all workers together.
+    pub unfinished_bytes_max: u64,
 }
 
 /// Where a configuration comes from, to read it again.
@@ -163,6 +186,8 @@ impl Config {
             (None, Some(text)) => admin(text.get_ref()).map_err(|error| error.at(file.place(text)))?,
             (None, None) => admin(ADMIN_DEFAULT)?,
         };
+        let spool_bytes_max = file.bytes("spool.bytes_max", &file.spool.bytes_max, SPOOL_BYTES_DEFAULT)?;
+        let segment_bytes_default = segment_bytes_default(spool_bytes_max, workers);
         let config = Config {
             listen: listeners(file, overrides)?,
             sinks: sinks(file, overrides, &data)?,
@@ -173,11 +198,11 @@ impl Config {
                 .stall_threshold_ms
                 .map_or(Ok(Some(STALL_THRESHOLD_DEFAULT)), stall_threshold)?,
             admin,
-            spool_bytes_max: file.spool_bytes("bytes_max", &file.spool.bytes_max, SPOOL_BYTES_DEFAULT)?,
-            segment_bytes: file.spool_bytes(
-                "segment_bytes",
+            spool_bytes_max,
+            segment_bytes: file.bytes(
+                "spool.segment_bytes",
                 &file.spool.segment_bytes,
-                SEGMENT_BYTES_DEFAULT,
+                segment_bytes_default,
             )?,
             flush_interval: file
                 .spool
@@ -187,6 +212,26 @@ impl Config {
             upgrade_timeout: file
                 .upgrade_timeout_seconds
                 .map_or(UPGRADE_TIMEOUT_DEFAULT, Duration::from_secs),
+            hello_timeout_seconds: seconds(
+                "hello_timeout_seconds",
+                file.hello_timeout_seconds,
+                HELLO_TIMEOUT_SECONDS_DEFAULT,
+            )?,
+            batch_timeout_seconds: seconds(
+                "batch_timeout_seconds",
+                file.batch_timeout_seconds,
+                BATCH_TIMEOUT_SECONDS_DEFAULT,
+            )?,
+            evict_idle_seconds: seconds(
+                "evict_idle_seconds",
+                file.evict_idle_seconds,
+                EVICT_IDLE_SECONDS_DEFAULT,
+            )?,
+            unfinished_bytes_max: file.bytes(
+                "unfinished_bytes_max",
+                &file.unfinished_bytes_max,
+                UNFINISHED_BYTES_DEFAULT.max(UNFINISHED_BYTES_PER_WORKER_MIN * workers as u64),
+            )?,
         };
         config.check()?;
         Ok(config)
@@ -214,7 +259,15 @@ impl Config {
         if self.upgrade_timeout.is_zero() {
             return Err(ConfigError::new("upgrade_timeout_seconds is 0: no upgrade could ever be in time"));
         }
-        self.spool_options(Vec::new()).check().map_err(|error| ConfigError::new(error.to_string()))?;
+        let unfinished_least = UNFINISHED_BYTES_PER_WORKER_MIN * self.workers as u64;
+        if !(unfinished_least..=UNFINISHED_BYTES_MAX).contains(&self.unfinished_bytes_max) {
+            return Err(ConfigError::new(format!(
+                "unfinished_bytes_max is {}; allowed is {unfinished_least} ({UNFINISHED_BYTES_PER_WORKER_MIN} for each of {} \
+                 workers) to {UNFINISHED_BYTES_MAX}",
+                self.unfinished_bytes_max, self.workers
+            )));
+        }
+        self.spool_options().check().map_err(|error| ConfigError::new(error.to_string()))?;
         for (index, spec) in self.listen.iter().enumerate() {
             if self.listen[..index].iter().any(|other| other.clashes_with(spec)) {
                 return Err(ConfigError::new(format!("{} is listened on twice", spec.source)));
@@ -228,7 +281,12 @@ impl Config {
         Ok(())
     }
 
-    pub(crate) fn spool_options(&self, sources: Vec<String>) -> bbq_spool::SpoolOptions {
+    pub(crate) fn spool_options(&self) -> bbq_spool::SpoolOptions {
+        let source = |spec: &ListenSpec| bbq_spool::Source {
+            name: spec.source.clone(),
+            drops_oldest: spec.on_full == OnFull::DropOldest,
+        };
+        let sources = self.listen.iter().map(source).collect();
         let lanes = u32::try_from(self.workers).unwrap_or(u32::MAX);
         bbq_spool::SpoolOptions {
             segment_bytes: self.segment_bytes,
@@ -237,6 +295,25 @@ impl Config {
             ..bbq_spool::SpoolOptions::new(self.data.clone(), lanes, sources)
         }
     }
+}
+
+fn seconds(key: &str, seconds: Option<u64>, default: u32) -> Result<u32, ConfigError> {
+    let Some(seconds) = seconds else { return Ok(default) };
+    match u32::try_from(seconds) {
+        Ok(seconds @ 1..=TIMEOUT_SECONDS_MAX) => Ok(seconds),
+        _ => Err(ConfigError::new(format!("{key} is {seconds}; allowed is 1 to {TIMEOUT_SECONDS_MAX}"))),
+    }
+}
+
+/// Halved until the spool holds the least number of segments for each worker, so that a machine with many processors needs no
+/// configuration. Where even the smallest are too many, the check says so.
+fn segment_bytes_default(spool_bytes_max: u64, workers: usize) -> u64 {
+    let segments = SEGMENTS_PER_LANE_MIN * workers as u64;
+    let mut bytes = SEGMENT_BYTES_DEFAULT;
+    while bytes > SEGMENT_BYTES_MIN && bytes.saturating_mul(segments) > spool_bytes_max {
+        bytes /= 2;
+    }
+    bytes
 }
 
 fn distribution(word: &str) -> Result<Distribution, ConfigError> {
@@ -314,4 +391,19 @@ fn sinks(file: &ConfigFile, overrides: &Overrides, data: &Path) -> Result<Vec<Si
         return Err(ConfigError::new(format!("{} sinks; at most {SINKS_MAX} are allowed", specs.len())));
     }
     Ok(specs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_number_of_workers_starts_without_configuration() {
+        for workers in 1..=WORKERS_MAX {
+            let overrides = Overrides { workers: Some(workers), ..Overrides::default() };
+            let config = Config::load(None, &overrides).unwrap_or_else(|error| panic!("{workers}: {error}"));
+            assert!(workers > 80 || config.segment_bytes == SEGMENT_BYTES_DEFAULT);
+        }
+        assert_eq!(segment_bytes_default(SPOOL_BYTES_DEFAULT, 81), SEGMENT_BYTES_DEFAULT / 2);
+    }
 }

@@ -1,212 +1,196 @@
 //! A file: exactly once. The cursor remembers which file (by inode) had which length; what is beyond that length after a
-//! crash was not covered by the cursor, is cut off, and is written again.
+//! crash, or after a failed write or sync, was not covered by the cursor, is cut off, and is written again.
 //!
 //! ```text
 //! remembered: inode <n> length <n> [rotating <name>]
 //! ```
 //!
-//! Rotation is remembered before the file is renamed, so a crash at any point finds the old file under its old or its new
-//! name. Rotation by others is welcome: a file that was renamed away (logrotate `create`) is followed by a new one at the
-//! next commit, one that was emptied in place (`copytruncate`) is appended to.
+//! A failed sync says that some of the bytes before it are not on disk, and not which; the next sync would succeed and say
+//! nothing (fsync(2)). So nothing behind the last commit stays.
 //!
-//! What is no regular file (/dev/null, /dev/stderr, a pipe) is written to, and that is all: it has no length to remember,
-//! cannot be synced, and may have other writers.
+//! Rotation goes from commit to commit: the name is remembered before the file is renamed, and the new file before anything
+//! is written to it. So a crash at any point finds the old file, whole, under its old or its new name, and nothing in the
+//! new one.
+//!
+//! Rotation by others is welcome: a file that was renamed away (logrotate `create`) is followed by a new one at the next
+//! commit, one that was emptied in place (`copytruncate`) is appended to.
 
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use bbq_spool::direct;
-use chrono::{NaiveDate, Utc};
-use rustix::fs::{FlockOperation, flock};
+use bbq_storage::{OpenMode, Storage, StorageFile, parent_of};
+use chrono::{DateTime, NaiveDate, Utc};
 use tracing::{info, warn};
 
-use super::Output;
+use super::aside;
+use super::output::{Output, named};
 use crate::config::Rotation;
 
-/// The number in a name has four digits: a file is set aside at most this often within one second.
-const NUMBER_MAX: u32 = 9999;
-
 pub(super) struct FileOutput {
+    storage: Arc<dyn Storage>,
     path: PathBuf,
     rotation: Rotation,
-    file: File,
-    /// Not a device, a pipe or a socket.
-    regular: bool,
-    /// It takes writes past the page cache, as far as we know.
-    direct: bool,
+    file: Box<dyn StorageFile>,
     inode: u64,
     /// What we know to be in the file.
     length: u64,
-    /// A part of a failed write may stand behind `length`.
-    torn: bool,
+    /// What the cursor covers of it, or was there before. Never more than `length`.
+    committed: u64,
+    /// Its end is one that no cursor covers yet; see [`FileOutput::begin_line`].
+    is_end_unknown: bool,
     /// The day of its first message (UTC).
     day: NaiveDate,
     /// The name the file gets when it is set aside, once that was decided.
     aside: Option<PathBuf>,
+    /// It has that name already, and the new file is not open yet.
+    is_aside: bool,
+    /// The last name that a file was given. Nobody else gives names: the file is locked.
+    last_aside: Option<PathBuf>,
 }
 
-/// What the cursor remembers.
+/// What the cursor remembers. Which name a file is about to get is for people: nothing is written between that and the
+/// rename, so it has exactly the remembered length under either name.
 struct Remembered {
     inode: u64,
     length: u64,
-    rotating: Option<OsString>,
 }
 
 impl Remembered {
     fn parse(state: &str) -> Option<Remembered> {
         let rest = state.strip_prefix("inode ")?;
         let (inode, rest) = rest.split_once(" length ")?;
-        let (length, rotating) = match rest.split_once(" rotating ") {
-            Some((length, name)) => (length, Some(OsString::from(name))),
-            None => (rest, None),
-        };
-        Some(Remembered { inode: inode.parse().ok()?, length: length.parse().ok()?, rotating })
+        let length = rest.split_once(" rotating ").map_or(rest, |(length, _)| length);
+        Some(Remembered { inode: inode.parse().ok()?, length: length.parse().ok()? })
     }
 }
 
 impl FileOutput {
     /// Opens the file, made with its directories if needed, and cuts it back to what is remembered.
-    pub(super) fn open(path: &Path, rotation: Rotation, state: Option<&str>) -> io::Result<FileOutput> {
-        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            fs::create_dir_all(parent).map_err(|error| named(parent, &error))?;
-        }
+    pub(super) fn open(
+        storage: &Arc<dyn Storage>,
+        path: &Path,
+        rotation: Rotation,
+        state: Option<&str>,
+        now: DateTime<Utc>,
+    ) -> io::Result<FileOutput> {
+        make_directories(&**storage, path)?;
         let remembered = state.and_then(Remembered::parse);
-        if let Some(remembered) = &remembered {
-            finish_rotation(path, remembered)?;
+        if remembered.is_some() {
+            // A crash may have come between a rename and its sync.
+            sync_names(&**storage, path)?;
         }
-        let mut output = FileOutput::append_to(path, rotation)?;
+        let mut output = FileOutput::append_to(Arc::clone(storage), path, rotation, now)?;
         match remembered {
             Some(remembered) if remembered.inode == output.inode => output.cut_back(remembered.length)?,
             Some(_) => {
-                info!(path = %path.display(), "the file is another one than at the last stop; appending to it")
+                info!(path = %path.display(), "the file is another one than at the last stop; appending to it");
+                output.begin_line()?;
             }
-            None => {}
+            None => output.begin_line()?,
         }
         Ok(output)
     }
 
-    fn append_to(path: &Path, rotation: Rotation) -> io::Result<FileOutput> {
-        let file =
-            OpenOptions::new().create(true).append(true).open(path).map_err(|error| named(path, &error))?;
-        let metadata = file.metadata()?;
-        if metadata.is_file() {
-            flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+    fn append_to(
+        storage: Arc<dyn Storage>,
+        path: &Path,
+        rotation: Rotation,
+        now: DateTime<Utc>,
+    ) -> io::Result<FileOutput> {
+        let told = |error: io::Error| named(path, &error);
+        let file = storage.open(path, OpenMode::Append).map_err(told)?;
+        file.try_lock().map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => {
                 let path = path.display();
                 io::Error::other(format!("{path} is written by another process; choose another file"))
-            })?;
-            sync_directory(path)?;
-        }
-        let day = metadata.modified().map_or_else(
-            |_| Utc::now().date_naive(),
-            |time| chrono::DateTime::<Utc>::from(time).date_naive(),
-        );
-        let day = if metadata.len() == 0 { Utc::now().date_naive() } else { day };
+            }
+            _ => io::Error::new(error.kind(), format!("{}: cannot lock it: {error}", path.display())),
+        })?;
+        sync_names(&*storage, path)?;
+        let (inode, length) = (file.inode().map_err(told)?, file.len().map_err(told)?);
+        let day = match file.modified() {
+            Ok(time) if length > 0 => DateTime::<Utc>::from(time).date_naive(),
+            _ => now.date_naive(),
+        };
         Ok(FileOutput {
             path: path.to_owned(),
             rotation,
-            regular: metadata.is_file(),
-            direct: metadata.is_file(),
-            inode: metadata.ino(),
-            length: metadata.len(),
-            torn: false,
+            inode,
+            length,
+            committed: length,
+            is_end_unknown: false,
             file,
             day,
             aside: None,
+            is_aside: false,
+            last_aside: None,
+            storage,
         })
     }
 
     fn cut_back(&mut self, length: u64) -> io::Result<()> {
         if self.length > length {
             info!(path = %self.path.display(), bytes = self.length - length, "taking back what the cursor does not cover");
-            self.file.set_len(length)?;
-            self.file.sync_all()?;
-            self.length = length;
+            self.committed = length;
+            self.cut()?;
         } else if self.length < length {
             warn!(path = %self.path.display(), missing = length - self.length, "the file is shorter than what was written to it");
+            self.begin_line()?;
         }
         Ok(())
     }
 
-    fn state(&self) -> String {
-        let aside = self.aside.as_ref().and_then(|path| path.file_name());
-        let rotating = aside.map(|name| format!(" rotating {}", name.to_string_lossy())).unwrap_or_default();
-        format!("inode {} length {}{rotating}", self.inode, self.length)
-    }
-
-    /// Cuts off the part of a write that failed. Never longer: somebody else may have cut the file meanwhile.
-    fn take_back_part(&mut self) -> io::Result<()> {
-        let length = self.file.metadata().map_err(|error| named(&self.path, &error))?.len();
-        self.file.set_len(length.min(self.length)).map_err(|error| named(&self.path, &error))?;
-        self.torn = false;
-        Ok(())
-    }
-
-    /// Notices what others did to the file.
-    fn follow(&mut self) -> io::Result<()> {
-        if !self.regular {
+    /// What stands at the end is not known to be ours and whole: a crash may have torn it, or somebody else wrote it. What
+    /// comes next begins a line of its own. Where the end cannot be read, an empty line does no harm.
+    fn begin_line(&mut self) -> io::Result<()> {
+        let mut last = [0];
+        let Some(end) = self.length.checked_sub(1) else { return Ok(()) };
+        self.is_end_unknown = true;
+        if self.file.read_at(end, &mut last).is_ok_and(|read| read == 1) && last == *b"\n" {
             return Ok(());
         }
-        let length = self.file.metadata()?.len();
-        if length < self.length {
-            warn!(path = %self.path.display(), "the file was cut by somebody else; going on at its end");
-        } else if length > self.length {
-            // Remembered with ours: cutting back to ours alone would take our last bytes for theirs.
-            warn!(path = %self.path.display(), bytes = length - self.length, "somebody else writes to the file, too");
-        }
-        self.length = length;
-        let still_ours = fs::metadata(&self.path).is_ok_and(|metadata| metadata.ino() == self.inode);
-        if !still_ours {
-            info!(path = %self.path.display(), "the file was moved away; beginning a new one");
-            *self = FileOutput::append_to(&self.path, self.rotation)?;
-        }
+        self.file.write_all_at(self.length, b"\n").map_err(|error| named(&self.path, &error))?;
+        self.length += 1;
+        self.committed = self.length;
         Ok(())
     }
 
-    /// A name behind all others: the path, the second, and a number that counts on within it. Never one that was deleted
-    /// to keep only so many, or the newest would sort as the oldest.
-    fn next_name(&self) -> io::Result<PathBuf> {
-        let stamp = Utc::now().format("%Y%m%d-%H%M%S").to_string();
-        let set_aside = self.set_aside()?;
-        let number_of = |path: &PathBuf| {
-            let name = path.file_name()?.to_string_lossy().into_owned();
-            name.rsplit_once('.')?.1.strip_prefix(&stamp)?.strip_prefix('-')?.parse::<u32>().ok()
+    /// Writes the line feed at an unknown end once more. An earlier sync may have failed, in this run or the one before: then
+    /// the system has it in memory, believes that it is on disk, and the next sync says nothing (fsync(2)).
+    fn write_end_again(&self) -> io::Result<()> {
+        let Some(end) = self.length.checked_sub(1) else { return Ok(()) };
+        // The handle that is open writes to the end of the file, wherever that is.
+        let file = match self.storage.open(&self.path, OpenMode::Existing) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened?,
         };
-        let number = set_aside.iter().rev().find_map(number_of).map_or(0, |last| last + 1);
-        if number > NUMBER_MAX {
-            return Err(io::Error::other(format!("{number} files were set aside within one second")));
-        }
-        let mut name = self.path.as_os_str().to_owned();
-        name.push(format!(".{stamp}-{number:04}"));
-        Ok(PathBuf::from(name))
+        if file.inode()? == self.inode && file.len()? > end { file.write_all_at(end, b"\n") } else { Ok(()) }
     }
 
-    /// What was set aside, oldest first: the names sort by time.
-    fn set_aside(&self) -> io::Result<Vec<PathBuf>> {
-        let (Some(parent), Some(name)) = (self.path.parent(), self.path.file_name()) else {
-            return Ok(Vec::new());
+    /// Cuts the file to what the cursor covers, durably. Never longer: somebody else may have cut it meanwhile.
+    fn cut(&mut self) -> io::Result<()> {
+        let cut = || {
+            let length = self.file.len()?.min(self.committed);
+            self.file.set_len(length)?;
+            // The length is metadata, and the file's last page may have been written in part.
+            self.file.sync_all()?;
+            Ok(length)
         };
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        let prefix = format!("{}.", name.to_string_lossy());
-        let mut aside: Vec<PathBuf> = fs::read_dir(parent)?
-            .filter_map(Result::ok)
-            .filter(|entry| entry.file_name().to_string_lossy().strip_prefix(&prefix).is_some_and(is_stamp))
-            .map(|entry| entry.path())
-            .collect();
-        aside.sort();
-        Ok(aside)
+        self.length = cut().map_err(|error| named(&self.path, &error))?;
+        self.committed = self.length;
+        Ok(())
     }
 
-    /// Deletes the oldest of those set aside, beyond what is to be kept.
-    fn delete_old(&self) -> io::Result<()> {
-        let Some(keep) = self.rotation.keep else { return Ok(()) };
-        let aside = self.set_aside()?;
-        let surplus = aside.len().saturating_sub(keep as usize);
-        for path in aside.iter().take(surplus) {
-            fs::remove_file(path)?;
-        }
+    fn is_still_there(&self) -> bool {
+        self.storage.inode(&self.path).is_ok_and(|inode| inode == self.inode)
+    }
+
+    /// Goes on with the file that is at the path now, or with a new one.
+    fn begin_new(&mut self, now: DateTime<Utc>) -> io::Result<()> {
+        let mut new = FileOutput::append_to(Arc::clone(&self.storage), &self.path, self.rotation, now)?;
+        new.begin_line()?;
+        *self = FileOutput { last_aside: self.last_aside.take(), ..new };
         Ok(())
     }
 }
@@ -216,107 +200,152 @@ impl Output for FileOutput {
         self.length
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.torn {
-            self.take_back_part()?;
-        }
-        let written = if self.regular {
-            direct::write_all_at(&self.file, self.length, bytes, &mut self.direct)
-        } else {
-            // It has no places.
-            (&self.file).write_all(bytes)
-        };
-        match written {
-            Ok(()) => {
-                self.length += if self.regular { bytes.len() as u64 } else { 0 };
-                Ok(())
-            }
-            Err(error) => {
-                // Whatever part of it was written must not stay: the next try writes all of it.
-                self.torn = self.regular;
-                if self.torn
-                    && let Err(worse) = self.take_back_part()
-                {
-                    warn!(error = %worse, "cannot take back a part of a failed write; trying again before the next");
-                }
-                Err(named(&self.path, &error))
-            }
-        }
+    fn room(&self) -> u64 {
+        self.rotation.bytes.map_or(u64::MAX, |bytes| bytes.saturating_sub(self.length))
     }
 
-    fn commit(&mut self) -> io::Result<String> {
-        if self.regular {
-            self.file.sync_data().map_err(|error| named(&self.path, &error))?;
-        }
-        self.follow()?;
-        Ok(self.state())
-    }
-
-    fn rotation_due(&mut self) -> Option<String> {
-        let large = self.rotation.bytes.is_some_and(|bytes| self.length >= bytes);
-        let old = self.rotation.daily && self.day != Utc::now().date_naive();
-        if self.length == 0 || !self.regular || !(large || old) {
-            return None;
-        }
-        match self.next_name() {
-            Ok(name) => self.aside = Some(name),
-            Err(error) => {
-                warn!(path = %self.path.display(), %error, "no name to set the file aside under; going on with it");
-                return None;
-            }
-        }
-        Some(self.state())
-    }
-
-    fn rotate(&mut self) -> io::Result<()> {
-        let Some(aside) = self.aside.take() else { return Ok(()) };
-        fs::rename(&self.path, &aside).map_err(|error| named(&aside, &error))?;
-        *self = FileOutput::append_to(&self.path, self.rotation)?;
-        if let Err(error) = self.delete_old() {
-            warn!(path = %self.path.display(), %error, "cannot delete old files that were set aside");
-        }
+    fn write(&mut self, bytes: &[u8], taken: &mut usize) -> io::Result<()> {
+        self.file.write_all_at(self.length, &bytes[*taken..]).map_err(|error| named(&self.path, &error))?;
+        self.length += (bytes.len() - *taken) as u64;
+        *taken = bytes.len();
         Ok(())
     }
-}
 
-/// A crash may have come between the rename and the next commit: then the remembered file has its new name, and has
-/// exactly the remembered length, for nothing is written between the two.
-fn finish_rotation(path: &Path, remembered: &Remembered) -> io::Result<()> {
-    let Some(name) = &remembered.rotating else { return Ok(()) };
-    let aside = path.with_file_name(name);
-    let renamed = fs::metadata(&aside).is_ok_and(|metadata| metadata.ino() == remembered.inode);
-    if renamed {
-        sync_directory(path)?;
+    fn commit(&mut self) -> io::Result<()> {
+        if self.is_end_unknown {
+            self.write_end_again().map_err(|error| named(&self.path, &error))?;
+        }
+        let synced = self.file.sync_data().and_then(|()| self.file.len());
+        let length = synced.map_err(|error| named(&self.path, &error))?;
+        if length < self.length {
+            warn!(path = %self.path.display(), "the file was cut by somebody else; going on at its end");
+        } else if length > self.length {
+            // Remembered with ours: cutting back to ours alone would take our last bytes for theirs.
+            warn!(path = %self.path.display(), bytes = length - self.length, "somebody else writes to the file, too");
+        }
+        self.length = length;
+        Ok(())
     }
-    Ok(())
+
+    fn state(&self) -> String {
+        let aside = self.aside.as_ref().and_then(|path| path.file_name());
+        let rotating = aside.map(|name| format!(" rotating {}", name.to_string_lossy())).unwrap_or_default();
+        format!("inode {} length {}{rotating}", self.inode, self.length)
+    }
+
+    fn committed(&mut self) {
+        self.committed = self.length;
+        self.is_end_unknown = false;
+    }
+
+    fn follow(&mut self, now: DateTime<Utc>) -> io::Result<bool> {
+        if self.is_still_there() {
+            return Ok(false);
+        }
+        info!(path = %self.path.display(), "the file was moved away; beginning a new one");
+        sync_names(&*self.storage, &self.path)?;
+        self.begin_new(now)?;
+        Ok(true)
+    }
+
+    fn can_go_back(&self) -> bool {
+        true
+    }
+
+    fn go_back(&mut self, now: DateTime<Utc>) -> io::Result<()> {
+        if self.is_aside {
+            // All that is in it was committed before it was set aside.
+            return self.begin_new(now);
+        }
+        self.aside = None;
+        self.cut()
+    }
+
+    fn is_old(&self, now: DateTime<Utc>) -> bool {
+        self.rotation.daily && self.length > 0 && self.day != now.date_naive()
+    }
+
+    fn begin_rotation(&mut self, now: DateTime<Utc>) -> io::Result<()> {
+        let name = aside::next_name(&*self.storage, &self.path, self.last_aside.as_deref(), now);
+        self.aside = Some(name.map_err(|error| named(&self.path, &error))?);
+        self.last_aside.clone_from(&self.aside);
+        Ok(())
+    }
+
+    fn rotate(&mut self, now: DateTime<Utc>) -> io::Result<()> {
+        if let Some(aside) = self.aside.as_ref().filter(|_| !self.is_aside) {
+            // What somebody else has put there is not ours to move.
+            if self.is_still_there() {
+                self.storage.rename(&self.path, aside).map_err(|error| named(aside, &error))?;
+            }
+            sync_names(&*self.storage, &self.path)?;
+            self.is_aside = true;
+            if let Some(keep) = self.rotation.keep
+                && let Err(error) = aside::delete_old(&*self.storage, &self.path, keep)
+            {
+                warn!(path = %self.path.display(), %error, "cannot delete old files that were set aside");
+            }
+        }
+        self.begin_new(now)
+    }
 }
 
-/// `20261120-101500-0000`
-fn is_stamp(text: &str) -> bool {
-    text.len() == 20
-        && text.bytes().enumerate().all(|(index, byte)| match index {
-            8 | 15 => byte == b'-',
-            _ => byte.is_ascii_digit(),
-        })
+/// Makes the directories that the file is in, durably.
+fn make_directories(storage: &dyn Storage, path: &Path) -> io::Result<()> {
+    let parent = parent_of(path);
+    match storage.create_dir_all(parent) {
+        // The directory above it need not be ours to look at, if somebody else has made this one.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && storage.inode(parent).is_ok() => {
+            Ok(())
+        }
+        made => made.map_err(|error| named(parent, &error)),
+    }
 }
 
-fn sync_directory(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(parent)?.sync_all()
-}
-
-fn named(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+/// Makes durable which files have which names. So a file that was renamed keeps its new name for sure, before its old one is
+/// given to another: a power cut may leave the later of two changes alone.
+fn sync_names(storage: &dyn Storage, path: &Path) -> io::Result<()> {
+    let parent = parent_of(path);
+    storage.sync_dir(parent).map_err(|error| named(parent, &error))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, File, OpenOptions};
     use std::io::Write;
+
+    use bbq_storage::DiskStorage;
 
     use super::*;
 
+    fn disk() -> Arc<dyn Storage> {
+        Arc::new(DiskStorage)
+    }
+
     fn open(path: &Path, rotation: Rotation, state: Option<&str>) -> FileOutput {
-        FileOutput::open(path, rotation, state).unwrap()
+        FileOutput::open(&disk(), path, rotation, state, Utc::now()).unwrap()
+    }
+
+    fn write(output: &mut FileOutput, bytes: &[u8]) {
+        output.write(bytes, &mut 0).unwrap();
+    }
+
+    /// Returns what the cursor has then.
+    fn commit(output: &mut FileOutput) -> String {
+        output.commit().unwrap();
+        let state = output.state();
+        output.committed();
+        if output.follow(Utc::now()).unwrap() { output.state() } else { state }
+    }
+
+    /// All steps; returns what the cursor has then.
+    fn rotate(output: &mut FileOutput) -> String {
+        commit(output);
+        output.begin_rotation(Utc::now()).unwrap();
+        output.committed();
+        output.rotate(Utc::now()).unwrap();
+        output.committed();
+        output.state()
     }
 
     #[test]
@@ -324,13 +353,60 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("deep/er/out.log");
         let mut output = open(&path, Rotation::default(), None);
-        output.write(b"one\n").unwrap();
-        let state = output.commit().unwrap();
-        output.write(b"two\n").unwrap();
+        write(&mut output, b"one\n");
+        let state = commit(&mut output);
+        write(&mut output, b"two\n");
         drop(output);
         let mut output = open(&path, Rotation::default(), Some(&state));
-        output.write(b"2\n").unwrap();
+        write(&mut output, b"2\n");
         assert_eq!(fs::read(&path).unwrap(), b"one\n2\n");
+    }
+
+    #[test]
+    fn a_line_feed_at_an_unknown_end_is_written_again_before_it_is_believed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out.log");
+        fs::write(&path, "before\n").unwrap();
+        let mut output = open(&path, Rotation::default(), None);
+        // What a failed sync leaves, once the system needs the memory.
+        fs::write(&path, "before\0").unwrap();
+        commit(&mut output);
+        write(&mut output, b"ours\n");
+        assert_eq!(fs::read(&path).unwrap(), b"before\nours\n");
+        // Once, and not when somebody else has cut the file.
+        fs::write(&path, "before\0").unwrap();
+        commit(&mut output);
+        assert_eq!(fs::read(&path).unwrap(), b"before\0");
+    }
+
+    #[test]
+    fn going_back_leaves_what_was_committed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out.log");
+        let mut output = open(&path, Rotation::default(), None);
+        write(&mut output, b"one\n");
+        let state = commit(&mut output);
+        write(&mut output, b"two\n");
+        // The next half is of a write that failed.
+        output.file.write_all_at(output.length, b"th").unwrap();
+        output.go_back(Utc::now()).unwrap();
+        assert_eq!(output.state(), state);
+        assert_eq!(fs::read(&path).unwrap(), b"one\n");
+        write(&mut output, b"2\n");
+        assert_eq!(fs::read(&path).unwrap(), b"one\n2\n");
+    }
+
+    #[test]
+    fn going_back_never_makes_a_file_longer() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out.log");
+        let mut output = open(&path, Rotation::default(), None);
+        write(&mut output, b"one\n");
+        commit(&mut output);
+        File::create(&path).unwrap();
+        output.go_back(Utc::now()).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"");
+        assert_eq!(output.position(), 0);
     }
 
     #[test]
@@ -339,7 +415,9 @@ mod tests {
         let path = directory.path().join("out.log");
         fs::write(&path, "before\n").unwrap();
         let mut output = open(&path, Rotation::default(), None);
-        output.write(b"ours\n").unwrap();
+        write(&mut output, b"ours\n");
+        output.go_back(Utc::now()).unwrap();
+        write(&mut output, b"ours\n");
         drop(output);
         assert_eq!(fs::read(&path).unwrap(), b"before\nours\n");
     }
@@ -349,15 +427,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("out.log");
         let mut output = open(&path, Rotation::default(), None);
-        output.write(b"a\n").unwrap();
+        write(&mut output, b"a\n");
         fs::rename(&path, directory.path().join("moved")).unwrap();
-        output.commit().unwrap();
-        output.write(b"b\n").unwrap();
+        commit(&mut output);
+        write(&mut output, b"b\n");
         assert_eq!(fs::read(&path).unwrap(), b"b\n");
         // copytruncate
         File::create(&path).unwrap();
-        output.write(b"c\n").unwrap();
-        output.commit().unwrap();
+        write(&mut output, b"c\n");
+        commit(&mut output);
         assert_eq!(fs::read(&path).unwrap(), b"c\n");
     }
 
@@ -366,53 +444,61 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("out.log");
         let mut output = open(&path, Rotation::default(), None);
-        output.write(b"one\n").unwrap();
+        write(&mut output, b"one\n");
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"theirs\n").unwrap();
-        output.write(b"two\n").unwrap();
-        let state = output.commit().unwrap();
-        output.write(b"three\n").unwrap();
+        write(&mut output, b"two\n");
+        let state = commit(&mut output);
+        write(&mut output, b"three\n");
         drop(output);
         let mut output = open(&path, Rotation::default(), Some(&state));
-        output.write(b"3\n").unwrap();
+        write(&mut output, b"3\n");
         assert_eq!(fs::read(&path).unwrap(), b"one\ntheirs\ntwo\n3\n");
     }
 
+    /// Whatever step of a rotation a crash follows, the next start goes on behind what the cursor covers, in a file where
+    /// nothing else was written.
     #[test]
-    fn a_part_of_a_failed_write_that_could_not_be_taken_back_goes_before_the_next() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("out.log");
-        let mut output = open(&path, Rotation::default(), None);
-        output.write(b"one\n").unwrap();
-        output.file.write_all(b"tw").unwrap();
-        output.torn = true;
-        output.write(b"two\n").unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"one\ntwo\n");
-        assert_eq!(output.length, 8);
-    }
-
-    #[test]
-    fn rotation_survives_a_crash_between_its_steps_and_keeps_only_what_it_should() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("out.log");
-        let rotation = Rotation { bytes: Some(2), daily: false, keep: Some(2) };
-        let mut state = None;
-        for round in 0..5 {
-            let mut output = open(&path, rotation, state.as_deref());
-            output.write(format!("{round}\n").as_bytes()).unwrap();
-            output.commit().unwrap();
-            state = output.rotation_due();
-            assert!(state.is_some());
-            // Even rounds crash before the rename, odd ones behind it.
-            if round % 2 == 1 {
-                output.rotate().unwrap();
+    fn a_crash_behind_any_step_of_a_rotation_loses_and_doubles_nothing() {
+        for steps in 0..6 {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("out.log");
+            let rotation = Rotation { bytes: Some(4), daily: false, keep: Some(9) };
+            let mut output = open(&path, rotation, None);
+            write(&mut output, b"0\n");
+            let mut state = commit(&mut output);
+            // What the cursor covers, and what a next start writes again.
+            let mut covered = "0\n";
+            write(&mut output, b"1\n");
+            if steps >= 1 {
+                output.commit().unwrap();
             }
+            if steps >= 2 {
+                output.begin_rotation(Utc::now()).unwrap();
+            }
+            if steps >= 3 {
+                state = output.state();
+                covered = "0\n1\n";
+                output.committed();
+            }
+            if steps >= 4 {
+                fs::rename(&path, output.aside.as_ref().unwrap()).unwrap();
+            }
+            if steps >= 5 {
+                output.begin_new(Utc::now()).unwrap();
+            }
+            drop(output);
+            let mut output = open(&path, rotation, Some(&state));
+            let missing: &[u8] = if covered.len() == 2 { b"1\n" } else { b"" };
+            write(&mut output, missing);
+            rotate(&mut output);
+            write(&mut output, b"2\n");
+            let mut all: Vec<u8> = Vec::new();
+            for path in aside::list(&DiskStorage, &path).unwrap() {
+                all.extend(fs::read(path).unwrap());
+            }
+            all.extend(fs::read(&path).unwrap());
+            assert_eq!(String::from_utf8(all).unwrap(), "0\n1\n2\n", "behind step {steps}");
         }
-        let mut texts: Vec<String> = fs::read_dir(directory.path())
-            .unwrap()
-            .map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap())
-            .collect();
-        texts.sort();
-        assert_eq!(texts, ["0\n1\n", "2\n3\n", "4\n"]);
     }
 
     #[test]
@@ -421,45 +507,33 @@ mod tests {
         let path = directory.path().join("out.log");
         let mut output = open(&path, Rotation { bytes: Some(2), daily: false, keep: Some(2) }, None);
         for round in 0..9 {
-            output.write(format!("{round}\n").as_bytes()).unwrap();
-            output.commit().unwrap();
-            assert!(output.rotation_due().is_some());
-            output.rotate().unwrap();
+            assert_eq!(output.room(), 2);
+            write(&mut output, format!("{round}\n").as_bytes());
+            assert_eq!(output.room(), 0);
+            rotate(&mut output);
         }
-        let texts: Vec<String> =
-            output.set_aside().unwrap().iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+        let texts: Vec<String> = aside::list(&DiskStorage, &path)
+            .unwrap()
+            .iter()
+            .map(|path| fs::read_to_string(path).unwrap())
+            .collect();
         assert_eq!(texts, ["7\n", "8\n"]);
     }
 
     #[test]
-    fn a_device_is_written_to_and_never_synced_cut_or_set_aside() {
-        let rotation = Rotation { bytes: Some(1), daily: true, keep: Some(1) };
-        let mut output = open(Path::new("/dev/null"), rotation, None);
-        output.write(b"gone\n").unwrap();
-        let state = output.commit().unwrap();
-        assert_eq!(output.rotation_due(), None);
-        // The first is still open: a device may have many writers.
-        open(Path::new("/dev/null"), rotation, Some(&state)).commit().unwrap();
-        let error = open(Path::new("/dev/full"), rotation, None).write(b"no room\n").unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-    }
-
-    #[test]
-    fn a_pipe_takes_what_its_reader_reads() {
+    fn what_somebody_else_put_there_is_not_set_aside() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("pipe");
-        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-        let reader = std::thread::spawn({
-            let path = path.clone();
-            move || fs::read(path).unwrap()
-        });
-        let mut output = open(&path, Rotation::default(), None);
-        let long = vec![b'x'; 300_000];
-        output.write(b"first\n").unwrap();
-        output.write(&long).unwrap();
+        let path = directory.path().join("out.log");
+        let mut output = open(&path, Rotation { bytes: Some(2), daily: false, keep: None }, None);
+        write(&mut output, b"a\n");
+        fs::rename(&path, directory.path().join("moved")).unwrap();
+        fs::write(&path, b"theirs\n").unwrap();
         output.commit().unwrap();
-        drop(output);
-        assert!(reader.join().unwrap() == [b"first\n".as_slice(), &long].concat());
+        output.begin_rotation(Utc::now()).unwrap();
+        output.rotate(Utc::now()).unwrap();
+        write(&mut output, b"b\n");
+        assert!(aside::list(&DiskStorage, &path).unwrap().is_empty());
+        assert_eq!(fs::read(&path).unwrap(), b"theirs\nb\n");
     }
 
     #[test]
@@ -467,7 +541,39 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("out.log");
         let _first = open(&path, Rotation::default(), None);
-        let error = FileOutput::open(&path, Rotation::default(), None).err().unwrap().to_string();
+        let error = FileOutput::open(&disk(), &path, Rotation::default(), None, Utc::now())
+            .err()
+            .unwrap()
+            .to_string();
         assert!(error.contains("written by another process"), "{error}");
+    }
+
+    /// Without a cursor nobody knows where a crash has torn the file, or who else has written it.
+    #[test]
+    fn what_is_appended_to_an_unknown_end_begins_a_line_of_its_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out.log");
+        for (before, after) in [("", "ours\n"), ("whole\n", "whole\nours\n"), ("torn", "torn\nours\n")] {
+            fs::write(&path, before).unwrap();
+            let mut output = open(&path, Rotation::default(), None);
+            write(&mut output, b"ours\n");
+            // The line feed is not taken back with what came behind it.
+            output.go_back(Utc::now()).unwrap();
+            write(&mut output, b"ours\n");
+            assert_eq!(fs::read_to_string(&path).unwrap(), after);
+        }
+        // Of another file, and of one that was cut by somebody else.
+        let state = commit(&mut open(&path, Rotation::default(), None));
+        for state in [state.as_str(), "inode 0 length 3"] {
+            fs::write(&path, "torn").unwrap();
+            write(&mut open(&path, Rotation::default(), Some(state)), b"ours\n");
+            assert_eq!(fs::read_to_string(&path).unwrap(), "torn\nours\n");
+        }
+        // What the cursor covers ends as it should, whatever it is.
+        fs::write(&path, "torn").unwrap();
+        let inode = open(&path, Rotation::default(), None).inode;
+        fs::write(&path, "rawrest").unwrap();
+        write(&mut open(&path, Rotation::default(), Some(&format!("inode {inode} length 3"))), b"ours\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "rawours\n");
     }
 }

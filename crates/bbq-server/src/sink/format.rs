@@ -11,8 +11,8 @@ use syslog_loose::{ProcId, Variant, decompose_pri};
 
 use crate::config::Format;
 
-/// Appends messages to a buffer. Keeps what it computed for the batch before.
-pub(super) struct Formatter {
+/// Appends messages to a buffer, as sinks write them.
+pub struct Formatter {
     format: Format,
 }
 
@@ -60,20 +60,30 @@ struct SyslogFields {
 }
 
 impl Formatter {
-    pub(super) fn new(format: Format) -> Formatter {
+    /// One for a format.
+    #[must_use]
+    pub fn new(format: Format) -> Formatter {
         Formatter { format }
     }
 
     /// Appends every message of a batch.
-    pub(super) fn append(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) {
+    pub fn append(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) {
         match self.format {
-            Format::Raw => append_raw(entry, out),
-            Format::Json => append_json(entry, out),
+            Format::Raw => append_raw(entry, out, |_| {}),
+            Format::Json => append_json(entry, out, |_| {}),
+        }
+    }
+
+    /// The same, and notes in `ends` how long `out` is behind each message.
+    pub(super) fn append_with_ends(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>, ends: &mut Vec<usize>) {
+        match self.format {
+            Format::Raw => append_raw(entry, out, |end| ends.push(end)),
+            Format::Json => append_json(entry, out, |end| ends.push(end)),
         }
     }
 }
 
-fn append_raw(entry: &Entry<'_>, out: &mut Vec<u8>) {
+fn append_raw(entry: &Entry<'_>, out: &mut Vec<u8>, mut ended: impl FnMut(usize)) {
     let header = &entry.batch.header;
     // Each length prefix is at least as long as the line feed that takes its place.
     out.reserve(header.records_bytes as usize);
@@ -82,10 +92,11 @@ fn append_raw(entry: &Entry<'_>, out: &mut Vec<u8>) {
         if record.last() != Some(&b'\n') {
             out.push(b'\n');
         }
+        ended(out.len());
     }
 }
 
-fn append_json(entry: &Entry<'_>, out: &mut Vec<u8>) {
+fn append_json(entry: &Entry<'_>, out: &mut Vec<u8>, mut ended: impl FnMut(usize)) {
     let header = &entry.batch.header;
     let time = i64::try_from(entry.envelope.received_ns).unwrap_or(i64::MAX);
     let time = DateTime::from_timestamp_nanos(time).to_rfc3339_opts(SecondsFormat::Nanos, true);
@@ -113,6 +124,7 @@ fn append_json(entry: &Entry<'_>, out: &mut Vec<u8>) {
         // A struct of texts and numbers always serializes, and a Vec takes every byte.
         let _infallible = serde_json::to_writer(&mut *out, &record);
         let _infallible = out.write_all(b"\n");
+        ended(out.len());
     }
 }
 

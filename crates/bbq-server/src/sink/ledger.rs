@@ -37,8 +37,17 @@ impl SinkLedger {
         }
     }
 
+    /// Goes back to a commit: what came after it is read and written again.
+    pub(super) fn go_back(&self, cursor: &Cursor) {
+        self.delivered.store(cursor.delivered, Ordering::Relaxed);
+        self.set_places(cursor.places.iter().copied());
+        self.dropped.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&cursor.dropped);
+    }
+
     pub(super) fn add_delivered(&self, records: u64) {
-        self.delivered.fetch_add(records, Ordering::Relaxed);
+        // Counted by one thread. What a cursor's file says may be any number.
+        let delivered = self.delivered().saturating_add(records);
+        self.delivered.store(delivered, Ordering::Relaxed);
     }
 
     pub(super) fn set_places(&self, places: impl Iterator<Item = LanePlace>) {
@@ -57,7 +66,8 @@ impl SinkLedger {
 
     /// Records before the sink's places: delivered, or dropped.
     pub(crate) fn passed(&self) -> u64 {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|place| place.record).sum()
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.iter().fold(0, |sum, place| sum.saturating_add(place.record))
     }
 
     /// Records that were deleted before the sink came to them, and that it has not met yet.
@@ -67,7 +77,7 @@ impl SinkLedger {
             let beginning = beginnings.iter().find(|beginning| beginning.lane == place.lane);
             beginning.map_or(0, |beginning| beginning.record.saturating_sub(place.record))
         };
-        places.iter().map(ahead).sum()
+        places.iter().map(ahead).fold(0, u64::saturating_add)
     }
 
     pub(crate) fn last_received_ns(&self) -> u64 {
@@ -92,12 +102,33 @@ impl SinkLedger {
             LostReason::Oldest => OLDEST,
         };
         if records > 0 {
-            *self
-                .dropped
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .entry(word.to_owned())
-                .or_default() += records;
+            let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = dropped.entry(word.to_owned()).or_default();
+            *known = known.saturating_add(records);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A cursor's file may hold any numbers: its checksum does not say who wrote it.
+    #[test]
+    fn numbers_at_the_end_of_their_range_stay_there() {
+        let place = |lane| LanePlace { lane, position: u64::MAX, record: u64::MAX - 1 };
+        let cursor = Cursor {
+            places: vec![place(0), place(1)],
+            delivered: u64::MAX - 1,
+            dropped: BTreeMap::from([("damaged".to_owned(), u64::MAX - 1)]),
+            ..Cursor::default()
+        };
+        let ledger = SinkLedger::of(&cursor);
+        ledger.add_delivered(7);
+        ledger.add_dropped(LostReason::Damaged, 7);
+        assert_eq!((ledger.delivered(), ledger.dropped()["damaged"]), (u64::MAX, u64::MAX));
+        assert_eq!(ledger.passed(), u64::MAX);
+        let ahead = [0, 1].map(|lane| LanePlace { lane, position: u64::MAX, record: u64::MAX });
+        assert_eq!(ledger.deleted_ahead(&ahead), 2);
     }
 }

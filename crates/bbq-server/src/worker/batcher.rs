@@ -9,7 +9,8 @@ use bbq_wire::limits::{BATCH_BODY_BYTES_TARGET, BATCH_HEADER_BYTES};
 use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind, StreamId};
 
 use super::rest;
-use crate::config::OnFull;
+use super::undurable::{Fallback, Undurable};
+use crate::config::{ListenSpec, OnFull};
 use crate::ledger::{DropReason, ListenerLedger};
 use crate::time::unix_ns;
 
@@ -29,16 +30,31 @@ pub(super) struct Batcher {
     kind: SourceKind,
     on_full: OnFull,
     ledger: Arc<ListenerLedger>,
+    undurable: Arc<Undurable>,
 }
 
 impl Batcher {
     pub(super) fn new(
         source: u16,
-        kind: SourceKind,
-        on_full: OnFull,
+        spec: &ListenSpec,
         ledger: Arc<ListenerLedger>,
+        undurable: Arc<Undurable>,
     ) -> Batcher {
-        Batcher { builder: BatchBuilder::new(), base_time_ns: 0, handed: 0, source, kind, on_full, ledger }
+        Batcher {
+            builder: BatchBuilder::new(),
+            base_time_ns: 0,
+            handed: 0,
+            source,
+            kind: spec.protocol.source_kind(),
+            on_full: spec.on_full,
+            ledger,
+            undurable,
+        }
+    }
+
+    /// Messages that it holds.
+    pub(super) fn records(&self) -> u64 {
+        u64::from(self.builder.records())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -96,7 +112,9 @@ impl Batcher {
 
     /// Hands the batch to the lane, if that takes it.
     pub(super) fn flush(&mut self, lane: &Lane, stream: &mut OwnStream) {
-        if self.builder.is_empty() || (!lane.has_room() && lane.failure().is_none()) {
+        if self.builder.is_empty()
+            || (!lane.has_room_for(self.builder.batch_bytes_max()) && lane.failure().is_none())
+        {
             return;
         }
         let records = u64::from(self.builder.records());
@@ -113,6 +131,8 @@ impl Batcher {
             Some(Ok(())) => {
                 stream.next += records;
                 self.ledger.add_spooled(records);
+                // Whoever sent them believes that they arrived.
+                self.undurable.add(self.source, Fallback::None, self.builder.records());
             }
             // The room was there a moment ago and only this worker fills the lane: it failed.
             Some(Err(_)) => self.ledger.add_dropped(DropReason::Unwritten, records),

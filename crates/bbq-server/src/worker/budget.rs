@@ -1,6 +1,7 @@
 //! How many connections the process may have open: its descriptors, less those that the spool and the rest need. So a
 //! flood of clients waits in the kernel's queue, and a segment can still be created.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
@@ -11,11 +12,20 @@ pub(crate) struct ConnectionBudget {
     open: AtomicU64,
     max: u64,
     closed: Notify,
+    /// How many newcomers wait for a connection to be closed.
+    wanted: AtomicU64,
+    room_wanted: Notify,
 }
 
 impl ConnectionBudget {
     pub(crate) fn new(max: u64) -> ConnectionBudget {
-        ConnectionBudget { open: AtomicU64::new(0), max, closed: Notify::new() }
+        ConnectionBudget {
+            open: AtomicU64::new(0),
+            max,
+            closed: Notify::new(),
+            wanted: AtomicU64::new(0),
+            room_wanted: Notify::new(),
+        }
     }
 
     pub(crate) fn max(&self) -> u64 {
@@ -49,6 +59,28 @@ impl ConnectionBudget {
         }
     }
 
+    /// So many newcomers wait: asks all workers to close connections for them.
+    pub(super) fn want_room(&self, newcomers: u64) {
+        self.wanted.store(newcomers, Ordering::Relaxed);
+        self.room_wanted.notify_waiters();
+    }
+
+    /// Waits until room is wanted.
+    pub(super) async fn room_wanted(&self) {
+        self.room_wanted.notified().await;
+    }
+
+    /// Whether one more is to be closed. Each is claimed by one worker.
+    pub(super) fn claim_eviction(&self) -> bool {
+        let one_less = |wanted: u64| wanted.checked_sub(1);
+        self.wanted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
+    }
+
+    /// What was claimed was not closed.
+    pub(super) fn return_eviction(&self) {
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Waits until some connection was closed at the limit.
     pub(super) async fn wait_closed(&self) {
         let closed = self.closed.notified();
@@ -57,6 +89,22 @@ impl ConnectionBudget {
         if self.is_used_up() {
             closed.await;
         }
+    }
+}
+
+/// One connection of the budget, which goes back when this is dropped.
+pub(super) struct BudgetShare(Arc<ConnectionBudget>);
+
+impl BudgetShare {
+    /// For a connection that was claimed or taken.
+    pub(super) fn of_claimed(budget: &Arc<ConnectionBudget>) -> BudgetShare {
+        BudgetShare(Arc::clone(budget))
+    }
+}
+
+impl Drop for BudgetShare {
+    fn drop(&mut self) {
+        self.0.give_back(1);
     }
 }
 

@@ -10,9 +10,12 @@ use bbq_wire::Peer;
 use tokio::sync::Notify;
 
 use super::ParkedConnection;
+use super::eviction::{Candidate, longest_idle};
 use super::framer::Framer;
+use super::holders::Hold;
 use super::intake::{Intake, OpenConnection, ReadOutcome};
 use super::watched::{Served, Watched};
+use crate::ledger::DropReason;
 
 /// Connections that are read before the worker looks at anything else: 4 MiB at most, some two milliseconds, while others may
 /// wait for an acknowledgement or to be accepted.
@@ -27,7 +30,12 @@ pub(super) struct Connection {
     pub(super) stream: OwnedFd,
     pub(super) framer: Framer,
     pub(super) peer: Peer,
-    pub(super) open: OpenConnection,
+    /// `None` right after it was accepted.
+    pub(super) open: Option<OpenConnection>,
+    /// Of what is unfinished.
+    pub(super) hold: Hold,
+    /// When something came last; see `ActiveSessions::now`.
+    pub(super) heard: u32,
 }
 
 impl AsFd for Connection {
@@ -58,10 +66,10 @@ impl Connections {
     /// Serves a connection from now on until its end or the server's.
     pub(super) fn add(&self, intake: &Intake, connection: Connection) {
         match self.entries.add(connection) {
-            Ok(()) => self.added.notify_one(),
+            Ok(_place) => self.added.notify_one(),
             Err((mut connection, error)) => {
                 intake.doors[self.door].report_closed(&error);
-                intake.abort(self.door, &mut connection.framer, connection.peer);
+                intake.abort(self.door, &mut connection);
             }
         }
     }
@@ -71,9 +79,12 @@ impl Connections {
         let ParkedConnection { stream, framer, peer, .. } = parked;
         // It is open whatever the budget says: new ones wait until others have closed.
         intake.budget.take(1);
-        intake.hold(0, framer.held_bytes());
-        let open = intake.connection_opened(None);
-        self.add(intake, Connection { stream, framer, peer, open });
+        let mut hold = Hold::default();
+        // It goes on as before, whatever it holds: newcomers wait.
+        let _counted = intake.holders.set(&mut hold, framer.held_bytes());
+        let open = Some(intake.connection_opened(None));
+        let heard = intake.view.active_sessions.now();
+        self.add(intake, Connection { stream, framer, peer, open, hold, heard });
     }
 
     /// Serves them until the server stops, then takes what is there, or keeps them for who goes on.
@@ -110,7 +121,7 @@ impl Connections {
             if !intake.has_room(self.door) {
                 break;
             }
-            match intake.read(self.door, &connection.stream, &mut connection.framer, connection.peer) {
+            match intake.read(self.door, connection) {
                 ReadOutcome::Finished => return Served::Over,
                 ReadOutcome::Blocked => return Served::Waits,
                 ReadOutcome::Drained if !has_ended => return Served::Waits,
@@ -118,6 +129,45 @@ impl Connections {
             }
         }
         Served::Again
+    }
+
+    /// Those that are idle for longest, of those that are since `latest` or earlier.
+    pub(super) fn idle_until(&self, latest: u32) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        self.entries.for_each(|place, connection| {
+            if connection.heard <= latest {
+                candidates.push(Candidate { idle_since: connection.heard, place });
+            }
+        });
+        longest_idle(candidates)
+    }
+
+    /// Closes a connection that is idle; `false` when it is not any more.
+    pub(super) fn close_idle(&self, intake: &Intake, place: usize) -> bool {
+        // Something may have come that nobody has looked at.
+        let is_idle =
+            |connection: &mut Connection| intake.read(self.door, connection) == ReadOutcome::Blocked;
+        let Some(mut connection) = self.entries.take_if(place, is_idle) else { return false };
+        intake.abort(self.door, &mut connection);
+        intake.doors[self.door].ledger.add_evicted(1);
+        true
+    }
+
+    /// Closes the connections whose memory is needed.
+    pub(super) fn close_marked(&self, intake: &Intake) {
+        let mut marked = Vec::new();
+        self.entries.for_each(|place, connection| {
+            if intake.holders.must_go(&connection.hold) {
+                marked.push(place);
+            }
+        });
+        let ledger = &intake.doors[self.door].ledger;
+        for place in marked {
+            let Some(mut connection) = self.entries.take_if(place, |_| true) else { continue };
+            intake.holders.release(&mut connection.hold);
+            ledger.add_dropped(DropReason::Memory, 1);
+            ledger.add_evicted(1);
+        }
     }
 
     /// The server stops.
@@ -132,23 +182,22 @@ impl Connections {
     }
 
     fn park(&self, intake: &Intake, connection: Connection) {
-        let Connection { stream, framer, peer, open } = connection;
+        let Connection { stream, framer, peer, open, mut hold, .. } = connection;
         drop(open);
-        intake.hold(framer.held_bytes(), 0);
+        intake.holders.release(&mut hold);
         let (worker, door) = (intake.worker, self.door);
         intake.parked.borrow_mut().push(ParkedConnection { worker, door, stream, framer, peer });
     }
 
     async fn read_to_the_end(&self, intake: &Intake, mut connection: Connection) {
-        let Connection { stream, framer, peer, .. } = &mut connection;
         for _ in 0..READS_AT_STOP_MAX {
             intake.wait_room(self.door).await;
-            match intake.read(self.door, &*stream, framer, *peer) {
+            match intake.read(self.door, &mut connection) {
                 ReadOutcome::Finished => return,
                 ReadOutcome::Drained | ReadOutcome::Blocked => break,
                 ReadOutcome::More => {}
             }
         }
-        intake.abort(self.door, framer, *peer);
+        intake.abort(self.door, &mut connection);
     }
 }

@@ -4,11 +4,13 @@ use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
 
+use bbq_wire::Peer;
 use bbq_wire::batch::BatchLimits;
 use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
+use bbq_wire::session::Refusal;
 
-use super::ListenerSeat;
 use super::batcher::Batcher;
+use super::{ListenerSeat, Undurable};
 use crate::config::ListenSpec;
 use crate::ledger::ListenerLedger;
 use crate::occasional::Occasional;
@@ -26,9 +28,9 @@ pub(super) struct Door {
 
 impl Door {
     /// `source` is the listener's place in its configuration.
-    pub(super) fn new(source: u16, listener: &ListenerSeat) -> Door {
+    pub(super) fn new(source: u16, listener: &ListenerSeat, undurable: &Arc<Undurable>) -> Door {
         let ListenerSeat { spec, ledger, .. } = listener;
-        let batcher = Batcher::new(source, spec.protocol.source_kind(), spec.on_full, Arc::clone(ledger));
+        let batcher = Batcher::new(source, spec, Arc::clone(ledger), Arc::clone(undurable));
         Door {
             spec: Arc::clone(spec),
             ledger: Arc::clone(ledger),
@@ -49,6 +51,14 @@ impl Door {
     pub(super) fn report_closed(&self, error: &io::Error) {
         if let Some(repeats) = self.trouble.report() {
             tracing::warn!(listener = self.spec.source, %error, repeats, "connection closed");
+        }
+    }
+
+    /// A session is refused.
+    pub(super) fn report_refused(&self, peer: Peer, refusal: &Refusal) {
+        self.ledger.add_refused(1);
+        if let Some(repeats) = self.trouble.report() {
+            tracing::warn!(listener = self.spec.source, ?peer, reason = %refusal, repeats, "session refused");
         }
     }
 

@@ -9,23 +9,26 @@ use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-use super::intake::Intake;
+use super::holders::Hold;
+use super::intake::{Intake, SPARE_BUFFER_BYTES};
 
 /// Less room than this is not worth a system call.
 const READ_BYTES_MIN: usize = 64 * 1024;
+/// Less memory than this is not worth giving back.
+const SHRUNK_BYTES_MIN: usize = 4 * 1024;
 
 pub(super) struct Inbox {
     intake: Rc<Intake>,
     /// Received; what stands before `handled` is done with. 0 <= handled <= held.len().
     held: Vec<u8>,
     handled: usize,
-    /// What the worker's account has of `held`.
-    accounted: usize,
+    /// Of `held`, while something waits in it.
+    hold: Hold,
 }
 
 impl Inbox {
     pub(super) fn new(intake: Rc<Intake>) -> Inbox {
-        Inbox { intake, held: Vec::new(), handled: 0, accounted: 0 }
+        Inbox { intake, held: Vec::new(), handled: 0, hold: Hold::default() }
     }
 
     /// Bytes that are not handled.
@@ -39,10 +42,30 @@ impl Inbox {
     }
 
     pub(super) fn put_back(&mut self, held: Vec<u8>, handled: usize) {
+        let is_next = handled > self.handled;
         self.held = held;
         self.handled = handled;
         if self.waiting() == 0 {
-            self.release();
+            return self.release();
+        }
+        if is_next {
+            self.intake.holders.begin_anew(&self.hold);
+        }
+        // Too much is found by the next read.
+        let _counted = self.account();
+    }
+
+    /// What is not handled, for another worker.
+    pub(super) fn rest(&self) -> Vec<u8> {
+        self.held[self.handled..].to_vec()
+    }
+
+    /// Begins with what another worker had received.
+    pub(super) fn begin_with(&mut self, held: Vec<u8>) {
+        if !held.is_empty() {
+            self.held = held;
+            // Too much is found by the next read.
+            let _counted = self.account();
         }
     }
 
@@ -50,32 +73,53 @@ impl Inbox {
     pub(super) fn release(&mut self) {
         self.intake.give_back(std::mem::take(&mut self.held));
         self.handled = 0;
-        // Less than before is never refused.
-        self.account();
+        self.intake.holders.release(&mut self.hold);
     }
 
-    /// Tells the worker how much is held now; `false` when that is too much.
+    /// Tells the worker how much memory this takes now; `false` when that is too much.
     pub(super) fn account(&mut self) -> bool {
-        let is_allowed = self.intake.hold(self.accounted, self.held.len());
-        if is_allowed {
-            self.accounted = self.held.len();
-        }
-        is_allowed
+        self.intake.holders.set(&mut self.hold, self.held.capacity()).is_ok() && !self.must_go()
     }
 
-    /// Makes room for the rest of what is needed, and for a good read in any case. What is handled goes only when its
-    /// place is wanted: a batch is moved once at most.
+    /// Whether others need its memory.
+    pub(super) fn must_go(&self) -> bool {
+        self.intake.holders.must_go(&self.hold)
+    }
+
+    /// Whether it waits for the client, rather than for the lane.
+    pub(super) fn set_may_go(&self, may_go: bool) {
+        self.intake.holders.set_may_go(&self.hold, may_go);
+    }
+
+    /// Takes no more memory than what waits: for a client that takes its time.
+    pub(super) fn shrink(&mut self) {
+        let waiting = self.waiting();
+        if waiting == 0 || self.held.capacity() < 2 * waiting + SHRUNK_BYTES_MIN {
+            return;
+        }
+        let kept = self.held[self.handled..].to_vec();
+        self.handled = 0;
+        self.intake.give_back(std::mem::replace(&mut self.held, kept));
+        // Less than before is never too much.
+        let _counted = self.account();
+    }
+
+    /// Makes room for the rest of what is needed, or for as much as has come if that is less, as a header alone must not take
+    /// what it announces; and for a good read in any case. What is handled goes only when its place is wanted: a batch is
+    /// mostly moved once at most.
     fn make_room(&mut self, needed: usize) {
         if self.held.capacity() == 0 {
             self.held = self.intake.spare_buffer();
         }
         let missing = needed.saturating_sub(self.waiting()).max(READ_BYTES_MIN);
-        if self.held.capacity() - self.held.len() >= missing {
+        let step = missing.min(self.waiting().max(SPARE_BUFFER_BYTES));
+        let enough = if step == missing { missing } else { step / 2 };
+        if self.held.capacity() - self.held.len() >= enough {
             return;
         }
         self.held.drain(..self.handled);
         self.handled = 0;
-        self.held.reserve_exact(missing);
+        self.held.reserve_exact(step);
     }
 
     /// Reads once, without waiting; `None` when nothing is there, 0 at the end.

@@ -2,11 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use bbq_listen::OpenCount;
 use bbq_spool::Lane;
@@ -16,32 +14,34 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use tokio::sync::Notify;
 
-use super::acks::Acks;
 use super::batcher::OwnStream;
+use super::budget::BudgetShare;
+use super::connections::Connection;
 use super::door::Door;
-use super::framer::{Framer, Misfit};
+use super::framer::Misfit;
+use super::handover::Colleagues;
+use super::holders::{Hold, Holders};
 use super::rounds::Rounds;
+use super::scratch::Scratch;
+use super::session::Acks;
+use super::session_socket::SessionSocket;
 use super::stopping::Stopping;
-use super::{ConnectionBudget, ParkedConnection, Worker, WorkerView};
+use super::{ConnectionBudget, IntakeLimits, ParkedConnection, Worker, WorkerView};
 use crate::config::OnFull;
 use crate::ledger::DropReason;
+use crate::occasional::Occasional;
 use crate::retention::Retention;
 use crate::streams::Streams;
 
 /// One read at most: as large as a batch should be, and it stays in the second-level cache.
 pub(super) const READ_BYTES: usize = 256 * 1024;
 
-/// What the connections of one worker may hold in unfinished messages together: a burst of slow senders with large
-/// messages must not take the machine's memory. Beyond it the connection that asks for more is closed and counted.
-const HELD_BYTES_MAX: usize = 256 * 1024 * 1024;
-
 /// Buffers for unfinished batches that are kept for the next session that needs one, and how large they are. More
 /// sessions than this in the middle of a batch at the same moment allocate.
 const SPARE_BUFFERS_MAX: usize = 16;
-const SPARE_BUFFER_BYTES: usize = 2 * READ_BYTES;
-
-/// How long a listener that drops the oldest waits before it looks whether there is room now.
-const ROOM_RETRY: Duration = Duration::from_millis(20);
+pub(super) const SPARE_BUFFER_BYTES: usize = 2 * READ_BYTES;
+/// How large a buffer is that is made while memory is scarce: one good read.
+const SMALL_BUFFER_BYTES: usize = READ_BYTES / 4;
 
 pub(super) struct Intake {
     pub(super) worker: usize,
@@ -49,12 +49,15 @@ pub(super) struct Intake {
     pub(super) doors: Vec<Door>,
     pub(super) streams: Arc<Streams>,
     pub(super) retention: Arc<Retention>,
+    pub(super) colleagues: Colleagues,
+    /// Streams whose order was given up.
+    pub(super) order_lost: Occasional,
     pub(super) budget: Arc<ConnectionBudget>,
     pub(super) stopping: Stopping,
     pub(super) rounds: Rounds,
     /// Connections that another worker goes on with, once this one has ended.
     pub(super) parked: RefCell<Vec<ParkedConnection>>,
-    pub(super) acks: Acks,
+    pub(super) acks: Acks<SessionSocket>,
     /// Woken by the lane's writer.
     pub(super) lane_moved: Arc<Notify>,
     /// The lane took something, so those who wait for room look again.
@@ -66,7 +69,12 @@ pub(super) struct Intake {
     flush_wanted: Notify,
     open: Cell<usize>,
     all_closed: Notify,
-    held: Cell<usize>,
+    pub(super) limits: IntakeLimits,
+    pub(super) holders: Holders,
+    /// For compressed bodies.
+    pub(super) scratch: Scratch,
+    /// Of connections closed for others.
+    pub(super) evictions: Occasional,
 }
 
 /// What one read brought.
@@ -89,13 +97,17 @@ impl Intake {
         let lane_moved = Arc::new(Notify::new());
         let tell = Arc::clone(&lane_moved);
         worker.lane.on_progress(move || tell.notify_one());
-        let doors = (0u16..).zip(&worker.listeners).map(|(source, listener)| Door::new(source, listener));
+        let doors = (0u16..)
+            .zip(&worker.listeners)
+            .map(|(source, listener)| Door::new(source, listener, &worker.view.undurable));
         Ok(Intake {
             worker: worker.index,
             lane: worker.lane.clone(),
             doors: doors.collect(),
             streams: Arc::clone(&worker.streams),
             retention: Arc::clone(&worker.retention),
+            colleagues: worker.colleagues.clone(),
+            order_lost: Occasional::default(),
             budget: Arc::clone(&worker.budget),
             stopping: Stopping::default(),
             rounds: Rounds::default(),
@@ -110,27 +122,25 @@ impl Intake {
             flush_wanted: Notify::new(),
             open: Cell::new(0),
             all_closed: Notify::new(),
-            held: Cell::new(0),
+            limits: worker.limits,
+            holders: Holders::new(worker.limits.unfinished_bytes_max),
+            scratch: Scratch::default(),
+            evictions: Occasional::default(),
         })
     }
 
     /// Reads a connection once through the worker's buffer and takes every message that is whole.
-    pub(super) fn read(
-        &self,
-        door: usize,
-        stream: impl AsFd,
-        framer: &mut Framer,
-        peer: Peer,
-    ) -> ReadOutcome {
-        let held = framer.held_bytes();
-        let outcome = self.read_and_take(door, stream, framer, peer);
+    pub(super) fn read(&self, door: usize, connection: &mut Connection) -> ReadOutcome {
+        let outcome = self.read_and_take(door, connection);
         if outcome == ReadOutcome::Finished {
-            self.hold(held, 0);
+            self.holders.release(&mut connection.hold);
         }
         outcome
     }
 
-    fn read_and_take(&self, door: usize, stream: impl AsFd, framer: &mut Framer, peer: Peer) -> ReadOutcome {
+    fn read_and_take(&self, door: usize, connection: &mut Connection) -> ReadOutcome {
+        let Connection { stream, framer, peer, hold, heard, .. } = connection;
+        let peer = *peer;
         let mut buffer = self.buffer.borrow_mut();
         let bytes = match recv(stream, &mut **buffer, RecvFlags::DONTWAIT) {
             Ok((_, bytes)) => bytes,
@@ -145,9 +155,11 @@ impl Intake {
             self.frames(door, peer, |rules, emit| framer.finish(rules, emit));
             return ReadOutcome::Finished;
         }
+        *heard = self.view.active_sessions.now();
         let held_before = framer.held_bytes();
         let mut pushed = Ok(());
-        self.frames(door, peer, |rules, emit| pushed = framer.push(rules, &buffer[..bytes], emit));
+        let taken =
+            self.frames(door, peer, |rules, emit| pushed = framer.push(rules, &buffer[..bytes], emit));
         if let Err(error) = pushed {
             match error {
                 Misfit::Framing(_) => self.doors[door].ledger.add_dropped(DropReason::Malformed, 1),
@@ -158,39 +170,50 @@ impl Intake {
             }
             return ReadOutcome::Finished;
         }
-        if !self.hold(held_before, framer.held_bytes()) {
+        let held = framer.held_bytes();
+        if (held_before > 0 || held > 0) && !self.may_hold(hold, held, taken > 0) {
             self.doors[door].ledger.add_dropped(DropReason::Memory, 1);
             return ReadOutcome::Finished;
         }
         if bytes < buffer.len() { ReadOutcome::Drained } else { ReadOutcome::More }
     }
 
-    /// Ends a connection in the middle of what it was sending.
-    pub(super) fn abort(&self, door: usize, framer: &mut Framer, peer: Peer) {
-        self.hold(framer.held_bytes(), 0);
-        self.frames(door, peer, |rules, emit| framer.abort(rules, emit));
+    /// Counts what a connection holds of an unfinished message, a new one if `is_new`; `false` when it must be closed.
+    fn may_hold(&self, hold: &mut Hold, bytes: usize, is_new: bool) -> bool {
+        if is_new {
+            self.holders.begin_anew(hold);
+        }
+        self.holders.set(hold, bytes).is_ok() && !self.holders.must_go(hold)
     }
 
-    /// Lets `produce` emit frames into the door's batch.
+    /// Ends a connection in the middle of what it was sending.
+    pub(super) fn abort(&self, door: usize, connection: &mut Connection) {
+        self.holders.release(&mut connection.hold);
+        self.frames(door, connection.peer, |rules, emit| connection.framer.abort(rules, emit));
+    }
+
+    /// Lets `produce` emit frames into the door's batch; returns how many messages were added to one.
     pub(super) fn frames(
         &self,
         door: usize,
         peer: Peer,
         produce: impl FnOnce(&FramingRules, &mut dyn FnMut(Frame<'_>)),
-    ) {
+    ) -> u64 {
         let door = &self.doors[door];
         let mut batcher = door.batcher.borrow_mut();
         let mut own = self.own.borrow_mut();
         let was_empty = batcher.is_empty();
+        let before = own.next + batcher.records();
         produce(&door.spec.rules, &mut |frame| batcher.take(frame, peer, &self.lane, &mut own));
         if was_empty && !batcher.is_empty() {
             self.flush_wanted.notify_one();
         }
+        own.next + batcher.records() - before
     }
 
     /// Adds a message that is whole already.
     pub(super) fn message(&self, door: usize, message: &[u8], peer: Peer) {
-        self.frames(door, peer, |_, emit| emit(Frame::Message(message)));
+        let _added = self.frames(door, peer, |_, emit| emit(Frame::Message(message)));
     }
 
     /// Hands batches on after the tasks that were ready have added theirs.
@@ -242,34 +265,15 @@ impl Intake {
     /// Waits until the door may read on.
     pub(super) async fn wait_room(&self, door: usize) {
         while !self.has_room(door) && self.lane.failure().is_none() {
-            self.wait_lane_moved(door).await;
+            self.room.notified().await;
         }
-    }
-
-    /// Waits until the lane may have room, and makes some where that is the door's way.
-    pub(super) async fn wait_lane_moved(&self, door: usize) {
-        let room = self.room.notified();
-        if self.doors[door].spec.on_full != OnFull::DropOldest {
-            return room.await;
-        }
-        if self.lane.is_waiting_for_space() {
-            self.retention.drop_oldest();
-        }
-        let _looks_again = tokio::time::timeout(ROOM_RETRY, room).await;
-    }
-
-    /// Accounts for unfinished messages; `false` when they are too many.
-    pub(super) fn hold(&self, before: usize, after: usize) -> bool {
-        let held = self.held.get().saturating_sub(before) + after;
-        if after > before && held > HELD_BYTES_MAX {
-            return false;
-        }
-        self.held.set(held);
-        true
     }
 
     /// An empty buffer for unfinished batches.
     pub(super) fn spare_buffer(&self) -> Vec<u8> {
+        if self.holders.is_scarce() {
+            return Vec::with_capacity(SMALL_BUFFER_BYTES);
+        }
         self.spare.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(SPARE_BUFFER_BYTES))
     }
 
@@ -283,10 +287,19 @@ impl Intake {
     }
 
     /// Counts a connection that stays; the budget was claimed for it.
-    pub(super) fn connection_opened(self: &Rc<Self>, handed: Option<OpenCount>) -> OpenConnection {
+    pub(super) fn connection_opened(self: &Rc<Self>, count: Option<OpenCount>) -> OpenConnection {
+        self.connection_received(BudgetShare::of_claimed(&self.budget), count)
+    }
+
+    /// Counts a connection that another worker had.
+    pub(super) fn connection_received(
+        self: &Rc<Self>,
+        budget: BudgetShare,
+        count: Option<OpenCount>,
+    ) -> OpenConnection {
         self.open.set(self.open.get() + 1);
         self.view.connections.fetch_add(1, Ordering::Relaxed);
-        OpenConnection { intake: Rc::clone(self), _handed: handed }
+        OpenConnection { here: OpenHere { intake: Rc::clone(self) }, budget, count }
     }
 
     /// Waits until no connection is open.
@@ -299,17 +312,30 @@ impl Intake {
 
 /// A connection that is counted as open while this lives, whether it has a task or not.
 pub(super) struct OpenConnection {
-    intake: Rc<Intake>,
-    /// Held for its drop: the distribution counts it, too.
-    _handed: Option<OpenCount>,
+    here: OpenHere,
+    budget: BudgetShare,
+    /// The distribution counts it, too.
+    count: Option<OpenCount>,
 }
 
-impl Drop for OpenConnection {
+impl OpenConnection {
+    /// For another worker: it is counted here no longer, and stays in the process's budget.
+    pub(super) fn leave(self) -> (BudgetShare, Option<OpenCount>) {
+        drop(self.here);
+        (self.budget, self.count)
+    }
+}
+
+/// Counts a connection at one worker.
+struct OpenHere {
+    intake: Rc<Intake>,
+}
+
+impl Drop for OpenHere {
     fn drop(&mut self) {
         let intake = &self.intake;
         intake.open.set(intake.open.get() - 1);
         intake.view.connections.fetch_sub(1, Ordering::Relaxed);
-        intake.budget.give_back(1);
         if intake.open.get() == 0 {
             intake.all_closed.notify_one();
         }

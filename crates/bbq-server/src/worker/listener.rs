@@ -12,7 +12,9 @@ use rustix::net::sockopt::set_tcp_nodelay;
 use tracing::warn;
 
 use super::connections::{Connection, Connections, READS_PER_TURN_MAX};
+use super::eviction::EVICTIONS_MAX;
 use super::framer::Framer;
+use super::holders::Hold;
 use super::intake::{Intake, ReadOutcome};
 use super::quiet_sessions::QuietSessions;
 
@@ -20,6 +22,9 @@ use super::quiet_sessions::QuietSessions;
 const ACCEPTS_AT_STOP_MAX: usize = 8192;
 /// How long a look for what the acceptor thread of a handoff hands over at a stop is put off: as long as it pauses itself.
 const HANDED_PAUSE: Duration = Duration::from_millis(1);
+
+/// How often a worker looks whether somebody waits while as many connections are open as may be.
+const ROOM_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Where connections stay that would block.
 pub(super) struct Homes {
@@ -36,8 +41,10 @@ pub(super) async fn serve(intake: Rc<Intake>, homes: Homes, mut listener: AsyncL
     loop {
         if intake.budget.is_used_up() {
             report_limit(&intake, door);
+            want_room(&intake, &listener);
             tokio::select! {
                 () = intake.budget.wait_closed() => {}
+                () = tokio::time::sleep(ROOM_INTERVAL) => continue,
                 () = intake.stopping.wait() => break,
             }
         }
@@ -55,6 +62,14 @@ pub(super) async fn serve(intake: Rc<Intake>, homes: Homes, mut listener: AsyncL
     // What was handed to this worker is in nobody else's reach, and what is queued is not taken then.
     if !intake.stopping.is_kept(door) || is_handed {
         finish(&intake, &homes, &mut listener).await;
+    }
+}
+
+/// Has connections closed for those that wait, if there are any.
+fn want_room(intake: &Intake, listener: &AsyncListener) {
+    let waiting = listener.seat().socket().queue().map_or(0, |state| state.queue);
+    if waiting > 0 {
+        intake.budget.want_room(waiting.min(EVICTIONS_MAX as u64));
     }
 }
 
@@ -120,7 +135,7 @@ enum Welcomed {
 fn welcome(intake: &Rc<Intake>, homes: &Homes, accepted: Accepted) -> Welcomed {
     let door = homes.connections.door();
     let peer = accepted.peer.0.map_or(Peer::Unnamed, Peer::Inet);
-    let Some(mut framer) = Framer::of(intake.doors[door].spec.protocol) else {
+    let Some(framer) = Framer::of(intake.doors[door].spec.protocol) else {
         // An acknowledgement is small and waited for: not until the one before it is known to have come (RFC 896). Unix
         // sockets have no such wait.
         let _not_tcp = set_tcp_nodelay(&accepted.stream, true);
@@ -128,19 +143,22 @@ fn welcome(intake: &Rc<Intake>, homes: &Homes, accepted: Accepted) -> Welcomed {
         homes.sessions.begin(intake, door, accepted.stream, peer, open);
         return Welcomed::Stays;
     };
+    let heard = intake.view.active_sessions.now();
+    let hold = Hold::default();
+    let mut connection = Connection { stream: accepted.stream, framer, peer, open: None, hold, heard };
     for _ in 0..READS_PER_TURN_MAX {
         if !intake.has_room(door) {
             break;
         }
-        match intake.read(door, &accepted.stream, &mut framer, peer) {
+        match intake.read(door, &mut connection) {
             ReadOutcome::Finished => return Welcomed::Finished,
             ReadOutcome::Blocked => break,
             // Also behind a short read: the end of a short connection is mostly there already.
             ReadOutcome::Drained | ReadOutcome::More => {}
         }
     }
-    let open = intake.connection_opened(accepted.open);
-    homes.connections.add(intake, Connection { stream: accepted.stream, framer, peer, open });
+    connection.open = Some(intake.connection_opened(accepted.open));
+    homes.connections.add(intake, connection);
     Welcomed::Stays
 }
 
@@ -151,8 +169,8 @@ fn report_limit(intake: &Intake, door: usize) {
             worker = intake.worker,
             connections_max = intake.budget.max(),
             repeats,
-            "as many connections as file descriptors allow: new ones wait in the kernel's queue; raise the limit \
-             (ulimit -n, systemd: LimitNOFILE=)"
+            "as many connections as file descriptors allow: new ones wait in the kernel's queue until one is closed or idle \
+             for long enough (evict_idle_seconds); raise the limit (ulimit -n, systemd: LimitNOFILE=)"
         );
     }
 }

@@ -2,25 +2,25 @@
 //! the way of a message.
 //!
 //! ```text
-//! accept ------> connection --frames--> batcher --+--> lane --durable--> acks --> session
+//! accept ------> connection --frames--> batcher --+--> lane --durable--> settling --> session
 //! datagrams ------------------frames--> batcher --+
-//! session -------------------------------batches--+
+//! session -------------------------------batches--+       (a stream's session may come from another worker: `handover`)
 //! ```
 //!
 //! A message costs no allocation, no lock and no look at the clock: those are paid per read and per batch. A connection
 //! that waits holds no buffer: text is read through the worker's own, and a session is lent one while it is in a batch.
 //!
-//! Invariant: nothing here blocks, but for the deletion of a segment by drop-oldest, and a rest (`rest`) that nobody waits
-//! for.
+//! Invariant: nothing here blocks, but for a rest (`rest`) that nobody waits for.
 
-mod acks;
 mod batcher;
 mod budget;
 mod connections;
-mod conversation;
 mod datagrams;
 mod door;
+mod eviction;
 mod framer;
+mod handover;
+mod holders;
 mod inbox;
 mod intake;
 mod listener;
@@ -28,10 +28,15 @@ mod parked;
 mod quiet_sessions;
 mod rest;
 mod rounds;
-mod session;
+mod scratch;
+pub(crate) mod session;
+mod session_socket;
+mod session_task;
+mod session_tasks;
+mod settling;
 mod slots;
-mod speaker;
 mod stopping;
+mod undurable;
 mod watched;
 
 use std::io;
@@ -46,11 +51,12 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
 use tokio::task::spawn_local;
 
-use crate::config::ListenSpec;
+use crate::config::{Config, ListenSpec};
 use crate::ledger::ListenerLedger;
 use crate::retention::Retention;
 use crate::streams::Streams;
 use connections::Connections;
+use eviction::Evictor;
 use intake::Intake;
 use listener::Homes;
 use quiet_sessions::QuietSessions;
@@ -59,11 +65,16 @@ use rounds::ActiveSessions;
 
 pub(crate) use budget::ConnectionBudget;
 pub(crate) use framer::Framer;
+pub(crate) use handover::{Colleagues, SessionInbox};
 pub(crate) use parked::ParkedConnection;
+pub use scratch::Scratch;
 pub(crate) use stopping::Order;
+pub use undurable::Undurable;
 
 /// How long a stop waits for clients that were in the middle of something.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
+/// How long batches that are whole wait for room in the lane then: a few syncs of a slow disk.
+const SYNC_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a worker shows of itself.
 #[derive(Debug)]
@@ -77,16 +88,20 @@ pub(crate) struct WorkerView {
     pub(crate) sessions: AtomicU64,
     /// Those of them that have a task.
     pub(crate) active_sessions: ActiveSessions,
+    /// What it has put into its lane and is not durable yet.
+    pub(crate) undurable: Arc<Undurable>,
 }
 
 impl WorkerView {
-    pub(crate) fn new() -> WorkerView {
+    /// For a worker whose lane has so many records.
+    pub(crate) fn new(records: u64) -> WorkerView {
         WorkerView {
             connections: AtomicU64::new(0),
             pulse: OnceLock::new(),
             text_weight: AtomicUsize::new(0),
             sessions: AtomicU64::new(0),
             active_sessions: ActiveSessions::default(),
+            undurable: Arc::new(Undurable::behind(records)),
         }
     }
 
@@ -100,6 +115,32 @@ impl WorkerView {
     pub(crate) fn heartbeat_age_ms(&self) -> u64 {
         let age = self.pulse.get().map_or(Duration::ZERO, |pulse| pulse.running_for());
         u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// What a worker lets its connections take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IntakeLimits {
+    /// From the connection to a whole hello.
+    pub(crate) hello_timeout_seconds: u32,
+    /// Without a byte in the middle of a batch.
+    pub(crate) batch_timeout_seconds: u32,
+    /// A connection that is idle for so long may be closed for a new one.
+    pub(crate) evict_idle_seconds: u32,
+    /// Memory of unfinished batches and messages, of this worker.
+    pub(crate) unfinished_bytes_max: usize,
+}
+
+impl IntakeLimits {
+    /// A worker's share.
+    pub(crate) fn of(config: &Config) -> IntakeLimits {
+        let share = config.unfinished_bytes_max / config.workers.max(1) as u64;
+        IntakeLimits {
+            hello_timeout_seconds: config.hello_timeout_seconds,
+            batch_timeout_seconds: config.batch_timeout_seconds,
+            evict_idle_seconds: config.evict_idle_seconds,
+            unfinished_bytes_max: usize::try_from(share).unwrap_or(usize::MAX),
+        }
     }
 }
 
@@ -117,7 +158,10 @@ pub(crate) struct Worker {
     pub(crate) listeners: Vec<ListenerSeat>,
     pub(crate) streams: Arc<Streams>,
     pub(crate) retention: Arc<Retention>,
+    pub(crate) colleagues: Colleagues,
+    pub(crate) inbox: SessionInbox,
     pub(crate) budget: Arc<ConnectionBudget>,
+    pub(crate) limits: IntakeLimits,
     pub(crate) view: Arc<WorkerView>,
     pub(crate) stop: watch::Receiver<Order>,
     /// Connections that were open before, to go on with.
@@ -151,11 +195,13 @@ impl Worker {
 
     async fn serve(mut self) -> io::Result<Vec<ParkedConnection>> {
         let intake = Rc::new(Intake::new(&self)?);
-        let lane = spawn_local(acks::serve(Rc::clone(&intake)));
+        let lane = spawn_local(settling::serve(Rc::clone(&intake)));
         let flusher = spawn_local(Rc::clone(&intake).flush_when_wanted());
         let sessions = Rc::new(QuietSessions::new()?);
         spawn_local(Rc::clone(&sessions).serve(Rc::clone(&intake)));
+        spawn_local(handover::serve(self.inbox, Rc::clone(&intake), Rc::clone(&sessions)));
         let mut doors = Vec::new();
+        let mut of_text = Vec::new();
         let mut parked = std::mem::take(&mut self.parked);
         for (index, listener) in std::mem::take(&mut self.listeners).into_iter().enumerate() {
             if listener.spec.is_datagram() {
@@ -168,10 +214,13 @@ impl Worker {
                 connections.resume(&intake, parked);
             }
             let listener = AsyncListener::new(listener.seat)?;
+            of_text.push(Rc::clone(&connections));
             let homes = Homes { connections: Rc::clone(&connections), sessions: Rc::clone(&sessions) };
             doors.push(spawn_local(listener::serve(Rc::clone(&intake), homes, listener)));
             spawn_local(connections.serve(Rc::clone(&intake)));
         }
+        let evictor = Evictor { intake: Rc::clone(&intake), connections: of_text, sessions };
+        spawn_local(evictor.serve());
         let order = self.stop.wait_for(|order| *order != Order::Work).await.map(|order| order.clone());
         // An error means that the server is gone, which is a stop, too.
         let order = order.unwrap_or(Order::Stop);
@@ -189,6 +238,8 @@ impl Worker {
             }
         };
         let _in_time = tokio::time::timeout(STOP_PATIENCE, finish).await;
+        // A lane whose buffer is full takes more when its sync is over. Where there is no room on disk, it does not.
+        let _in_time = tokio::time::timeout(SYNC_PATIENCE, intake.flushed()).await;
         intake.flush_or_count();
         flusher.abort();
         lane.abort();

@@ -1,7 +1,7 @@
 //! The quiet sessions of a worker: what is known of each, and nothing else.
 //!
 //! ```text
-//! accepted --> entry of the set --something to read--> task (session.rs) --quiet--> entry of the set ...
+//! accepted --> entry of the set --something to read--> task (session_task.rs) --quiet--> entry of the set ...
 //!                    +--- at a stop -------------------> task
 //! ```
 //!
@@ -12,24 +12,29 @@
 //!
 //! Invariant: a session is an entry or has a task, and never both.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use bbq_wire::Peer;
-use bbq_wire::session::ServerSession;
+use bbq_wire::session::{Refusal, RefusalCode, ServerSession};
+use rustix::net::{SendFlags, send};
 use tokio::task::spawn_local;
 
+use super::eviction::{Candidate, longest_idle};
 use super::intake::{Intake, OpenConnection};
-use super::session;
-use super::speaker::Standing;
+use super::session::Standing;
+use super::session_task::late_hello;
+use super::session_tasks;
 use super::watched::Watched;
 
 /// Sessions that get a task before the worker looks at anything else: a tenth of a millisecond.
 const SESSIONS_PER_TURN_MAX: usize = 64;
 
-/// A session without a task.
+/// A session without a task: a [`super::session::Left`] and what its worker knows of it, in one piece, as there may be very many.
 pub(super) struct QuietSession {
     pub(super) stream: OwnedFd,
     /// The listener's place in its configuration.
@@ -39,6 +44,8 @@ pub(super) struct QuietSession {
     pub(super) protocol: ServerSession,
     /// `None` until the hello came.
     pub(super) standing: Option<Standing>,
+    /// When something came last; before the hello, when the connection did.
+    pub(super) moved: u32,
 }
 
 impl AsFd for QuietSession {
@@ -50,12 +57,15 @@ impl AsFd for QuietSession {
 /// Those of one worker, of all its listeners.
 pub(super) struct QuietSessions {
     entries: Watched<QuietSession, SESSIONS_PER_TURN_MAX>,
+    /// Places of those that had not said hello when they came, and when that was, oldest first. They are here for as long as
+    /// they may take for it, and then looked at.
+    greeting: RefCell<VecDeque<(usize, u32)>>,
 }
 
 impl QuietSessions {
     /// An empty set, served on the current runtime.
     pub(super) fn new() -> io::Result<QuietSessions> {
-        Ok(QuietSessions { entries: Watched::new()? })
+        Ok(QuietSessions { entries: Watched::new()?, greeting: RefCell::default() })
     }
 
     /// Keeps a connection until its client says hello.
@@ -69,7 +79,8 @@ impl QuietSessions {
     ) {
         intake.view.sessions.fetch_add(1, Ordering::Relaxed);
         let protocol = ServerSession::new(intake.doors[door].batch_limits());
-        self.add(intake, QuietSession { stream, door, peer, open, protocol, standing: None });
+        let moved = intake.view.active_sessions.now();
+        self.add(intake, QuietSession { stream, door, peer, open, protocol, standing: None, moved });
     }
 
     /// Keeps a session until it has something to say.
@@ -77,11 +88,55 @@ impl QuietSessions {
         if intake.stopping.has_begun() {
             return self.wake(intake, session);
         }
-        // The client has everything that is not acknowledged.
-        if let Err((session, error)) = self.entries.add(session) {
-            intake.doors[session.door].report_closed(&error);
-            intake.view.sessions.fetch_sub(1, Ordering::Relaxed);
+        let (has_greeted, moved) = (session.standing.is_some(), session.moved);
+        match self.entries.add(session) {
+            Ok(_) if has_greeted => {}
+            Ok(place) => {
+                self.greeting.borrow_mut().push_back((place, moved));
+                intake.view.active_sessions.set_greeted(true);
+            }
+            // The client has everything that is not acknowledged.
+            Err((session, error)) => {
+                intake.doors[session.door].report_closed(&error);
+                intake.view.sessions.fetch_sub(1, Ordering::Relaxed);
+            }
         }
+    }
+
+    /// Those that are idle for longest, of those that are since `latest` or earlier.
+    pub(super) fn idle_until(&self, latest: u32) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        self.entries.for_each(|place, session| {
+            if session.moved <= latest {
+                candidates.push(Candidate { idle_since: session.moved, place });
+            }
+        });
+        longest_idle(candidates)
+    }
+
+    /// Closes a session that is idle; `false` when it is not any more.
+    pub(super) fn close_idle(&self, intake: &Intake, place: usize) -> bool {
+        let Some(session) = self.entries.take_if(place, |_| true) else { return false };
+        intake.doors[session.door].ledger.add_evicted(1);
+        let text =
+            "idle for longest, and others wait to connect; connect again when there is something to send";
+        refuse(intake, session, &Refusal::new(RefusalCode::Busy, text));
+        true
+    }
+
+    /// Closes those that have taken too long to say hello.
+    fn close_late(&self, intake: &Intake) {
+        let now = intake.view.active_sessions.now();
+        let mut greeting = self.greeting.borrow_mut();
+        let is_over =
+            |(_, moved): &(usize, u32)| now.saturating_sub(*moved) > intake.limits.hello_timeout_seconds;
+        while let Some((place, moved)) = greeting.pop_front_if(|entry| is_over(entry)) {
+            let is_late = |session: &mut QuietSession| session.standing.is_none() && session.moved == moved;
+            if let Some(session) = self.entries.take_if(place, is_late) {
+                refuse(intake, session, &late_hello(intake.limits));
+            }
+        }
+        intake.view.active_sessions.set_greeted(!greeting.is_empty());
     }
 
     /// Gives those that have something to say a task, and all when the server stops; begins the rounds.
@@ -92,6 +147,7 @@ impl QuietSessions {
                 () = intake.stopping.wait() => break,
                 () = intake.view.active_sessions.round() => {
                     intake.rounds.begin(&intake.view.active_sessions, !intake.acks.is_empty());
+                    self.close_late(&intake);
                     continue;
                 }
                 turn = self.entries.take_ready(|session| self.wake(&intake, session)) => turn,
@@ -107,6 +163,17 @@ impl QuietSessions {
     }
 
     fn wake(self: &Rc<Self>, intake: &Rc<Intake>, session: QuietSession) {
-        spawn_local(session::serve(intake, Rc::clone(self), session));
+        spawn_local(session_tasks::serve(intake, Rc::clone(self), session));
     }
+}
+
+/// Says why and closes, without waiting: the client has everything that is not acknowledged.
+#[expect(clippy::needless_pass_by_value, reason = "it is closed here")]
+fn refuse(intake: &Intake, session: QuietSession, refusal: &Refusal) {
+    let mut frame = Vec::new();
+    refusal.encode(&mut frame);
+    // A client that does not read it finds the connection closed.
+    let _told = send(&session.stream, &frame, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    intake.doors[session.door].report_refused(session.peer, refusal);
+    intake.view.sessions.fetch_sub(1, Ordering::Relaxed);
 }

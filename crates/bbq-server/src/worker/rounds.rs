@@ -2,7 +2,7 @@
 //! begins a round for the workers that have active sessions.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
@@ -16,6 +16,10 @@ pub(crate) struct ActiveSessions {
     count: AtomicU64,
     /// One of them sent a batch a short while ago, or has some that wait for the disk.
     speak: AtomicBool,
+    /// Some connection may not have said hello.
+    greeted: AtomicBool,
+    /// Rounds of all kinds: a clock of seconds that costs no system call.
+    now: AtomicU32,
     round: Notify,
 }
 
@@ -30,9 +34,20 @@ impl ActiveSessions {
         self.count() > 0 && self.speak.load(Ordering::Relaxed)
     }
 
+    /// Seconds since the worker began, as coarse as the control thread's ticks.
+    pub(super) fn now(&self) -> u32 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// Whether rounds are needed for connections that have not said hello.
+    pub(super) fn set_greeted(&self, may_be_some: bool) {
+        self.greeted.store(may_be_some, Ordering::Relaxed);
+    }
+
     /// A round begins. Nobody is woken for no session.
     pub(crate) fn begin_round(&self) {
-        if self.count() > 0 {
+        self.now.fetch_add(1, Ordering::Relaxed);
+        if self.count() > 0 || self.greeted.load(Ordering::Relaxed) {
             self.round.notify_one();
         }
     }

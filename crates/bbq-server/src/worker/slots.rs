@@ -50,6 +50,19 @@ impl<T> Slots<T> {
         }
     }
 
+    /// Every value.
+    pub(super) fn values(&mut self) -> impl Iterator<Item = &mut T> {
+        self.places().map(|(_, value)| value)
+    }
+
+    /// Every value with its place.
+    pub(super) fn places(&mut self) -> impl Iterator<Item = (usize, &mut T)> {
+        self.slots.iter_mut().enumerate().filter_map(|(place, slot)| match slot {
+            Slot::Taken(value) => Some((place, value)),
+            Slot::Free(_) => None,
+        })
+    }
+
     /// Takes a value out. With the last one the memory goes, too: a burst does not hold it for ever.
     pub(super) fn take(&mut self, place: usize) -> Option<T> {
         let slot = self.slots.get_mut(place)?;

@@ -53,15 +53,16 @@ impl<T: AsFd, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
         Ok(Watched { epoll: AsyncConnection::for_reading(epoll)?, entries: RefCell::default() })
     }
 
-    /// Puts an entry in, or gives it back when there is no memory or no epoll watch for it.
-    pub(super) fn add(&self, entry: T) -> Result<(), (T, io::Error)> {
+    /// Puts an entry in and returns its place, or gives it back when there is no memory or no epoll watch for it.
+    pub(super) fn add(&self, entry: T) -> Result<usize, (T, io::Error)> {
         let mut entries = self.entries.borrow_mut();
-        let place = EventData::new_u64(entries.next() as u64);
+        let place = entries.next();
+        let data = EventData::new_u64(place as u64);
         // By level: who has more than was read is named again.
-        match epoll::add(&self.epoll, &entry, place, EventFlags::IN | EventFlags::RDHUP) {
+        match epoll::add(&self.epoll, &entry, data, EventFlags::IN | EventFlags::RDHUP) {
             Ok(()) => {
                 entries.put(entry);
-                Ok(())
+                Ok(place)
             }
             Err(error) => Err((entry, error.into())),
         }
@@ -107,6 +108,20 @@ impl<T: AsFd, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
             Look::Drained
         })
         .await
+    }
+
+    /// Looks at every entry with its place.
+    pub(super) fn for_each(&self, mut look: impl FnMut(usize, &mut T)) {
+        self.entries.borrow_mut().places().for_each(|(place, entry)| look(place, entry));
+    }
+
+    /// Takes an entry out, if there is one at this place that `is_meant`.
+    pub(super) fn take_if(&self, place: usize, is_meant: impl FnOnce(&mut T) -> bool) -> Option<T> {
+        let mut entries = self.entries.borrow_mut();
+        let is_meant = entries.at(place).is_some_and(is_meant);
+        let entry = is_meant.then(|| entries.take(place))??;
+        drop(entries);
+        Some(self.unwatched(entry))
     }
 
     /// Takes every entry out.

@@ -1,7 +1,7 @@
 //! The frame in front of a group.
 
 use super::bytes::{is_sealed, seal, u32_at, u64_at};
-use crate::limits::{GROUP_BYTES_MAX, POSITION_MAX};
+use crate::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, POSITION_MAX};
 
 /// Bytes of a frame.
 pub const GROUP_FRAME_BYTES: usize = 48;
@@ -21,15 +21,23 @@ pub struct GroupFrame {
     pub first_record: u64,
     /// Records of its entries.
     pub records: u32,
+    /// Zeros behind the entries, up to the next block; < [`BLOCK_BYTES`]. 0 in segments of version 1.
+    pub padding: u32,
     /// What its entries' envelopes say, too; no other group's do.
     pub tag: u64,
 }
 
 impl GroupFrame {
+    /// Bytes of the group: frame, entries and padding.
+    #[must_use]
+    pub fn total_bytes(&self) -> usize {
+        GROUP_FRAME_BYTES + self.bytes as usize + self.padding as usize
+    }
+
     /// Position behind the group.
     #[must_use]
     pub fn end(&self) -> u64 {
-        self.position + GROUP_FRAME_BYTES as u64 + u64::from(self.bytes)
+        self.position + self.total_bytes() as u64
     }
 
     /// Records in the lane with this group.
@@ -47,7 +55,7 @@ impl GroupFrame {
         out[16..24].copy_from_slice(&self.position.to_le_bytes());
         out[24..32].copy_from_slice(&self.first_record.to_le_bytes());
         out[32..36].copy_from_slice(&self.records.to_le_bytes());
-        out[36..40].copy_from_slice(&[0; 4]);
+        out[36..40].copy_from_slice(&self.padding.to_le_bytes());
         out[40..48].copy_from_slice(&self.tag.to_le_bytes());
         seal(out);
     }
@@ -66,10 +74,12 @@ impl GroupFrame {
             position,
             first_record: u64_at(bytes, 24),
             records: u32_at(bytes, 32),
+            padding: u32_at(bytes, 36),
             tag: u64_at(bytes, 40),
         };
         let possible = frame.bytes > 0
-            && GROUP_FRAME_BYTES + frame.bytes as usize <= GROUP_BYTES_MAX
+            && frame.padding < BLOCK_BYTES as u32
+            && frame.total_bytes() <= GROUP_BYTES_MAX
             && position <= POSITION_MAX
             && frame.first_record <= POSITION_MAX;
         possible.then_some(frame)

@@ -6,18 +6,19 @@
 //!
 //! ```text
 //! segment:  header | group | group | ... | anything (while it is the last: its space is allocated ahead)
-//! group:    frame | entry | entry | ...        what one write and one fdatasync made durable
+//! group:    frame | entry | entry | ... | zeros up to the next block of 4,096 bytes
+//!                                               what one write and one fdatasync made durable
 //! entry:    envelope | batch                   the batch as it came, see bbq_wire::batch
 //!
-//! segment header, a multiple of 64 bytes           group frame, 48 bytes
+//! segment header, a multiple of 4,096 bytes        group frame, 48 bytes
 //!   0   4  magic "BBQS"                              0   4  magic "BBQG"
 //!   4   4  crc of all behind, to header_bytes        4   4  crc of bytes 8 .. 48
 //!   8   4  header_bytes                              8   4  bytes of the entries behind it
-//!  12   4  version, 1                               12   4  entries
+//!  12   4  version, 2                               12   4  entries
 //!  16   4  lane                                     16   8  position of this frame
 //!  20   4  sources                                  24   8  first_record: records in the lane before it
 //!  24   8  position of the segment                  32   4  records
-//!  32   8  first_record                             36   4  reserved, 0
+//!  32   8  first_record                             36   4  padding: zeros behind the entries
 //!  40   8  created_ns
 //!  48   8  allocated: bytes the file was made with
 //!  56      sources, each: 8 records before this segment, 2 bytes of the name, the name
@@ -36,6 +37,12 @@
 //!  46   2  reserved, 0
 //!  48   8  tag: as in the group's frame
 //! ```
+//!
+//! Version 1 had no padding: its headers were multiples of 64 bytes, and a group began where the one before it ended. It is
+//! read, and no longer written.
+//!
+//! Why padding: the group that is written next shares no sector with one that is durable, so no write puts at risk what was
+//! acknowledged.
 //!
 //! Why frames: a group is written only after the group before it is durable. So damage with a valid frame anywhere behind
 //! its group was durable once and is set aside; damage with none is the tail that a crash tore, which nobody was told is

@@ -2,13 +2,15 @@
 //! segments were deleted, from the segments alone.
 
 use super::bytes::{is_sealed, seal, u16_at, u32_at, u64_at};
-use crate::limits::{POSITION_MAX, SOURCES_MAX};
+use crate::limits::{BLOCK_BYTES, POSITION_MAX, SOURCES_MAX};
 
 const MAGIC: [u8; 4] = *b"BBQS";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The oldest version that is read: its groups have no padding, and its header is a multiple of 64 bytes.
+const VERSION_MIN: u32 = 1;
 const FIXED_BYTES: usize = 56;
-/// Headers are padded to a cache line.
-const ALIGN: usize = 64;
+/// Headers are padded as groups are.
+const ALIGN: usize = BLOCK_BYTES;
 /// The longest source name that is kept.
 const NAME_BYTES_MAX: usize = 512;
 /// Bytes of a header at most; a longer announcement is damage.
@@ -136,7 +138,10 @@ impl SegmentHeader {
     #[must_use]
     pub fn decode(bytes: &[u8], position: u64) -> Option<SegmentHeader> {
         let mut rest = bytes.get(FIXED_BYTES..)?;
-        if !is_sealed(bytes, MAGIC) || u32_at(bytes, 12) != VERSION || u64_at(bytes, 24) != position {
+        if !is_sealed(bytes, MAGIC)
+            || !(VERSION_MIN..=VERSION).contains(&u32_at(bytes, 12))
+            || u64_at(bytes, 24) != position
+        {
             return None;
         }
         let first_record = u64_at(bytes, 32);

@@ -1,18 +1,20 @@
 //! A disk in memory that knows what is durable, can lose power, and can fail.
 //!
 //! It is as unkind as the contract of each [`Storage`] method allows: what was written and not synced is kept or lost
-//! sector by sector, what was removed may be back, and a call that power ended in the middle may or may not have happened.
+//! sector by sector, a name that came or went is there or not until its directory is synced, and a call that power ended in
+//! the middle may or may not have happened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use bbq_spool::{Storage, StorageFile};
+use bbq_spool::{OpenMode, Storage, StorageFile};
 
-use super::Random;
+use super::{PowerDisk, Random};
 
 const SECTOR: usize = 512;
+const BLOCK: usize = 4096;
 
 /// What can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +25,9 @@ pub(crate) enum Op {
     Write,
     Sync,
     SetLen,
-    Replace,
-    Other,
+    Allocate,
+    /// Of names: directories and their syncs, renames, removals.
+    Names,
 }
 
 /// Fails calls of one kind.
@@ -51,11 +54,15 @@ struct Inode {
     durable: Vec<u8>,
     /// Sectors in which they may differ, and a crash may keep either.
     dirty: BTreeSet<usize>,
+    /// The lengths may differ, too.
+    is_length_dirty: bool,
+    /// Blocks that cannot be read.
+    unreadable: BTreeSet<usize>,
 }
 
 impl Inode {
     fn new(contents: &[u8]) -> Inode {
-        Inode { live: contents.to_vec(), durable: contents.to_vec(), dirty: BTreeSet::new() }
+        Inode { live: contents.to_vec(), durable: contents.to_vec(), ..Inode::default() }
     }
 
     fn keep(&mut self, sector: usize) {
@@ -67,13 +74,54 @@ impl Inode {
         self.durable[from..to].copy_from_slice(&self.live[from..to]);
     }
 
-    /// Each dirty sector reaches the disk or does not.
+    fn set_len(&mut self, bytes: usize) {
+        self.is_length_dirty |= self.live.len() != bytes;
+        self.live.resize(bytes, 0);
+        self.dirty.retain(|sector| sector * SECTOR < bytes);
+    }
+
+    fn sync(&mut self) {
+        for sector in std::mem::take(&mut self.dirty) {
+            self.keep(sector);
+        }
+        if std::mem::take(&mut self.is_length_dirty) {
+            self.durable.resize(self.live.len(), 0);
+        }
+    }
+
+    /// Each dirty sector, and the length, reaches the disk or does not.
     fn settle(&mut self, random: &mut Random) {
         for sector in std::mem::take(&mut self.dirty) {
             if random.one_in(2) {
                 self.keep(sector);
             }
         }
+        if std::mem::take(&mut self.is_length_dirty) && random.one_in(2) {
+            self.durable.resize(self.live.len(), 0);
+        }
+    }
+}
+
+/// A change of names that is not durable yet.
+#[derive(Clone, Debug)]
+struct Change {
+    /// The name that goes.
+    from: Option<PathBuf>,
+    /// The name that comes, and for which file.
+    to: Option<(PathBuf, usize)>,
+}
+
+impl Change {
+    fn is_in(&self, directory: &Path) -> bool {
+        let to = self.to.as_ref().map(|(path, _)| path);
+        self.from.iter().chain(to).any(|path| path.parent() == Some(directory))
+    }
+
+    fn apply(self, names: &mut BTreeMap<PathBuf, usize>) {
+        if let Some(from) = self.from {
+            names.remove(&from);
+        }
+        names.extend(self.to);
     }
 }
 
@@ -82,8 +130,9 @@ struct State {
     inodes: Vec<Inode>,
     files: BTreeMap<PathBuf, usize>,
     directories: BTreeSet<PathBuf>,
-    /// Removed since the start; any of them may be back after a crash.
-    removed: Vec<(PathBuf, usize)>,
+    /// The names that a crash leaves, if it undoes every change that is not durable.
+    durable_files: BTreeMap<PathBuf, usize>,
+    changes: Vec<Change>,
     faults: Vec<Fault>,
     calls: u64,
     /// In the middle of which call power goes.
@@ -126,19 +175,25 @@ impl State {
         Ok(Fate::Done)
     }
 
+    /// A file that is durably there.
     fn add(&mut self, path: &Path, inode: Inode) -> usize {
-        // A name that is durably something else now does not come back as what it was.
-        self.removed.retain(|(removed, _)| removed != path);
         self.inodes.push(inode);
-        self.files.insert(path.to_owned(), self.inodes.len() - 1);
-        self.inodes.len() - 1
+        let number = self.inodes.len() - 1;
+        self.files.insert(path.to_owned(), number);
+        self.durable_files.insert(path.to_owned(), number);
+        number
     }
 
     fn find(&self, path: &Path) -> io::Result<usize> {
         self.files.get(path).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Does what is durable on return, or what power left of it.
+    fn rename(&mut self, change: Change) {
+        change.clone().apply(&mut self.files);
+        self.changes.push(change);
+    }
+
+    /// Does what power, if it goes in the middle, leaves done or not.
     fn change<T>(
         &mut self,
         op: Op,
@@ -162,62 +217,17 @@ impl State {
 pub(crate) struct CrashDisk(Arc<Mutex<State>>);
 
 impl CrashDisk {
-    pub(crate) fn new(seed: u64) -> CrashDisk {
-        CrashDisk(Arc::new(Mutex::new(State {
-            inodes: Vec::new(),
-            files: BTreeMap::new(),
-            directories: BTreeSet::new(),
-            removed: Vec::new(),
-            faults: Vec::new(),
-            calls: 0,
-            crash_at: None,
-            dead: false,
-            random: Random::new(seed),
-        })))
-    }
-
     fn locked(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
     }
 
-    /// Power goes in the middle of a call from now on.
-    pub(crate) fn crash_after(&self, calls: u64) {
+    /// Power is back, and nothing was lost: as for a process that was killed.
+    pub(crate) fn revive(&self) -> CrashDisk {
         let mut state = self.locked();
-        state.crash_at = Some(state.calls + calls);
-    }
-
-    /// Power goes now.
-    pub(crate) fn crash(&self) {
-        self.locked().dead = true;
-    }
-
-    /// What is found when power is back.
-    pub(crate) fn after_crash(&self) -> CrashDisk {
-        let mut state = self.locked();
-        state.dead = true;
-        let mut random = state.random.clone();
-        random.next();
-        let mut inodes = state.inodes.clone();
-        let mut files = state.files.clone();
-        for (path, inode) in &state.removed {
-            if random.one_in(2) {
-                files.entry(path.clone()).or_insert(*inode);
-            }
-        }
-        for inode in &mut inodes {
-            inode.settle(&mut random);
-            inode.live.clone_from(&inode.durable);
-        }
-        let directories = state.directories.clone();
+        state.dead = false;
+        state.crash_at = None;
         drop(state);
-        let disk = CrashDisk::new(random.next());
-        let mut new = disk.locked();
-        for (path, inode) in files {
-            new.add(&path, inodes[inode].clone());
-        }
-        new.directories = directories;
-        drop(new);
-        disk
+        self.clone()
     }
 
     pub(crate) fn inject(&self, fault: Fault) {
@@ -226,6 +236,13 @@ impl CrashDisk {
 
     pub(crate) fn heal(&self) {
         self.locked().faults.clear();
+    }
+
+    /// Makes the blocks that these bytes of a file are in unreadable, or none.
+    pub(crate) fn make_unreadable(&self, path: &Path, bytes: std::ops::Range<usize>) {
+        let mut state = self.locked();
+        let inode = state.find(path).unwrap();
+        state.inodes[inode].unreadable = (bytes.start / BLOCK..bytes.end.div_ceil(BLOCK)).collect();
     }
 
     /// Names in a directory, sorted.
@@ -245,14 +262,92 @@ impl CrashDisk {
     }
 
     pub(crate) fn take_away(&self, path: &Path) {
-        self.locked().files.remove(path).unwrap();
+        let mut state = self.locked();
+        state.files.remove(path).unwrap();
+        state.durable_files.remove(path);
+    }
+}
+
+impl PowerDisk for CrashDisk {
+    fn new(seed: u64) -> CrashDisk {
+        CrashDisk(Arc::new(Mutex::new(State {
+            inodes: Vec::new(),
+            files: BTreeMap::new(),
+            directories: BTreeSet::from([PathBuf::from("/")]),
+            durable_files: BTreeMap::new(),
+            changes: Vec::new(),
+            faults: Vec::new(),
+            calls: 0,
+            crash_at: None,
+            dead: false,
+            random: Random::new(seed),
+        })))
+    }
+
+    fn crash_after(&self, calls: u64) {
+        let mut state = self.locked();
+        state.crash_at = Some(state.calls + calls);
+    }
+
+    fn crash(&self) {
+        self.locked().dead = true;
+    }
+
+    fn is_dead(&self) -> bool {
+        self.locked().dead
+    }
+
+    fn after_crash(&self) -> CrashDisk {
+        let mut state = self.locked();
+        state.dead = true;
+        let mut random = state.random.clone();
+        random.next();
+        let mut inodes = state.inodes.clone();
+        let mut files = state.durable_files.clone();
+        for change in &state.changes {
+            if random.one_in(2) {
+                change.clone().apply(&mut files);
+            }
+        }
+        for inode in &mut inodes {
+            inode.settle(&mut random);
+            inode.live.clone_from(&inode.durable);
+        }
+        let directories = state.directories.clone();
+        drop(state);
+        let disk = CrashDisk::new(random.next());
+        let mut new = disk.locked();
+        // Two names may be the same file, if a change of names was kept in part.
+        new.inodes = inodes;
+        new.durable_files.clone_from(&files);
+        new.files = files;
+        new.directories = directories;
+        drop(new);
+        disk
     }
 }
 
 impl Storage for CrashDisk {
-    fn create_dir_all(&self, directory: &Path) -> io::Result<()> {
-        self.locked().change(Op::Other, directory, |state| {
-            state.directories.extend(directory.ancestors().map(Path::to_owned));
+    fn create_dir(&self, directory: &Path) -> io::Result<()> {
+        // Durably: that a directory itself may be lost is another disk's business.
+        self.locked().change(Op::Names, directory, |state| {
+            if !directory.parent().is_some_and(|parent| state.directories.contains(parent)) {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            match state.directories.insert(directory.to_owned()) {
+                true => Ok(()),
+                false => Err(io::ErrorKind::AlreadyExists.into()),
+            }
+        })
+    }
+
+    fn sync_dir(&self, directory: &Path) -> io::Result<()> {
+        self.locked().change(Op::Names, directory, |state| {
+            let changes = std::mem::take(&mut state.changes);
+            let (synced, rest) = changes.into_iter().partition(|change| change.is_in(directory));
+            state.changes = rest;
+            let synced: Vec<Change> = synced;
+            synced.into_iter().for_each(|change| change.apply(&mut state.durable_files));
             Ok(())
         })
     }
@@ -272,72 +367,48 @@ impl Storage for CrashDisk {
         Ok(inside.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect())
     }
 
-    fn create(&self, path: &Path, bytes: u64) -> io::Result<Box<dyn StorageFile>> {
-        let inode = self.locked().change(Op::Create, path, |state| {
-            if state.files.contains_key(path) {
-                return Err(io::ErrorKind::AlreadyExists.into());
-            }
-            if !state.directories.contains(path.parent().unwrap()) {
-                return Err(io::ErrorKind::NotFound.into());
-            }
-            Ok(state.add(path, Inode::new(&vec![0; bytes as usize])))
-        })?;
-        Ok(Box::new(CrashFile { disk: self.clone(), inode, path: path.to_owned() }))
-    }
-
-    fn recycle(&self, from: &Path, to: &Path, bytes: u64, head: &[u8]) -> io::Result<Box<dyn StorageFile>> {
-        let inode = self.locked().change(Op::Create, to, |state| {
-            if state.files.contains_key(to) {
-                return Err(io::ErrorKind::AlreadyExists.into());
-            }
-            let inode = state.files.remove(from).ok_or(io::ErrorKind::NotFound)?;
-            state.removed.retain(|(removed, _)| removed != to);
-            state.files.insert(to.to_owned(), inode);
-            let file = &mut state.inodes[inode];
-            // Whatever of the old content had not reached the disk has, or has not, and nobody cares.
-            file.dirty.clear();
-            for content in [&mut file.live, &mut file.durable] {
-                content.resize(bytes as usize, 0);
-                content[..head.len()].copy_from_slice(head);
-            }
-            Ok(inode)
-        })?;
-        Ok(Box::new(CrashFile { disk: self.clone(), inode, path: to.to_owned() }))
-    }
-
-    fn open(&self, path: &Path) -> io::Result<Box<dyn StorageFile>> {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn StorageFile>> {
         let mut state = self.locked();
-        state.begin(Op::Open, path)?;
-        let inode = state.find(path)?;
+        let found = state.find(path);
+        let inode = match (mode, found) {
+            (OpenMode::Existing, found) | (OpenMode::ExistingOrNew, found @ Ok(_)) => {
+                state.begin(Op::Open, path)?;
+                found?
+            }
+            (OpenMode::New, Ok(_)) => return Err(io::ErrorKind::AlreadyExists.into()),
+            // A spool has no such file.
+            (OpenMode::Append, _) => return Err(io::ErrorKind::Unsupported.into()),
+            (OpenMode::Empty, Ok(inode)) => state.change(Op::SetLen, path, |state| {
+                state.inodes[inode].set_len(0);
+                Ok(inode)
+            })?,
+            (OpenMode::New | OpenMode::ExistingOrNew | OpenMode::Empty, Err(_)) => {
+                state.change(Op::Create, path, |state| {
+                    if !state.directories.contains(path.parent().unwrap()) {
+                        return Err(io::ErrorKind::NotFound.into());
+                    }
+                    state.inodes.push(Inode::default());
+                    let inode = state.inodes.len() - 1;
+                    state.rename(Change { from: None, to: Some((path.to_owned(), inode)) });
+                    Ok(inode)
+                })?
+            }
+        };
         Ok(Box::new(CrashFile { disk: self.clone(), inode, path: path.to_owned() }))
-    }
-
-    fn replace(&self, path: &Path, contents: &[u8]) -> io::Result<()> {
-        self.locked().change(Op::Replace, path, |state| {
-            state.add(path, Inode::new(contents));
-            Ok(())
-        })
-    }
-
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let mut state = self.locked();
-        state.begin(Op::Read, path)?;
-        let inode = state.find(path)?;
-        Ok(state.inodes[inode].live.clone())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.locked().change(Op::Other, from, |state| {
-            let inode = state.files.remove(from).ok_or(io::ErrorKind::NotFound)?;
-            state.files.insert(to.to_owned(), inode);
+        self.locked().change(Op::Names, from, |state| {
+            let inode = state.find(from)?;
+            state.rename(Change { from: Some(from.to_owned()), to: Some((to.to_owned(), inode)) });
             Ok(())
         })
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.locked().change(Op::Other, path, |state| {
-            let inode = state.files.remove(path).ok_or(io::ErrorKind::NotFound)?;
-            state.removed.push((path.to_owned(), inode));
+        self.locked().change(Op::Names, path, |state| {
+            state.find(path)?;
+            state.rename(Change { from: Some(path.to_owned()), to: None });
             Ok(())
         })
     }
@@ -353,8 +424,13 @@ impl StorageFile for CrashFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let mut state = self.disk.locked();
         state.begin(Op::Read, &self.path)?;
-        let rest = state.inodes[self.inode].live.get(offset as usize..).unwrap_or_default();
+        let inode = &state.inodes[self.inode];
+        let rest = inode.live.get(offset as usize..).unwrap_or_default();
         let bytes = rest.len().min(buffer.len());
+        let (first, last) = (offset as usize / BLOCK, (offset as usize + bytes).div_ceil(BLOCK));
+        if bytes > 0 && inode.unreadable.range(first..last).next().is_some() {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
         buffer[..bytes].copy_from_slice(&rest[..bytes]);
         Ok(bytes)
     }
@@ -365,7 +441,7 @@ impl StorageFile for CrashFile {
         let inode = &mut state.inodes[self.inode];
         let (from, to) = (offset as usize, offset as usize + bytes.len());
         if inode.live.len() < to {
-            inode.live.resize(to, 0);
+            inode.set_len(to);
         }
         inode.live[from..to].copy_from_slice(bytes);
         inode.dirty.extend(from / SECTOR..to.div_ceil(SECTOR));
@@ -389,20 +465,27 @@ impl StorageFile for CrashFile {
             Fate::Done | Fate::Cut { .. } => {}
         }
         let dead = state.dead;
-        let inode = &mut state.inodes[self.inode];
-        for sector in std::mem::take(&mut inode.dirty) {
-            inode.keep(sector);
-        }
+        state.inodes[self.inode].sync();
         if dead { Err(io::Error::other("no power")) } else { Ok(()) }
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        let inode = self.inode;
+        self.disk.locked().change(Op::Allocate, &self.path, |state| {
+            let inode = &mut state.inodes[inode];
+            inode.set_len(inode.live.len().max(bytes as usize));
+            Ok(())
+        })
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         let inode = self.inode;
         self.disk.locked().change(Op::SetLen, &self.path, |state| {
-            let inode = &mut state.inodes[inode];
-            inode.live.resize(bytes as usize, 0);
-            inode.durable.resize(bytes as usize, 0);
-            inode.dirty.retain(|sector| sector * SECTOR < bytes as usize);
+            state.inodes[inode].set_len(bytes as usize);
             Ok(())
         })
     }

@@ -4,16 +4,34 @@
 mod batches;
 pub(crate) mod crash_disk;
 mod random;
+mod turmoil_disk;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_spool::{Cursor, GroupRead, LaneReader, Lost, Progress, Spool, SpoolOptions};
+use bbq_spool::limits::READ_TRIES_MAX;
+use bbq_spool::{
+    Cursor, Entry, GroupRead, Lane, LaneError, LaneReader, Lost, Progress, Source, Spool, SpoolOptions,
+    Storage,
+};
 
 pub(crate) use batches::{Made, made, read_entry};
 pub(crate) use crash_disk::{CrashDisk, EIO, Fault, Op};
 pub(crate) use random::{Random, for_seeds};
+pub(crate) use turmoil_disk::TurmoilDisk;
+
+/// A disk that can lose power. Clones are the same disk.
+pub(crate) trait PowerDisk: Storage + Clone + 'static {
+    fn new(seed: u64) -> Self;
+    /// Power goes in the middle of a call from now on.
+    fn crash_after(&self, calls: u64);
+    /// Power goes now.
+    fn crash(&self);
+    fn is_dead(&self) -> bool;
+    /// What is found when power is back.
+    fn after_crash(&self) -> Self;
+}
 
 /// The data directory of the spools in memory.
 pub(crate) fn directory() -> PathBuf {
@@ -22,7 +40,7 @@ pub(crate) fn directory() -> PathBuf {
 
 /// Small segments, and no group before somebody waits for it: what is in a group is the test's choice.
 pub(crate) fn options(directory: &Path, lanes: u32) -> SpoolOptions {
-    let sources = ["bbq", "lines"].map(str::to_owned).to_vec();
+    let sources = ["bbq", "lines"].map(Source::from).to_vec();
     SpoolOptions {
         segment_bytes: 64 * 1024,
         bytes_max: 1 << 30,
@@ -33,11 +51,11 @@ pub(crate) fn options(directory: &Path, lanes: u32) -> SpoolOptions {
     }
 }
 
-pub(crate) fn open(disk: &CrashDisk, lanes: u32) -> Spool {
+pub(crate) fn open(disk: &(impl Storage + Clone + 'static), lanes: u32) -> Spool {
     open_with(disk, &options(&directory(), lanes))
 }
 
-pub(crate) fn open_with(disk: &CrashDisk, options: &SpoolOptions) -> Spool {
+pub(crate) fn open_with(disk: &(impl Storage + Clone + 'static), options: &SpoolOptions) -> Spool {
     Spool::open(Arc::new(disk.clone()), options).unwrap()
 }
 
@@ -56,11 +74,21 @@ pub(crate) fn wait_until(progress: &Progress, what: &str, mut reached: impl FnMu
 /// Appends a batch and waits until it is durable.
 pub(crate) fn put(spool: &Spool, lane: usize, made: &Made) {
     let lane = &spool.lanes()[lane];
-    let group = made.append(lane, true).unwrap();
+    let group = append(spool, lane, made, true);
     wait_until(&spool.progress(), "a group", || {
         assert_eq!(lane.failure(), None);
-        lane.durable_group() >= group
+        lane.durable().group >= group
     });
+}
+
+/// Appends a batch, once there is room for it; returns its group.
+pub(crate) fn append(spool: &Spool, lane: &Lane, made: &Made, urgent: bool) -> u64 {
+    let mut appended = Err(LaneError::Full);
+    wait_until(&spool.progress(), "room", || {
+        appended = made.append(lane, urgent);
+        appended != Err(LaneError::Full)
+    });
+    appended.unwrap()
 }
 
 /// What a reader found on its way to the end.
@@ -83,13 +111,22 @@ impl Found {
 /// Reads one group.
 pub(crate) fn read_group(reader: &mut LaneReader, found: &mut Found) -> GroupRead {
     let before = found.delivered;
-    let read = reader
-        .read(&mut |entry| {
-            let made = read_entry(entry);
-            found.delivered += u64::from(made.records);
-            found.batches.push(made);
-        })
-        .unwrap();
+    let mut deliver = |entry: &Entry<'_>| {
+        let made = read_entry(entry);
+        found.delivered += u64::from(made.records);
+        found.batches.push(made);
+    };
+    let mut errors = 0;
+    let read = loop {
+        match reader.read(&mut deliver) {
+            Ok(read) => break read,
+            // As a sink does. A disk's error that lasts is passed over by the reader itself.
+            Err(error) => {
+                errors += 1;
+                assert!(errors <= READ_TRIES_MAX, "{error}");
+            }
+        }
+    };
     match read {
         GroupRead::Group { records, lost } => {
             assert_eq!(found.delivered - before, records);

@@ -72,10 +72,43 @@ impl Peer {
 /// The runs of the peers attribute: how many records in a row came from whom.
 #[derive(Clone, Debug)]
 pub struct PeerRuns<'a> {
-    rest: &'a [u8],
+    runs: Runs<'a>,
+    /// Records of the first run that were passed over; less than it has.
+    passed: u32,
+}
+
+impl PeerRuns<'_> {
+    /// Goes on behind so many records.
+    pub(super) fn pass_over(&mut self, mut records: u32) {
+        let mut next = self.clone();
+        while let Some((run, _)) = next.next() {
+            if records < run {
+                self.passed += records;
+                return;
+            }
+            records -= run;
+            *self = next.clone();
+        }
+    }
 }
 
 impl Iterator for PeerRuns<'_> {
+    type Item = (u32, Peer);
+
+    #[inline]
+    fn next(&mut self) -> Option<(u32, Peer)> {
+        let (records, peer) = self.runs.next()?;
+        Some((records.saturating_sub(std::mem::take(&mut self.passed)), peer))
+    }
+}
+
+/// The runs as they stand there.
+#[derive(Clone, Debug)]
+struct Runs<'a> {
+    rest: &'a [u8],
+}
+
+impl Iterator for Runs<'_> {
     type Item = (u32, Peer);
 
     fn next(&mut self) -> Option<(u32, Peer)> {
@@ -115,10 +148,10 @@ pub(super) fn read(mut attributes: &[u8], records: u32) -> Result<PeerRuns<'_>, 
             peers = value;
         }
     }
-    let mut walk = PeerRuns { rest: peers };
+    let mut walk = Runs { rest: peers };
     let named: u64 = walk.by_ref().map(|(records, _)| u64::from(records)).sum();
     if walk.rest.is_empty() && (peers.is_empty() || named == u64::from(records)) {
-        Ok(PeerRuns { rest: peers })
+        Ok(PeerRuns { runs: Runs { rest: peers }, passed: 0 })
     } else {
         Err(BatchError::Attributes)
     }

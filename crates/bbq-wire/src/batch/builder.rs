@@ -6,6 +6,9 @@ use super::header::CRC_FROM;
 use crate::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, BATCH_RECORDS_MAX};
 use crate::{BatchHeader, Compression, Peer, SourceKind, StreamId, varint};
 
+/// What finishing adds to a body at most: the open run of peers, and the attribute's key and length.
+const SEAL_BYTES_MAX: usize = 128;
+
 /// What a finished batch says of itself.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchIdentity {
@@ -81,12 +84,18 @@ impl BatchBuilder {
         self.bytes.len().saturating_sub(BATCH_HEADER_BYTES) + self.runs.len()
     }
 
+    /// Bytes of the batch at most, if it is finished now.
+    #[must_use]
+    pub fn batch_bytes_max(&self) -> usize {
+        BATCH_HEADER_BYTES + self.body_bytes() + SEAL_BYTES_MAX
+    }
+
     /// Whether a record of `record_bytes` still fits under the format's limits. Callers finish a batch long before,
     /// at [`crate::limits::BATCH_BODY_BYTES_TARGET`].
     #[must_use]
     pub fn has_room(&self, record_bytes: usize) -> bool {
         self.records < BATCH_RECORDS_MAX
-            && self.body_bytes().saturating_add(record_bytes).saturating_add(128)
+            && self.body_bytes().saturating_add(record_bytes).saturating_add(SEAL_BYTES_MAX)
                 <= BATCH_BODY_BYTES_MAX as usize
     }
 

@@ -31,12 +31,14 @@
 mod attributes;
 mod builder;
 mod header;
+mod parts;
 mod view;
 
 pub use attributes::{Peer, PeerRuns};
 pub use builder::{BatchBuilder, BatchIdentity};
 pub(crate) use header::MAGIC;
 pub use header::{BatchHeader, Compression, SourceKind};
+pub use parts::Parts;
 pub use view::{Batch, BatchLimits, Records};
 
 /// Why bytes are not a batch. Always the sender's fault, or the disk's; never worth a retry with the same bytes.

@@ -3,6 +3,7 @@
 use super::attributes::{self, PeerRuns};
 use super::crc32c;
 use super::header::CRC_FROM;
+use super::parts::Parts;
 use crate::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, MESSAGE_BYTES_MAX};
 use crate::{BatchError, BatchHeader, Compression, varint};
 
@@ -26,8 +27,8 @@ impl BatchLimits {
 pub struct Batch<'a> {
     /// The header.
     pub header: BatchHeader,
-    records: &'a [u8],
-    peers: PeerRuns<'a>,
+    pub(super) records: &'a [u8],
+    pub(super) peers: PeerRuns<'a>,
 }
 
 impl<'a> Batch<'a> {
@@ -97,6 +98,13 @@ impl<'a> Batch<'a> {
     #[must_use]
     pub fn records(&self) -> Records<'a> {
         Records { rest: self.records }
+    }
+
+    /// The same records in batches of at most `records_max` of them, in order: for whoever makes much of each record. Their
+    /// checksums and the sizes of their bodies mean nothing.
+    #[must_use]
+    pub fn parts(&self, records_max: u32) -> Parts<'a> {
+        Parts::new(self.clone(), records_max)
     }
 
     /// From whom the records came, in runs; empty when the batch does not say.

@@ -141,6 +141,13 @@ impl<'a> Fields<'a> {
         Ok(u64::from_le_bytes(self.array(field)?))
     }
 
+    /// A field that an earlier version does not write.
+    pub(super) fn u64_if_there(&mut self) -> Option<u64> {
+        let (value, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(u64::from_le_bytes(*value))
+    }
+
     /// Text is for people: what is not UTF-8 is shown as such, not refused.
     pub(super) fn text(&mut self, field: &'static str, bytes: usize) -> Result<String, SessionError> {
         let (value, rest) = self.rest.split_at_checked(bytes).ok_or_else(|| self.short(field))?;

@@ -13,6 +13,7 @@ use crate::StreamId;
 ///  18   2  reserved          0
 ///  20   1  name_bytes
 ///  21      name              UTF-8, for display only
+///       8  epoch             optional; grows with each connection of the stream, 0 or absent: not told
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
@@ -22,6 +23,8 @@ pub struct Hello {
     pub ack: AckLevel,
     /// Who it is, for people; any 255 bytes a stranger chose, so escape it before it reaches a terminal.
     pub client: String,
+    /// Grows with each connection of the stream, so that a hello that is read late is known to be old. 0: not told.
+    pub epoch: u64,
 }
 
 impl Hello {
@@ -31,6 +34,9 @@ impl Hello {
             out.extend_from_slice(&self.stream.0);
             out.extend_from_slice(&[self.ack as u8, 0, 0, 0]);
             frame::put_name(&self.client, out);
+            if self.epoch != 0 {
+                out.extend_from_slice(&self.epoch.to_le_bytes());
+            }
         });
     }
 
@@ -54,6 +60,8 @@ impl Hello {
             return Err(frame::field(Kind::Hello, "reserved", u64::from(reserved), "0"));
         }
         let name_bytes = fields.u8("name_bytes")?;
-        Ok(Hello { stream, ack, client: fields.text("name", usize::from(name_bytes))? })
+        let client = fields.text("name", usize::from(name_bytes))?;
+        let epoch = fields.u64_if_there().unwrap_or(0);
+        Ok(Hello { stream, ack, client, epoch })
     }
 }

@@ -18,8 +18,15 @@ pub struct Lineage<'a> {
 
 impl<'a> Lineage<'a> {
     /// Starts the first one, which is ready when this returns.
-    #[expect(clippy::zombie_processes, reason = "waited for by its number, as are those after it")]
     pub fn start(setup: &'a Setup) -> Lineage<'a> {
+        let lineage = Lineage::spawn(setup);
+        setup.wait_ready();
+        lineage
+    }
+
+    /// Starts the first one, and does not wait for it.
+    #[expect(clippy::zombie_processes, reason = "waited for by its number, as are those after it")]
+    pub fn spawn(setup: &'a Setup) -> Lineage<'a> {
         // Whose parent ends becomes a child of this process, which can wait for it.
         set_child_subreaper(Some(Pid::INIT)).expect("Linux 3.4");
         let log = fs::OpenOptions::new().create(true).append(true).open(setup.path().join("log"));
@@ -29,11 +36,7 @@ impl<'a> Lineage<'a> {
             .stderr(log.expect("a log"))
             .spawn()
             .expect("the server starts");
-        let lineage = Lineage { setup, pid: child.id() };
-        let waited = Command::new(BBQ).args(["status", "--wait", "30", "--admin", &setup.admin()]).output();
-        let waited = waited.expect("status runs");
-        assert!(waited.status.success(), "the server is not ready: {waited:?}\n{}", setup.log());
-        lineage
+        Lineage { setup, pid: child.id() }
     }
 
     pub fn pid(&self) -> u32 {
@@ -48,10 +51,15 @@ impl<'a> Lineage<'a> {
     pub fn upgrade(&mut self) {
         let ready = self.count("ready pid=");
         self.signal(Signal::USR2);
+        self.upgraded(ready + 1);
+    }
+
+    /// Waits until another one has taken the place and has said, as the one of this number, that it is ready.
+    pub fn upgraded(&mut self, ready: usize) {
         let old = self.pid;
         assert_eq!(self.wait_end(old), Some(0), "{}", self.setup.log());
         self.pid = self.last("handed over pid=");
-        self.wait_log("ready pid=", ready + 1);
+        self.wait_log("ready pid=", ready);
         assert_eq!(self.last("ready pid="), self.pid);
     }
 
@@ -129,7 +137,8 @@ impl<'a> Lineage<'a> {
         self.wait_end(self.pid)
     }
 
-    fn wait_end(&self, number: u32) -> Option<i32> {
+    /// Waits until one of them has ended; answers the exit code, if no signal ended it.
+    pub fn wait_end(&self, number: u32) -> Option<i32> {
         let start = Instant::now();
         loop {
             match waitpid(Some(pid(number)), WaitOptions::NOHANG) {

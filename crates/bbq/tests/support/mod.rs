@@ -10,6 +10,7 @@
 
 pub mod client;
 pub mod connecting;
+pub mod fault;
 pub mod flood;
 pub mod lineage;
 pub mod mounts;
@@ -24,8 +25,11 @@ pub mod stranger;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -171,10 +175,15 @@ impl Setup {
         command.stdout(stdout).stderr(log);
         let child = command.spawn().expect("the server starts");
         let server = Server { setup: self, child };
+        self.wait_ready();
+        server
+    }
+
+    /// Waits until the server is ready.
+    pub fn wait_ready(&self) {
         let waited = Command::new(BBQ).args(["status", "--wait", "30", "--admin", &self.admin()]).output();
         let waited = waited.expect("status runs");
         assert!(waited.status.success(), "the server is not ready: {waited:?}\n{}", self.log());
-        server
     }
 
     pub fn log(&self) -> String {
@@ -240,6 +249,15 @@ impl Server<'_> {
         assert_eq!(status["ledger"]["delivered"], messages, "{status:#}");
         assert_balanced(&status);
         status
+    }
+
+    /// Waits until these words stand in the log.
+    pub fn wait_log(&self, words: &str) {
+        let start = Instant::now();
+        while !self.setup.log().contains(words) {
+            assert!(start.elapsed() < PATIENCE, "{words:?} did not come\n{}", self.setup.log());
+            std::thread::yield_now();
+        }
     }
 
     pub fn killed_if_this_fails(&self) -> KilledIfThisFails {
@@ -326,8 +344,9 @@ pub fn assert_balanced(status: &Value) {
     assert_eq!(ledger["received"].as_u64(), Some(sum), "the ledger does not balance\n{status:#}");
 }
 
-/// Ports that were free a moment ago, for tcp and udp. None that the system gives to clients: while a server is down, a
-/// client of it or of another test could be given its port, or even connect to itself.
+/// Ports that are free for tcp and udp, and that no other test of this machine is given while this process runs. None that the
+/// system gives to clients: while a server is down, a client of it or of another test could be given its port, or even
+/// connect to itself.
 pub fn free_ports(count: usize) -> Vec<u16> {
     const LOWEST: u16 = 10_000;
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
@@ -337,13 +356,23 @@ pub fn free_ports(count: usize) -> Vec<u16> {
     let mut held = Vec::new();
     while held.len() < count {
         let port = LOWEST + random.below(u64::from(given_from - LOWEST)) as u16;
+        let Some(reserved) = reserve(port) else { continue };
         let address = ("127.0.0.1", port);
-        if let (Ok(tcp), Ok(udp)) = (std::net::TcpListener::bind(address), std::net::UdpSocket::bind(address))
-        {
-            held.push((port, tcp, udp));
+        if std::net::TcpListener::bind(address).is_ok() && std::net::UdpSocket::bind(address).is_ok() {
+            held.push(port);
+            RESERVED.lock().unwrap_or_else(PoisonError::into_inner).push(reserved);
         }
     }
-    held.iter().map(|(port, ..)| *port).collect()
+    held
+}
+
+/// What says, until this process ends, that ports are taken: a test's server may be down for a while.
+static RESERVED: Mutex<Vec<UnixDatagram>> = Mutex::new(Vec::new());
+
+/// Only one process of the machine (of its network namespace, as for ports) can have an abstract socket of this name.
+fn reserve(port: u16) -> Option<UnixDatagram> {
+    let name = format!("bbq-test-port-{port}");
+    UnixDatagram::bind_addr(&UnixAddress::from_abstract_name(name).expect("a short name")).ok()
 }
 
 /// Runs a command to its end, with standard input, and expects it to succeed.

@@ -6,8 +6,17 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Resident memory in KiB.
 pub fn resident_kib(pid: u32) -> u64 {
+    memory_kib(pid, "VmRSS:")
+}
+
+/// The most that it ever was.
+pub fn peak_kib(pid: u32) -> u64 {
+    memory_kib(pid, "VmHWM:")
+}
+
+fn memory_kib(pid: u32, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("a field");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
 
 use bbq_wire::batch::{BatchIdentity, crc32c};
 use bbq_wire::session::{AckLevel, ClientSession, ClientStep, Hello, Refusal, Welcome};
@@ -35,8 +36,13 @@ impl Session {
 
     /// A session that is open for batches, and the last durable sequence.
     pub fn open(address: SocketAddr, id: StreamId) -> (Session, u64) {
+        Session::open_at(address, id, AckLevel::Durable)
+    }
+
+    /// The same with another level.
+    pub fn open_at(address: SocketAddr, id: StreamId, ack: AckLevel) -> (Session, u64) {
         let mut session = Session::connect(address);
-        session.write(&hello(id));
+        session.write(&hello_at(id, ack));
         match session.next() {
             Answer::Welcome(welcome) => (session, welcome.last_sequence),
             other => panic!("no welcome but {other:?}"),
@@ -79,6 +85,24 @@ impl Session {
         }
     }
 
+    /// The next thing the server says to `bytes`, which are written again for as long as it says nothing to them.
+    pub fn next_while_writing(&mut self, bytes: &[u8]) -> Answer {
+        let start = Instant::now();
+        let mut first = [0];
+        // The time until it is written again; the answer ends the wait.
+        self.stream.set_read_timeout(Some(Duration::from_millis(10))).expect("a time-out");
+        loop {
+            self.write(bytes);
+            match self.stream.peek(&mut first) {
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                _ => break,
+            }
+            assert!(start.elapsed() < PATIENCE, "it says nothing to what is written");
+        }
+        self.stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        self.next()
+    }
+
     /// Waits until everything up to `sequence` is acknowledged.
     pub fn acknowledged(&mut self, sequence: u64) {
         loop {
@@ -111,8 +135,13 @@ pub fn stream_id(number: u8) -> StreamId {
 }
 
 pub fn hello(id: StreamId) -> Vec<u8> {
+    hello_at(id, AckLevel::Durable)
+}
+
+/// A hello that wants another level.
+pub fn hello_at(id: StreamId, ack: AckLevel) -> Vec<u8> {
     let mut frame = Vec::new();
-    Hello { stream: id, ack: AckLevel::Durable, client: "a test".to_owned() }.encode(&mut frame);
+    Hello { stream: id, ack, client: "a test".to_owned(), epoch: 0 }.encode(&mut frame);
     frame
 }
 

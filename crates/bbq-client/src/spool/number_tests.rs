@@ -1,0 +1,369 @@
+//! No number of a stream is used for two records, whatever a kill or a power failure leaves of the spool.
+
+use std::collections::HashMap;
+use std::fs;
+
+use bbq_wire::batch::crc32c;
+use proptest::prelude::*;
+
+use super::tests::{open_in, segments};
+use super::*;
+
+const BYTES_MAX: u64 = 1 << 30;
+
+/// How a life of the sender ends, and what becomes of its files.
+#[derive(Clone, Debug)]
+enum End {
+    /// The process is killed: everything that was written is there.
+    Kill,
+    /// The same, with a record that was half written.
+    KillInWrite(u8),
+    /// The power fails, and each file keeps a part of what was written last, in whatever order.
+    PowerFailure(Vec<Loss>),
+    /// A byte of a file changes while nobody runs.
+    Rot(u8, u16),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    /// Ends earlier, by so many thousandths.
+    Cut(u16),
+    /// The last thousandths are zeros.
+    Zeros(u16),
+    /// As the life before has left it, or not there.
+    Old,
+    None,
+}
+
+#[derive(Clone, Debug)]
+struct Life {
+    appended: u8,
+    /// Thousandths of what there is then.
+    sent: u16,
+    acknowledged: u16,
+    /// All that was sent is acknowledged.
+    drained: bool,
+    end: End,
+}
+
+fn lives() -> impl Strategy<Value = Vec<Life>> {
+    let loss = prop_oneof![
+        (0_u16..1000).prop_map(Loss::Cut),
+        (0_u16..1000).prop_map(Loss::Zeros),
+        Just(Loss::Old),
+        Just(Loss::None),
+    ];
+    let end = prop_oneof![
+        3 => Just(End::Kill),
+        2 => (1_u8..20).prop_map(End::KillInWrite),
+        4 => proptest::collection::vec(loss, 6).prop_map(End::PowerFailure),
+        2 => (any::<u8>(), any::<u16>()).prop_map(|(file, byte)| End::Rot(file, byte)),
+    ];
+    let life = (0_u8..30, 0_u16..1001, 0_u16..1001, prop::bool::weighted(0.3), end).prop_map(
+        |(appended, sent, acknowledged, drained, end)| Life { appended, sent, acknowledged, drained, end },
+    );
+    proptest::collection::vec(life, 1..8)
+}
+
+fn files(directory: &Path) -> HashMap<PathBuf, Vec<u8>> {
+    let entries = fs::read_dir(directory).expect("it is there");
+    let paths = entries.map(|entry| entry.expect("it can be read").path());
+    let paths = paths.filter(|path| !path.ends_with("lock"));
+    paths.map(|path| (path.clone(), fs::read(path).expect("it can be read"))).collect()
+}
+
+fn damage(end: &End, directory: &Path, before: &HashMap<PathBuf, Vec<u8>>) {
+    let mut now: Vec<_> = files(directory).into_iter().collect();
+    now.sort();
+    match end {
+        End::Kill => {}
+        End::KillInWrite(bytes) => {
+            if let Some((path, content)) =
+                now.iter().rfind(|(path, _)| path.extension().is_some_and(|end| end == "records"))
+            {
+                let record = [&[7; 8][..], &u32::from(*bytes).to_le_bytes(), &[1; 3]].concat();
+                let part = &record[..usize::from(*bytes).min(11)];
+                // A length over what is there.
+                let torn = [&content[..], &[9, 9, 9, 9, 200, 0, 0, 0], part].concat();
+                fs::write(path, torn).expect("it can be written");
+            }
+        }
+        End::PowerFailure(losses) => {
+            for ((path, content), loss) in now.iter().zip(losses.iter().cycle()) {
+                let keep = |thousandths: u16| content.len() * usize::from(1000 - thousandths) / 1000;
+                match loss {
+                    Loss::None => {}
+                    Loss::Cut(by) => fs::write(path, &content[..keep(*by)]).expect("it can be written"),
+                    Loss::Zeros(by) => {
+                        let mut zeroed = content.clone();
+                        zeroed[keep(*by)..].fill(0);
+                        fs::write(path, zeroed).expect("it can be written");
+                    }
+                    Loss::Old => match before.get(path) {
+                        Some(old) => fs::write(path, old).expect("it can be written"),
+                        None => fs::remove_file(path).expect("it is there"),
+                    },
+                }
+            }
+        }
+        End::Rot(file, byte) => {
+            if now.is_empty() {
+                return;
+            }
+            let (path, content) = &mut now[usize::from(*file) % files(directory).len()];
+            if !content.is_empty() {
+                let at = usize::from(*byte) % content.len();
+                content[at] ^= 1 << (byte % 8);
+                fs::write(path, content).expect("it can be written");
+            }
+        }
+    }
+}
+
+/// What servers call a record.
+fn called(numberings: &VecDeque<Numbering>, record: u64) -> (StreamId, u64) {
+    let numbering =
+        numberings.iter().find(|numbering| record <= numbering.until).expect("the last has no end");
+    assert!(record > numbering.base, "{record} in {numberings:?}");
+    (numbering.stream, numbering.number(record))
+}
+
+fn run(lives: &[Life]) {
+    let directory = tempfile::tempdir().expect("a directory");
+    // What the servers got: which message each number of a stream stands for.
+    let mut got: HashMap<(StreamId, u64), u64> = HashMap::new();
+    let (mut message, mut boot, mut before) = (0_u64, 1_u8, HashMap::new());
+    for (number, life) in lives.iter().enumerate() {
+        let new_stream = StreamId([number as u8 + 1; 16]);
+        let opened = open_in(boot, directory.path(), &[""], new_stream, Sizes::new(BYTES_MAX, 64));
+        // A version of another time is not damage that can be told.
+        let (spool, recovered) = match opened {
+            Ok(opened) => opened,
+            Err(StartError::Spool { problem, .. }) if problem.contains("of a later release") => return,
+            Err(error) => panic!("{error}"),
+        };
+        let outlet = &recovered.outlets[0];
+        let mut held: Vec<(u64, u64)> = Vec::new();
+        for extent in &recovered.extents {
+            let mut at = extent.first;
+            let whole = extent.read(extent.first, |record| {
+                held.push((at, u64::from_le_bytes(*record.first_chunk().expect("a message"))));
+                at += 1;
+            });
+            whole.expect("it was whole a moment ago");
+        }
+        assert!(held.is_sorted_by(|a, b| a.0 < b.0), "{held:?}");
+        held.retain(|(record, _)| *record > outlet.acknowledged);
+        let next = recovered.next_sequence;
+        assert!(held.last().is_none_or(|last| last.0 < next) && outlet.acknowledged < next);
+        for (next, at) in (next..).zip(0..life.appended) {
+            message += 1;
+            let bytes = [&message.to_le_bytes()[..], &vec![b'm'; usize::from(at)]].concat();
+            assert!(spool.append(&bytes, true).is_ok());
+            held.push((next, message));
+        }
+        let part = |thousandths: u16| held.len() * usize::from(thousandths) / 1000;
+        let sent = &held[..part(life.sent)];
+        for (record, message) in sent {
+            spool.sending(0, *record).expect("it is written");
+            let name = called(&outlet.numberings, *record);
+            let same = *got.entry(name).or_insert(*message);
+            assert_eq!(same, *message, "{name:?} is another message than before");
+        }
+        let acknowledged = if life.drained { sent.len() } else { part(life.acknowledged.min(life.sent)) };
+        if let Some((record, _)) = sent[..acknowledged].last() {
+            spool.acknowledged(0, *record).expect("it is written");
+            spool.retire(*record).expect("they go");
+            if life.drained {
+                let mut writer = spool.writer();
+                spool.give_back(&mut writer, 0).expect("they go");
+            }
+        }
+        drop(spool);
+        damage(&life.end, directory.path(), &before);
+        boot += u8::from(matches!(life.end, End::PowerFailure(_)));
+        before = files(directory.path());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    #[test]
+    fn a_number_stands_for_one_message(lives in lives()) {
+        run(&lives);
+    }
+}
+
+fn open(boot: u8, directory: &Path, new_stream: u8) -> (Spool, Recovered) {
+    let new_stream = StreamId([new_stream; 16]);
+    open_in(boot, directory, &[""], new_stream, Sizes::new(BYTES_MAX, 64)).expect("it opens")
+}
+
+fn streams(recovered: &Recovered) -> Vec<(u8, u64)> {
+    recovered.outlets[0].numberings.iter().map(|numbering| (numbering.stream.0[0], numbering.base)).collect()
+}
+
+#[test]
+fn a_stream_goes_on_after_a_kill_and_not_after_the_system_was_started() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (spool, first) = open(1, directory.path(), 1);
+    assert_eq!((streams(&first), first.new_stream), (vec![(1, 0)], None));
+    (1..=10).for_each(|_| assert!(spool.append(b"record", true).is_ok()));
+    spool.acknowledged(0, 4).expect("it is written");
+    drop(spool);
+    let (spool, killed) = open(1, directory.path(), 2);
+    assert_eq!((streams(&killed), killed.next_sequence, killed.new_stream), (vec![(1, 0)], 11, None));
+    drop(spool);
+    let (spool, started) = open(2, directory.path(), 3);
+    // What is there keeps its numbers.
+    assert_eq!((streams(&started), started.next_sequence), (vec![(1, 0), (3, 10)], 11));
+    assert!(started.new_stream.expect("it is told").contains("the system was started"));
+    drop(spool);
+    // Nothing came in: the stream that was begun then goes on.
+    assert_eq!(streams(&open(2, directory.path(), 4).1), [(1, 0), (3, 10)]);
+}
+
+#[test]
+fn what_was_sent_and_is_lost_is_counted_and_its_number_not_used() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (spool, _) = open(1, directory.path(), 1);
+    (1..=10).for_each(|_| assert!(spool.append(b"record", true).is_ok()));
+    spool.sending(0, 9).expect("it is written");
+    spool.acknowledged(0, 2).expect("it is written");
+    drop(spool);
+    let path = segments(directory.path()).remove(0);
+    let bytes = fs::read(&path).expect("it is there");
+    fs::write(&path, &bytes[..segment::HEADER_BYTES + 5 * 14]).expect("it can be written");
+    let (_spool, recovered) = open(1, directory.path(), 2);
+    assert_eq!((streams(&recovered), recovered.next_sequence), (vec![(1, 0), (2, 9)], 10));
+    assert_eq!(recovered.damaged, 4);
+}
+
+#[test]
+fn a_segment_whose_header_is_damaged_is_set_aside_and_told() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (spool, _) = open(1, directory.path(), 1);
+    (1..=10).for_each(|_| assert!(spool.append(b"record", true).is_ok()));
+    spool.acknowledged(0, 6).expect("it is written");
+    drop(spool);
+    let path = segments(directory.path()).remove(0);
+    let mut bytes = fs::read(&path).expect("it is there");
+    bytes[24] ^= 4;
+    fs::write(&path, &bytes).expect("it can be written");
+    let (spool, recovered) = open(1, directory.path(), 2);
+    assert_eq!((streams(&recovered), recovered.next_sequence), (vec![(2, 6)], 7));
+    let told = recovered.new_stream.expect("it is told");
+    assert!(told.contains("the checksum of its header") && told.contains(".damaged"), "{told}");
+    assert_eq!(fs::read(path.with_extension("damaged")).expect("it is kept"), bytes);
+    assert!(spool.append(b"record", true).is_ok());
+    drop(spool);
+    assert_eq!(streams(&open(1, directory.path(), 3).1), [(2, 6)]);
+}
+
+#[test]
+fn a_spool_of_an_earlier_release_is_delivered_as_it_was_numbered() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut bytes = [&b"BBQR\x01\0\0\0"[..], &[9; 16], &5_u64.to_le_bytes()].concat();
+    let content = [&6_u32.to_le_bytes()[..], b"record"].concat();
+    let record = [&crc32c(&content).to_le_bytes()[..], &content].concat();
+    (5..=8).for_each(|_| bytes.extend_from_slice(&record));
+    fs::write(directory.path().join("00000000000000000005.records"), bytes).expect("it can be written");
+    fs::write(directory.path().join("acknowledged"), "00000000000000000006\n").expect("it can be written");
+    let (spool, recovered) = open(1, directory.path(), 2);
+    assert_eq!((streams(&recovered), recovered.next_sequence), (vec![(9, 0), (2, 8)], 9));
+    assert_eq!(recovered.outlets[0].acknowledged, 6);
+    assert!(spool.append(b"record", true).is_ok());
+    spool.acknowledged(0, 8).expect("it is written");
+    spool.retire(8).expect("they go");
+    drop(spool);
+    let (_spool, again) = open(1, directory.path(), 3);
+    assert_eq!((streams(&again), again.next_sequence, again.new_stream), (vec![(2, 8)], 10, None));
+}
+
+#[test]
+fn a_damaged_record_alone_costs_no_other() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (spool, _) = open(1, directory.path(), 1);
+    (1..=9).for_each(|number| assert!(spool.append(&[b'0' + number; 6], true).is_ok()));
+    drop(spool);
+    let path = segments(directory.path()).remove(0);
+    let mut bytes = fs::read(&path).expect("it is there");
+    bytes[segment::HEADER_BYTES + 3 * 14 + 10] ^= 1;
+    fs::write(&path, &bytes).expect("it can be written");
+    let (_spool, recovered) = open(1, directory.path(), 2);
+    assert_eq!(
+        (recovered.damaged, recovered.next_sequence, streams(&recovered)),
+        (1, 10, vec![(1, 0), (2, 9)])
+    );
+    let mut found = Vec::new();
+    for extent in &recovered.extents {
+        let numbers = extent.first..=extent.last();
+        extent.read(extent.first, |record| found.push(record[0] - b'0')).expect("it is whole");
+        assert!(
+            numbers
+                .zip(&found[found.len() - extent.records as usize..])
+                .all(|(number, record)| number == u64::from(*record))
+        );
+    }
+    assert_eq!(found, [1, 2, 3, 5, 6, 7, 8, 9]);
+}
+
+#[test]
+fn a_stream_that_a_server_was_given_instead_is_known_to_the_next_life() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (spool, _) = open(1, directory.path(), 1);
+    (1..=10).for_each(|_| assert!(spool.append(b"record", true).is_ok()));
+    spool.acknowledged(0, 4).expect("it is written");
+    let stored = StreamId([1; 16]);
+    let renamed = Numbering { base: 4, stored, ..Numbering::begin(StreamId([7; 16]), 4) };
+    spool.renamed(0, &renamed).expect("it is written");
+    drop(spool);
+    let (spool, killed) = open(1, directory.path(), 2);
+    assert_eq!(streams(&killed), [(7, 4)]);
+    drop(spool);
+    assert_eq!(streams(&open(2, directory.path(), 3).1), [(7, 4), (3, 10)]);
+}
+
+/// Or a server would be blamed for what was another stream's.
+#[test]
+fn a_stream_ends_with_its_last_record_that_is_there() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (spool, _) = open(1, directory.path(), 1);
+    (1..=10).for_each(|_| assert!(spool.append(b"record", true).is_ok()));
+    drop(spool);
+    let (spool, _) = open(2, directory.path(), 2);
+    (11..=20).for_each(|_| assert!(spool.append(b"record", true).is_ok()));
+    spool.sending(0, 20).expect("it is written");
+    spool.acknowledged(0, 18).expect("it is written");
+    drop(spool);
+    // The power fails, and the name of the second segment is lost with it.
+    fs::remove_file(segments(directory.path()).remove(1)).expect("it is there");
+    let (_spool, recovered) = open(3, directory.path(), 3);
+    let numberings = &recovered.outlets[0].numberings;
+    let ends: Vec<(u8, u64)> =
+        numberings.iter().map(|numbering| (numbering.stream.0[0], numbering.until)).collect();
+    assert_eq!((ends, recovered.next_sequence), (vec![(1, 10), (3, u64::MAX)], 21));
+}
+
+/// Sectors of what the file held before come back when the power fails.
+#[test]
+fn what_a_segment_held_before_it_was_begun_anew_is_no_record() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (spool, _) = open(1, directory.path(), 1);
+    (1..=10).for_each(|_| assert!(spool.append(b"record", true).is_ok()));
+    let path = segments(directory.path()).remove(0);
+    let before = fs::read(&path).expect("it is there");
+    spool.sending(0, 10).expect("it is written");
+    spool.acknowledged(0, 10).expect("it is written");
+    spool.close(10);
+    drop(spool);
+    let anew = fs::read(&path).expect("it is there");
+    assert_eq!(anew.len(), segment::HEADER_BYTES);
+    // The header is the new one, the rest is as it was: a record that is damaged, and whole ones behind it.
+    let mut mixed = [&anew[..], &before[segment::HEADER_BYTES..]].concat();
+    mixed[segment::HEADER_BYTES + 10] ^= 1;
+    fs::write(&path, mixed).expect("it can be written");
+    let (_spool, recovered) = open(2, directory.path(), 2);
+    assert!(recovered.extents.is_empty(), "{:?}", recovered.extents);
+    assert_eq!((recovered.next_sequence, streams(&recovered)), (11, vec![(1, 0), (2, 10)]));
+}

@@ -1,0 +1,245 @@
+//! The file that remembers how far a server is: what it has acknowledged, what it was ever sent, and the stream that it knows
+//! the records by.
+//!
+//! ```text
+//! two places, at 0 and 512, written in turn; the valid one with the higher turn holds
+//!   "BBQP" | CRC-32C of all that follows (u32) | version 2 (u32) | 0 (u32) | turn (u64)
+//!   stream (16) | base (u64) | stored (16)    the server's stream instead of the segments' `stored`; zeros: none
+//!   acknowledged (u64) | sent (u64) | epoch (u64) | boot (16)
+//! ```
+//!
+//! Numbers are little-endian, and those of records are the sender's own. Before that, version 1 was a decimal number of twenty
+//! digits and a line feed: what was acknowledged.
+//!
+//! Written in place and never synced: whole whenever the process ends, old or damaged after a power failure. `boot` tells these
+//! apart.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bbq_storage::{OpenMode, Storage, StorageFile};
+use bbq_wire::StreamId;
+use bbq_wire::batch::crc32c;
+
+use crate::environment::Boot;
+
+/// What the file of servers of this name begins with, if each has its own.
+const OF_ONE: &str = "acknowledged.";
+const MAGIC: [u8; 4] = *b"BBQP";
+const VERSION: u32 = 2;
+const PLACE_BYTES: usize = 104;
+/// A disk writes and loses whole sectors: the two places share none.
+const PLACE_DISTANCE: u64 = 512;
+/// What is read of a file: both places. What stands behind them is not ours.
+const FILE_BYTES: usize = PLACE_DISTANCE as usize + PLACE_BYTES;
+/// Where what the checksum covers begins.
+const CRC_FROM: usize = 8;
+/// No number of a record and no epoch is higher; a file that says so is damaged.
+const NUMBER_MAX: u64 = 1 << 62;
+const NOBODY: StreamId = StreamId([0; 16]);
+
+/// A stream that a server has instead of the one that segments name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Renamed {
+    pub(super) stream: StreamId,
+    pub(super) base: u64,
+    /// The stream of the segments.
+    pub(super) stored: StreamId,
+}
+
+/// What stands in the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) renamed: Option<Renamed>,
+    pub(super) acknowledged: u64,
+    /// The last record that was given to a connection of the present stream. Written before it is.
+    pub(super) sent: u64,
+    pub(super) epoch: u64,
+    pub(super) boot: Boot,
+    pub(super) turn: u64,
+}
+
+impl Known {
+    fn encode(&self) -> [u8; PLACE_BYTES] {
+        let renamed = self.renamed.unwrap_or(Renamed { stream: NOBODY, base: 0, stored: NOBODY });
+        let mut place = [0; PLACE_BYTES];
+        let mut at = CRC_FROM;
+        let mut put = |bytes: &[u8]| {
+            place[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        put(&VERSION.to_le_bytes());
+        put(&[0; 4]);
+        put(&self.turn.to_le_bytes());
+        put(&renamed.stream.0);
+        put(&renamed.base.to_le_bytes());
+        put(&renamed.stored.0);
+        for number in [self.acknowledged, self.sent, self.epoch] {
+            put(&number.to_le_bytes());
+        }
+        put(&self.boot);
+        place[..4].copy_from_slice(&MAGIC);
+        let crc = crc32c(&place[CRC_FROM..]);
+        place[4..CRC_FROM].copy_from_slice(&crc.to_le_bytes());
+        place
+    }
+
+    fn decode(place: &[u8]) -> Option<Known> {
+        let place = place.first_chunk::<PLACE_BYTES>()?;
+        let array = |at: usize| place[at..].first_chunk::<16>().copied().unwrap_or_default();
+        let number = |at: usize| place[at..].first_chunk::<8>().copied().map_or(0, u64::from_le_bytes);
+        let small = |at: usize| number(at) as u32;
+        if place[..4] != MAGIC || small(4) != crc32c(&place[CRC_FROM..]) || small(8) != VERSION {
+            return None;
+        }
+        if [40, 64, 72, 80].into_iter().any(|at| number(at) > NUMBER_MAX) {
+            return None;
+        }
+        let renamed = Renamed { stream: StreamId(array(24)), base: number(40), stored: StreamId(array(48)) };
+        Some(Known {
+            turn: number(16),
+            renamed: (renamed.stored != NOBODY).then_some(renamed),
+            acknowledged: number(64),
+            sent: number(72),
+            epoch: number(80),
+            boot: array(88),
+        })
+    }
+}
+
+/// What a file says, and whether all of it can be believed.
+pub(super) struct Content {
+    pub(super) known: Known,
+    pub(super) is_new: bool,
+    pub(super) doubt: Option<&'static str>,
+}
+
+fn read(bytes: &[u8]) -> Content {
+    let place = |at: u64| bytes.get(at as usize..).unwrap_or_default();
+    let places = [place(0), place(PLACE_DISTANCE)];
+    let known: Vec<Known> = places.iter().filter_map(|place| Known::decode(place)).collect();
+    let written = places.iter().filter(|place| place.iter().take(PLACE_BYTES).any(|byte| *byte != 0)).count();
+    let newest = known.iter().max_by_key(|known| known.turn);
+    if let Some(newest) = newest {
+        let doubt = (known.len() < written).then_some("what it knows of its servers is damaged");
+        return Content { known: *newest, is_new: false, doubt };
+    }
+    // Version 1, or nothing that can be read: the server's welcome says what it has.
+    let text = std::str::from_utf8(bytes).unwrap_or_default().trim_end();
+    let (acknowledged, doubt) = match text.parse() {
+        Ok(number) if number <= NUMBER_MAX => (number, "it is of an earlier release"),
+        _ => (0, "what it knows of its servers is damaged"),
+    };
+    let is_new = bytes.is_empty();
+    Content {
+        known: Known { acknowledged, ..Known::default() },
+        is_new,
+        doubt: if is_new { None } else { Some(doubt) },
+    }
+}
+
+fn file_name(name: &str) -> String {
+    // Different names stay different.
+    let safe: String = name.bytes().fold(String::new(), |mut safe, byte| {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => safe.push(char::from(byte)),
+            _ => safe.push_str(&format!("%{byte:02x}")),
+        }
+        safe
+    });
+    if safe.is_empty() { "acknowledged".to_owned() } else { format!("{OF_ONE}{safe}") }
+}
+
+/// The files of single servers that are none of `names`, and up to which number those have everything.
+pub(super) fn of_others(
+    storage: &dyn Storage,
+    directory: &Path,
+    names: &[String],
+) -> io::Result<Vec<(String, u64)>> {
+    let known: Vec<String> = names.iter().map(|name| file_name(name)).collect();
+    let mut others = Vec::new();
+    for name in storage.list(directory)? {
+        if name.starts_with(OF_ONE) && !known.contains(&name) {
+            let content = storage.read(&directory.join(&name))?;
+            others.push((name, read(&content).known.acknowledged));
+        }
+    }
+    Ok(others)
+}
+
+pub(super) struct Progress {
+    file: Box<dyn StorageFile>,
+    known: Mutex<Known>,
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Progress").field("known", &self.known).finish_non_exhaustive()
+    }
+}
+
+impl Progress {
+    /// `name` is empty where all servers share one progress.
+    pub(super) fn open(
+        storage: &dyn Storage,
+        directory: &Path,
+        name: &str,
+    ) -> io::Result<(Progress, Content)> {
+        let path = directory.join(file_name(name));
+        let file = storage.open(&path, OpenMode::ExistingOrNew)?;
+        let mut bytes = [0; FILE_BYTES];
+        let length = file.read_at(0, &mut bytes)?;
+        let read = read(&bytes[..length]);
+        Ok((Progress { file, known: Mutex::new(read.known) }, read))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to be of the system's present run. Both places are written, so that there is room for them on a disk that is full
+    /// later; one that is full now has none for records, either.
+    pub(super) fn begin(&self, known: Known) {
+        let mut mine = self.known();
+        *mine = Known { turn: mine.turn, ..known };
+        let _written = self.write(&mut mine).and_then(|()| self.write(&mut mine));
+    }
+
+    fn write(&self, known: &mut Known) -> io::Result<()> {
+        known.turn += 1;
+        self.file.write_all_at(known.turn % 2 * PLACE_DISTANCE, &known.encode())
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Known)) -> io::Result<()> {
+        let mut mine = self.known();
+        let mut changed = *mine;
+        change(&mut changed);
+        if changed != *mine {
+            self.write(&mut changed)?;
+            *mine = changed;
+        }
+        Ok(())
+    }
+
+    pub(super) fn acknowledged(&self, record: u64) -> io::Result<()> {
+        self.change(|known| known.acknowledged = known.acknowledged.max(record))
+    }
+
+    pub(super) fn sent(&self, record: u64) -> io::Result<()> {
+        self.change(|known| known.sent = known.sent.max(record))
+    }
+
+    pub(super) fn epoch(&self, epoch: u64) -> io::Result<()> {
+        self.change(|known| known.epoch = epoch)
+    }
+
+    /// Nothing was sent in the new stream yet.
+    pub(super) fn rename(&self, renamed: Renamed) -> io::Result<()> {
+        self.change(|known| {
+            known.renamed = Some(renamed);
+            known.sent = renamed.base;
+        })
+    }
+}

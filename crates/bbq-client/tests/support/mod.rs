@@ -1,0 +1,179 @@
+//! A server of single steps: what it says to each connection is the test's.
+
+#![expect(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "test support; each test file is a crate that uses a part of it"
+)]
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bbq_client::{AckLevel, Notice, Reconnect, Sender, SenderBuilder};
+use bbq_wire::batch::BatchLimits;
+use bbq_wire::session::{Hello, Refusal, RefusalCode, ServerSession, ServerStep, Welcome, encode_ack};
+use bbq_wire::{Batch, BatchHeader};
+
+/// Only a hang takes so long.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A batch as the server got it.
+pub struct Got {
+    pub header: BatchHeader,
+    pub records: Vec<Vec<u8>>,
+    pub bytes: Vec<u8>,
+}
+
+/// One connection, from the server's side.
+pub struct Connection {
+    stream: TcpStream,
+    session: ServerSession,
+    bytes: Vec<u8>,
+}
+
+impl Connection {
+    pub fn accept(listener: &TcpListener) -> Connection {
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Connection { stream, session: ServerSession::new(BatchLimits::FORMAT), bytes: Vec::new() }
+    }
+
+    pub fn say(&mut self, bytes: &[u8]) {
+        // A client that has left is judged by what it did.
+        let _said = self.stream.write_all(bytes);
+    }
+
+    pub fn hello(&mut self) -> Hello {
+        loop {
+            match self.session.next(&self.bytes).unwrap() {
+                ServerStep::Hello { hello, consumed } => {
+                    self.bytes.drain(..consumed);
+                    return hello;
+                }
+                ServerStep::NeedMore { .. } => assert!(self.fill(), "it left before its hello"),
+                ServerStep::Batch { .. } => panic!("a batch first"),
+            }
+        }
+    }
+
+    pub fn welcome(&mut self, last_sequence: u64) {
+        self.welcome_with(last_sequence, |_| {});
+    }
+
+    pub fn welcome_with(&mut self, last_sequence: u64, change: impl FnOnce(&mut Welcome)) {
+        let mut welcome = Welcome {
+            last_sequence,
+            ack: AckLevel::Durable,
+            body_bytes_max: 1 << 20,
+            message_bytes_max: 1 << 20,
+            server: String::new(),
+        };
+        change(&mut welcome);
+        let mut bytes = Vec::new();
+        welcome.encode(&mut bytes);
+        self.say(&bytes);
+    }
+
+    /// The next batch; `None` when the client has left.
+    pub fn batch(&mut self) -> Option<Got> {
+        loop {
+            let consumed = match self.session.next(&self.bytes).unwrap() {
+                ServerStep::Batch { consumed, .. } => Some(consumed),
+                ServerStep::NeedMore { .. } => None,
+                ServerStep::Hello { .. } => panic!("a second hello"),
+            };
+            let Some(consumed) = consumed else {
+                if !self.fill() {
+                    return None;
+                }
+                continue;
+            };
+            let bytes: Vec<u8> = self.bytes.drain(..consumed).collect();
+            let mut scratch = Vec::new();
+            let batch = Batch::verify(&bytes, BatchLimits::FORMAT, &mut scratch).unwrap();
+            let (header, records) = (batch.header, batch.records().map(<[u8]>::to_vec).collect());
+            return Some(Got { header, records, bytes });
+        }
+    }
+
+    pub fn ack(&mut self, number: u64) {
+        self.say(&encode_ack(number));
+    }
+
+    /// Refuses, and waits until the client has left.
+    pub fn refuse(mut self, code: RefusalCode) {
+        let mut bytes = Vec::new();
+        Refusal::new(code, "refused by the test").encode(&mut bytes);
+        self.say(&bytes);
+        self.left();
+    }
+
+    /// Waits until the client has left.
+    pub fn left(mut self) {
+        // A reset is an end, too.
+        let _sent = self.stream.read_to_end(&mut self.bytes);
+    }
+
+    fn fill(&mut self) -> bool {
+        let mut buffer = [0; 65536];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => false,
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
+            Err(error) => panic!("{error}"),
+            Ok(bytes) => {
+                self.bytes.extend_from_slice(&buffer[..bytes]);
+                true
+            }
+        }
+    }
+}
+
+/// Waits until a sender has heard that everything up to this record is acknowledged.
+pub fn acknowledged(sender: &Sender, record: u64) {
+    while sender.servers()[0].acknowledged_sequence < record {
+        std::thread::yield_now();
+    }
+}
+
+/// Where a test listens, and what its sender was told.
+pub struct Setup {
+    pub listener: TcpListener,
+    notices: Arc<Mutex<Vec<Notice>>>,
+}
+
+impl Setup {
+    pub fn new() -> Setup {
+        Setup { listener: TcpListener::bind("127.0.0.1:0").unwrap(), notices: Arc::default() }
+    }
+
+    /// A sender that tries again at once.
+    pub fn sender(&self) -> SenderBuilder {
+        let wait = Duration::from_millis(1);
+        let notices = Arc::clone(&self.notices);
+        Sender::builder()
+            .server(self.listener.local_addr().unwrap().to_string().parse().unwrap())
+            .reconnect(Reconnect { attempts: 1, attempts_min: 1, wait, wait_max: wait })
+            .linger(Duration::ZERO)
+            .close_timeout(Duration::ZERO)
+            .on_notice(move |notice| notices.lock().unwrap().push(notice.clone()))
+    }
+
+    pub fn accept(&self) -> Connection {
+        Connection::accept(&self.listener)
+    }
+
+    /// A connection whose hello was heard and that was welcomed.
+    pub fn welcome(&self, last_sequence: u64) -> (Connection, Hello) {
+        let mut connection = self.accept();
+        let hello = connection.hello();
+        connection.welcome(last_sequence);
+        (connection, hello)
+    }
+
+    pub fn notices(&self) -> Vec<Notice> {
+        self.notices.lock().unwrap().clone()
+    }
+}

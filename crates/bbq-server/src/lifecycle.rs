@@ -1,0 +1,318 @@
+//! How the sinks of a start begin, hold and end: what control wants, and how far each sink is.
+//!
+//! ```text
+//! Gated -> Opening -> Working -> Draining -> Over       a stop: finish, then give up
+//!    \        \          ^  \
+//!     \        \         |   v
+//!      +--> Over        Holding -> Leaving              a pause: commit and hold, then end
+//! ```
+//!
+//! A pause asks the sinks first, before anything else ends: one that does not come to a hold in time is let go on, and the
+//! pause is called off. So no sink's thread is ever left behind while another takes its place.
+//!
+//! Invariant: a sink that holds has nothing written that its cursor does not cover, or its output cannot be written to.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What control wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Not every thread of the start exists yet: touch nothing.
+    Gated,
+    /// Open the outputs, and write nothing.
+    Opening,
+    Working,
+    /// Commit, and wait for what comes next.
+    Holding,
+    /// Nothing new comes; what is there is finished.
+    Draining,
+    /// Somebody goes on soon from the last commit.
+    Leaving,
+    /// No more patience.
+    Over,
+}
+
+/// How far a sink is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Waits, or is in a system call of opening.
+    Opening,
+    /// The output is open, or is tried again and again, which is shown.
+    Settled,
+    /// The output cannot be opened as it is configured.
+    Refused(String),
+    Held,
+    /// Its thread has ended.
+    Ended,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    stages: Vec<Stage>,
+}
+
+/// The sinks are to end now; the last commit stands.
+#[derive(Debug)]
+pub(crate) struct Interrupted;
+
+/// Control's side.
+#[derive(Debug)]
+pub(crate) struct Lifecycle {
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+impl Lifecycle {
+    pub(crate) fn new(sinks: usize) -> Arc<Lifecycle> {
+        let state = State { phase: Phase::Gated, stages: vec![Stage::Opening; sinks] };
+        Arc::new(Lifecycle { state: Mutex::new(state), moved: Condvar::new() })
+    }
+
+    /// One sink's side.
+    pub(crate) fn of_sink(self: &Arc<Self>, index: usize) -> SinkLifecycle {
+        SinkLifecycle { all: Arc::clone(self), index }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.locked().phase = phase;
+        self.moved.notify_all();
+    }
+
+    /// Every thread exists: lets the sinks open their outputs. Waits until all have tried, at the latest for `patience`.
+    ///
+    /// # Errors
+    /// Which sink cannot be opened as it is configured, and why.
+    pub(crate) fn open(&self, patience: Duration) -> Result<(), (usize, String)> {
+        self.enter(Phase::Opening);
+        let opens = |state: &mut State| {
+            let is_refused = |stage: &Stage| matches!(stage, Stage::Refused(_) | Stage::Ended);
+            state.stages.contains(&Stage::Opening) && !state.stages.iter().any(is_refused)
+        };
+        let waited = self.moved.wait_timeout_while(self.locked(), patience, opens);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        for (index, stage) in state.stages.iter_mut().enumerate() {
+            match stage {
+                Stage::Refused(why) => return Err((index, why.clone())),
+                Stage::Ended => return Err((index, "its thread ended".to_owned())),
+                // From here on it tries again by itself.
+                Stage::Opening => *stage = Stage::Settled,
+                Stage::Settled | Stage::Held => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the sinks work, at the beginning and after a hold that leads nowhere.
+    pub(crate) fn work(&self) {
+        self.enter(Phase::Working);
+    }
+
+    pub(crate) fn hold(&self) {
+        let mut state = self.locked();
+        for stage in state.stages.iter_mut().filter(|stage| **stage == Stage::Held) {
+            // Of a hold before; it says so again.
+            *stage = Stage::Settled;
+        }
+        state.phase = Phase::Holding;
+        drop(state);
+        self.moved.notify_all();
+    }
+
+    /// The first sink that does not hold, if any.
+    pub(crate) fn first_not_held(&self) -> Option<usize> {
+        self.locked().stages.iter().position(|stage| *stage != Stage::Held)
+    }
+
+    pub(crate) fn drain(&self) {
+        self.enter(Phase::Draining);
+    }
+
+    pub(crate) fn leave(&self) {
+        self.enter(Phase::Leaving);
+    }
+
+    pub(crate) fn give_up(&self) {
+        self.enter(Phase::Over);
+    }
+}
+
+/// One sink's side. Dropped with its thread.
+#[derive(Debug)]
+pub(crate) struct SinkLifecycle {
+    all: Arc<Lifecycle>,
+    index: usize,
+}
+
+impl Drop for SinkLifecycle {
+    fn drop(&mut self) {
+        let mut state = self.all.locked();
+        if !matches!(state.stages[self.index], Stage::Refused(_)) {
+            state.stages[self.index] = Stage::Ended;
+        }
+        drop(state);
+        self.all.moved.notify_all();
+    }
+}
+
+impl SinkLifecycle {
+    fn set(&self, stage: Stage) {
+        self.all.locked().stages[self.index] = stage;
+        self.all.moved.notify_all();
+    }
+
+    /// Waits for as long as control says so; the stage stands for all of that time.
+    fn stay(&self, stage: &Stage, waits: impl Fn(Phase) -> bool) {
+        let mut state = self.all.locked();
+        while waits(state.phase) {
+            if state.stages[self.index] != *stage {
+                state.stages[self.index] = stage.clone();
+                self.all.moved.notify_all();
+            }
+            state = self.all.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn wait_while(&self, waits: impl Fn(Phase) -> bool) -> Result<(), Interrupted> {
+        let waited = self.all.moved.wait_while(self.all.locked(), |state| waits(state.phase));
+        match waited.unwrap_or_else(PoisonError::into_inner).phase {
+            Phase::Over | Phase::Leaving => Err(Interrupted),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until every thread of the start exists.
+    pub(crate) fn enter(&self) -> Result<(), Interrupted> {
+        self.wait_while(|phase| phase == Phase::Gated)
+    }
+
+    /// The output is open, or waited for. Before the workers begin, nothing is written.
+    pub(crate) fn settle(&self) {
+        self.set(Stage::Settled);
+    }
+
+    /// Waits until the start is complete.
+    pub(crate) fn wait_begin(&self) -> Result<(), Interrupted> {
+        self.wait_while(|phase| phase == Phase::Opening)
+    }
+
+    /// The output cannot be opened as it is configured. `false` when the start did not wait for that: then it is the sink's
+    /// to try again.
+    pub(crate) fn refuse(&self, why: String) -> bool {
+        let mut state = self.all.locked();
+        let is_asked = state.phase == Phase::Opening && state.stages[self.index] == Stage::Opening;
+        if is_asked {
+            state.stages[self.index] = Stage::Refused(why);
+        }
+        drop(state);
+        self.all.moved.notify_all();
+        is_asked
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.all.locked().phase == Phase::Draining
+    }
+
+    pub(crate) fn is_holding(&self) -> bool {
+        self.all.locked().phase == Phase::Holding
+    }
+
+    /// Whether to end at once.
+    pub(crate) fn check(&self) -> Result<(), Interrupted> {
+        self.wait_while(|_| false)
+    }
+
+    /// Holds for as long as that is wanted. To be called with the last commit standing.
+    pub(crate) fn hold(&self) -> Result<(), Interrupted> {
+        if !self.is_holding() {
+            return self.check();
+        }
+        self.stay(&Stage::Held, |phase| phase == Phase::Holding);
+        self.check()
+    }
+
+    /// Lets some time go by before the output is tried again, and holds meanwhile if that is wanted.
+    pub(crate) fn pause(&self, pause: Duration) -> Result<(), Interrupted> {
+        let until = Instant::now() + pause;
+        loop {
+            self.hold()?;
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            let goes_on =
+                |state: &mut State| !matches!(state.phase, Phase::Holding | Phase::Leaving | Phase::Over);
+            let _moved = self.all.moved.wait_timeout_while(self.all.locked(), left, goes_on);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(1);
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn nothing_is_touched_by_a_start_that_is_given_up() {
+        let all = Lifecycle::new(1);
+        let sink = all.of_sink(0);
+        all.give_up();
+        assert!(sink.enter().is_err());
+    }
+
+    #[test]
+    fn a_sink_that_is_refused_in_time_fails_the_start_and_a_late_one_is_told_to_try_again() {
+        let all = Lifecycle::new(1);
+        let sink = all.of_sink(0);
+        assert_eq!(all.open(SHORT), Ok(()), "a system call may take its time");
+        assert!(!sink.refuse("too late".to_owned()));
+        all.work();
+        assert!(!sink.refuse("later still".to_owned()));
+        let all = Lifecycle::new(2);
+        let (one, _other) = (all.of_sink(0), all.of_sink(1));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                one.enter().unwrap();
+                assert!(one.refuse("no such directory".to_owned()));
+            });
+            assert_eq!(all.open(LONG), Err((0, "no such directory".to_owned())));
+        });
+    }
+
+    #[test]
+    fn a_thread_that_ends_while_it_opens_fails_the_start() {
+        let all = Lifecycle::new(1);
+        drop(all.of_sink(0));
+        assert!(all.open(LONG).is_err());
+    }
+
+    #[test]
+    fn a_sink_that_pauses_holds_and_goes_on_or_leaves() {
+        let all = Lifecycle::new(1);
+        all.work();
+        std::thread::scope(|scope| {
+            let sink = all.of_sink(0);
+            let paused = scope.spawn(move || {
+                let went_on = sink.pause(LONG);
+                went_on.is_err()
+            });
+            for _again in 0..2 {
+                all.hold();
+                while all.first_not_held().is_some() {
+                    std::thread::yield_now();
+                }
+                all.work();
+            }
+            all.hold();
+            all.leave();
+            assert!(paused.join().unwrap());
+        });
+    }
+}

@@ -1,0 +1,72 @@
+//! Panics: each is a defect, and is logged with the thread it was in. One in a thread that messages depend on ends the
+//! server in order; nothing is acknowledged by what is left of it.
+//!
+//! They are noticed by the hook, not by the end of a thread: an event loop catches those of its tasks and goes on.
+
+use std::panic;
+use std::sync::{Mutex, Once, PoisonError};
+use std::thread;
+
+use tokio::sync::Notify;
+use tracing::error;
+
+/// Threads that can be done without: a request or an upgrade fails, and that is all.
+const HARMLESS: [&str; 4] = ["admin", "control-look", "upgrade", "upgrade-log"];
+
+static FIRST: Mutex<Option<String>> = Mutex::new(None);
+static SEEN: Notify = Notify::const_new();
+
+/// Notices every panic of this process from here on.
+pub(crate) fn notice() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            let this = thread::current();
+            let thread = this.name().unwrap_or("without a name");
+            let message = info.payload_as_str().unwrap_or("no message");
+            let place = info.location().map(ToString::to_string).unwrap_or_default();
+            error!(thread, message, place, "a thread panicked: a defect of this program");
+            if std::env::var_os("RUST_BACKTRACE").is_some() {
+                before(info);
+            }
+            if !HARMLESS.contains(&thread) {
+                FIRST.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| thread.to_owned());
+                SEEN.notify_one();
+            }
+        }));
+    });
+}
+
+/// Waits for a panic that the server cannot go on with; returns the thread's name.
+pub(crate) async fn fatal() -> String {
+    loop {
+        let first = FIRST.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match first {
+            Some(thread) => return thread,
+            None => SEEN.notified().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_noticed_also_where_an_event_loop_catches_it() {
+        notice();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let harmless =
+            thread::Builder::new().name("admin".to_owned()).spawn(|| panic!("on purpose")).unwrap();
+        assert!(harmless.join().is_err());
+        assert_eq!(*FIRST.lock().unwrap(), None);
+        let worker = thread::Builder::new().name("worker-7".to_owned()).spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let task = runtime.spawn(async { panic!("on purpose") });
+            assert!(runtime.block_on(task).is_err());
+        });
+        worker.unwrap().join().unwrap();
+        assert_eq!(runtime.block_on(fatal()), "worker-7");
+    }
+}

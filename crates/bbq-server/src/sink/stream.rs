@@ -1,0 +1,155 @@
+//! An output without places: standard output, a pipe, a device. What was written is written, and counts as delivered; after
+//! a crash the messages since the last commit come again.
+//!
+//! A write that ends in the middle of a message goes on at that very byte, so each message comes once and whole, however
+//! little of it the pipe takes at a time. A reader that goes away keeps what it has read, maybe half a message; what the pipe
+//! still holds and the rest of the message are the next reader's.
+//!
+//! Invariant: no write waits for a reader; the wait is a poll(2) that ends soon, so that the sink can be told to stop.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
+use rustix::io::Errno;
+
+use super::output::Output;
+
+/// One wait for room. Short beside the patience of a stop, and nothing beside what a wake-up costs.
+const ROOM_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// POSIX's least PIPE_BUF is 512, Linux's is a page: a pipe with room takes so much without a wait.
+const PIECE_BYTES: usize = 4096;
+
+pub(super) struct StreamOutput {
+    file: OwnedFd,
+    name: String,
+    /// Writes may wait for a reader: only small pieces, and only when there is room.
+    waits: bool,
+}
+
+impl StreamOutput {
+    /// Standard output. Others may share it, so its flags are left alone: where possible it is opened once more.
+    pub(super) fn stdout() -> io::Result<StreamOutput> {
+        let shared = io::stdout().as_fd().try_clone_to_owned()?;
+        let kind = FileType::from_raw_mode(fstat(&shared)?.st_mode);
+        let own = match kind {
+            FileType::Fifo | FileType::CharacterDevice => {
+                let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+                let path = format!("/proc/self/fd/{}", shared.as_raw_fd());
+                // Without /proc, or when another user made the pipe, the shared one does, with more system calls.
+                OpenOptions::new().write(true).custom_flags(flags).open(path).ok()
+            }
+            // A file has one end for all who share it, and a socket cannot be opened again.
+            _ => None,
+        };
+        Ok(match own {
+            Some(own) => StreamOutput::of(own, "standard output".to_owned()),
+            None => StreamOutput {
+                waits: kind != FileType::RegularFile && !fcntl_getfl(&shared)?.contains(OFlags::NONBLOCK),
+                file: shared,
+                name: "standard output".to_owned(),
+            },
+        })
+    }
+
+    /// A file that was opened with O_NONBLOCK.
+    pub(super) fn of(file: File, name: String) -> StreamOutput {
+        StreamOutput { file: file.into(), name, waits: false }
+    }
+
+    /// Waits a moment until something can be written.
+    fn wait_room(&self) -> io::Result<()> {
+        let mut polled = [PollFd::new(&self.file, PollFlags::OUT)];
+        match poll(&mut polled, Some(&ROOM_WAIT)) {
+            Ok(0) | Err(Errno::INTR) => Err(ErrorKind::WouldBlock.into()),
+            // Also when nobody reads any more: the write says so.
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn named(&self, error: Errno) -> io::Error {
+        let error = io::Error::from(error);
+        let text = match error.kind() {
+            ErrorKind::BrokenPipe => {
+                format!("{}: its reader has gone; the next one goes on where it stopped ({error})", self.name)
+            }
+            _ => format!("{}: {error}", self.name),
+        };
+        io::Error::new(error.kind(), text)
+    }
+}
+
+impl Output for StreamOutput {
+    fn write(&mut self, bytes: &[u8], taken: &mut usize) -> io::Result<()> {
+        while *taken < bytes.len() {
+            let mut rest = &bytes[*taken..];
+            if self.waits {
+                self.wait_room()?;
+                rest = &rest[..rest.len().min(PIECE_BYTES)];
+            }
+            match rustix::io::write(&self.file, rest) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => *taken += written,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => self.wait_room()?,
+                Err(error) => return Err(self.named(error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{PipeReader, Read, pipe};
+
+    use rustix::fs::fcntl_setfl;
+
+    use super::*;
+
+    fn output(waits: bool) -> (PipeReader, StreamOutput) {
+        let (reader, writer) = pipe().unwrap();
+        if !waits {
+            fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
+        }
+        (reader, StreamOutput { file: writer.into(), name: "test".to_owned(), waits })
+    }
+
+    #[test]
+    fn a_pipe_that_takes_little_at_a_time_gets_each_byte_once() {
+        let text: Vec<u8> = (0..200_000).flat_map(|number| format!("line {number}\n").into_bytes()).collect();
+        for waits in [false, true] {
+            let (mut reader, mut output) = output(waits);
+            let read = std::thread::spawn(move || {
+                let mut all = Vec::new();
+                reader.read_to_end(&mut all).unwrap();
+                all
+            });
+            let mut taken = 0;
+            while let Err(error) = output.write(&text, &mut taken) {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+            }
+            drop(output);
+            assert!(read.join().unwrap() == text);
+        }
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_holds_nobody_up() {
+        for waits in [false, true] {
+            let (reader, mut output) = output(waits);
+            let mut taken = 0;
+            let error = output.write(&[b'x'; 300_000], &mut taken).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::WouldBlock);
+            assert!(taken > 0 && taken < 300_000);
+            drop(reader);
+            let error = output.write(&[b'x'; 300_000], &mut taken).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::BrokenPipe, "{error}");
+        }
+    }
+}

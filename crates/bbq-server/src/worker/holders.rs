@@ -1,0 +1,194 @@
+//! Who holds memory for something unfinished: batches of sessions, messages of text connections. When they hold too much
+//! together, those whose unfinished batch or message is oldest have to let go, and not whoever comes next.
+//!
+//! A holder that has to go is marked, and its memory counts no more; its owner notices that and frees it. All of one worker are
+//! on one thread, so that happens before anybody else has read much.
+//!
+//! Invariant: what is counted is capacity, not what came: that is what is taken from the machine.
+
+use std::cell::{Cell, RefCell};
+
+use tokio::sync::Notify;
+
+use super::slots::Slots;
+
+/// Those of one worker.
+pub(super) struct Holders {
+    slots: RefCell<Slots<Holder>>,
+    /// Of those that are not marked.
+    held_bytes: Cell<usize>,
+    bytes_max: usize,
+    /// The next beginning.
+    next: Cell<u64>,
+    /// Somebody was marked.
+    marked: Notify,
+}
+
+struct Holder {
+    /// Smaller is older.
+    began: u64,
+    bytes: usize,
+    /// It waits for its sender, and not for the server.
+    may_go: bool,
+    must_go: bool,
+}
+
+/// A holder's place; none while it holds nothing.
+#[derive(Debug, Default)]
+pub(super) struct Hold(Option<u32>);
+
+/// Too much is held, and by nobody who could go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NoMemory;
+
+impl Holders {
+    pub(super) fn new(bytes_max: usize) -> Holders {
+        Holders {
+            slots: RefCell::default(),
+            held_bytes: Cell::new(0),
+            bytes_max,
+            next: Cell::new(0),
+            marked: Notify::new(),
+        }
+    }
+
+    /// Whether those who begin now should take little.
+    pub(super) fn is_scarce(&self) -> bool {
+        self.held_bytes.get() > self.bytes_max / 2
+    }
+
+    /// Counts what is held now. It may be this holder who has to go: ask [`Holders::must_go`].
+    ///
+    /// # Errors
+    /// Too much is held, and by nobody who could go: the caller has to.
+    pub(super) fn set(&self, hold: &mut Hold, bytes: usize) -> Result<(), NoMemory> {
+        if bytes == 0 {
+            self.release(hold);
+            return Ok(());
+        }
+        let mut slots = self.slots.borrow_mut();
+        let Some(place) = hold.0 else {
+            hold.0 = u32::try_from(slots.next()).ok();
+            slots.put(Holder { began: self.begin(), bytes, may_go: true, must_go: false });
+            self.held_bytes.set(self.held_bytes.get() + bytes);
+            return self.make_room(&mut slots);
+        };
+        let Some(holder) = slots.at(place as usize).filter(|holder| !holder.must_go) else { return Ok(()) };
+        let before = std::mem::replace(&mut holder.bytes, bytes);
+        self.held_bytes.set(self.held_bytes.get() - before + bytes);
+        if bytes <= before {
+            return Ok(());
+        }
+        let made = self.make_room(&mut slots);
+        if made.is_err()
+            && let Some(holder) = slots.at(place as usize)
+        {
+            holder.bytes = before;
+            self.held_bytes.set(self.held_bytes.get() - bytes + before);
+        }
+        made
+    }
+
+    /// What it holds now belongs to another batch or message than before.
+    pub(super) fn begin_anew(&self, hold: &Hold) {
+        self.change(hold, |holder| holder.began = self.begin());
+    }
+
+    /// Whether it waits for its sender, or for the server, which is nothing to be punished for.
+    pub(super) fn set_may_go(&self, hold: &Hold, may_go: bool) {
+        self.change(hold, |holder| holder.may_go = may_go);
+    }
+
+    /// Whether its memory is needed by others.
+    pub(super) fn must_go(&self, hold: &Hold) -> bool {
+        let Some(place) = hold.0 else { return false };
+        self.slots.borrow_mut().at(place as usize).is_some_and(|holder| holder.must_go)
+    }
+
+    /// Waits until somebody was marked.
+    pub(super) async fn marked(&self) {
+        self.marked.notified().await;
+    }
+
+    pub(super) fn release(&self, hold: &mut Hold) {
+        let Some(place) = hold.0.take() else { return };
+        if let Some(holder) = self.slots.borrow_mut().take(place as usize)
+            && !holder.must_go
+        {
+            self.held_bytes.set(self.held_bytes.get() - holder.bytes);
+        }
+    }
+
+    fn begin(&self) -> u64 {
+        self.next.replace(self.next.get() + 1)
+    }
+
+    fn change(&self, hold: &Hold, change: impl FnOnce(&mut Holder)) {
+        let Some(place) = hold.0 else { return };
+        if let Some(holder) = self.slots.borrow_mut().at(place as usize) {
+            change(holder);
+        }
+    }
+
+    /// Marks the oldest until there is room, and some more, so that this is not needed for each read.
+    fn make_room(&self, slots: &mut Slots<Holder>) -> Result<(), NoMemory> {
+        if self.held_bytes.get() <= self.bytes_max {
+            return Ok(());
+        }
+        let mut oldest: Vec<&mut Holder> =
+            slots.values().filter(|holder| holder.may_go && !holder.must_go).collect();
+        oldest.sort_unstable_by_key(|holder| holder.began);
+        for holder in oldest {
+            holder.must_go = true;
+            self.held_bytes.set(self.held_bytes.get() - holder.bytes);
+            if self.held_bytes.get() <= self.bytes_max - self.bytes_max / 16 {
+                break;
+            }
+        }
+        self.marked.notify_one();
+        if self.held_bytes.get() <= self.bytes_max { Ok(()) } else { Err(NoMemory) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(holders: &Holders, bytes: usize) -> Hold {
+        let mut hold = Hold::default();
+        holders.set(&mut hold, bytes).unwrap();
+        hold
+    }
+
+    #[test]
+    fn the_oldest_goes_and_not_the_newcomer() {
+        let holders = Holders::new(100);
+        let (first, mut second, mut third) = (held(&holders, 40), held(&holders, 30), held(&holders, 30));
+        assert!(!holders.must_go(&first));
+        // What the first holds now is younger than the others' things.
+        holders.begin_anew(&first);
+        let newcomer = held(&holders, 20);
+        let gone = [&first, &second, &third, &newcomer].map(|hold| holders.must_go(hold));
+        assert_eq!(gone, [false, true, false, false]);
+        holders.release(&mut second);
+        assert_eq!(holders.held_bytes.get(), 90, "what was marked counts no more");
+        // The oldest of all asks for more.
+        holders.set(&mut third, 60).unwrap();
+        assert!(holders.must_go(&third) && !holders.must_go(&newcomer));
+    }
+
+    #[test]
+    fn who_waits_for_the_server_does_not_have_to_go() {
+        let holders = Holders::new(100);
+        let waits = held(&holders, 90);
+        holders.set_may_go(&waits, false);
+        let mut newcomer = Hold::default();
+        holders.set(&mut newcomer, 20).unwrap();
+        assert!(holders.must_go(&newcomer) && !holders.must_go(&waits));
+        holders.release(&mut newcomer);
+        let mut newcomer = held(&holders, 5);
+        holders.set_may_go(&newcomer, false);
+        assert_eq!(holders.set(&mut newcomer, 20), Err(NoMemory));
+        assert_eq!(holders.held_bytes.get(), 95);
+    }
+}

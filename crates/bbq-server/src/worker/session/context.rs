@@ -1,0 +1,58 @@
+//! What a session's step works with.
+
+use bbq_spool::Lane;
+use bbq_wire::Peer;
+use bbq_wire::batch::BatchLimits;
+
+use super::acks::Acks;
+use super::replies::Replies;
+use crate::ledger::ListenerLedger;
+use crate::retention::Retention;
+use crate::streams::{LaneState, Streams};
+use crate::worker::{Scratch, Undurable};
+
+/// What a worker lends to one of its sessions for a step.
+pub struct SessionContext<'a, C> {
+    /// The worker's own.
+    pub lane: &'a Lane,
+    /// All lanes that have a worker, by number.
+    pub lanes: &'a [Lane],
+    /// All streams.
+    pub streams: &'a Streams,
+    /// Knows up to where every sink has committed.
+    pub retention: &'a Retention,
+    /// The worker's batches that wait for the disk.
+    pub acks: &'a Acks<C>,
+    /// The worker's records that wait for the disk.
+    pub undurable: &'a Undurable,
+    /// For compressed bodies.
+    pub scratch: &'a Scratch,
+    /// The listener's.
+    pub ledger: &'a ListenerLedger,
+    /// The listener's place in the configuration.
+    pub source: u16,
+    /// What the listener allows in a batch.
+    pub limits: BatchLimits,
+    /// The client's address.
+    pub peer: Peer,
+    /// The wall clock: nanoseconds since 1970-01-01 UTC.
+    pub now_ns: u64,
+}
+
+impl<C> SessionContext<'_, C> {
+    /// What a lane does with more batches.
+    pub(super) fn state_of(&self, lane: u32) -> LaneState {
+        match self.lanes.get(lane as usize) {
+            None => LaneState::Unwritten,
+            Some(lane) if lane.failure().is_some() => LaneState::Failed,
+            Some(_) => LaneState::Taking,
+        }
+    }
+
+    /// Whether a batch of so many bytes has to wait: for room in the lane, or because the session has its share of that. Not in
+    /// a lane that failed.
+    pub(crate) fn is_full(&self, replies: &Replies<C>, batch_bytes: usize) -> bool {
+        (!self.lane.has_room_for(batch_bytes) || self.acks.is_over_share(replies, batch_bytes))
+            && self.lane.failure().is_none()
+    }
+}

@@ -1,0 +1,23 @@
+//! A bbq session as steps over bytes, events and time: what to append, what to send back, when to refuse, when another worker
+//! goes on, and when it is over.
+//!
+//! ```text
+//! bytes, stop, end of the input --> SessionState --batches--> lane --durable--> Acks --> Replies --> Connection
+//! ```
+//!
+//! Not here: sockets, tasks, buffers, time-outs and the memory of all sessions together. Those are `session_task`'s and its
+//! neighbours'; the simulation (bbq-simulation) takes the same steps on a network of its own.
+//!
+//! Invariant: nothing here waits, reads a clock or makes a system call.
+
+mod acks;
+mod context;
+mod owner;
+mod replies;
+mod state;
+
+pub use acks::{Acks, LaneAccounts};
+pub use context::SessionContext;
+pub use owner::{Standing, StreamOwner};
+pub use replies::{Connection, Replies, Sent};
+pub use state::{HandedHello, Input, Left, SessionState, Step};

@@ -1,0 +1,96 @@
+//! The one connection that owns a stream, until a newer one does: it puts the stream's batches into the lane, in order and each
+//! once. That they are whole and within the limits is checked before.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bbq_spool::Envelope;
+use bbq_wire::BatchHeader;
+use bbq_wire::session::{AckLevel, Refusal, RefusalCode};
+
+use super::acks::Pending;
+use super::context::SessionContext;
+use super::replies::{Connection, Replies};
+use crate::streams::{Appended, NotAppended, Stream};
+use crate::worker::undurable::Fallback;
+
+/// A stream, and what it calls this connection.
+#[derive(Clone, Debug)]
+pub struct StreamOwner {
+    /// The stream.
+    pub stream: Arc<Stream>,
+    /// The connection's number.
+    pub owner: u64,
+}
+
+/// What a hello has settled, and how far the session is: what is kept of a quiet session beside its connection.
+#[derive(Debug)]
+pub struct Standing {
+    pub(super) owner: StreamOwner,
+    pub(super) level: AckLevel,
+    /// The newest acknowledgement that was said.
+    pub(super) said: u64,
+}
+
+impl StreamOwner {
+    /// Whether a newer connection owns the stream.
+    pub(super) fn is_taken_over(&self) -> bool {
+        self.stream.head().owner != self.owner
+    }
+
+    /// Appends a batch if it is new; `false` when the lane is full.
+    pub(super) fn append<C: Connection>(
+        &self,
+        context: &SessionContext<'_, C>,
+        replies: &Rc<Replies<C>>,
+        header: &BatchHeader,
+        bytes: &[u8],
+    ) -> Result<bool, Refusal> {
+        let SessionContext { lane, ledger, source, .. } = *context;
+        let level = replies.level.get();
+        let records = u64::from(header.records);
+        let urgent = level == AckLevel::Durable;
+        let put = || {
+            let envelope = Envelope { source, received_ns: context.now_ns, peer: context.peer };
+            lane.append(&envelope, header, bytes, urgent)
+        };
+        let group = match self.stream.append(self.owner, header, put) {
+            Ok(Appended::New { group, skipped }) => {
+                ledger.add_skipped(skipped);
+                group
+            }
+            Ok(Appended::Duplicate) => {
+                ledger.add_duplicates(records);
+                if level != AckLevel::None {
+                    replies.repeat(self.stream.durable());
+                }
+                return Ok(true);
+            }
+            Ok(Appended::Full) => return Ok(false),
+            Err(NotAppended::TakenOver) => return Err(taken_over()),
+            Err(NotAppended::Overlap { known }) => return Err(overlap(header.first_sequence, known)),
+            Err(NotAppended::Failed(why)) => return Err(Refusal::new(RefusalCode::SpoolFailed, why)),
+        };
+        ledger.add_spooled(records);
+        let fallback = if urgent { Fallback::Sender } else { Fallback::None };
+        context.undurable.add(source, fallback, header.records);
+        let sequence = header.last_sequence();
+        if level == AckLevel::Received {
+            replies.acknowledge(sequence);
+        }
+        let (stream, replies) = (Arc::clone(&self.stream), Rc::clone(replies));
+        context.acks.push(Pending { group, sequence, bytes: bytes.len(), stream, replies });
+        Ok(true)
+    }
+}
+
+fn overlap(first: u64, known: u64) -> Refusal {
+    let next = known + 1;
+    let text = format!("batch begins at {first}, and its records up to {known} are known; begin at {next}");
+    Refusal::new(RefusalCode::Sequence, text)
+}
+
+/// For the connection that owned a stream before.
+pub(super) fn taken_over() -> Refusal {
+    Refusal::new(RefusalCode::TakenOver, "a newer connection speaks for this stream")
+}

@@ -1,0 +1,183 @@
+//! What a session owes its client: acknowledgements of the batches that it has appended, and bytes that the connection did not
+//! take yet.
+
+use std::cell::{Cell, RefCell};
+
+use bbq_wire::session::{AckLevel, Welcome, encode_ack};
+
+/// Unsent bytes for a client that does not read: a welcome and a refusal fit; acknowledgements are cumulative, so only the
+/// newest is kept beside them.
+pub(super) const OUTBOX_BYTES_MAX: usize = 16 * 1024;
+
+/// Where a session's replies go.
+pub trait Connection {
+    /// Sends as much of these bytes as it takes now.
+    fn send(&self, bytes: &[u8]) -> Sent;
+
+    /// Whoever drives the session is to take a step.
+    fn wake(&self);
+}
+
+/// What became of bytes that were to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// So many of them are on their way.
+    Bytes(usize),
+    /// The connection takes nothing before the client has read.
+    Full,
+    /// The client is gone. Reading says so, too, and ends the session.
+    Gone,
+}
+
+/// Shared by the session and by the batches of it that wait for the disk.
+#[derive(Debug)]
+pub struct Replies<C> {
+    /// The client.
+    pub connection: C,
+    pub(super) level: Cell<AckLevel>,
+    /// Batches in the lane that are not durable yet.
+    pub(super) outstanding: Cell<usize>,
+    pub(super) outstanding_bytes: Cell<usize>,
+    /// The newest acknowledgement, and the newest that was put in the outbox.
+    pub(super) acknowledged: Cell<u64>,
+    pub(super) said: Cell<u64>,
+    /// Bytes that the connection did not take.
+    pub(super) outbox: RefCell<Vec<u8>>,
+    /// The lane failed with batches of this session in it.
+    pub(super) failed: Cell<bool>,
+    /// It is among those that are told next what became durable.
+    pub(super) in_line: Cell<bool>,
+}
+
+impl<C: Connection> Replies<C> {
+    /// To a client that was told up to `said`.
+    pub(super) fn new(connection: C, level: AckLevel, said: u64) -> Replies<C> {
+        Replies {
+            connection,
+            level: Cell::new(level),
+            outstanding: Cell::new(0),
+            outstanding_bytes: Cell::new(0),
+            acknowledged: Cell::new(said),
+            said: Cell::new(said),
+            outbox: RefCell::default(),
+            failed: Cell::new(false),
+            in_line: Cell::new(false),
+        }
+    }
+
+    /// The stream's owner is known, and what came before it.
+    pub(super) fn welcome(&self, welcome: &Welcome) {
+        self.level.set(welcome.ack);
+        self.acknowledged.set(welcome.last_sequence);
+        self.said.set(welcome.last_sequence);
+        welcome.encode(&mut self.outbox.borrow_mut());
+    }
+
+    /// Whether it owes its client nothing.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.outstanding.get() == 0 && self.is_sent() && !self.has_unsaid() && !self.has_failed()
+    }
+
+    /// Whether the connection has taken everything.
+    pub fn is_sent(&self) -> bool {
+        self.outbox.borrow().is_empty()
+    }
+
+    /// Whether the lane failed with batches of the session in it.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.get()
+    }
+
+    /// Whether the newest acknowledgement is not even in the outbox.
+    fn has_unsaid(&self) -> bool {
+        self.acknowledged.get() > self.said.get()
+    }
+
+    pub(super) fn acknowledge(&self, sequence: u64) {
+        self.acknowledged.set(self.acknowledged.get().max(sequence));
+    }
+
+    /// The client sent again what is durable up to `sequence`, so it did not read the acknowledgement.
+    pub(super) fn repeat(&self, sequence: u64) {
+        self.said.set(0);
+        self.acknowledge(sequence);
+    }
+
+    /// Sends what is to be said, as far as the connection takes it now.
+    pub fn push_out(&self) {
+        let mut outbox = self.outbox.borrow_mut();
+        // Twice at most: what a full outbox had no room for is said when the connection took all of it: an empty one wakes
+        // nobody.
+        loop {
+            if self.has_unsaid() && outbox.len() < OUTBOX_BYTES_MAX {
+                outbox.extend_from_slice(&encode_ack(self.acknowledged.get()));
+                self.said.set(self.acknowledged.get());
+            }
+            self.send_from(&mut outbox);
+            if !outbox.is_empty() || !self.has_unsaid() {
+                break;
+            }
+        }
+        if outbox.capacity() > 0 && outbox.is_empty() {
+            *outbox = Vec::new();
+        }
+        if !outbox.is_empty() || self.outstanding.get() == 0 {
+            self.connection.wake();
+        }
+    }
+
+    /// Sends as much as the connection takes now.
+    fn send_from(&self, outbox: &mut Vec<u8>) {
+        while !outbox.is_empty() {
+            match self.connection.send(outbox) {
+                Sent::Bytes(sent) => drop(outbox.drain(..sent)),
+                Sent::Full => break,
+                Sent::Gone => outbox.clear(),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes so many bytes.
+    #[derive(Default)]
+    struct Far {
+        read: RefCell<Vec<u8>>,
+        room: Cell<usize>,
+    }
+
+    impl Connection for Far {
+        fn send(&self, bytes: &[u8]) -> Sent {
+            let sent = bytes.len().min(self.room.get());
+            self.room.set(self.room.get() - sent);
+            self.read.borrow_mut().extend_from_slice(&bytes[..sent]);
+            if sent == 0 { Sent::Full } else { Sent::Bytes(sent) }
+        }
+
+        fn wake(&self) {}
+    }
+
+    #[test]
+    fn an_acknowledgement_that_a_full_outbox_had_no_room_for_is_said() {
+        let replies = Replies::new(Far::default(), AckLevel::Durable, 6);
+        replies.outbox.borrow_mut().resize(OUTBOX_BYTES_MAX, 0);
+        replies.acknowledge(7);
+        replies.push_out();
+        assert!(!replies.is_settled() && !replies.is_sent());
+        replies.connection.room.set(usize::MAX);
+        replies.push_out();
+        assert!(replies.is_settled());
+        assert_eq!(replies.connection.read.borrow()[OUTBOX_BYTES_MAX..], encode_ack(7)[..]);
+    }
+
+    #[test]
+    fn who_has_an_acknowledgement_to_say_is_not_settled() {
+        let replies = Replies::new(Far::default(), AckLevel::Durable, 6);
+        assert!(replies.is_settled());
+        replies.acknowledge(7);
+        assert!(!replies.is_settled());
+    }
+}

@@ -1,0 +1,30 @@
+//! Looks how far the lane is whenever its writer has something to say: tells sessions what became durable, and everybody who
+//! waits for room.
+
+use std::rc::Rc;
+
+use super::intake::Intake;
+use super::session::LaneAccounts;
+use crate::time::unix_seconds;
+
+/// Runs as long as the worker.
+pub(super) async fn serve(intake: Rc<Intake>) {
+    loop {
+        intake.lane_moved.notified().await;
+        settle(&intake);
+        // There may be room for what was held back. Sessions first: a large batch fits an empty group alone, and text would
+        // always be in front of it.
+        intake.room.notify_waiters();
+        tokio::task::yield_now().await;
+        intake.flush_all();
+        intake.room.notify_waiters();
+    }
+}
+
+/// Acknowledges every batch whose group is durable.
+fn settle(intake: &Intake) {
+    let accounts =
+        LaneAccounts { lane: &intake.lane, streams: &intake.streams, undurable: &intake.view.undurable };
+    let ledger = |door: u16| intake.doors.get(usize::from(door)).map(|door| &*door.ledger);
+    intake.acks.follow(accounts, intake.lane.durable(), unix_seconds(), ledger);
+}

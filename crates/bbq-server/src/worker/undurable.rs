@@ -1,0 +1,117 @@
+//! The records that a worker has put into its lane and that are not durable yet: what the ledger has to correct when the lane
+//! fails, or ends without room on disk.
+//!
+//! Not here: the batches that wait for an acknowledgement (`session::Acks`).
+//!
+//! Invariant: runs are in the order of the lane, so how many records of the lane are durable says which ones.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::ledger::{DropReason, ListenerLedger};
+
+/// Who still has records that are lost here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fallback {
+    /// Their sender, who was not told that they arrived, and sends them again.
+    Sender,
+    /// Nobody.
+    None,
+}
+
+/// Records of one listener that follow each other in the lane.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    listener: u16,
+    fallback: Fallback,
+    records: u64,
+}
+
+/// Of one worker. Locked per batch by its thread, and by control once that has ended.
+#[derive(Debug)]
+pub struct Undurable(Mutex<Runs>);
+
+/// Neighbours of the same listener and fallback are one run, so they are as many as the senders alternate: at most one for each
+/// batch in the lane's buffers.
+#[derive(Debug)]
+struct Runs {
+    runs: VecDeque<Run>,
+    /// Records of the lane before the first run.
+    durable: u64,
+}
+
+impl Undurable {
+    /// For a lane that has so many records, all of them durable.
+    pub fn behind(records: u64) -> Undurable {
+        Undurable(Mutex::new(Runs { runs: VecDeque::new(), durable: records }))
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Runs> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lane took a batch.
+    pub(super) fn add(&self, listener: u16, fallback: Fallback, records: u32) {
+        let records = u64::from(records);
+        let mut runs = self.locked();
+        match runs.runs.back_mut() {
+            Some(last) if last.listener == listener && last.fallback == fallback => last.records += records,
+            _ => runs.runs.push_back(Run { listener, fallback, records }),
+        }
+    }
+
+    /// So many records of the lane are durable.
+    pub(super) fn settle(&self, durable: u64) {
+        self.locked().settle(durable);
+    }
+
+    /// So many records of the lane are durable, and the others never will be: corrects the ledgers that counted them as
+    /// spooled. `ledger` finds that of a listener.
+    pub fn give_up<'a>(&self, durable: u64, ledger: impl Fn(u16) -> Option<&'a ListenerLedger>) {
+        let mut runs = self.locked();
+        runs.settle(durable);
+        for Run { listener, fallback, records } in runs.runs.drain(..) {
+            let Some(ledger) = ledger(listener) else { continue };
+            ledger.take_back(records);
+            if fallback == Fallback::None {
+                ledger.add_dropped(DropReason::Unwritten, records);
+            }
+        }
+    }
+}
+
+impl Runs {
+    fn settle(&mut self, durable: u64) {
+        while let Some(first) = self.runs.front_mut().filter(|_| self.durable < durable) {
+            let now = first.records.min(durable - self.durable);
+            first.records -= now;
+            self.durable += now;
+            if first.records == 0 {
+                self.runs.pop_front();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lost_is_dropped_unless_its_sender_has_it() {
+        let ledgers = [ListenerLedger::default(), ListenerLedger::default()];
+        let undurable = Undurable::behind(100);
+        for (listener, fallback, records) in
+            [(0, Fallback::None, 3), (0, Fallback::None, 4), (1, Fallback::Sender, 5), (0, Fallback::None, 6)]
+        {
+            undurable.add(listener, fallback, records);
+            ledgers[usize::from(listener)].add_spooled(u64::from(records));
+        }
+        undurable.settle(105);
+        undurable.give_up(106, |listener| ledgers.get(usize::from(listener)));
+        assert_eq!((ledgers[0].spooled(), ledgers[0].dropped().get("unwritten").copied()), (6, Some(7)));
+        assert_eq!((ledgers[1].spooled(), ledgers[1].dropped().len()), (0, 0));
+        undurable.give_up(106, |listener| ledgers.get(usize::from(listener)));
+        assert_eq!(ledgers[0].spooled(), 6, "once");
+    }
+}

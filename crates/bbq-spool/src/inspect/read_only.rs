@@ -1,0 +1,95 @@
+//! A disk on which nothing can be changed.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::{OpenMode, Storage, StorageFile};
+
+/// [`Storage`] that refuses every change with [`io::ErrorKind::ReadOnlyFilesystem`]; files are not even opened for writing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReadOnlyDisk;
+
+fn refused<T>() -> io::Result<T> {
+    Err(io::ErrorKind::ReadOnlyFilesystem.into())
+}
+
+impl Storage for ReadOnlyDisk {
+    fn create_dir(&self, _: &Path) -> io::Result<()> {
+        refused()
+    }
+
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
+        refused()
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            // A name that is not UTF-8 is none of ours.
+            names.extend(entry?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    fn available(&self, _: &Path) -> io::Result<u64> {
+        Ok(0)
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn StorageFile>> {
+        match mode {
+            OpenMode::Existing => Ok(Box::new(ReadOnlyFile(File::open(path)?))),
+            OpenMode::New | OpenMode::ExistingOrNew | OpenMode::Empty | OpenMode::Append => refused(),
+        }
+    }
+
+    fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
+        refused()
+    }
+
+    fn remove(&self, _: &Path) -> io::Result<()> {
+        refused()
+    }
+}
+
+struct ReadOnlyFile(File);
+
+impl StorageFile for ReadOnlyFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut read = 0;
+        while read < buffer.len() {
+            match self.0.read_at(&mut buffer[read..], offset + read as u64) {
+                Ok(0) => break,
+                Ok(bytes) => read += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(read)
+    }
+
+    fn write_all_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        refused()
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        refused()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        refused()
+    }
+
+    fn allocate(&self, _: u64) -> io::Result<()> {
+        refused()
+    }
+
+    fn set_len(&self, _: u64) -> io::Result<()> {
+        refused()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+}

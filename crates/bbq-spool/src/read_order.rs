@@ -1,0 +1,132 @@
+//! In which order lanes are read where their number has changed.
+//!
+//! A lane that a run does not write any more may have what comes before batches that the run puts into other lanes. So its
+//! start leaves a *barrier*, the end of every lane at that moment: what is before it in any lane is read before what is behind
+//! it in another. Within a run, what belongs together is in one lane.
+//!
+//! ```text
+//! bbq barriers 1 <crc>                       see crate::sealed
+//! barrier <lane>:<position> ...              one line each, oldest first
+//! ```
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tracing::error;
+
+use crate::cursor::LanePlace;
+use crate::{LaneReader, SpoolError, Storage, sealed};
+
+/// Barriers that are kept: as many changes of the number of workers while a sink stands still. The oldest goes for one more,
+/// and with it order for a sink that has not come to it.
+const BARRIERS_MAX: usize = 64;
+
+type Barrier = Vec<LanePlace>;
+
+/// The barriers that a reader of all lanes has not passed.
+#[derive(Clone, Debug, Default)]
+pub struct ReadOrder {
+    barriers: VecDeque<Barrier>,
+}
+
+impl ReadOrder {
+    /// Reads what earlier starts left, and adds one of this start if there are lanes that it will not write. `ends` are those
+    /// of all lanes, of which the first `written` are written now. Durable on return.
+    pub(crate) fn begin_run(
+        storage: &dyn Storage,
+        directory: &Path,
+        ends: &[LanePlace],
+        written: u32,
+    ) -> Result<ReadOrder, SpoolError> {
+        let path = directory.join("barriers");
+        let mut order = ReadOrder { barriers: load(storage, &path)? };
+        let is_known = |end: &LanePlace| {
+            end.position == 0
+                || order.barriers.iter().any(|barrier| position_in(barrier, end.lane) == end.position)
+        };
+        if ends.iter().filter(|end| end.lane >= written).all(is_known) {
+            return Ok(order);
+        }
+        order.barriers.push_back(ends.to_vec());
+        while order.barriers.len() > BARRIERS_MAX {
+            order.barriers.pop_front();
+        }
+        storage.replace(&path, encode(&order.barriers).as_bytes()).map_err(SpoolError::io("write", path))?;
+        Ok(order)
+    }
+
+    /// Whether the reader at `index` may go on: nothing that comes before is unread by the others.
+    pub fn is_due(&mut self, readers: &[LaneReader], index: usize) -> bool {
+        while let Some(barrier) = self.barriers.front() {
+            let is_behind = |reader: &LaneReader| {
+                let place = reader.place();
+                // One whose files were taken away never comes there.
+                place.position < position_in(barrier, place.lane) && !reader.is_caught_up()
+            };
+            if readers.iter().any(is_behind) {
+                return is_behind(&readers[index]);
+            }
+            self.barriers.pop_front();
+        }
+        true
+    }
+}
+
+fn position_in(barrier: &Barrier, lane: u32) -> u64 {
+    barrier.iter().find(|place| place.lane == lane).map_or(0, |place| place.position)
+}
+
+/// A damaged file is set beside, and counts as none: order may be lost, and no message is.
+fn load(storage: &dyn Storage, path: &PathBuf) -> Result<VecDeque<Barrier>, SpoolError> {
+    let bytes = match storage.read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(VecDeque::new()),
+        Err(error) => return Err(SpoolError::io("read", path)(error)),
+    };
+    if let Some(barriers) = std::str::from_utf8(&bytes).ok().and_then(decode) {
+        return Ok(barriers);
+    }
+    let beside = path.with_extension("damaged");
+    error!(path = %path.display(), moved_to = %beside.display(),
+        "the barriers are damaged: messages of former runs may come out in another order");
+    storage.rename_durably(path, &beside).map_err(SpoolError::io("rename", path))?;
+    Ok(VecDeque::new())
+}
+
+fn encode(barriers: &VecDeque<Barrier>) -> String {
+    let mut body = String::new();
+    for barrier in barriers {
+        body.push_str("barrier");
+        for place in barrier {
+            // Writing to a String cannot fail.
+            let _infallible = write!(body, " {}:{}", place.lane, place.position);
+        }
+        body.push('\n');
+    }
+    sealed::seal("barriers", &body)
+}
+
+fn decode(text: &str) -> Option<VecDeque<Barrier>> {
+    let body = sealed::open("barriers", text)?;
+    let place = |word: &str| {
+        let (lane, position) = word.split_once(':')?;
+        Some(LanePlace { lane: lane.parse().ok()?, position: position.parse().ok()?, record: 0 })
+    };
+    body.lines().map(|line| line.strip_prefix("barrier")?.split_whitespace().map(place).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_and_damage_is_noticed() {
+        let place = |lane, position| LanePlace { lane, position, record: 0 };
+        let barriers = VecDeque::from([vec![place(0, 4096), place(3, 1 << 40)], vec![place(1, 7)]]);
+        let text = encode(&barriers);
+        assert_eq!(decode(&text), Some(barriers));
+        assert_eq!(decode(&text.replace("4096", "4097")), None);
+    }
+}

@@ -1,0 +1,184 @@
+//! [`Storage`] on a real file system.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use rustix::fs::{FallocateFlags, OFlags};
+
+use crate::{NodeKind, OpenMode, Storage, StorageFile, direct};
+
+/// Files of the operating system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DiskStorage;
+
+impl Storage for DiskStorage {
+    fn create_dir(&self, directory: &Path) -> io::Result<()> {
+        fs::create_dir(directory)
+    }
+
+    fn sync_dir(&self, directory: &Path) -> io::Result<()> {
+        File::open(directory)?.sync_all()
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            // A name that is not UTF-8 is none of ours.
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn available(&self, directory: &Path) -> io::Result<u64> {
+        let room = rustix::fs::statvfs(directory)?;
+        Ok(room.f_bavail.saturating_mul(room.f_frsize))
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn StorageFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        let opened = match mode {
+            OpenMode::Existing => options.open(path).or_else(|error| match error.kind() {
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => File::open(path),
+                _ => Err(error),
+            }),
+            OpenMode::New => options.create_new(true).open(path),
+            OpenMode::ExistingOrNew => options.create(true).truncate(false).open(path),
+            OpenMode::Empty => options.create(true).truncate(true).open(path),
+            OpenMode::Append => open_to_append(path),
+        };
+        Ok(Box::new(DiskFile::new(opened?)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn kind(&self, path: &Path) -> io::Result<NodeKind> {
+        let metadata = fs::metadata(path)?;
+        Ok(match (metadata.is_file(), metadata.is_dir()) {
+            (true, _) => NodeKind::File,
+            (_, true) => NodeKind::Directory,
+            _ => NodeKind::Other,
+        })
+    }
+
+    fn inode(&self, path: &Path) -> io::Result<u64> {
+        Ok(fs::metadata(path)?.ino())
+    }
+}
+
+/// Where only writing is allowed, the file is opened for that alone.
+fn open_to_append(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    // Without O_NONBLOCK, a pipe that has taken the file's place would be waited for. A file takes no notice of it.
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    options.append(true).create(true).custom_flags(flags);
+    let file = options.read(true).open(path).or_else(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => options.read(false).open(path),
+        _ => Err(error),
+    })?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    Ok(file)
+}
+
+/// Reserves the space now, so that a full disk is met here and not in the middle of a group; file systems that cannot
+/// (EOPNOTSUPP) get the length alone.
+fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    if bytes == 0 {
+        return Ok(()); // fallocate(2) returns EINVAL
+    }
+    match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes)) {
+        Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(bytes),
+        other => other.map_err(io::Error::from),
+    }
+}
+
+struct DiskFile {
+    file: File,
+    /// It takes large pieces past the page cache, as far as is known.
+    direct: AtomicBool,
+}
+
+impl DiskFile {
+    fn new(file: File) -> DiskFile {
+        DiskFile { file, direct: AtomicBool::new(true) }
+    }
+
+    /// Does what learns whether the file takes large pieces past the page cache.
+    fn learning<T>(&self, work: impl FnOnce(&mut bool) -> T) -> T {
+        let mut direct = self.direct.load(Ordering::Relaxed);
+        let done = work(&mut direct);
+        self.direct.store(direct, Ordering::Relaxed);
+        done
+    }
+}
+
+impl StorageFile for DiskFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        direct::read_at(&self.file, offset, buffer, &mut false)
+    }
+
+    fn read_large_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.learning(|direct| direct::read_at(&self.file, offset, buffer, direct))
+    }
+
+    fn write_all_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.learning(|direct| direct::write_all_at(&self.file, offset, bytes, direct))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        allocate(&self.file, bytes)
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn inode(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.ino())
+    }
+
+    fn modified(&self) -> io::Result<SystemTime> {
+        self.file.metadata()?.modified()
+    }
+
+    fn stay_in_cache(&self) {
+        self.direct.store(false, Ordering::Relaxed);
+    }
+
+    fn try_lock(&self) -> io::Result<()> {
+        self.file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => io::ErrorKind::WouldBlock.into(),
+            TryLockError::Error(error) => error,
+        })
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        self.file.unlock()
+    }
+}

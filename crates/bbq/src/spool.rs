@@ -1,0 +1,26 @@
+//! `bbq spool`: a data directory looked at from outside.
+
+mod cat;
+mod check;
+mod repair;
+mod survey;
+
+use std::path::Path;
+
+use crate::Outcome;
+use crate::arguments::{SpoolArguments, SpoolCommand};
+
+pub(crate) fn run(arguments: &SpoolArguments) -> anyhow::Result<Outcome> {
+    let (directory, run): (&Path, &dyn Fn() -> anyhow::Result<Outcome>) = match &arguments.command {
+        SpoolCommand::Check(arguments) => (&arguments.directory, &|| check::run(arguments)),
+        SpoolCommand::Cat(arguments) => (&arguments.directory, &|| cat::run(arguments)),
+        SpoolCommand::Repair(arguments) => (&arguments.directory, &|| repair::run(arguments)),
+    };
+    if !directory.join("spool").is_dir() {
+        return Ok(Outcome::Misused(anyhow::anyhow!(
+            "{} is no data directory: it has no directory \"spool\"; name the server's --data",
+            directory.display()
+        )));
+    }
+    run()
+}

@@ -1,0 +1,149 @@
+//! If this fails, a sink whose output does not return from a system call, or that nobody reads, takes the server with it: at
+//! its start, at a reload, at an upgrade or at a stop.
+
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::Signal;
+use support::fault::Fault;
+use support::lineage::Lineage;
+use support::{Setup, assert_balanced};
+
+/// Longer than anybody waits for it: two minutes, in microseconds.
+const FROZEN: &str = "fdatasync:delay_enter=120000000";
+
+/// A drain timeout is something that a reload changes.
+fn configure(setup: &Setup, seconds: u32) {
+    let text = format!("drain_timeout_seconds = {seconds}\n");
+    fs::write(setup.path().join("bbq.toml"), text).expect("a configuration");
+}
+
+fn setup() -> Setup {
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]).with(&["--config", "{dir}/bbq.toml"]);
+    configure(&setup, 1);
+    setup
+}
+
+/// The sink has written the line and hangs in the sync.
+fn freeze(setup: &Setup, pid: u32) -> Fault {
+    let frozen = Fault::inject(pid, "sink-0", FROZEN);
+    let mut client = TcpStream::connect(setup.address(0)).expect("it listens");
+    client.write_all(b"frozen\n").expect("it reads");
+    frozen.wait_held(pid, libc::SYS_fdatasync);
+    assert!(setup.written().ends_with(b"frozen\n"));
+    frozen
+}
+
+#[test]
+fn a_reload_and_an_upgrade_are_refused_and_everything_goes_on() {
+    let setup = setup();
+    let mut server = Lineage::start(&setup);
+    let frozen = freeze(&setup, server.pid());
+    configure(&setup, 2);
+    server.signal(Signal::HUP);
+    // Nobody who asks, sends or has a connection waits for control.
+    assert_eq!(server.status()["ready"], true);
+    assert_eq!(server.count("refused; going on as before"), 0);
+    server.wait_log("refused; going on as before", 1);
+    for signal in [Signal::HUP, Signal::USR2] {
+        let why = server.refused(signal);
+        assert!(why.contains("sink file:") && why.contains("out.log") && why.contains("within 5 s"), "{why}");
+    }
+    let mut client = TcpStream::connect(setup.address(0)).expect("it listens");
+    client.write_all(b"behind\n").expect("it reads");
+    server.wait_status("two messages", |status| status["ledger"]["received"] == 2);
+    drop(frozen);
+    server.wait_delivered(2);
+    server.reload();
+    server.upgrade();
+    client.write_all(b"last\n").expect("it reads");
+    server.wait_delivered(3);
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    assert_eq!(setup.written(), b"frozen\nbehind\nlast\n");
+}
+
+#[test]
+fn a_stop_names_it_ends_in_time_and_keeps_what_is_owed() {
+    let setup = setup();
+    let server = setup.start();
+    let frozen = freeze(&setup, server.pid());
+    server.signal(libc::SIGTERM);
+    server.wait_log("the sink is stuck in its output");
+    // The process has ended but for that thread, which its tracer has to let go.
+    server.wait_log(" stopped ");
+    drop(frozen);
+    assert_eq!(server.wait_end(), Some(1), "{}", setup.log());
+    let server = setup.start();
+    server.send(0, b"last\n");
+    server.wait_delivered(2);
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    assert_eq!(setup.written(), b"frozen\nlast\n");
+}
+
+fn make_pipe(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo runs").success());
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_holds_up_neither_start_nor_reload_nor_stop() {
+    let mut setup = setup();
+    make_pipe(&setup.path().join("pipe"));
+    setup.set_sinks(&["file:{dir}/pipe"]);
+    let server = Lineage::start(&setup);
+    let mut client = TcpStream::connect(setup.address(0)).expect("it listens");
+    client.write_all(b"one\ntw").expect("it reads");
+    let status = server.wait_status("the trouble", |status| status["sinks"][0]["trouble"].is_string());
+    assert!(
+        status["sinks"][0]["trouble"].as_str().expect("a text").contains("nobody has opened"),
+        "{status:#}"
+    );
+    configure(&setup, 2);
+    server.reload();
+    client.write_all(b"o\n").expect("it reads");
+    server.wait_status("two messages", |status| status["ledger"]["received"] == 2);
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    // A reader gets all that was kept.
+    let server = Lineage::start(&setup);
+    let mut pipe = fs::File::open(setup.path().join("pipe")).expect("it opens when the sink does");
+    let mut got = [0; 8];
+    pipe.read_exact(&mut got).expect("the sink writes");
+    assert_eq!(&got, b"one\ntwo\n");
+    assert_balanced(&server.wait_status("delivery", |status| status["ledger"]["delivered"] == 2));
+    assert_eq!(server.status()["sinks"][0]["trouble"], serde_json::Value::Null);
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}
+
+/// Half a message is in the pipe: whoever cut it there could not go on with it.
+#[test]
+fn a_reader_that_stands_still_cancels_a_reload_and_gets_each_message_once() {
+    const LINES: u64 = 50_000;
+    let mut setup = setup();
+    make_pipe(&setup.path().join("pipe"));
+    setup.set_sinks(&["file:{dir}/pipe"]);
+    let server = Lineage::start(&setup);
+    let mut pipe = fs::File::open(setup.path().join("pipe")).expect("it opens when the sink does");
+    let text: String = (0..LINES).map(|number| format!("line {number}\n")).collect();
+    TcpStream::connect(setup.address(0)).expect("it listens").write_all(text.as_bytes()).expect("it reads");
+    server.wait_status("all of it", |status| status["ledger"]["received"] == LINES);
+    let mut first = [0; 7];
+    pipe.read_exact(&mut first).expect("the sink writes");
+    configure(&setup, 2);
+    let why = server.refused(Signal::HUP);
+    assert!(why.contains("sink file:"), "{why}");
+    let mut rest = vec![0; text.len() - first.len()];
+    pipe.read_exact(&mut rest).expect("the sink writes");
+    assert!([&first[..], &rest].concat() == text.as_bytes());
+    server.wait_delivered(LINES);
+    server.reload();
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    let mut more = Vec::new();
+    pipe.read_to_end(&mut more).expect("the sink has gone");
+    assert!(more.is_empty(), "{} bytes came again", more.len());
+}

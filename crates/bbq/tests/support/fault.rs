@@ -1,0 +1,69 @@
+//! Faults of the system, as one thread of a server meets them: strace(1), attached to it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use super::PATIENCE;
+
+/// Injects until it is dropped; a thread that it holds goes on then.
+pub struct Fault {
+    child: Child,
+    thread: u32,
+}
+
+impl Fault {
+    /// `what` as behind `-e inject=`; it is there when this returns.
+    pub fn inject(pid: u32, thread: &str, what: &str) -> Fault {
+        let thread = thread_of(pid, thread);
+        let mut child = Command::new("strace")
+            .args(["-o", "/dev/null", "-e", &format!("inject={what}"), "-p", &thread.to_string()])
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("strace runs; `cargo xtask test` installs it");
+        let mut said = BufReader::new(child.stderr.take().expect("piped"));
+        let mut line = String::new();
+        said.read_line(&mut line).expect("it is a pipe");
+        assert!(line.contains("attached"), "{line}");
+        // Whatever it says later must not stop it.
+        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+        Fault { child, thread }
+    }
+
+    /// Waits until the thread is held at the system call of this number.
+    pub fn wait_held(&self, pid: u32, call: i64) {
+        let start = Instant::now();
+        let task = format!("/proc/{pid}/task/{}", self.thread);
+        let call = format!("{call} ");
+        let is_held = || {
+            fs::read_to_string(format!("{task}/status")).is_ok_and(|status| status.contains("State:\tt"))
+                && fs::read_to_string(format!("{task}/syscall")).is_ok_and(|now| now.starts_with(&call))
+        };
+        while !is_held() {
+            assert!(start.elapsed() < PATIENCE, "it does not come to that call");
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Fault {
+    fn drop(&mut self) {
+        // An interrupt makes it let go; killed, it would take nothing with it, either.
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let _ended = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _ended = self.child.wait();
+    }
+}
+
+/// The number of a thread by its name.
+pub fn thread_of(pid: u32, name: &str) -> u32 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+    let is_it = |path: &Path| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
+    let paths = tasks.map(|entry| entry.expect("an entry").path());
+    let found =
+        paths.into_iter().find(|path| is_it(path)).and_then(|path| path.file_name()?.to_str()?.parse().ok());
+    found.unwrap_or_else(|| panic!("no thread {name} in {pid}"))
+}

@@ -1,0 +1,83 @@
+//! If this fails, a client that stops in the middle of what it was saying keeps its connection and memory for ever, or one that
+//! says nothing keeps others out.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use bbq_wire::session::RefusalCode;
+use support::session::{Answer, Session, batch, hello, stream_id};
+use support::{PATIENCE, Setup};
+
+#[test]
+fn a_hello_has_ten_seconds() {
+    let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
+    let server = setup.start();
+    let silent = Session::connect(setup.address(0));
+    let mut half = Session::connect(setup.address(0));
+    half.write(&hello(stream_id(1))[..20]);
+    let (mut greeted, _) = Session::open(setup.address(0), stream_id(2));
+    for session in [silent, half] {
+        let refusal = session.refused("no hello");
+        assert!(refusal.code == RefusalCode::Busy && refusal.retry, "{refusal:?}");
+        assert!(refusal.text.contains("no hello within 10 s"), "{refusal:?}");
+    }
+    // One that has said hello may be as quiet as it likes.
+    greeted.write(&batch(stream_id(2), 1, &["one"]));
+    assert_eq!(greeted.next(), Answer::Ack(1));
+    server.wait_delivered(1);
+}
+
+#[test]
+fn a_batch_that_does_not_go_on_is_refused() {
+    let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]).config("batch_timeout_seconds = 1\n");
+    let server = setup.start();
+    let (mut stuck, _) = Session::open(setup.address(0), stream_id(1));
+    stuck.write(&batch(stream_id(1), 1, &["one"]));
+    stuck.acknowledged(1);
+    let next = batch(stream_id(1), 2, &["two"]);
+    stuck.write(&next[..next.len() - 1]);
+    let refusal = stuck.refused("half a batch");
+    assert!(refusal.code == RefusalCode::Busy && refusal.retry, "{refusal:?}");
+    assert!(refusal.text.contains("in the middle of a batch"), "{refusal:?}");
+    let (mut again, known) = Session::open(setup.address(0), stream_id(1));
+    assert_eq!(known, 1);
+    again.write(&next);
+    again.acknowledged(2);
+    server.wait_delivered(2);
+}
+
+#[test]
+fn who_is_idle_for_longest_makes_room_for_who_wants_to_connect() {
+    let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}", "lines+tcp://127.0.0.1:{1}"])
+        .with(&["--workers", "2"])
+        .prefix(&["prlimit", "--nofile=256:256"]);
+    let server = setup.start();
+    // The oldest: a session and a connection for text.
+    let (session, _) = Session::open(setup.address(0), stream_id(1));
+    let mut oldest = TcpStream::connect(setup.address(1)).expect("it listens");
+    oldest.write_all(b"first\nunfinish").expect("it reads");
+    server.wait_delivered(1);
+    let began = server.status()["uptime_seconds"].as_u64().expect("a number");
+    server.wait_status("two ticks", |status| status["uptime_seconds"].as_u64() >= Some(began + 2));
+    let idle: Vec<TcpStream> =
+        (0..250).map(|_| TcpStream::connect(setup.address(1)).expect("it listens")).collect();
+    let mut client = TcpStream::connect(setup.address(1)).expect("it listens");
+    client.write_all(b"second\n").expect("the kernel takes it");
+    server.wait_status("the newcomer", |status| status["ledger"]["delivered"] == 2);
+    let refusal = session.refused("the idle session");
+    assert!(refusal.code == RefusalCode::Busy && refusal.retry, "{refusal:?}");
+    oldest.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    assert_eq!(oldest.read(&mut [0; 1]).unwrap_or(0), 0, "closed");
+    let status = server.wait_status("a notice", |status| status["notices"][0].is_string());
+    assert_eq!(status["listeners"][1]["ledger"]["dropped"]["incomplete"], 1, "{status:#}");
+    let (code, text) = server.health();
+    assert!(code == 200 && text.contains("closed to make room for others"), "{text}");
+    assert!(setup.log().contains("closed the connections that were idle for longest"), "{}", setup.log());
+    // As many as wanted to connect, and no more.
+    let evicted: u64 = (0..2)
+        .map(|listener| status["listeners"][listener]["ledger"]["evicted"].as_u64().expect("a number"))
+        .sum();
+    assert!(evicted < 150, "{evicted} of {} connections were closed", idle.len());
+}
