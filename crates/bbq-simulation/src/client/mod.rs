@@ -1,0 +1,197 @@
+//! A client: an application that makes records, and bbq-client's sender, which numbers them, keeps them in its spool, sends them,
+//! and tells the application what is acknowledged. Its steps are taken here, one at a time; its disk, clock and network are
+//! simulated.
+
+mod environment;
+mod process;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bbq_client::Compress;
+use bbq_client::simulated::Sizes;
+use bbq_spool::SteppedTime;
+use bbq_wire::session::AckLevel;
+
+use crate::bug::Bug;
+use crate::disk::{Cut, SimDisk};
+use crate::history::{History, Violation};
+use crate::network::Network;
+use crate::note;
+use crate::random::Random;
+use crate::record::Record;
+use crate::trace::Trace;
+use environment::Machine;
+use process::Process;
+
+/// A kill in the middle of something comes within so many calls of the sender that change its disk.
+const CALLS_MAX: u64 = 12;
+
+/// What the world lends to a client for a step.
+pub(crate) struct Around<'a> {
+    pub(crate) network: &'a mut Network,
+    pub(crate) history: &'a mut History,
+    pub(crate) random: &'a mut Random,
+    pub(crate) trace: &'a mut Trace,
+    pub(crate) time: &'a Arc<SteppedTime>,
+    /// A server may have forgotten streams, or parts of them.
+    pub(crate) may_forget: bool,
+}
+
+/// How a client is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientOptions {
+    pub(crate) level: AckLevel,
+    pub(crate) has_spool: bool,
+    pub(crate) queue_bytes_max: usize,
+    pub(crate) batch_bytes: usize,
+    pub(crate) sizes: Sizes,
+    pub(crate) compress: Compress,
+    /// The oldest records go where there is no room for new ones.
+    pub(crate) drops_oldest: bool,
+    pub(crate) delivery_timeout: Duration,
+    pub(crate) record_bytes_max: u64,
+    /// Its application makes a record once in so many steps.
+    pub(crate) one_record_in: u64,
+    /// Its sender puts what was sent in line once in so many steps.
+    pub(crate) collects_one_in: u64,
+    pub(crate) bug: Option<Bug>,
+}
+
+/// An application with its sender; it outlives the process.
+pub(crate) struct Client {
+    pub(crate) index: usize,
+    options: ClientOptions,
+    disk: SimDisk,
+    /// Runs of its machine.
+    boot: u64,
+    /// Records that the application has made, ever.
+    made: u64,
+    process: Option<Process>,
+}
+
+impl Client {
+    pub(crate) fn new(index: usize, options: ClientOptions, random: &mut Random) -> Client {
+        Client { index, options, disk: SimDisk::new(random.fork()), boot: 1, made: 0, process: None }
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// Whether nothing is left to be acknowledged.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.process.as_ref().is_some_and(Process::is_drained)
+    }
+
+    /// What it waits for, for a message.
+    pub(crate) fn describe(&self) -> String {
+        let state = self.process.as_ref().map_or_else(|| "does not run".to_owned(), Process::describe);
+        format!("client {} {state}", self.index)
+    }
+
+    /// The process ends; with the power of its machine, or alone.
+    pub(crate) fn end(&mut self, cut: Cut, network: &mut Network, random: &mut Random) {
+        self.disk.cut(cut);
+        let cut = self.disk.halted().unwrap_or(cut);
+        if let Some(connection) = self.process.take().and_then(|process| process.connection()) {
+            if cut == Cut::Power || random.one_in(2) {
+                network.cut(connection, random);
+            }
+            network.leave(connection);
+        }
+        self.disk.restart();
+        if cut == Cut::Power {
+            self.boot += 1;
+        }
+    }
+
+    /// The process, or the power of its machine, will end in the middle of something.
+    pub(crate) fn end_soon(&mut self, cut: Cut, random: &mut Random) {
+        self.disk.cut_after(random.between(1, CALLS_MAX), cut);
+    }
+
+    /// Its disk has so much room left; `None` is all that it wants.
+    pub(crate) fn limit_disk(&mut self, bytes: Option<u64>) {
+        let capacity = bytes.map(|bytes| self.disk.used() + bytes);
+        self.disk.set_faults(|faults| faults.capacity = capacity);
+    }
+
+    /// No fault any more; a process that has ended is noticed at its next step.
+    pub(crate) fn heal(&mut self) {
+        self.disk.heal();
+    }
+
+    /// The application closes its sender in order, and ends.
+    pub(crate) fn close(&mut self, network: &mut Network, random: &mut Random) {
+        if let Some(process) = &self.process {
+            process.close();
+        }
+        self.end(Cut::Kill, network, random);
+    }
+
+    /// The process begins, with what its spool has. It may not, as on a full disk, and is tried again later.
+    pub(crate) fn start(&mut self, around: &mut Around<'_>) {
+        // Who ignores that the system was started again believes in what it finds.
+        let boot = if self.options.bug == Some(Bug::NumberUsedAgain) { 1 } else { self.boot };
+        let machine = Machine {
+            disk: self.disk.clone(),
+            time: Arc::clone(around.time),
+            boot,
+            random: Mutex::new(around.random.fork()),
+        };
+        match Process::start(self.index, &self.options, machine) {
+            Ok(process) => {
+                note!(around.trace, "client {} starts: {}", self.index, process.describe());
+                self.process = Some(process);
+            }
+            Err(why) => {
+                note!(around.trace, "client {} does not start: {why}", self.index);
+            }
+        }
+        self.look(around);
+    }
+
+    /// The application makes a record, if there is room.
+    pub(crate) fn make(&mut self, around: &mut Around<'_>) -> Result<(), Violation> {
+        let Some(process) = &mut self.process else { return Ok(()) };
+        self.made += 1;
+        let largest = self.options.record_bytes_max;
+        let most = if around.random.one_in(30) { 8 * largest } else { largest };
+        let bytes = around.random.between(20, most) as u32;
+        let made = process.make(Record { client: self.index, number: self.made, bytes }, around);
+        self.look(around);
+        made
+    }
+
+    /// Whether the application makes a record in a step.
+    pub(crate) fn wants_to_make(&self, random: &mut Random) -> bool {
+        random.one_in(self.options.one_record_in)
+    }
+
+    /// The sender does something: connects, reads, or sends.
+    pub(crate) fn step(&mut self, around: &mut Around<'_>) -> Result<(), Violation> {
+        let Some(process) = &mut self.process else { return Ok(()) };
+        let done = process.step(&self.options, &self.disk, around);
+        let is_over = process.is_over();
+        self.look(around);
+        if is_over && self.process.is_some() {
+            note!(around.trace, "client {} gives up, and is started again", self.index);
+            self.end(Cut::Kill, around.network, around.random);
+        }
+        done
+    }
+
+    /// The sender gives its connection up; what it has written may still arrive.
+    pub(crate) fn give_up(&mut self, around: &mut Around<'_>) -> bool {
+        self.process.as_mut().is_some_and(|process| process.give_up(around))
+    }
+
+    /// The process may have ended in what it did.
+    fn look(&mut self, around: &mut Around<'_>) {
+        if let Some(cut) = self.disk.halted() {
+            note!(around.trace, "client {} ends in the middle of a call: {cut:?}", self.index);
+            self.end(cut, around.network, around.random);
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! One life of a client's process: its sender, its connection, and what it must not do.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bbq_client::simulated::{After, Cause, Client as Sending, Name, Said};
+use bbq_client::{Notice, OnFull, Reconnect, SendError, Sender, ServerAddress};
+use bbq_spool::SteppedTime;
+use bbq_wire::batch::{Batch, BatchLimits};
+use bbq_wire::limits::{BATCH_BODY_BYTES_MAX, MESSAGE_BYTES_MAX};
+use bbq_wire::session::{AckLevel, ServerSession, ServerStep};
+
+use super::environment::Machine;
+use super::{Around, ClientOptions};
+use crate::bug::Bug;
+use crate::disk::SimDisk;
+use crate::history::Violation;
+use crate::note;
+use crate::record::Record;
+
+/// So that a run has many of them.
+const RECONNECT: Reconnect = Reconnect {
+    attempts: 3,
+    attempts_min: 1,
+    wait: Duration::from_millis(1),
+    wait_max: Duration::from_millis(8),
+};
+
+pub(super) struct Process {
+    index: usize,
+    sender: Sending,
+    notices: Arc<Mutex<Vec<Notice>>>,
+    connection: Option<u64>,
+    /// No connection is made before.
+    wait_until: Duration,
+    /// What was taken in this life, by its number.
+    taken: BTreeMap<u64, Record>,
+    /// Number of the record that is taken next.
+    next: u64,
+    /// It will never send anything again.
+    is_over: bool,
+}
+
+fn now(time: &SteppedTime) -> Duration {
+    Duration::from_nanos(time.now_ns.load(Ordering::Relaxed))
+}
+
+impl Process {
+    pub(super) fn start(index: usize, options: &ClientOptions, machine: Machine) -> Result<Process, String> {
+        let notices: Arc<Mutex<Vec<Notice>>> = Arc::default();
+        let told = Arc::clone(&notices);
+        let mut builder = Sender::builder()
+            .server(ServerAddress::Tcp("server:1".to_owned()))
+            .ack(options.level)
+            .queue_bytes_max(options.queue_bytes_max)
+            .batch_bytes(options.batch_bytes)
+            .compress(options.compress)
+            .on_full(if options.drops_oldest { OnFull::DropOldest } else { OnFull::DropNewest })
+            .reconnect(RECONNECT)
+            .delivery_timeout(options.delivery_timeout)
+            .name("simulated")
+            .on_notice(move |notice| {
+                told.lock().unwrap_or_else(PoisonError::into_inner).push(notice.clone());
+            });
+        if options.has_spool {
+            builder = builder.spool("/client/spool");
+        }
+        let sender =
+            Sending::open(builder, Arc::new(machine), options.sizes).map_err(|error| error.to_string())?;
+        let next = sender.last_sequence() + 1;
+        Ok(Process {
+            index,
+            sender,
+            notices,
+            connection: None,
+            wait_until: Duration::ZERO,
+            taken: BTreeMap::new(),
+            next,
+            is_over: false,
+        })
+    }
+
+    pub(super) fn connection(&self) -> Option<u64> {
+        self.connection
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    pub(super) fn is_drained(&self) -> bool {
+        self.sender.counters().queued == 0
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let counters = self.sender.counters();
+        format!(
+            "has {} records up to {}, {} acknowledged, {:?}, connection {:?}, welcome: {}",
+            counters.queued,
+            self.next - 1,
+            self.sender.acknowledged(),
+            self.sender.names(),
+            self.connection,
+            self.sender.is_welcome()
+        )
+    }
+
+    pub(super) fn close(&self) {
+        self.sender.close();
+    }
+
+    /// Takes a record, if there is room.
+    pub(super) fn make(&mut self, record: Record, around: &mut Around<'_>) -> Result<(), Violation> {
+        match self.sender.send(record.text().as_bytes()) {
+            Ok(()) => {
+                self.taken.insert(self.next, record);
+                self.next += 1;
+                Ok(())
+            }
+            Err(
+                error @ (SendError::Full { .. }
+                | SendError::SpoolFull { .. }
+                | SendError::Spool { .. }
+                | SendError::MessageTooLarge { .. }),
+            ) => {
+                note!(around.trace, "client {} does not take {record:?}: {error}", self.index);
+                Ok(())
+            }
+            Err(error) => Err(Violation::new(format!("client {} takes nothing: {error}", self.index))),
+        }
+    }
+
+    pub(super) fn step(
+        &mut self,
+        options: &ClientOptions,
+        disk: &SimDisk,
+        around: &mut Around<'_>,
+    ) -> Result<(), Violation> {
+        if around.random.one_in(options.collects_one_in) {
+            self.sender.collect();
+        }
+        let done = match self.connection {
+            None if now(around.time) >= self.wait_until => self.connect(disk, around),
+            None => Ok(()),
+            Some(connection) => self.converse(connection, options, disk, around),
+        };
+        done.and_then(|()| self.hear_notices(options, around))
+    }
+
+    fn connect(&mut self, disk: &SimDisk, around: &mut Around<'_>) -> Result<(), Violation> {
+        let hello = self.sender.connect();
+        let connection = around.network.connect();
+        self.connection = Some(connection);
+        note!(
+            around.trace,
+            "client {} connects: {connection}, {:?}",
+            self.index,
+            self.sender.names().front()
+        );
+        // What a process wanted to write when it was killed it has not written.
+        if disk.halted().is_some() {
+            return Ok(());
+        }
+        let limits =
+            BatchLimits { body_bytes_max: BATCH_BODY_BYTES_MAX, message_bytes_max: MESSAGE_BYTES_MAX };
+        match ServerSession::new(limits).next(&hello) {
+            Ok(ServerStep::Hello { hello, .. }) if around.history.greet(hello.stream, hello.epoch) => {}
+            said => return Err(Violation::new(format!("client {} says {said:?}", self.index))),
+        }
+        if let Some(made) = around.network.get(connection) {
+            made.up.write(&hello);
+        }
+        Ok(())
+    }
+
+    /// Reads all that has arrived, and says something.
+    fn converse(
+        &mut self,
+        connection: u64,
+        options: &ClientOptions,
+        disk: &SimDisk,
+        around: &mut Around<'_>,
+    ) -> Result<(), Violation> {
+        let (bytes, is_at_end) = match around.network.get(connection) {
+            Some(connection) => (std::mem::take(&mut connection.down.arrived), connection.down.is_at_end()),
+            None => (Vec::new(), true),
+        };
+        if let Err(cause) = self.hear(&bytes, options, disk, around)? {
+            return self.leave(Err(Some(cause)), around);
+        }
+        if is_at_end {
+            return self.leave(Err(None), around);
+        }
+        match self.sender.next(now(around.time)) {
+            Err(cause) => self.leave(Err(Some(cause)), around),
+            Ok(Said::Leave(done)) => self.leave(Ok(done), around),
+            Ok(Said::Nothing) => Ok(()),
+            Ok(Said::Write(batch)) => {
+                if disk.halted().is_some() {
+                    return Ok(());
+                }
+                self.check_batch(&batch, around)?;
+                if let Some(connection) = around.network.get(connection) {
+                    connection.up.write(&batch);
+                }
+                self.sender.written();
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes what has arrived; what it acknowledges must have been sent.
+    fn hear(
+        &mut self,
+        bytes: &[u8],
+        options: &ClientOptions,
+        disk: &SimDisk,
+        around: &mut Around<'_>,
+    ) -> Result<Result<(), Cause>, Violation> {
+        if bytes.is_empty() {
+            return Ok(Ok(()));
+        }
+        let (before, held) = (self.sender.acknowledged(), self.sender.held());
+        let Some(name) = self.sender.names().front().copied() else { return Ok(Ok(())) };
+        let heard = self.sender.arrived(bytes, now(around.time));
+        if options.bug == Some(Bug::AcknowledgementNotClamped)
+            && let Some(number) = self.sender.last_heard()
+        {
+            self.sender.believe(name.base + number);
+        }
+        // Nobody was told by a process that has ended.
+        if disk.halted().is_none() {
+            self.check_acknowledged(before, held, &name, options, around)?;
+        }
+        Ok(heard)
+    }
+
+    fn check_acknowledged(
+        &self,
+        before: u64,
+        held: Vec<(u64, u64)>,
+        name: &Name,
+        options: &ClientOptions,
+        around: &mut Around<'_>,
+    ) -> Result<(), Violation> {
+        let (index, after) = (self.index, self.sender.acknowledged());
+        if after == before {
+            return Ok(());
+        }
+        note!(around.trace, "client {index} hears that everything up to {after} is acknowledged");
+        if after < before || after >= self.next {
+            return Err(Violation::new(format!(
+                "client {index} takes records up to {after} for acknowledged, after {before}, of {}",
+                self.next - 1
+            )));
+        }
+        for number in held.into_iter().flat_map(|(first, last)| first.max(before + 1)..=last.min(after)) {
+            let sequence = number.saturating_sub(name.base);
+            let sent = around.history.sent(name.stream, sequence);
+            let taken = self.taken.get(&number).copied().or(sent);
+            let Some(record) = taken.filter(|_| taken == sent) else {
+                return Err(Violation::new(format!(
+                    "client {index} takes {taken:?} for acknowledged as number {sequence} of {}, where it has sent {sent:?}",
+                    name.stream
+                )));
+            };
+            if options.level == AckLevel::Durable {
+                around.history.acknowledge(record);
+            }
+        }
+        Ok(())
+    }
+
+    /// What is sent under a number is always the same.
+    fn check_batch(&self, bytes: &[u8], around: &mut Around<'_>) -> Result<(), Violation> {
+        let index = self.index;
+        let mut scratch = Vec::new();
+        let batch = Batch::verified_before(bytes, &mut scratch)
+            .map_err(|error| Violation::new(format!("client {index} sends no batch: {error}")))?;
+        let header = batch.header;
+        note!(
+            around.trace,
+            "client {index} sends {}..={} of {}",
+            header.first_sequence,
+            header.last_sequence(),
+            header.stream
+        );
+        for (sequence, text) in (header.first_sequence..).zip(batch.records()) {
+            let record = std::str::from_utf8(text).ok().and_then(Record::read);
+            let Some(record) = record.filter(|record| record.client == index) else {
+                return Err(Violation::new(format!("client {index} sends a record that nobody made")));
+            };
+            if !around.history.send(header.stream, sequence, record) {
+                return Err(Violation::new(format!(
+                    "client {index} sends {record:?} as number {sequence} of {}, which was another record's",
+                    header.stream
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// A connection comes to its end.
+    fn leave(
+        &mut self,
+        outcome: Result<bbq_client::simulated::Done, Option<Cause>>,
+        around: &mut Around<'_>,
+    ) -> Result<(), Violation> {
+        let index = self.index;
+        note!(around.trace, "client {index} leaves connection {:?}: {outcome:?}", self.connection);
+        let complaint = outcome.as_ref().err().and_then(|cause| cause.as_ref()?.complaint());
+        if let Some(complaint) = complaint
+            && !around.may_forget
+        {
+            return Err(Violation::new(format!("client {index} complains: {complaint}")));
+        }
+        match self.sender.ended(outcome) {
+            After::Again => {}
+            After::Wait(wait) => self.wait_until = now(around.time) + wait,
+            After::Over => self.is_over = true,
+        }
+        if let Some(connection) = self.connection.take() {
+            around.network.leave(connection);
+        }
+        Ok(())
+    }
+
+    pub(super) fn give_up(&mut self, around: &mut Around<'_>) -> bool {
+        // It is no complaint.
+        self.connection.is_some() && self.leave(Err(None), around).is_ok()
+    }
+
+    /// A server that keeps its promises gives no reason to begin another stream.
+    fn hear_notices(&mut self, options: &ClientOptions, around: &mut Around<'_>) -> Result<(), Violation> {
+        let notices = std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner));
+        for notice in notices {
+            note!(around.trace, "client {} tells: {notice:?}", self.index);
+            let is_expected = match &notice {
+                Notice::Connected { .. } | Notice::Unreachable { .. } => true,
+                Notice::NewStream { server, .. } if server.starts_with("the spool") => true,
+                // It had it in memory only.
+                Notice::Lost { .. } => options.level != AckLevel::Durable,
+                _ => false,
+            };
+            // A sender that uses numbers again is to be found by them, not by what it tells.
+            if !is_expected && !around.may_forget && options.bug != Some(Bug::NumberUsedAgain) {
+                return Err(Violation::new(format!("client {} tells: {notice:?}", self.index)));
+            }
+        }
+        Ok(())
+    }
+}

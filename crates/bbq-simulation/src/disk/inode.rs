@@ -1,0 +1,219 @@
+//! A file: what programs read of it (the page cache), and what a power cut leaves.
+//!
+//! Invariant: the two differ only in sectors that are dirty (a sync writes them) or abandoned (none will: the sync that
+//! should have written them failed, and left their pages clean).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::pages::{PAGE, Pages, SECTOR};
+use crate::random::Random;
+
+const SECTORS_PER_PAGE: u64 = PAGE / SECTOR;
+
+/// How what was not synced fares when power goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Settling {
+    /// Each sector by itself: torn and out of order.
+    EachSector,
+    /// Everything reached the disk in time.
+    All,
+    /// Nothing did.
+    Nothing,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Inode {
+    live: Pages,
+    live_bytes: u64,
+    durable: Pages,
+    durable_bytes: u64,
+    dirty: BTreeSet<u64>,
+    abandoned: BTreeSet<u64>,
+    /// Space that was reserved.
+    allocated: u64,
+    /// Sectors that cannot be read, and how many more times.
+    unreadable: BTreeMap<u64, u32>,
+    /// Open handles.
+    pub(super) opens: u32,
+    /// The handle that has it locked.
+    pub(super) locked_by: Option<u64>,
+    /// When it was written last, on the wall clock.
+    pub(super) modified_ns: u64,
+}
+
+impl Inode {
+    pub(super) fn len(&self) -> u64 {
+        self.live_bytes
+    }
+
+    /// What it takes on disk.
+    pub(super) fn space(&self) -> u64 {
+        self.live_bytes.max(self.allocated).next_multiple_of(PAGE)
+    }
+
+    /// What it would take with so many bytes.
+    pub(super) fn space_with(&self, bytes: u64) -> u64 {
+        self.space().max(bytes.next_multiple_of(PAGE))
+    }
+
+    pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
+        let bytes = self.live_bytes.saturating_sub(offset).min(buffer.len() as u64) as usize;
+        self.live.read(offset, &mut buffer[..bytes]);
+        bytes
+    }
+
+    /// Whether a sector of the range is one that cannot be read now.
+    pub(super) fn read_fails(&mut self, offset: u64, bytes: usize) -> bool {
+        if self.unreadable.is_empty() {
+            return false;
+        }
+        let sectors = sectors(offset, bytes as u64);
+        let Some((sector, times)) = self.unreadable.range_mut(sectors).next() else { return false };
+        let sector = *sector;
+        *times = times.saturating_sub(1);
+        if *times == 0 {
+            self.unreadable.remove(&sector);
+        }
+        true
+    }
+
+    /// Makes a sector one that cannot be read so many times. An earlier one that would pass has passed.
+    pub(super) fn make_unreadable(&mut self, sector: u64, times: u32) {
+        self.unreadable.retain(|_, times| *times > u32::MAX / 2);
+        self.unreadable.insert(sector, times);
+    }
+
+    pub(super) fn holds(&self, offset: u64, bytes: &[u8]) -> bool {
+        offset + bytes.len() as u64 <= self.live_bytes && self.live.holds(offset, bytes)
+    }
+
+    pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.live.write(offset, bytes);
+        self.live_bytes = self.live_bytes.max(offset + bytes.len() as u64);
+        for sector in sectors(offset, bytes.len() as u64) {
+            self.dirty.insert(sector);
+            self.abandoned.remove(&sector);
+            // What is written anew gets another place on the disk.
+            self.unreadable.remove(&sector);
+        }
+    }
+
+    pub(super) fn allocate(&mut self, bytes: u64) {
+        self.allocated = self.allocated.max(bytes);
+        self.live_bytes = self.live_bytes.max(bytes);
+    }
+
+    pub(super) fn set_len(&mut self, bytes: u64) {
+        if bytes < self.live_bytes {
+            self.live.cut(bytes);
+            self.allocated = bytes;
+            // What the disk has there is not what is read when the file grows again.
+            let end = self.live_bytes.max(self.durable_bytes);
+            let gone: Vec<u64> = self.durable.numbers().filter(|page| (page + 1) * PAGE > bytes).collect();
+            for sector in gone.into_iter().flat_map(|page| sectors(page * PAGE, PAGE)) {
+                if (sector + 1) * SECTOR > bytes && sector * SECTOR < end {
+                    self.dirty.insert(sector);
+                }
+            }
+            self.dirty.retain(|sector| sector * SECTOR < end);
+            self.abandoned.retain(|sector| sector * SECTOR < bytes);
+        }
+        self.live_bytes = bytes;
+    }
+
+    /// A sync that does what it should.
+    pub(super) fn sync(&mut self) {
+        let mut page = None;
+        for sector in std::mem::take(&mut self.dirty) {
+            let number = sector / SECTORS_PER_PAGE;
+            if page == Some(number) {
+                continue;
+            }
+            let has_abandoned = self
+                .abandoned
+                .range(number * SECTORS_PER_PAGE..(number + 1) * SECTORS_PER_PAGE)
+                .next()
+                .is_some();
+            if has_abandoned {
+                self.durable.copy_sector(&self.live, sector);
+            } else {
+                self.durable.share_page(&self.live, number);
+                page = Some(number);
+            }
+        }
+        self.durable_bytes = self.live_bytes;
+    }
+
+    /// A sync that fails: some of it was written, and the pages of the rest are clean from now on.
+    pub(super) fn fail_sync(&mut self, random: &mut Random) {
+        let settling = if random.one_in(2) { Settling::Nothing } else { Settling::EachSector };
+        let lost = self.settle(settling, random);
+        self.abandoned.extend(lost);
+        if random.one_in(2) {
+            self.durable_bytes = self.live_bytes;
+        }
+    }
+
+    /// Dirty sectors reach the disk or do not; returns those that did not.
+    fn settle(&mut self, settling: Settling, random: &mut Random) -> Vec<u64> {
+        let mut lost = Vec::new();
+        for sector in std::mem::take(&mut self.dirty) {
+            let kept = match settling {
+                Settling::All => true,
+                Settling::Nothing => false,
+                Settling::EachSector => random.one_in(2),
+            };
+            if kept {
+                self.durable.copy_sector(&self.live, sector);
+            } else {
+                lost.push(sector);
+            }
+        }
+        lost
+    }
+
+    /// Power goes and comes back.
+    pub(super) fn lose_power(&mut self, settling: Settling, random: &mut Random) {
+        let _lost = self.settle(settling, random);
+        if settling == Settling::All || (settling == Settling::EachSector && random.one_in(2)) {
+            self.durable_bytes = self.live_bytes;
+        }
+        self.abandoned.clear();
+        self.durable.cut(self.durable_bytes);
+        self.live = self.durable.clone();
+        self.live_bytes = self.durable_bytes;
+        self.allocated = self.allocated.min(self.durable_bytes);
+        (self.opens, self.locked_by) = (0, None);
+    }
+
+    /// The page cache is dropped, as when memory is short: what is clean is read from the disk again.
+    pub(super) fn evict(&mut self) {
+        for sector in std::mem::take(&mut self.abandoned) {
+            if !self.dirty.contains(&sector) {
+                let durable = self.durable.clone();
+                self.live.copy_sector(&durable, sector);
+            }
+        }
+    }
+
+    /// Flips a bit of a sector on the disk, and in the cache.
+    pub(super) fn rot(&mut self, sector: u64, bit: u64) -> bool {
+        let offset = sector * SECTOR + bit / 8 % SECTOR;
+        if offset >= self.live_bytes || self.dirty.contains(&sector) || self.abandoned.contains(&sector) {
+            return false;
+        }
+        let mut byte = [0];
+        self.live.read(offset, &mut byte);
+        byte[0] ^= 1 << (bit % 8);
+        self.live.write(offset, &byte);
+        self.durable.write(offset, &byte);
+        true
+    }
+}
+
+fn sectors(offset: u64, bytes: u64) -> std::ops::Range<u64> {
+    offset / SECTOR..(offset + bytes).div_ceil(SECTOR)
+}

@@ -1,0 +1,351 @@
+//! A disk in memory that knows what is durable: it loses power, fails, fills up and rots as told, or by chance.
+//!
+//! ```text
+//! write -> page cache (read from here) --sync--> disk     a failed sync leaves pages clean that never got there
+//! name  -> directory  (looked up here) --sync--> disk     a sync of the directory, not of the file
+//! ```
+//!
+//! A *kill* ends a process: its calls fail from then on, and the next one finds the page cache as it was. A *power cut*
+//! takes what was not synced: each sector of 512 bytes is old or new by itself, of each directory's changes a beginning
+//! is kept, or any of them, and the length of a file is old or new.
+//!
+//! Invariant: everything it does by chance comes from its seed and the order of calls.
+
+mod faults;
+mod inode;
+mod names;
+mod pages;
+mod state;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bbq_spool::SteppedTime;
+use bbq_storage::{NodeKind, OpenMode, Storage, StorageFile};
+
+pub use faults::{Cut, Faults};
+use inode::Inode;
+use names::Node;
+use state::{EIO, State};
+
+use crate::random::Random;
+
+/// See the module. Clones are the same disk.
+#[derive(Clone, Debug)]
+pub struct SimDisk(Arc<Mutex<State>>);
+
+impl SimDisk {
+    /// An empty disk without faults.
+    #[must_use]
+    pub fn new(random: Random) -> SimDisk {
+        SimDisk(Arc::new(Mutex::new(State::new(random))))
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Files are written at the times that this says.
+    pub fn set_clock(&self, clock: Arc<SteppedTime>) {
+        self.locked().clock = Some(clock);
+    }
+
+    /// Remembers from now on what stood in files that are removed from this directory.
+    pub fn keep_removed(&self, directory: &Path) {
+        self.locked().kept = Some((directory.to_owned(), BTreeMap::new()));
+    }
+
+    /// What stood in files that were removed from the directory and are not back.
+    #[must_use]
+    pub fn removed(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let state = self.locked();
+        let mut kept = state.kept.as_ref().map_or_else(BTreeMap::new, |(_, kept)| kept.clone());
+        kept.retain(|path, _| state.names.find(path).is_err());
+        kept
+    }
+
+    /// Changes what goes wrong from now on.
+    pub fn set_faults(&self, change: impl FnOnce(&mut Faults)) {
+        change(&mut self.locked().faults);
+    }
+
+    /// Nothing goes wrong any more, but what the program under test gets wrong.
+    pub fn heal(&self) {
+        let mut state = self.locked();
+        state.faults.heal();
+        state.armed = None;
+    }
+
+    /// Ends the process in the middle of the call that changes something after so many more.
+    pub fn cut_after(&self, calls: u64, cut: Cut) {
+        let mut state = self.locked();
+        state.armed = Some((state.calls + calls, cut));
+    }
+
+    /// Ends the process now: all its calls fail.
+    pub fn cut(&self, cut: Cut) {
+        self.locked().halted.get_or_insert(cut);
+    }
+
+    /// How the process has ended, if it has.
+    #[must_use]
+    pub fn halted(&self) -> Option<Cut> {
+        self.locked().halted
+    }
+
+    /// Lets the next process begin, with what the end of the last one left. Nothing is cut off any more.
+    pub fn restart(&self) {
+        let mut state = self.locked();
+        if state.halted.take() == Some(Cut::Power) {
+            state.lose_power();
+        }
+        state.armed = None;
+        state.process += 1;
+        state.inodes.iter_mut().for_each(|inode| (inode.opens, inode.locked_by) = (0, None));
+    }
+
+    /// The kernel drops clean pages.
+    pub fn evict(&self) {
+        self.locked().inodes.iter_mut().for_each(Inode::evict);
+    }
+
+    /// Bytes that are not free.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.locked().used()
+    }
+
+    /// What stands in a file, for whoever checks it. No fault hits this.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn contents(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let state = self.locked();
+        let inode = &state.inodes[state.file(path)?];
+        let mut bytes = vec![0; inode.len() as usize];
+        inode.read(0, &mut bytes);
+        Ok(bytes)
+    }
+
+    /// Names in a directory, in order; none if it is not there. No fault hits this.
+    #[must_use]
+    pub fn names(&self, directory: &Path) -> Vec<PathBuf> {
+        let names = self.locked().names.list(directory).unwrap_or_default();
+        names.into_iter().map(|name| directory.join(name)).collect()
+    }
+
+    /// Takes a file away behind everybody's back, durably. Returns whether it was there.
+    pub fn take_away(&self, path: &Path) -> bool {
+        let mut state = self.locked();
+        let gone = state.names.remove(path).is_ok();
+        gone && state.names.sync(path.parent().unwrap_or(Path::new("/"))).is_ok()
+    }
+
+    /// A process of its own removes or overwrites bytes of a file: what is on disk is what is read.
+    pub fn put(&self, path: &Path, offset: u64, bytes: &[u8]) -> bool {
+        let mut state = self.locked();
+        let Ok(file) = state.file(path) else { return false };
+        state.inodes[file].write(offset, bytes);
+        state.inodes[file].sync();
+        true
+    }
+
+    /// Flips a bit of a file on the disk. Returns whether there was one to flip.
+    pub fn rot(&self, path: &Path) -> bool {
+        let mut state = self.locked();
+        let Ok(file) = state.file(path) else { return false };
+        let sectors = state.inodes[file].len().div_ceil(pages::SECTOR);
+        let (sector, bit) = (state.random.below(sectors), state.random.below(pages::SECTOR * 8));
+        state.inodes[file].rot(sector, bit)
+    }
+
+    /// Makes one sector of a file unreadable, so many times.
+    pub fn make_unreadable(&self, path: &Path, times: u32) -> bool {
+        let mut state = self.locked();
+        let Ok(file) = state.file(path) else { return false };
+        let sectors = state.inodes[file].len().div_ceil(pages::SECTOR);
+        if sectors == 0 {
+            return false;
+        }
+        let sector = state.random.below(sectors);
+        state.inodes[file].make_unreadable(sector, times);
+        true
+    }
+}
+
+impl Storage for SimDisk {
+    fn create_dir(&self, directory: &Path) -> io::Result<()> {
+        let mut state = self.locked();
+        let fails = state.faults.open;
+        state.change(fails, |state| state.names.add_directory(directory))
+    }
+
+    fn sync_dir(&self, directory: &Path) -> io::Result<()> {
+        let mut state = self.locked();
+        let fails = state.faults.sync_dir;
+        state.change(
+            fails,
+            |state| {
+                if state.faults.ignores_sync_dir { Ok(()) } else { state.names.sync(directory) }
+            },
+        )
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let mut state = self.locked();
+        state.is_running()?;
+        let fails = state.faults.open;
+        state.roll(fails)?;
+        state.names.list(directory)
+    }
+
+    fn available(&self, _directory: &Path) -> io::Result<u64> {
+        let state = self.locked();
+        state.is_running()?;
+        Ok(state.available())
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn StorageFile>> {
+        let mut state = self.locked();
+        let file = state.open(path, mode)?;
+        state.handles += 1;
+        let (process, handle) = (state.process, state.handles);
+        let appends = mode == OpenMode::Append;
+        Ok(Box::new(SimFile { disk: self.clone(), file, process, handle, appends }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.locked();
+        let fails = state.faults.rename;
+        state.change(fails, |state| state.names.rename(from, to).map(drop))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.locked();
+        let fails = state.faults.rename;
+        state.change(fails, |state| state.remove(path))
+    }
+
+    fn kind(&self, path: &Path) -> io::Result<NodeKind> {
+        let state = self.locked();
+        state.is_running()?;
+        Ok(match state.names.find(path)? {
+            Node::File(_) => NodeKind::File,
+            Node::Directory(_) => NodeKind::Directory,
+        })
+    }
+
+    fn inode(&self, path: &Path) -> io::Result<u64> {
+        let state = self.locked();
+        state.is_running()?;
+        state.file(path).map(|file| file as u64)
+    }
+}
+
+struct SimFile {
+    disk: SimDisk,
+    file: usize,
+    process: u64,
+    handle: u64,
+    appends: bool,
+}
+
+impl SimFile {
+    fn state(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.disk.locked();
+        state.is_running()?;
+        if state.process == self.process { Ok(state) } else { Err(io::Error::other("of an ended process")) }
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        let mut state = self.disk.locked();
+        if state.process == self.process {
+            let inode = &mut state.inodes[self.file];
+            inode.opens = inode.opens.saturating_sub(1);
+            inode.locked_by = inode.locked_by.filter(|handle| *handle != self.handle);
+        }
+    }
+}
+
+impl StorageFile for SimFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut state = self.state()?;
+        let fails = state.faults.read;
+        state.roll(fails)?;
+        if state.inodes[self.file].read_fails(offset, buffer.len()) {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
+        Ok(state.inodes[self.file].read(offset, buffer))
+    }
+
+    fn write_all_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.state()?;
+        let offset = if self.appends { state.inodes[self.file].len() } else { offset };
+        state.write(self.file, offset, bytes)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.state()?.sync(self.file)
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.state()?.sync(self.file)
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        let file = self.file;
+        let mut state = self.state()?;
+        let fails = state.faults.write;
+        state.change(fails, |state| {
+            state.has_room(file, bytes)?;
+            state.inodes[file].allocate(bytes);
+            Ok(())
+        })
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        let file = self.file;
+        let mut state = self.state()?;
+        let fails = state.faults.write;
+        state.change(fails, |state| {
+            state.inodes[file].set_len(bytes);
+            Ok(())
+        })
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.state()?.inodes[self.file].len())
+    }
+
+    fn inode(&self) -> io::Result<u64> {
+        self.state().map(|_| self.file as u64)
+    }
+
+    fn modified(&self) -> io::Result<SystemTime> {
+        let modified_ns = self.state()?.inodes[self.file].modified_ns;
+        Ok(SystemTime::UNIX_EPOCH + Duration::from_nanos(modified_ns))
+    }
+
+    fn try_lock(&self) -> io::Result<()> {
+        match &mut self.state()?.inodes[self.file].locked_by {
+            Some(handle) if *handle != self.handle => Err(io::ErrorKind::WouldBlock.into()),
+            free => {
+                *free = Some(self.handle);
+                Ok(())
+            }
+        }
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        let locked_by = &mut self.state()?.inodes[self.file].locked_by;
+        if *locked_by == Some(self.handle) {
+            *locked_by = None;
+        }
+        Ok(())
+    }
+}

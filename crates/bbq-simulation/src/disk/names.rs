@@ -1,0 +1,200 @@
+//! Directories: which names programs see, and which a power cut leaves.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Component, Path};
+
+use crate::random::Random;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Node {
+    File(usize),
+    Directory(usize),
+}
+
+/// One change of a directory, which happens as a whole.
+#[derive(Clone, Debug)]
+struct Change {
+    number: u64,
+    removes: Option<String>,
+    adds: Option<(String, Node)>,
+    /// In another directory; this one is not on disk before that one is.
+    needs: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Directory {
+    live: BTreeMap<String, Node>,
+    durable: BTreeMap<String, Node>,
+    /// Since the last sync, in order.
+    pending: Vec<Change>,
+}
+
+impl Directory {
+    fn apply(names: &mut BTreeMap<String, Node>, change: &Change) {
+        if let Some(name) = &change.removes {
+            names.remove(name);
+        }
+        if let Some((name, node)) = &change.adds {
+            names.insert(name.clone(), *node);
+        }
+    }
+
+    fn change(&mut self, change: Change) {
+        Directory::apply(&mut self.live, &change);
+        self.pending.push(change);
+    }
+}
+
+/// All directories; the first is the root.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    directories: Vec<Directory>,
+    changes: u64,
+}
+
+fn not_found() -> io::Error {
+    io::ErrorKind::NotFound.into()
+}
+
+impl Names {
+    pub(super) fn new() -> Names {
+        Names { directories: vec![Directory::default()], changes: 0 }
+    }
+
+    fn directory(&self, path: &Path) -> io::Result<usize> {
+        let mut at = 0;
+        for component in path.components() {
+            let Component::Normal(name) = component else { continue };
+            match self.directories[at].live.get(&*name.to_string_lossy()) {
+                Some(Node::Directory(next)) => at = *next,
+                _ => return Err(not_found()),
+            }
+        }
+        Ok(at)
+    }
+
+    fn place(&self, path: &Path) -> io::Result<(usize, String)> {
+        let name = path.file_name().ok_or_else(not_found)?.to_string_lossy().into_owned();
+        Ok((self.directory(path.parent().unwrap_or(Path::new("")))?, name))
+    }
+
+    pub(super) fn find(&self, path: &Path) -> io::Result<Node> {
+        let (directory, name) = self.place(path)?;
+        self.directories[directory].live.get(&name).copied().ok_or_else(not_found)
+    }
+
+    pub(super) fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        Ok(self.directories[self.directory(path)?].live.keys().cloned().collect())
+    }
+
+    fn number(&mut self) -> u64 {
+        self.changes += 1;
+        self.changes
+    }
+
+    /// Adds a name that is not there.
+    pub(super) fn add(&mut self, path: &Path, node: Node) -> io::Result<()> {
+        let (directory, name) = self.place(path)?;
+        if self.directories[directory].live.contains_key(&name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let number = self.number();
+        self.directories[directory].change(Change {
+            number,
+            removes: None,
+            adds: Some((name, node)),
+            needs: None,
+        });
+        Ok(())
+    }
+
+    pub(super) fn add_directory(&mut self, path: &Path) -> io::Result<()> {
+        self.add(path, Node::Directory(self.directories.len()))?;
+        self.directories.push(Directory::default());
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, path: &Path) -> io::Result<Node> {
+        let node = self.find(path)?;
+        let (directory, name) = self.place(path)?;
+        let number = self.number();
+        self.directories[directory].change(Change { number, removes: Some(name), adds: None, needs: None });
+        Ok(node)
+    }
+
+    /// Returns what had the new name.
+    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<Option<Node>> {
+        let node = self.find(from)?;
+        let (from, from_name) = self.place(from)?;
+        let (to, to_name) = self.place(to)?;
+        let replaced = self.directories[to].live.get(&to_name).copied();
+        let number = self.number();
+        let (removes, adds) = (Some(from_name), Some((to_name, node)));
+        if from == to {
+            self.directories[to].change(Change { number, removes, adds, needs: None });
+            return Ok(replaced);
+        }
+        self.directories[to].change(Change { number, removes: None, adds, needs: None });
+        let needs = Some(number);
+        let number = self.number();
+        self.directories[from].change(Change { number, removes, adds: None, needs });
+        Ok(replaced)
+    }
+
+    pub(super) fn sync(&mut self, path: &Path) -> io::Result<()> {
+        let directory = self.directory(path)?;
+        let changes = std::mem::take(&mut self.directories[directory].pending);
+        for change in changes {
+            Directory::apply(&mut self.directories[directory].durable, &change);
+            if let Some(needed) = change.needs {
+                self.make_durable(needed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the changes of a directory up to a number durable.
+    fn make_durable(&mut self, number: u64) {
+        for directory in &mut self.directories {
+            if let Some(at) = directory.pending.iter().position(|change| change.number == number) {
+                for change in directory.pending.drain(..=at) {
+                    Directory::apply(&mut directory.durable, &change);
+                }
+            }
+        }
+    }
+
+    /// Power goes and comes back: of each directory's changes a beginning is kept, or any of them.
+    pub(super) fn lose_power(&mut self, random: &mut Random) {
+        let mut kept: BTreeSet<u64> = BTreeSet::new();
+        let mut pending: BTreeSet<u64> = BTreeSet::new();
+        for directory in self.directories.iter().filter(|directory| !directory.pending.is_empty()) {
+            let any = random.one_in(4);
+            let beginning = random.index(directory.pending.len() + 1);
+            for (index, change) in directory.pending.iter().enumerate() {
+                pending.insert(change.number);
+                if if any { random.one_in(2) } else { index < beginning } {
+                    kept.insert(change.number);
+                }
+            }
+        }
+        for directory in &mut self.directories {
+            for change in std::mem::take(&mut directory.pending) {
+                let possible =
+                    change.needs.is_none_or(|needed| !pending.contains(&needed) || kept.contains(&needed));
+                if possible && kept.contains(&change.number) {
+                    Directory::apply(&mut directory.durable, &change);
+                }
+            }
+            directory.live.clone_from(&directory.durable);
+        }
+    }
+
+    /// Files that programs see.
+    pub(super) fn live_files(&self) -> BTreeSet<usize> {
+        let nodes = self.directories.iter().flat_map(|directory| directory.live.values());
+        nodes.filter_map(|node| if let Node::File(file) = node { Some(*file) } else { None }).collect()
+    }
+}

@@ -1,0 +1,166 @@
+//! What the world knows and the program does not: who made what, what was promised, and so what must come out.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use bbq_wire::StreamId;
+
+use crate::record::Record;
+
+/// A promise that was broken, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Violation(pub(crate) String);
+
+impl Violation {
+    pub(crate) fn new(text: impl Into<String>) -> Violation {
+        Violation(text.into())
+    }
+}
+
+/// The promises of a run.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    /// What each number of a stream stands for. A number is given once.
+    numbers: HashMap<(StreamId, u64), Record>,
+    /// Of the last hello of each stream.
+    epochs: HashMap<StreamId, u64>,
+    /// Acknowledged as durable.
+    acknowledged: BTreeSet<Record>,
+    /// Streams whose order the program has given up, and said so.
+    unordered: BTreeSet<StreamId>,
+}
+
+/// What one sink has put out, and what it says of it.
+#[derive(Debug)]
+pub(crate) struct Delivered<'a> {
+    pub(crate) sink: &'a str,
+    /// Its files, oldest first.
+    pub(crate) outputs: &'a [Vec<u8>],
+    pub(crate) delivered: u64,
+    pub(crate) dropped: &'a BTreeMap<String, u64>,
+    /// Records that the lanes have had.
+    pub(crate) records: u64,
+    /// Its cursor was taken away: it may repeat, and its count began anew.
+    pub(crate) may_repeat: bool,
+}
+
+impl History {
+    /// A client sends a record under a number; `false` when it has sent another one under it.
+    pub(crate) fn send(&mut self, stream: StreamId, sequence: u64, record: Record) -> bool {
+        *self.numbers.entry((stream, sequence)).or_insert(record) == record
+    }
+
+    /// A client says hello; `false` when it has said one for the stream with a higher epoch.
+    pub(crate) fn greet(&mut self, stream: StreamId, epoch: u64) -> bool {
+        self.epochs.insert(stream, epoch).is_none_or(|last| last <= epoch)
+    }
+
+    /// The record that was sent under a number.
+    pub(crate) fn sent(&self, stream: StreamId, sequence: u64) -> Option<Record> {
+        self.numbers.get(&(stream, sequence)).copied()
+    }
+
+    /// A client tells its application that a record is on the server's disk.
+    pub(crate) fn acknowledge(&mut self, record: Record) {
+        self.acknowledged.insert(record);
+    }
+
+    pub(crate) fn give_up_order(&mut self, streams: &BTreeSet<StreamId>) {
+        self.unordered.extend(streams);
+    }
+
+    pub(crate) fn acknowledged(&self) -> usize {
+        self.acknowledged.len()
+    }
+
+    /// Checks all that a sink has put out, after everything was drained. `may_lose`: something happened that no program can
+    /// stand (a disk that rots), so what is missing must be counted, not there.
+    pub(crate) fn check(&self, sink: &Delivered<'_>, may_lose: bool) -> Result<(), Violation> {
+        let fail = |text: String| Err(Violation(format!("{}: {text}", sink.sink)));
+        let mut out: BTreeSet<Record> = BTreeSet::new();
+        let mut last: BTreeMap<StreamId, u64> = BTreeMap::new();
+        let mut lines = 0;
+        for (file, output) in sink.outputs.iter().enumerate() {
+            let text = String::from_utf8_lossy(output);
+            if !text.is_empty() && !text.ends_with('\n') && !sink.may_repeat {
+                return fail(format!("file {file} ends in the middle of a record"));
+            }
+            for line in text.lines() {
+                lines += 1;
+                let Some((stream, sequence, record)) = read_line(line) else {
+                    // Without a cursor nobody knows where a crash tore the output.
+                    if sink.may_repeat {
+                        continue;
+                    }
+                    let start: String = line.chars().take(60).collect();
+                    return fail(format!("line {lines} is no record: {start:?}"));
+                };
+                if self.numbers.get(&(stream, sequence)) != Some(&record) {
+                    return fail(format!(
+                        "{record:?} came out as number {sequence} of {stream}, which it never was"
+                    ));
+                }
+                if sink.may_repeat {
+                    out.insert(record);
+                    continue;
+                }
+                if !out.insert(record) {
+                    return fail(format!("{record:?}, number {sequence} of {stream}, came out twice"));
+                }
+                let before = last.insert(stream, sequence).unwrap_or(0);
+                if before > sequence && !self.unordered.contains(&stream) {
+                    return fail(format!("number {sequence} of {stream} came out behind {before}"));
+                }
+            }
+        }
+        self.check_missing(sink, &out, may_lose)?;
+        self.check_ledger(sink, lines)
+    }
+
+    fn check_missing(
+        &self,
+        sink: &Delivered<'_>,
+        out: &BTreeSet<Record>,
+        may_lose: bool,
+    ) -> Result<(), Violation> {
+        let missing: Vec<&Record> = self.acknowledged.difference(out).collect();
+        let Some(first) = missing.first() else { return Ok(()) };
+        let dropped: u64 = sink.dropped.values().sum();
+        let count = missing.len() as u64;
+        if may_lose && count <= dropped {
+            return Ok(());
+        }
+        let total = self.acknowledged.len();
+        Err(Violation(format!(
+            "{}: {count} of {total} acknowledged records did not come out ({dropped} counted as dropped), the first is {first:?}",
+            sink.sink
+        )))
+    }
+
+    /// received = delivered + dropped, when nothing is queued.
+    #[expect(clippy::unused_self, reason = "one of the checks")]
+    fn check_ledger(&self, sink: &Delivered<'_>, lines: u64) -> Result<(), Violation> {
+        let Delivered { delivered, records, dropped, .. } = *sink;
+        let sum = delivered + dropped.values().sum::<u64>();
+        if sum != records {
+            return Err(Violation(format!(
+                "{}: delivered {delivered} and dropped {dropped:?}, which is {sum} of {records} records",
+                sink.sink
+            )));
+        }
+        if lines != delivered && !sink.may_repeat {
+            return Err(Violation(format!("{}: {lines} lines are there, {delivered} delivered", sink.sink)));
+        }
+        Ok(())
+    }
+}
+
+/// What a line of an output says: `{...,"stream":"<id>","sequence":<number>,"message":"<record>"}`. Records have nothing that
+/// JSON would write in another way.
+fn read_line(line: &str) -> Option<(StreamId, u64, Record)> {
+    let (_, rest) = line.strip_prefix('{')?.split_once(",\"stream\":\"")?;
+    let (stream, rest) = rest.split_once("\",\"sequence\":")?;
+    let (sequence, rest) = rest.split_once(",\"message\":\"")?;
+    let text = rest.strip_suffix("\"}")?;
+    let stream = StreamId(u128::from_str_radix(stream, 16).ok()?.to_be_bytes());
+    Some((stream, sequence.parse().ok()?, Record::read(text)?))
+}

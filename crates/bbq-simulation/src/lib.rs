@@ -1,0 +1,29 @@
+//! Whole runs of bbq with a simulated disk, network and clock: each from one seed, on one thread, and the same every time.
+//!
+//! ```text
+//! clients --bytes, late, cut, in pieces--> server: sessions -> lanes -> acknowledgements
+//!    |                                                            \-> sinks -> outputs
+//! their own disks                                        its disk: page cache | what is durable
+//! ```
+//!
+//! Real are bbq-spool (writer, recovery, readers, cursors, retirement of segments), bbq-wire (the codec at both ends), bbq-client
+//! (all of a sender but its threads and sockets) and, of bbq-server, the table of streams, sessions, acknowledgements, retention
+//! and the file sink. docs/RELIABILITY.md says what is promised and checked, and what is a model.
+//!
+//! Invariant: nothing here reads a clock, starts a thread within a run, or draws a random number but from the seed.
+//! Invariant: what is checked is what a user sees: acknowledgements, outputs, refusals, the ledger.
+
+pub mod bug;
+mod client;
+pub mod disk;
+mod history;
+mod late_sync;
+mod network;
+mod plan;
+pub mod random;
+mod record;
+pub mod run;
+mod server;
+mod stale;
+pub mod trace;
+mod world;

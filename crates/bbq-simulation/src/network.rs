@@ -1,0 +1,156 @@
+//! Connections: bytes that arrive late, in pieces of any size, or not at all.
+//!
+//! What one end writes is *in flight* until it is delivered, byte by byte if chance wants so, and *arrived* until the other
+//! end reads it. A connection that its client has given up still delivers what is in flight: so a hello may be read long
+//! after a newer connection's.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::random::Random;
+
+/// Bytes one way.
+#[derive(Debug, Default)]
+pub(crate) struct Pipe {
+    flight: VecDeque<u8>,
+    /// Delivered and not read yet.
+    pub(crate) arrived: Vec<u8>,
+    /// The writer has no more.
+    closed: bool,
+    /// Nothing is delivered any more.
+    cut: bool,
+}
+
+impl Pipe {
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        if !self.closed && !self.cut {
+            self.flight.extend(bytes);
+        }
+    }
+
+    /// The reader takes so many of the arrived bytes.
+    pub(crate) fn consume(&mut self, bytes: usize) {
+        self.arrived.drain(..bytes);
+    }
+
+    /// Bytes that are written and not delivered.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.flight.len()
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Whether the reader has got all there will ever be.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.cut || (self.closed && self.flight.is_empty())
+    }
+
+    fn deliver(&mut self, bytes: usize) -> usize {
+        let bytes = bytes.min(self.flight.len());
+        self.arrived.extend(self.flight.drain(..bytes));
+        bytes
+    }
+
+    fn cut(&mut self, random: &mut Random) {
+        let arrive = random.index(self.flight.len() + 1);
+        self.deliver(arrive);
+        self.flight.clear();
+        self.cut = true;
+    }
+}
+
+/// A connection between a client and the server.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// To the server.
+    pub(crate) up: Pipe,
+    /// To the client.
+    pub(crate) down: Pipe,
+    /// The client looks at it no more.
+    left: bool,
+    /// Neither does the server.
+    pub(crate) done: bool,
+}
+
+/// All connections, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Network {
+    connections: BTreeMap<u64, Connection>,
+    made: u64,
+}
+
+impl Network {
+    /// A client connects. Whether a server is there shows later.
+    pub(crate) fn connect(&mut self) -> u64 {
+        self.made += 1;
+        let (up, down) = (Pipe::default(), Pipe::default());
+        self.connections.insert(self.made, Connection { up, down, left: false, done: false });
+        self.made
+    }
+
+    pub(crate) fn get(&mut self, number: u64) -> Option<&mut Connection> {
+        self.connections.get_mut(&number)
+    }
+
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        self.connections.keys().copied().collect()
+    }
+
+    /// One of them.
+    pub(crate) fn any(&self, random: &mut Random) -> Option<u64> {
+        let at = random.index(self.connections.len().max(1));
+        self.connections.keys().nth(at).copied()
+    }
+
+    /// Delivers up to so many bytes each way; returns how many it delivered.
+    pub(crate) fn deliver(&mut self, number: u64, bytes: usize) -> usize {
+        let Some(connection) = self.connections.get_mut(&number) else { return 0 };
+        let delivered = connection.up.deliver(bytes) + connection.down.deliver(bytes);
+        self.forget(number);
+        delivered
+    }
+
+    /// The client gives it up: what it has written still arrives.
+    pub(crate) fn leave(&mut self, number: u64) {
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.up.close();
+            connection.left = true;
+        }
+        self.forget(number);
+    }
+
+    /// Both ends find it broken, after some of what is in flight.
+    pub(crate) fn cut(&mut self, number: u64, random: &mut Random) {
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.up.cut(random);
+            connection.down.cut(random);
+        }
+    }
+
+    /// The server's process ends, and with it all that it has accepted, or may have.
+    pub(crate) fn server_ends(&mut self, random: &mut Random) {
+        for number in self.numbers() {
+            self.cut(number, random);
+            if let Some(connection) = self.connections.get_mut(&number) {
+                connection.done = true;
+            }
+            self.forget(number);
+        }
+    }
+
+    /// The server is done with a connection: the client reads what was written.
+    pub(crate) fn finish(&mut self, number: u64) {
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.down.close();
+            connection.done = true;
+        }
+        self.forget(number);
+    }
+
+    fn forget(&mut self, number: u64) {
+        if self.connections.get(&number).is_some_and(|connection| connection.left && connection.done) {
+            self.connections.remove(&number);
+        }
+    }
+}

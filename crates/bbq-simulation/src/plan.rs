@@ -1,0 +1,181 @@
+//! What a seed decides before the run: how the parts are made, and which faults may happen. Each run has some kinds of
+//! faults only, so that no kind hides another.
+
+use std::time::Duration;
+
+use bbq_client::Compress;
+use bbq_client::simulated::Sizes;
+use bbq_server::config::Rotation;
+use bbq_wire::session::AckLevel;
+
+use crate::bug::Bug;
+use crate::client::ClientOptions;
+use crate::random::Random;
+use crate::server::{ServerOptions, SinkOptions};
+
+/// Steps of the phase with faults.
+const STEPS_MIN: u64 = 300;
+const STEPS_MAX: u64 = 4000;
+const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
+
+/// How often faults happen, each in 65,536 steps.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rates {
+    /// A connection breaks.
+    pub(crate) cut_connection: u32,
+    /// A client gives up a connection that still delivers.
+    pub(crate) give_up: u32,
+    pub(crate) kill_client: u32,
+    /// The power of a client's machine goes.
+    pub(crate) power_client: u32,
+    /// A client's application closes its sender.
+    pub(crate) close_client: u32,
+    /// A client's disk has no room for a while.
+    pub(crate) full_client: u32,
+    pub(crate) kill_server: u32,
+    pub(crate) power_server: u32,
+    /// In the middle of what the server does next.
+    pub(crate) cut_in_call: u32,
+    /// The server stops in order and starts again.
+    pub(crate) reload: u32,
+    /// Another program takes the server's place.
+    pub(crate) upgrade: u32,
+    /// A sink takes nothing for a while.
+    pub(crate) stick: u32,
+    /// The disk has no room for a while.
+    pub(crate) full: u32,
+    /// The next syncs fail.
+    pub(crate) fail_syncs: u32,
+    /// Calls fail for a while, at the disk's rates.
+    pub(crate) trouble: u32,
+    /// A block cannot be read for a while.
+    pub(crate) passing_read_error: u32,
+    /// A wall clock jumps.
+    pub(crate) clock_jump: u32,
+    /// The kernel drops clean pages.
+    pub(crate) evict: u32,
+}
+
+/// What is decided by a seed.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) steps: u64,
+    pub(crate) clients: Vec<ClientOptions>,
+    pub(crate) server: ServerOptions,
+    pub(crate) rates: Rates,
+    /// Lanes may be more or fewer after a restart.
+    pub(crate) lanes_change: bool,
+    /// A cursor file is taken away at some restarts.
+    pub(crate) loses_cursors: bool,
+    /// Bits of sealed segments flip, or blocks become unreadable for good.
+    pub(crate) rots: bool,
+    /// How much more often clients act than servers.
+    pub(crate) client_weight: u64,
+    /// How seldom sinks act.
+    pub(crate) sink_weight: u64,
+}
+
+fn some(random: &mut Random, one_in: u64, most: u32) -> u32 {
+    if random.one_in(one_in) {
+        random.between(u64::from(most / 10).max(1), u64::from(most)) as u32
+    } else {
+        0
+    }
+}
+
+impl Rates {
+    fn new(random: &mut Random) -> Rates {
+        Rates {
+            cut_connection: some(random, 2, 3000),
+            give_up: some(random, 2, 3000),
+            kill_client: some(random, 3, 500),
+            power_client: some(random, 4, 300),
+            kill_server: some(random, 2, 400),
+            power_server: some(random, 2, 400),
+            cut_in_call: some(random, 2, 500),
+            reload: some(random, 3, 400),
+            upgrade: some(random, 3, 400),
+            stick: some(random, 4, 300),
+            full: some(random, 6, 200),
+            fail_syncs: some(random, 4, 400),
+            trouble: some(random, 8, 200),
+            passing_read_error: some(random, 6, 300),
+            clock_jump: some(random, 4, 500),
+            evict: some(random, 3, 500),
+            close_client: some(random, 4, 300),
+            full_client: some(random, 6, 200),
+        }
+    }
+}
+
+/// Segments that come and go within a run.
+fn sizes(random: &mut Random) -> Sizes {
+    let segment_bytes_min = 1024 << random.below(4);
+    Sizes {
+        bytes_max: if random.one_in(4) { 64 * 1024 } else { 1024 * 1024 },
+        extent_bytes: 256 << random.below(6),
+        segment_bytes_min,
+        segment_bytes_max: 4 * segment_bytes_min,
+        anew_bytes: 256 << random.below(6),
+    }
+}
+
+fn client(random: &mut Random, bug: Option<Bug>) -> ClientOptions {
+    ClientOptions {
+        level: if random.one_in(6) { AckLevel::Received } else { AckLevel::Durable },
+        has_spool: random.one_in(2),
+        queue_bytes_max: (64 * 1024) << random.below(3),
+        batch_bytes: 1024 << random.below(4),
+        sizes: sizes(random),
+        compress: if random.one_in(8) { Compress::On } else { Compress::Off },
+        drops_oldest: random.one_in(8),
+        delivery_timeout: Duration::from_millis([100, 1000, 30_000][random.index(3)]),
+        record_bytes_max: [60, 200, 1000, 3000][random.index(4)],
+        collects_one_in: random.between(1, 8),
+        // What is said of quiet streams is in no newer batch.
+        one_record_in: [2, 2, 4, 30, 100][random.index(5)],
+        bug,
+    }
+}
+
+fn server(random: &mut Random, bug: Option<Bug>) -> ServerOptions {
+    let lanes = random.between(1, 4) as u32;
+    let segment_bytes = SEGMENT_BYTES_MIN << random.below(3);
+    let least = segment_bytes * 2 * 4;
+    ServerOptions {
+        lanes,
+        segment_bytes,
+        bytes_max: if random.one_in(3) { least } else { least * 64 },
+        flush_interval: Duration::from_micros(random.between(1, 10_000)),
+        hot_bytes_max: if random.one_in(3) { 4 * 1024 * 1024 } else { 0 },
+        drops_oldest: random.one_in(6),
+        sinks: (0..random.between(1, 3)).map(|_| sink(random)).collect(),
+        bug,
+    }
+}
+
+/// Files of a few messages, of many, or one for all.
+pub(crate) fn sink(random: &mut Random) -> SinkOptions {
+    let bytes = [None, None, Some(400), Some(2000), Some(8000), Some(30_000)][random.index(6)];
+    let daily = random.one_in(4);
+    let is_rotated = bytes.is_some() || daily;
+    let keep = (is_rotated && random.one_in(3)).then(|| random.between(1, 5) as u32);
+    SinkOptions { rotation: Rotation { bytes, daily, keep }, clock_rate: [1, 30, 1000][random.index(3)] }
+}
+
+impl Plan {
+    pub(crate) fn new(random: &mut Random, bug: Option<Bug>) -> Plan {
+        let clients = random.between(1, 5);
+        Plan {
+            steps: random.between(STEPS_MIN, STEPS_MAX),
+            clients: (0..clients).map(|_| client(random, bug)).collect(),
+            server: server(random, bug),
+            rates: Rates::new(random),
+            lanes_change: random.one_in(3),
+            loses_cursors: random.one_in(16),
+            rots: random.one_in(16),
+            client_weight: random.between(1, 6),
+            sink_weight: random.between(1, 6),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Repeatable chance (xorshift64*, Vigna 2016). Everything that a run does not do in order, it does by this.
+
+/// A sequence of numbers that a seed determines.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// The sequence of a seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Random {
+        // Neighbouring seeds must not begin alike, and 0 is no state.
+        let mixed = (seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mut random = Random((mixed ^ (mixed >> 29)) | 1);
+        random.next();
+        random
+    }
+
+    /// 64 bits.
+    #[expect(clippy::should_implement_trait, reason = "it has no end, and nobody iterates over it")]
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// Less than `bound`, which is not 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        (self.next() >> 11) % bound.max(1)
+    }
+
+    /// An index into a collection of so many items.
+    pub fn index(&mut self, items: usize) -> usize {
+        self.below(items as u64) as usize
+    }
+
+    /// From `least` to `most`.
+    pub fn between(&mut self, least: u64, most: u64) -> u64 {
+        least + self.below(most - least + 1)
+    }
+
+    /// True once in so many times.
+    pub fn one_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    /// True so many times in 65,536.
+    pub fn chance(&mut self, of_65536: u32) -> bool {
+        of_65536 > 0 && self.below(65_536) < u64::from(of_65536)
+    }
+
+    /// A sequence of its own for a part of the run, so that one part's draws do not shift another's.
+    #[must_use]
+    pub fn fork(&mut self) -> Random {
+        Random::new(self.next())
+    }
+}

@@ -1,0 +1,33 @@
+//! Records that can be recognised, wherever they come out.
+
+/// A record: who made it, and which of that client's it is, from 1. No two have the same numbers, whatever becomes of their
+/// client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Record {
+    pub(crate) client: usize,
+    pub(crate) number: u64,
+    pub(crate) bytes: u32,
+}
+
+impl Record {
+    /// Its bytes, which its numbers determine.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("{} {} {} ", self.client, self.number, self.bytes);
+        let wanted = self.bytes as usize;
+        if text.len() < wanted {
+            let letter = char::from(b'a' + ((self.number * 7 + self.client as u64) % 26) as u8);
+            text.extend(std::iter::repeat_n(letter, wanted - text.len()));
+        }
+        text
+    }
+
+    /// The record whose text this is, every byte of it.
+    pub(crate) fn read(text: &str) -> Option<Record> {
+        let mut words = text.splitn(4, ' ');
+        let client = words.next()?.parse().ok()?;
+        let number = words.next()?.parse().ok()?;
+        let bytes = words.next()?.parse().ok()?;
+        let record = Record { client, number, bytes };
+        (record.text() == text).then_some(record)
+    }
+}

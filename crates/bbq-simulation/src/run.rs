@@ -1,0 +1,93 @@
+//! Runs seeds: one, or many on all processors.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::bug::Bug;
+use crate::history::Violation;
+use crate::world::{Summary, World};
+
+/// A seed that broke a promise.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Which.
+    pub seed: u64,
+    /// What was broken.
+    pub what: String,
+}
+
+/// What many seeds came to.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Seeds that were run.
+    pub seeds: u64,
+    /// Of all runs together.
+    pub steps: u64,
+    /// Records acknowledged as durable.
+    pub acknowledged: u64,
+    /// Starts of the server.
+    pub starts: u64,
+    /// By seed; the first ones only.
+    pub failures: Vec<Failure>,
+}
+
+/// Failures that are collected before the search ends: more say nothing new.
+const FAILURES_MAX: usize = 8;
+
+/// Runs one seed; with `is_traced`, the last events come with it.
+///
+/// # Errors
+/// What was broken.
+pub fn run_seed(seed: u64, bug: Option<Bug>, is_traced: bool) -> (Result<Summary, String>, Vec<String>) {
+    let mut world = World::new(seed, bug, is_traced);
+    let result = catch_unwind(AssertUnwindSafe(|| world.run()));
+    let result = match result {
+        Ok(result) => result.map_err(|Violation(what)| what),
+        Err(panic) => Err(format!("panic: {}", message_of(&*panic))),
+    };
+    (result, world.trace().last(usize::MAX))
+}
+
+fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+/// Runs the seeds from `first` on, on so many threads, until so many failed.
+#[must_use]
+pub fn run_seeds(first: u64, seeds: u64, bug: Option<Bug>, threads: usize, failures_max: usize) -> Report {
+    let next = AtomicU64::new(0);
+    let report = Mutex::new(Report::default());
+    let failures_max = failures_max.min(FAILURES_MAX);
+    let locked = || report.lock().unwrap_or_else(PoisonError::into_inner);
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= seeds || locked().failures.len() >= failures_max {
+                return;
+            }
+            let seed = first.wrapping_add(index);
+            let (result, _) = run_seed(seed, bug, false);
+            let mut report = locked();
+            report.seeds += 1;
+            match result {
+                Ok(summary) => {
+                    report.steps += summary.steps;
+                    report.acknowledged += summary.acknowledged;
+                    report.starts += summary.starts;
+                }
+                Err(what) => report.failures.push(Failure { seed, what }),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(work);
+        }
+    });
+    let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
+    report.failures.sort_by_key(|failure| failure.seed);
+    report
+}

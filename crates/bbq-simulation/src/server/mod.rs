@@ -1,0 +1,294 @@
+//! The server, step by step: its lanes, sessions and acknowledgements, the table of streams, checkpoints, what deletes segments,
+//! and the sinks.
+
+mod planted;
+mod session;
+mod sink;
+mod socket;
+mod worker;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bbq_server::simulated::{ListenerLedger, Retention, SinkStep, Streams, Wish};
+use bbq_spool::{Source, Spool, SpoolOptions, Step, SteppedTime, Storage};
+use bbq_wire::StreamId;
+
+use crate::bug::Bug;
+use crate::disk::SimDisk;
+use crate::network::Network;
+use crate::note;
+use crate::random::Random;
+use crate::trace::Trace;
+use planted::Told;
+use session::Session;
+pub(crate) use sink::{OUTPUTS, Sink, SinkOptions, outputs};
+use worker::{Shared, Worker};
+
+/// How a server is configured; it may change from one run to the next.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerOptions {
+    pub(crate) lanes: u32,
+    pub(crate) segment_bytes: u64,
+    pub(crate) bytes_max: u64,
+    pub(crate) flush_interval: Duration,
+    pub(crate) hot_bytes_max: usize,
+    pub(crate) drops_oldest: bool,
+    pub(crate) sinks: Vec<SinkOptions>,
+    pub(crate) bug: Option<Bug>,
+}
+
+/// Where the checkpoint of streams is.
+const CHECKPOINT: &str = "/data/streams";
+
+/// Rounds in which a server that stops waits for the disk at most.
+const STOP_ROUNDS_MAX: u64 = 40;
+
+/// A server that runs.
+pub(crate) struct Server {
+    options: ServerOptions,
+    disk: SimDisk,
+    time: Arc<SteppedTime>,
+    spool: Arc<Spool>,
+    shared: Shared,
+    /// By lane.
+    workers: Vec<Worker>,
+    sessions: BTreeMap<u64, Session>,
+    is_stopping: bool,
+    told: Told,
+    /// Records that the lanes had at the start.
+    records_before: u64,
+    /// What a socket holds for a client that does not read.
+    socket_bytes: usize,
+    random: Random,
+    pub(crate) sinks: Vec<Sink>,
+    /// Streams whose order was given up, as their lane failed with unread messages.
+    pub(crate) lost_order: BTreeSet<StreamId>,
+    /// The planted bug "checkpoint out of order": one that is about to be written over a newer one.
+    late_checkpoint: Option<Vec<u8>>,
+}
+
+impl Server {
+    /// Starts on what the disk has.
+    pub(crate) fn open(
+        disk: &SimDisk,
+        options: &ServerOptions,
+        time: &Arc<SteppedTime>,
+    ) -> Result<Server, String> {
+        let sources = vec![Source { name: "bbq".to_owned(), drops_oldest: options.drops_oldest }];
+        let spool_options = SpoolOptions {
+            segment_bytes: options.segment_bytes,
+            bytes_max: options.bytes_max,
+            flush_interval: options.flush_interval,
+            hot_bytes_max: options.hot_bytes_max,
+            ..SpoolOptions::new(PathBuf::from("/data"), options.lanes, sources)
+        };
+        disk.set_faults(|faults| faults.believes_cache = options.bug == Some(Bug::CleanPagesBelieved));
+        let spool = Spool::open_stepped(Arc::new(disk.clone()), &spool_options, time);
+        disk.set_faults(|faults| faults.believes_cache = false);
+        let spool = spool.map_err(|error| error.to_string())?;
+        let spool = Arc::new(spool);
+        let seconds = time.unix_ns.load(Ordering::Relaxed) / 1_000_000_000;
+        let streams = Streams::recover(Arc::new(disk.clone()), Path::new("/data"), &spool, seconds);
+        let streams = Arc::new(streams.map_err(|error| format!("streams: {error}"))?);
+        let retention = Retention::new(Arc::clone(&spool), Arc::clone(&streams), options.sinks.len());
+        let retention = Arc::new(retention);
+        let sinks = (0..options.sinks.len())
+            .map(|index| Sink::new(disk, &spool, &retention, time, index, options))
+            .collect::<Result<Vec<Sink>, String>>()?;
+        let lanes = spool.lanes();
+        let mut random = Random::new(time.now_ns.load(Ordering::Relaxed));
+        let workers: Vec<Worker> = lanes.iter().map(|lane| Worker::new(lane.clone())).collect();
+        Ok(Server {
+            options: options.clone(),
+            disk: disk.clone(),
+            time: Arc::clone(time),
+            told: Told::new(options.bug, lanes.len()),
+            shared: Shared { lanes, streams, retention, ledger: ListenerLedger::default() },
+            workers,
+            records_before: spool.ends().iter().map(|end| end.record).sum(),
+            spool,
+            sessions: BTreeMap::new(),
+            is_stopping: false,
+            sinks,
+            lost_order: BTreeSet::new(),
+            late_checkpoint: None,
+            socket_bytes: if random.one_in(3) { random.between(8, 300) as usize } else { usize::MAX },
+            random,
+        })
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.time.unix_ns.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn lanes(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Records that its lanes have had, of all runs.
+    pub(crate) fn records(&self) -> u64 {
+        self.spool.ends().iter().map(|end| end.record).sum()
+    }
+
+    /// Where the listener has not counted what the lanes have had since the start. Asked when nothing is on its way.
+    pub(crate) fn imbalance(&self) -> Option<String> {
+        let (before, spooled, records) = (self.records_before, self.shared.ledger.spooled(), self.records());
+        (!self.has_failed() && before + spooled != records).then(|| {
+            format!("the listener counts {spooled} records behind {before}, the lanes have had {records}")
+        })
+    }
+
+    /// Whether a lane acknowledges nothing any more.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.shared.lanes.iter().any(|lane| lane.failure().is_some())
+    }
+
+    /// A worker looks at a connection.
+    pub(crate) fn serve(&mut self, number: u64, network: &mut Network, trace: &mut Trace) {
+        let Some(connection) = network.get(number).filter(|connection| !connection.done) else {
+            self.sessions.remove(&number);
+            return;
+        };
+        if connection.up.arrived.is_empty()
+            && !self.sessions.contains_key(&number)
+            && !connection.up.is_at_end()
+        {
+            return;
+        }
+        self.drive(number, connection, trace);
+        if connection.done {
+            network.finish(number);
+        }
+    }
+
+    /// One step of a lane's writer.
+    pub(crate) fn write(&mut self, lane: usize, trace: &mut Trace) -> Step {
+        let step = self.spool.step(lane);
+        if !matches!(step, Step::Waits(_)) {
+            note!(trace, "lane {lane} {step:?}, {:?}", self.shared.lanes[lane].durable());
+        }
+        step
+    }
+
+    /// The worker of a lane hears how far it is, and acknowledges.
+    pub(crate) fn settle(&mut self, lane: usize, network: &mut Network, trace: &mut Trace) {
+        let durable = self.told.durable(lane, self.shared.lanes[lane].durable());
+        let seconds = self.now_ns() / 1_000_000_000;
+        self.workers[lane].follow(&self.shared, durable, seconds);
+        for (number, session) in &self.sessions {
+            let Some(connection) = network.get(*number) else { continue };
+            let carried = session.socket.0.carry(connection);
+            if carried > 0 {
+                note!(trace, "server acknowledges on {number}: {carried} bytes");
+            }
+        }
+    }
+
+    /// A step of a sink.
+    pub(crate) fn deliver(&mut self, sink: usize, wish: Wish, trace: &mut Trace) {
+        let sink = &mut self.sinks[sink];
+        match sink.step(wish) {
+            Ok(SinkStep::Idle(_)) => {}
+            Ok(step) => note!(trace, "{} {step:?}, committed {:?}", sink.name, sink.ledger()),
+            Err(why) => note!(trace, "{}: {why}", sink.name),
+        }
+    }
+
+    /// The thread that writes checkpoints and deletes segments does what it was asked for.
+    pub(crate) fn retire(&mut self, trace: &mut Trace) {
+        if self.spool.is_room_wanted() {
+            self.shared.retention.retire();
+        }
+        let before = self.spool.segments();
+        let _room_is_asked_for_again = self.shared.retention.step();
+        let after = self.spool.segments();
+        if before != after {
+            note!(trace, "segments go: of {before}, {after} are left");
+        }
+    }
+
+    /// Something is to be looked at.
+    pub(crate) fn ask(&self, for_checkpoint: bool) {
+        if for_checkpoint {
+            self.shared.retention.ask_for_checkpoint();
+        } else {
+            self.shared.retention.retire();
+        }
+    }
+
+    /// The planted bug "checkpoint out of order": what the checkpoint says now is written again later.
+    pub(crate) fn put_late_checkpoint(&mut self) {
+        if self.options.bug != Some(Bug::CheckpointOutOfOrder) {
+            return;
+        }
+        let path = Path::new(CHECKPOINT);
+        match self.late_checkpoint.take() {
+            None => self.late_checkpoint = self.disk.contents(path).ok(),
+            Some(bytes) => {
+                let storage: &dyn Storage = &self.disk;
+                let _disk_may_fail = storage.replace(path, &bytes);
+            }
+        }
+    }
+
+    /// Stops in order, as for a reload: what was received is written, sinks commit where they are.
+    pub(crate) fn stop(&mut self, network: &mut Network, trace: &mut Trace) {
+        self.is_stopping = true;
+        for _ in 0..=self.random.below(STOP_ROUNDS_MAX) {
+            let numbers: Vec<u64> = self.sessions.keys().copied().collect();
+            for number in numbers {
+                self.serve(number, network, trace);
+            }
+            let settles = self.sessions.iter().find(|(_, session)| session.is_settling());
+            assert!(settles.is_none(), "a hello waits for the disk, and its client is not told of the stop");
+            if self.sessions.is_empty() || self.disk.halted().is_some() {
+                break;
+            }
+            for lane in 0..self.workers.len() {
+                self.write(lane, trace);
+                self.settle(lane, network, trace);
+            }
+        }
+        // Its patience is over: who still waits for the disk comes again.
+        for number in std::mem::take(&mut self.sessions).into_keys() {
+            note!(trace, "server closes {number}");
+            network.finish(number);
+        }
+        let unwritten = self.spool.close();
+        note!(trace, "server stops, unwritten {unwritten:?}");
+        if self.disk.halted().is_some() {
+            return;
+        }
+        self.workers.iter().for_each(|worker| worker.give_up(&self.shared));
+        for sink in 0..self.sinks.len() {
+            self.deliver(sink, Wish::Hold, trace);
+        }
+        self.shared.retention.ask_for_checkpoint();
+        let _next_start_reads_more = self.shared.retention.step();
+    }
+
+    /// Whether everything that came is out, and nothing is in between.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.workers.iter().all(|worker| worker.pending() == 0) && self.sinks.iter().all(Sink::is_drained)
+    }
+
+    /// What it waits for, for a message.
+    pub(crate) fn describe(&self) -> String {
+        let waits: Vec<String> = self.shared.lanes.iter().map(|lane| format!("{:?}", lane.view())).collect();
+        let sinks: Vec<String> = self.sinks.iter().map(Sink::describe).collect();
+        let pending: Vec<usize> = self.workers.iter().map(Worker::pending).collect();
+        let usage = self.spool.usage();
+        format!(
+            "pending {pending:?}; {}; {}; {} of {} bytes; {} segments",
+            waits.join(", "),
+            sinks.join("; "),
+            usage.bytes(),
+            usage.bytes_max(),
+            self.spool.segments()
+        )
+    }
+}

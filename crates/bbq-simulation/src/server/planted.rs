@@ -1,0 +1,45 @@
+//! Planted bugs of sessions and acknowledgements: what the program's code is told is wrong, the code itself is as it is.
+
+use bbq_spool::Durable;
+use bbq_wire::session::{ServerSession, ServerStep};
+
+use super::worker::LIMITS;
+use crate::bug::Bug;
+
+/// What a worker is told of its lane.
+#[derive(Debug)]
+pub(super) struct Told {
+    bug: Option<Bug>,
+    /// By lane: the last group that was told in part, and then as a whole.
+    split: Vec<u64>,
+}
+
+impl Told {
+    pub(super) fn new(bug: Option<Bug>, lanes: usize) -> Told {
+        Told { bug, split: vec![0; lanes] }
+    }
+
+    pub(super) fn durable(&mut self, lane: usize, durable: Durable) -> Durable {
+        match self.bug {
+            Some(Bug::AcknowledgeBeforeSync) => Durable { group: durable.group + 1, ..durable },
+            // Its position is known before its last batches.
+            Some(Bug::SplitGroup) if self.split[lane] < durable.group => {
+                self.split[lane] = durable.group;
+                Durable { group: durable.group - 1, ..durable }
+            }
+            _ => durable,
+        }
+    }
+}
+
+/// A server that does not look at epochs: to it, every hello is one that tells none. Returns whether a hello is there.
+pub(super) fn forget_epoch(arrived: &mut Vec<u8>) -> bool {
+    let Ok(ServerStep::Hello { mut hello, consumed }) = ServerSession::new(LIMITS).next(arrived) else {
+        return false;
+    };
+    hello.epoch = 0;
+    let mut bytes = Vec::new();
+    hello.encode(&mut bytes);
+    arrived.splice(..consumed, bytes);
+    true
+}

@@ -1,0 +1,135 @@
+//! A file sink: bbq-server's own, whose steps are taken here. Only its thread is not, nor how long it waits.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bbq_server::config::{Format, Rotation, SinkSpec, SinkTarget};
+use bbq_server::simulated::{Now, Retention, SinkOpening, SinkStep, SinkSteps, Wish};
+use bbq_spool::{Spool, SteppedTime};
+use bbq_storage::Storage;
+
+use super::ServerOptions;
+use crate::bug::Bug;
+use crate::disk::SimDisk;
+use crate::late_sync::LateSync;
+
+/// How a sink is configured; it may change from one run to the next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SinkOptions {
+    pub(crate) rotation: Rotation,
+    /// How much faster than others' its clock goes: time hardly passes in a run.
+    pub(crate) clock_rate: u32,
+}
+
+enum Stage {
+    /// Its output cannot be opened yet.
+    Opening(Box<SinkOpening>),
+    Working(Box<SinkSteps>),
+    /// Between the two.
+    None,
+}
+
+pub(crate) struct Sink {
+    pub(crate) name: String,
+    clock_rate: u32,
+    time: Arc<SteppedTime>,
+    stage: Stage,
+    /// Its output takes nothing for now.
+    pub(crate) is_stuck: bool,
+}
+
+/// Outputs of all sinks, and what was set aside.
+pub(crate) const OUTPUTS: &str = "/out";
+
+/// What has come out, file by file, oldest first, also what was deleted.
+pub(crate) fn outputs(disk: &SimDisk, name: &str) -> Vec<Vec<u8>> {
+    let current = Path::new(OUTPUTS).join(name);
+    let is_aside = |path: &PathBuf| path.to_string_lossy().starts_with(&format!("{}.", current.display()));
+    let mut files: BTreeMap<PathBuf, Vec<u8>> = disk.removed();
+    files.extend(disk.names(Path::new(OUTPUTS)).into_iter().map(|path| {
+        let bytes = disk.contents(&path).unwrap_or_default();
+        (path, bytes)
+    }));
+    let last = files.remove(&current).unwrap_or_default();
+    files.retain(|path, _| is_aside(path));
+    files.into_values().chain([last]).collect()
+}
+
+impl Sink {
+    /// Reads its cursor. The output is opened by the first step.
+    pub(super) fn new(
+        disk: &SimDisk,
+        spool: &Arc<Spool>,
+        retention: &Arc<Retention>,
+        time: &Arc<SteppedTime>,
+        index: usize,
+        options: &ServerOptions,
+    ) -> Result<Sink, String> {
+        let name = format!("sink-{index}");
+        let path = Path::new(OUTPUTS).join(&name);
+        let SinkOptions { rotation, clock_rate } = options.sinks[index];
+        let (target, format) = (SinkTarget::File(path), Format::Json);
+        let spec = SinkSpec { text: name.clone(), name: name.clone(), target, format, rotation };
+        let storage: Arc<dyn Storage> = match options.bug {
+            Some(Bug::CursorBeforeData) => Arc::new(LateSync::new(disk.clone())),
+            _ => Arc::new(disk.clone()),
+        };
+        let opening = SinkOpening::new(index, &spec, spool, Arc::clone(retention), storage);
+        let stage = Stage::Opening(Box::new(opening.map_err(|error| format!("{name}: {error}"))?));
+        Ok(Sink { name, clock_rate, time: Arc::clone(time), stage, is_stuck: false })
+    }
+
+    fn now(&self) -> Now {
+        let monotonic = Duration::from_nanos(self.time.now_ns.load(Ordering::Relaxed));
+        let unix_ns = self.time.unix_ns.load(Ordering::Relaxed);
+        Now::new(monotonic * self.clock_rate, unix_ns)
+    }
+
+    /// A step; what it came to in words, or why there was none.
+    pub(super) fn step(&mut self, wish: Wish) -> Result<SinkStep, String> {
+        if self.is_stuck {
+            return Err("stuck".to_owned());
+        }
+        let now = self.now();
+        if let Stage::Opening(_) = &self.stage
+            && let Stage::Opening(opening) = std::mem::replace(&mut self.stage, Stage::None)
+        {
+            match opening.open(now) {
+                Ok(steps) => self.stage = Stage::Working(Box::new(steps)),
+                Err((opening, why)) => {
+                    self.stage = Stage::Opening(opening);
+                    return Err(why);
+                }
+            }
+        }
+        match &mut self.stage {
+            Stage::Working(steps) => Ok(steps.step(now, wish)),
+            _ => Err("its output is not open".to_owned()),
+        }
+    }
+
+    /// Whether everything was read, written and committed.
+    pub(super) fn is_drained(&self) -> bool {
+        matches!(&self.stage, Stage::Working(steps) if steps.is_drained())
+    }
+
+    /// What the sink says it has done, for the ledger: delivered and dropped, as of the last commit.
+    pub(crate) fn ledger(&self) -> (u64, BTreeMap<String, u64>) {
+        match &self.stage {
+            Stage::Working(steps) => (steps.committed().delivered, steps.committed().dropped.clone()),
+            _ => (0, BTreeMap::new()),
+        }
+    }
+
+    /// What it waits for, for a message.
+    pub(crate) fn describe(&self) -> String {
+        let stage = match &self.stage {
+            Stage::Working(steps) => steps.describe(),
+            _ => "its output is not open".to_owned(),
+        };
+        format!("{}: {stage}, stuck {}", self.name, self.is_stuck)
+    }
+}

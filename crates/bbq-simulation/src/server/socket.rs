@@ -1,0 +1,59 @@
+//! A server's end of a connection: a send buffer of a certain size, which the network empties.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use bbq_server::simulated::{Connection, Sent};
+
+use crate::network;
+
+/// What the socket has taken and the network has not.
+#[derive(Debug)]
+pub(super) struct Buffer {
+    /// Bytes that it holds at most, with those in flight.
+    bytes_max: usize,
+    taken: RefCell<Vec<u8>>,
+    room: Cell<usize>,
+    /// The client is gone.
+    is_broken: Cell<bool>,
+}
+
+/// The session's end of it.
+#[derive(Clone, Debug)]
+pub(super) struct Socket(pub(super) Rc<Buffer>);
+
+impl Socket {
+    pub(super) fn new(bytes_max: usize) -> Socket {
+        let (room, is_broken) = (Cell::new(bytes_max), Cell::new(false));
+        Socket(Rc::new(Buffer { bytes_max, taken: RefCell::default(), room, is_broken }))
+    }
+}
+
+impl Buffer {
+    /// Gives the network what was sent, and learns how much more may be. Returns how many bytes went.
+    pub(super) fn carry(&self, connection: &mut network::Connection) -> usize {
+        let mut taken = self.taken.borrow_mut();
+        let carried = taken.len();
+        connection.down.write(&taken);
+        taken.clear();
+        self.room.set(self.bytes_max.saturating_sub(connection.down.in_flight()));
+        self.is_broken.set(connection.down.is_at_end());
+        carried
+    }
+}
+
+impl Connection for Socket {
+    fn send(&self, bytes: &[u8]) -> Sent {
+        let Buffer { taken, room, is_broken, .. } = &*self.0;
+        if is_broken.get() {
+            return Sent::Gone;
+        }
+        let sent = bytes.len().min(room.get());
+        room.set(room.get() - sent);
+        taken.borrow_mut().extend_from_slice(&bytes[..sent]);
+        if sent == 0 { Sent::Full } else { Sent::Bytes(sent) }
+    }
+
+    /// Every session has its turn anyway.
+    fn wake(&self) {}
+}

@@ -1,0 +1,75 @@
+//! A worker: its lane, and what its sessions share. All of it is bbq-server's.
+
+use std::sync::Arc;
+
+use bbq_server::simulated::{
+    Acks, LaneAccounts, ListenerLedger, Retention, Scratch, SessionContext, Streams, Undurable,
+};
+use bbq_spool::{Durable, Lane};
+use bbq_wire::Peer;
+use bbq_wire::batch::BatchLimits;
+use bbq_wire::limits::{BATCH_BODY_BYTES_MAX, MESSAGE_BYTES_DEFAULT};
+
+use super::socket::Socket;
+
+pub(super) const LIMITS: BatchLimits =
+    BatchLimits { body_bytes_max: BATCH_BODY_BYTES_MAX, message_bytes_max: MESSAGE_BYTES_DEFAULT };
+
+/// What all workers share.
+pub(super) struct Shared {
+    pub(super) lanes: Vec<Lane>,
+    pub(super) streams: Arc<Streams>,
+    pub(super) retention: Arc<Retention>,
+    /// Of the only listener.
+    pub(super) ledger: ListenerLedger,
+}
+
+/// One worker.
+pub(super) struct Worker {
+    lane: Lane,
+    acks: Acks<Socket>,
+    undurable: Undurable,
+    scratch: Scratch,
+}
+
+impl Worker {
+    pub(super) fn new(lane: Lane) -> Worker {
+        let undurable = Undurable::behind(lane.view().records);
+        Worker { lane, acks: Acks::default(), undurable, scratch: Scratch::default() }
+    }
+
+    /// What it lends to a session for a step.
+    pub(super) fn context<'a>(&'a self, shared: &'a Shared, now_ns: u64) -> SessionContext<'a, Socket> {
+        SessionContext {
+            lane: &self.lane,
+            lanes: &shared.lanes,
+            streams: &shared.streams,
+            retention: &shared.retention,
+            acks: &self.acks,
+            undurable: &self.undurable,
+            scratch: &self.scratch,
+            ledger: &shared.ledger,
+            source: 0,
+            limits: LIMITS,
+            peer: Peer::Unnamed,
+            now_ns,
+        }
+    }
+
+    /// Batches that wait for the disk.
+    pub(super) fn pending(&self) -> usize {
+        self.acks.len()
+    }
+
+    /// Hears how far its lane is, and acknowledges.
+    pub(super) fn follow(&self, shared: &Shared, durable: Durable, now_seconds: u64) {
+        let accounts =
+            LaneAccounts { lane: &self.lane, streams: &shared.streams, undurable: &self.undurable };
+        self.acks.follow(accounts, durable, now_seconds, |_| Some(&shared.ledger));
+    }
+
+    /// The lane is closed: what it could not write is taken back.
+    pub(super) fn give_up(&self, shared: &Shared) {
+        self.undurable.give_up(self.lane.view().records, |_| Some(&shared.ledger));
+    }
+}

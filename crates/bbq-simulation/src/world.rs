@@ -1,0 +1,358 @@
+//! One run: clients, network, server, disk and clocks, step by step, all from one seed.
+//!
+//! In the first phase each step is an act of somebody by chance, or a fault. Then all faults end, everybody acts in turn, and
+//! everything must drain within a bounded number of steps (liveness). What came out is checked against what was promised
+//! (safety). Some promises are checked at every step: see [`crate::client`].
+
+mod faults;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bbq_server::simulated::Wish;
+use bbq_spool::SteppedTime;
+
+use crate::bug::Bug;
+use crate::client::{Around, Client};
+use crate::disk::{Cut, SimDisk};
+use crate::history::{Delivered, History, Violation};
+use crate::network::Network;
+use crate::note;
+use crate::plan::Plan;
+use crate::random::Random;
+use crate::server::{OUTPUTS, Server, outputs};
+use crate::trace::Trace;
+
+/// Rounds in which everything must be drained once all faults have ended; some hundred are usual. A round is an act of
+/// everybody.
+const ROUNDS_MAX: u64 = 1500;
+/// Wall clocks begin shortly before this midnight (UTC): far enough from 1970 that they can be set back.
+const MIDNIGHT_UNIX_NS: u64 = 1_799_971_200_000_000_000;
+/// How shortly at most; about as long as a run takes.
+const BEFORE_MIDNIGHT_NS_MAX: u64 = 2_000_000_000;
+
+/// What a run was like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Steps of the first phase.
+    pub steps: u64,
+    /// Records that were acknowledged as durable.
+    pub acknowledged: u64,
+    /// Starts of the server.
+    pub starts: u64,
+    /// A number that any difference between two runs changes.
+    pub digest: u64,
+}
+
+pub(crate) struct World {
+    plan: Plan,
+    random: Random,
+    time: Arc<SteppedTime>,
+    disk: SimDisk,
+    clients: Vec<Client>,
+    network: Network,
+    history: History,
+    trace: Trace,
+    server: Option<Server>,
+    /// The disk has no room, or sinks are stuck, until this step.
+    full_until: u64,
+    stuck_until: u64,
+    trouble_until: u64,
+    step: u64,
+    starts: u64,
+    /// Cursors that were taken away, by sink.
+    repeats: Vec<bool>,
+    /// Something was damaged that no program can bring back.
+    may_lose: bool,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, bug: Option<Bug>, is_traced: bool) -> World {
+        let mut random = Random::new(seed);
+        let plan = Plan::new(&mut random, bug);
+        let disk = SimDisk::new(random.fork());
+        disk.set_faults(|faults| {
+            faults.lies = bug == Some(Bug::LyingDisk);
+            faults.ignores_sync_dir = bug == Some(Bug::MissingDirectorySync);
+        });
+        let clients =
+            plan.clients.iter().enumerate().map(|(index, options)| Client::new(index, *options, &mut random));
+        let clients = clients.collect();
+        let time = Arc::new(SteppedTime::default());
+        let before = random.below(BEFORE_MIDNIGHT_NS_MAX);
+        time.unix_ns.store(MIDNIGHT_UNIX_NS - before, Ordering::Relaxed);
+        disk.set_clock(Arc::clone(&time));
+        disk.keep_removed(Path::new(OUTPUTS));
+        let mut trace = Trace::new(is_traced);
+        note!(trace, "{plan:?}");
+        World {
+            repeats: vec![false; plan.server.sinks.len()],
+            may_lose: plan.server.drops_oldest,
+            plan,
+            random,
+            time,
+            disk,
+            clients,
+            network: Network::default(),
+            history: History::default(),
+            trace,
+            server: None,
+            full_until: 0,
+            stuck_until: 0,
+            trouble_until: 0,
+            step: 0,
+            starts: 0,
+        }
+    }
+
+    /// Runs to the end; says what was broken.
+    pub(crate) fn run(&mut self) -> Result<Summary, Violation> {
+        while self.step < self.plan.steps {
+            self.step += 1;
+            self.trace.at(self.step);
+            self.pass_time();
+            self.fault();
+            self.act()?;
+            self.look_at_server();
+        }
+        self.end_faults();
+        self.drain()?;
+        self.check()?;
+        Ok(Summary {
+            steps: self.step,
+            acknowledged: self.history.acknowledged() as u64,
+            starts: self.starts,
+            digest: self.random.next() ^ self.time.now_ns.load(Ordering::Relaxed),
+        })
+    }
+
+    pub(crate) fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    fn pass_time(&mut self) {
+        let most = if self.random.one_in(50) { 20_000_000 } else { 300_000 };
+        let passed = self.random.below(most);
+        self.time.now_ns.fetch_add(passed, Ordering::Relaxed);
+        self.time.unix_ns.fetch_add(passed, Ordering::Relaxed);
+    }
+
+    /// Somebody does something.
+    fn act(&mut self) -> Result<(), Violation> {
+        let weights = [self.plan.client_weight * 3, 6, 4, 3, self.plan.sink_weight, 2];
+        let mut choice = self.random.below(weights.iter().sum());
+        let mut who = 0;
+        while choice >= weights[who] {
+            choice -= weights[who];
+            who += 1;
+        }
+        match who {
+            0 => {
+                let client = self.random.index(self.clients.len());
+                self.act_of_client(client)?;
+            }
+            1 => {
+                if let Some(number) = self.network.any(&mut self.random) {
+                    let most = if self.random.one_in(3) { 40 } else { 4000 };
+                    let bytes = self.random.index(most) + 1;
+                    self.network.deliver(number, bytes);
+                }
+            }
+            2 => {
+                if let (Some(server), Some(number)) = (&mut self.server, self.network.any(&mut self.random)) {
+                    server.serve(number, &mut self.network, &mut self.trace);
+                }
+            }
+            3 => self.act_of_lane(),
+            4 => self.act_of_sink(),
+            _ => self.act_of_control(),
+        }
+        Ok(())
+    }
+
+    fn around(&mut self) -> (&mut Vec<Client>, Around<'_>) {
+        let may_forget = self.may_lose && self.plan.rots;
+        let around = Around {
+            network: &mut self.network,
+            history: &mut self.history,
+            random: &mut self.random,
+            trace: &mut self.trace,
+            time: &self.time,
+            may_forget,
+        };
+        (&mut self.clients, around)
+    }
+
+    fn act_of_client(&mut self, client: usize) -> Result<(), Violation> {
+        let (clients, mut around) = self.around();
+        let client = &mut clients[client];
+        if !client.is_running() {
+            client.start(&mut around);
+            return Ok(());
+        }
+        if client.wants_to_make(around.random) {
+            client.make(&mut around)?;
+        }
+        client.step(&mut around)
+    }
+
+    fn act_of_lane(&mut self) {
+        let Some(server) = &mut self.server else { return };
+        let lane = self.random.index(server.lanes());
+        if self.random.one_in(2) {
+            server.write(lane, &mut self.trace);
+        } else {
+            server.settle(lane, &mut self.network, &mut self.trace);
+        }
+    }
+
+    fn act_of_sink(&mut self) {
+        let Some(server) = &mut self.server else { return };
+        let sink = self.random.index(server.sinks.len());
+        // A reload that is called off, among others.
+        let wish = if self.random.one_in(8) { Wish::Hold } else { Wish::Deliver };
+        server.deliver(sink, wish, &mut self.trace);
+    }
+
+    fn act_of_control(&mut self) {
+        match &mut self.server {
+            None => {
+                if self.plan.rates.cut_in_call > 0 && self.random.one_in(6) {
+                    self.arm_cut();
+                }
+                self.start_server();
+            }
+            Some(server) => match self.random.below(12) {
+                0..=1 => server.ask(true),
+                2..=3 => server.ask(false),
+                4 => server.put_late_checkpoint(),
+                _ => server.retire(&mut self.trace),
+            },
+        }
+    }
+
+    /// Starts the server on what its disk has. It may fail, and is tried again later.
+    fn start_server(&mut self) {
+        if self.disk.halted().is_some() {
+            self.disk.restart();
+        }
+        self.starts += 1;
+        match Server::open(&self.disk, &self.plan.server, &self.time) {
+            Ok(server) => {
+                note!(self.trace, "server starts: {}", server.describe());
+                self.server = Some(server);
+            }
+            Err(why) => {
+                note!(self.trace, "server does not start: {why}");
+                self.disk.cut(Cut::Kill);
+            }
+        }
+    }
+
+    /// The server's process may have ended in what it did.
+    fn look_at_server(&mut self) {
+        if let Some(server) = &mut self.server {
+            self.history.give_up_order(&server.lost_order);
+        }
+        if let Some(cut) = self.disk.halted()
+            && self.server.is_some()
+        {
+            self.lose_server(cut);
+        }
+    }
+
+    /// All faults end: whoever is down starts, who was told to wait goes on, and what was stuck moves.
+    fn end_faults(&mut self) {
+        self.trace.at(self.step);
+        note!(self.trace, "all faults end");
+        self.disk.heal();
+        self.clients.iter_mut().for_each(Client::heal);
+        if self.server.as_ref().is_some_and(Server::has_failed) || self.disk.halted().is_some() {
+            self.lose_server(Cut::Kill);
+        }
+        if let Some(server) = &mut self.server {
+            server.sinks.iter_mut().for_each(|sink| sink.is_stuck = false);
+        }
+    }
+
+    /// Everybody acts in turn, until nothing is left to do.
+    fn drain(&mut self) -> Result<(), Violation> {
+        for round in 0..ROUNDS_MAX {
+            self.step += 1;
+            self.trace.at(self.step);
+            self.time.now_ns.fetch_add(1_000_000, Ordering::Relaxed);
+            self.time.unix_ns.fetch_add(1_000_000, Ordering::Relaxed);
+            if self.server.is_none() {
+                self.start_server();
+            }
+            for client in 0..self.clients.len() {
+                let (clients, mut around) = self.around();
+                if !clients[client].is_running() {
+                    clients[client].start(&mut around);
+                }
+                // So that even a quiet one connects, and hears what the server knows.
+                if round == 0 {
+                    clients[client].make(&mut around)?;
+                }
+                clients[client].step(&mut around)?;
+            }
+            for number in self.network.numbers() {
+                self.network.deliver(number, usize::MAX);
+            }
+            self.round_of_server();
+            self.look_at_server();
+            if self.is_drained() {
+                return Ok(());
+            }
+        }
+        let clients: Vec<String> = self.clients.iter().map(Client::describe).collect();
+        let server = self.server.as_ref().map(Server::describe);
+        Err(Violation::new(format!("not drained after {ROUNDS_MAX} rounds: {clients:?}; {server:?}")))
+    }
+
+    fn round_of_server(&mut self) {
+        let Some(server) = &mut self.server else { return };
+        for number in self.network.numbers() {
+            server.serve(number, &mut self.network, &mut self.trace);
+        }
+        for lane in 0..server.lanes() {
+            server.write(lane, &mut self.trace);
+            server.settle(lane, &mut self.network, &mut self.trace);
+        }
+        for sink in 0..server.sinks.len() {
+            for _ in 0..4 {
+                server.deliver(sink, Wish::Deliver, &mut self.trace);
+            }
+            server.deliver(sink, Wish::Drain, &mut self.trace);
+        }
+        server.ask(false);
+        server.retire(&mut self.trace);
+    }
+
+    fn is_drained(&self) -> bool {
+        self.clients.iter().all(Client::is_drained) && self.server.as_ref().is_some_and(Server::is_drained)
+    }
+
+    /// Compares what came out with what was promised.
+    fn check(&self) -> Result<(), Violation> {
+        let Some(server) = &self.server else { return Ok(()) };
+        if let Some(wrong) = server.imbalance() {
+            return Err(Violation::new(wrong));
+        }
+        for (index, sink) in server.sinks.iter().enumerate() {
+            let outputs = outputs(&self.disk, &sink.name);
+            let (delivered, dropped) = sink.ledger();
+            let sink = Delivered {
+                sink: &sink.name,
+                outputs: &outputs,
+                delivered,
+                dropped: &dropped,
+                records: server.records(),
+                may_repeat: self.repeats[index],
+            };
+            self.history.check(&sink, self.may_lose)?;
+        }
+        Ok(())
+    }
+}

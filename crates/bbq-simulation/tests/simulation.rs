@@ -1,0 +1,48 @@
+//! Runs of whole worlds. If one fails, something that was acknowledged is lost, doubled, out of order or stuck, or the
+//! simulation no longer finds what it must find.
+
+use bbq_simulation::bug::Bug;
+use bbq_simulation::run::{run_seed, run_seeds};
+
+/// `cargo xtask simulate` runs ten times as many.
+const SEEDS: u64 = 2000;
+/// Each planted bug is found within so many.
+const SEEDS_PER_BUG: u64 = 10_000;
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[test]
+fn every_promise_is_kept_whatever_fails() {
+    let report = run_seeds(1, SEEDS, None, threads(), 3);
+    for failure in &report.failures {
+        eprintln!("seed {}: {}", failure.seed, failure.what);
+        eprintln!("repeat with: cargo xtask simulate --seed {} --trace", failure.seed);
+    }
+    assert!(report.failures.is_empty(), "{} seeds failed", report.failures.len());
+    assert_eq!(report.seeds, SEEDS);
+    // Worlds in which nothing gets through would keep every promise.
+    assert!(report.acknowledged > 50 * SEEDS, "only {} records were acknowledged", report.acknowledged);
+    assert!(report.starts > 2 * SEEDS, "only {} starts", report.starts);
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    let found = |bug| run_seeds(1, SEEDS_PER_BUG, Some(bug), threads(), 1).failures;
+    let missed: Vec<&str> =
+        Bug::ALL.into_iter().filter(|bug| found(*bug).is_empty()).map(Bug::name).collect();
+    assert!(missed.is_empty(), "not found within {SEEDS_PER_BUG} seeds: {missed:?}");
+}
+
+#[test]
+fn a_seed_runs_the_same_every_time() {
+    for seed in 1..=20 {
+        let (first, events) = run_seed(seed, None, true);
+        let (second, again) = run_seed(seed, None, true);
+        assert_eq!(first, second, "seed {seed}");
+        assert!(events == again, "seed {seed}: other events");
+        // Nor does it matter whether somebody looks.
+        assert_eq!(run_seed(seed, None, false).0, first, "seed {seed}");
+    }
+}
