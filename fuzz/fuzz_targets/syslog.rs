@@ -2,18 +2,11 @@
 //! bytes are the limit, the rules and the size of the pieces.
 #![no_main]
 
-use bbq_wire::framing::{Frame, FramingRules, OnIncomplete, OnOversize, Syslog};
+use bbq_fuzz::same_in_any_pieces;
+use bbq_wire::framing::{Frame, FramingRules, Syslog};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
-    let [limit, choices, piece, input @ ..] = data else { return };
-    let rules = FramingRules {
-        message_bytes_max: u32::from(*limit),
-        on_oversize: if choices & 1 == 0 { OnOversize::Refuse } else { OnOversize::Cut },
-        on_incomplete: if choices & 2 == 0 { OnIncomplete::Drop } else { OnIncomplete::Keep },
-    };
-    assert_eq!(told(&rules, input, usize::from(*piece).max(1)), told(&rules, input, usize::MAX));
-});
+fuzz_target!(|data: &[u8]| same_in_any_pieces(data, told));
 
 fn told(rules: &FramingRules, input: &[u8], piece: usize) -> Vec<String> {
     let (mut framer, mut told) = (Syslog::new(), Vec::new());

@@ -1,14 +1,17 @@
-//! The tasks of this repository: `cargo xtask lint | test | python | instructions | check`. What it runs here is what runs
-//! everywhere else.
+//! The tasks of this repository: `cargo xtask lint | test | python | simulate | soak | fuzz | instructions | check`. What it
+//! runs here is what runs everywhere else.
 //!
 //! Not here: anything of the product. It depends on nothing, because everybody who tries the project builds it first.
 
 #![forbid(unsafe_code)]
 
+mod fuzz;
 mod instructions;
 mod lint;
 mod needs;
 mod python;
+mod simulate;
+mod soak;
 mod step;
 mod suite;
 mod tidy;
@@ -21,8 +24,14 @@ Usage: cargo xtask TASK
   lint     formatting, clippy, documentation, tidy
   test     installs what the tests need (as root; otherwise says what is missing), and runs them
   python   the Python package's tests alone, with the `bbq` that is built
+  simulate [--seeds N] [--seed S] [--trace] [--bug NAME]
+           runs of the whole of bbq with a simulated disk, network and clock; --help says more
   instructions [--update]
            counts the instructions of the hot paths and compares; --update writes down what it counted
+  soak [--minutes N] [--seed S] ...
+           real servers and clients under faults, every message counted; `cargo xtask soak --help` has all options
+  fuzz TARGET [--seconds N]
+           a target of fuzz/fuzz_targets, 60 seconds unless it says otherwise
   check    lint, test and instructions: what a change must pass";
 
 fn main() -> ExitCode {
@@ -31,8 +40,12 @@ fn main() -> ExitCode {
         ["lint"] => in_root().and_then(lint::run),
         ["test"] => in_root().and_then(suite::run),
         ["python"] => in_root().and_then(python::test),
+        ["simulate", ref options @ ..] => in_root().and_then(|_| simulate::run(options)),
         ["instructions"] => in_root().and_then(instructions::check),
         ["instructions", "--update"] => in_root().and_then(instructions::update),
+        ["soak", ref rest @ ..] => in_root().and_then(|_| soak::run(rest)),
+        ["fuzz", target] => in_root().and_then(|root| fuzz::run(root, target, "60")),
+        ["fuzz", target, "--seconds", seconds] => in_root().and_then(|root| fuzz::run(root, target, seconds)),
         ["check"] => in_root().and_then(check),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

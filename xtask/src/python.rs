@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use crate::step;
 
-/// As bindings/python/pyproject.toml has them.
-const TOOLS: [&str; 2] = ["maturin>=1.16,<2", "pytest>=9,<10"];
+/// As bindings/python/pyproject.toml has them; gunicorn is a program whose logs must arrive.
+const TOOLS: [&str; 3] = ["maturin>=1.16,<2", "pytest>=9,<10", "gunicorn>=23,<26"];
 const PACKAGE: &str = "bindings/python";
 
 /// Needs the program `bbq` of the release profile.

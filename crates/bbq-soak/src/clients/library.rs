@@ -1,0 +1,149 @@
+//! A program with bbq-client's sender in it, which is dropped at times with messages on their way.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bbq_client::{AckLevel, OnFull, SendError, Sender};
+
+use super::{Client, Field, PATIENCE, pause};
+use crate::book::Promise;
+use crate::message::Message;
+use crate::random::Random;
+
+/// Messages at a time.
+const BURST_MAX: u64 = 400;
+/// So long `send` waits for room before the client looks whether it is to stop.
+const ROOM_TIMEOUT: Duration = Duration::from_millis(100);
+
+pub(super) struct Library {
+    server: String,
+    ack: AckLevel,
+    spool: Option<PathBuf>,
+    random: Random,
+    life: Option<Life>,
+    /// With a spool, a run goes on in the next life.
+    run: Option<Run>,
+}
+
+/// What one sender does from its start to its end.
+struct Life {
+    sender: Sender,
+}
+
+#[derive(Clone, Copy)]
+struct Run {
+    number: u32,
+    /// The epoch that it began in.
+    epoch: u64,
+    /// Acknowledged in lives that are over.
+    acknowledged_before: u64,
+}
+
+impl Library {
+    pub(super) fn new(server: &str, ack: AckLevel, spool: Option<PathBuf>, random: Random) -> Library {
+        Library { server: server.to_owned(), ack, spool, random, life: None, run: None }
+    }
+
+    fn begin(&mut self, field: &Field) -> Result<(), String> {
+        if self.run.is_none() {
+            let durable = self.ack == AckLevel::Durable;
+            let promise = Promise { ordered: true, no_holes: durable, durable };
+            let epoch = field.book.epoch();
+            let number = field.book.begin(self.name(), promise);
+            self.run = Some(Run { number, epoch, acknowledged_before: 0 });
+        }
+        let address = self.server.parse().map_err(|error| format!("{}: {error}", self.server))?;
+        let mut builder = Sender::builder()
+            .server(address)
+            .ack(self.ack)
+            .on_full(OnFull::Block(Some(ROOM_TIMEOUT)))
+            .report_drops(false)
+            .queue_bytes_max(1 << *self.random.one_of(&[17, 20, 24]))
+            .batch_bytes(1 << *self.random.one_of(&[10, 14, 17]))
+            .name("soak");
+        if let Some(spool) = &self.spool {
+            builder = builder.spool(spool);
+        }
+        let sender = builder.start().map_err(|error| format!("{}: cannot start: {error}", self.name()))?;
+        self.life = Some(Life { sender });
+        Ok(())
+    }
+
+    fn burst(&mut self, field: &Field) -> Result<(), String> {
+        let (Some(life), Some(run)) = (&self.life, self.run) else { return Ok(()) };
+        let mut text = Vec::new();
+        for _ in 0..self.random.below(BURST_MAX) {
+            let number = field.book.send(run.number, 1);
+            text.clear();
+            Message { run: run.number, number }.write(&mut text);
+            match life.sender.send(&text) {
+                Ok(()) => {}
+                Err(SendError::Full { .. } | SendError::SpoolFull { .. }) => {
+                    field.book.unsend(run.number, 1);
+                    return Ok(());
+                }
+                Err(error) => return Err(format!("{}, run {:08x}: {error}", self.name(), run.number)),
+            }
+        }
+        Ok(())
+    }
+
+    fn note_acknowledged(&self, field: &Field, in_this_life: u64) {
+        if let Some(run) = self.run
+            && self.ack != AckLevel::None
+        {
+            field.book.acknowledge(run.number, run.acknowledged_before + in_this_life, run.epoch);
+        }
+    }
+
+    /// Ends as a program does that does not wait.
+    fn drop_sender(&mut self, field: &Field) {
+        let Some(life) = self.life.take() else { return };
+        let _left = life.sender.close(Duration::ZERO);
+        let acknowledged = life.sender.counters().acknowledged;
+        self.note_acknowledged(field, acknowledged);
+        match (&self.spool, &mut self.run) {
+            (Some(_), Some(run)) => run.acknowledged_before += acknowledged,
+            _ => self.run = None,
+        }
+    }
+
+    fn settle(&mut self, field: &Field) -> Result<(), String> {
+        let Some(life) = &self.life else { return Ok(()) };
+        let flushed = life.sender.flush(PATIENCE);
+        let counters = life.sender.counters();
+        if let (Ok(()), Some(run)) = (&flushed, self.run)
+            && self.ack != AckLevel::None
+        {
+            // Of an earlier life, a last acknowledgement may have come behind the last look at its counters.
+            field.book.acknowledge(run.number, field.book.send(run.number, 0), run.epoch);
+        }
+        let (name, servers) = (self.name(), life.sender.servers());
+        flushed.map_err(|error| format!("{name}: flush: {error}; {counters:?} {servers:?}"))
+    }
+}
+
+impl Client for Library {
+    fn name(&self) -> String {
+        let spool = if self.spool.is_some() { ", spool" } else { "" };
+        format!("sender, {:?}{spool}, {}", self.ack, self.server)
+    }
+
+    fn work(&mut self, field: &Field) -> Result<(), String> {
+        while !field.is_stopping() {
+            let is_old = self.run.is_some_and(|run| run.epoch != field.book.epoch());
+            if is_old && self.ack == AckLevel::Received && self.random.percent(20) {
+                self.drop_sender(field);
+            }
+            if self.life.is_none() {
+                self.begin(field)?;
+            }
+            self.burst(field)?;
+            if self.random.percent(1) {
+                self.drop_sender(field);
+            }
+            pause(&mut self.random, 40);
+        }
+        self.settle(field)
+    }
+}

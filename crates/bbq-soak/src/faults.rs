@@ -1,0 +1,222 @@
+//! What is done to the server while clients send: drawn from the seed, round by round.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use rustix::process::Signal;
+
+use crate::clients::Field;
+use crate::disks::Disks;
+use crate::options::Disk;
+use crate::random::Random;
+use crate::server::Server;
+use crate::settings::{self, Sizes};
+
+/// How often each fault was made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Made {
+    pub(crate) kills: u64,
+    pub(crate) stops: u64,
+    pub(crate) reloads: u64,
+    pub(crate) upgrades: u64,
+    pub(crate) pauses: u64,
+    pub(crate) full_disks: u64,
+    pub(crate) disk_errors: u64,
+}
+
+/// What a round is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Theme {
+    /// Nothing that may cost anything: a reload every second, upgrades, pauses.
+    Calm,
+    Kills,
+    Stops,
+    Upgrades,
+    Everything,
+    Disk,
+}
+
+impl Theme {
+    pub(crate) fn draw(random: &mut Random, disk: Disk) -> Theme {
+        let themes =
+            [Theme::Calm, Theme::Kills, Theme::Stops, Theme::Upgrades, Theme::Everything, Theme::Disk];
+        let known = if disk == Disk::Well { &themes[..5] } else { &themes[..] };
+        *random.one_of(known)
+    }
+
+    /// Longest pause between two faults.
+    fn pause(self) -> u64 {
+        if self == Theme::Calm { 1000 } else { 600 }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Kill,
+    KillOne,
+    Stop,
+    Reload,
+    Upgrade,
+    Pause,
+    FullDisk,
+    DiskError,
+}
+
+pub(crate) struct Faults<'a> {
+    pub(crate) field: &'a Field,
+    pub(crate) server: &'a Server,
+    pub(crate) disks: Option<&'a Disks>,
+    pub(crate) disk: Disk,
+    pub(crate) random: Random,
+    pub(crate) sizes: Sizes,
+    pub(crate) made: Made,
+    /// A line for each fault.
+    pub(crate) diary: Vec<String>,
+}
+
+impl Faults<'_> {
+    /// Makes faults until the round is over; then the server runs, with all its disk.
+    pub(crate) fn round(&mut self, theme: Theme, duration: Duration) -> Result<()> {
+        let begin = Instant::now();
+        while begin.elapsed() < duration {
+            let pause = self.random.below(theme.pause());
+            std::thread::sleep(Duration::from_millis(pause));
+            let fault = self.draw(theme);
+            self.diary.push(format!("{:8.3} {fault:?}", begin.elapsed().as_secs_f64()));
+            self.make(fault)?;
+        }
+        self.server.signal(Signal::CONT);
+        if self.server.pids().is_empty() {
+            self.server.start()?;
+        }
+        self.server.wait_one()
+    }
+
+    fn draw(&mut self, theme: Theme) -> Fault {
+        let faults: &[Fault] = match theme {
+            Theme::Calm => &[Fault::Reload, Fault::Reload, Fault::Reload, Fault::Pause, Fault::Upgrade],
+            Theme::Kills => &[Fault::Kill],
+            Theme::Stops => &[Fault::Stop, Fault::Stop, Fault::Pause, Fault::Reload],
+            Theme::Upgrades => &[Fault::Upgrade, Fault::Upgrade, Fault::KillOne],
+            Theme::Everything => {
+                &[Fault::Kill, Fault::KillOne, Fault::Stop, Fault::Reload, Fault::Upgrade, Fault::Pause]
+            }
+            Theme::Disk => match self.disk {
+                Disk::Errors => &[Fault::DiskError, Fault::FullDisk, Fault::Kill, Fault::Reload],
+                _ => &[Fault::FullDisk, Fault::FullDisk, Fault::Kill, Fault::Stop, Fault::Reload],
+            },
+        };
+        *self.random.one_of(faults)
+    }
+
+    fn make(&mut self, fault: Fault) -> Result<()> {
+        match fault {
+            Fault::Kill => self.kill(true),
+            Fault::KillOne => self.kill(false),
+            Fault::Stop => self.stop(),
+            Fault::Reload => {
+                self.made.reloads += 1;
+                self.configure()?;
+                self.server.ask(Signal::HUP);
+                Ok(())
+            }
+            Fault::Upgrade => {
+                self.made.upgrades += 1;
+                self.server.ask(Signal::USR2);
+                // At times the next fault meets it in the middle.
+                if self.random.percent(60) { self.server.wait_one() } else { Ok(()) }
+            }
+            Fault::Pause => {
+                self.made.pauses += 1;
+                self.server.signal(Signal::STOP);
+                std::thread::sleep(Duration::from_millis(self.random.below(800)));
+                self.server.signal(Signal::CONT);
+                Ok(())
+            }
+            Fault::FullDisk => self.full_disk(),
+            Fault::DiskError => self.disk_error(),
+        }
+    }
+
+    fn configure(&mut self) -> Result<()> {
+        let text = settings::draw(&mut self.random, self.server.places(), &mut self.sizes);
+        self.server.configure(&text)
+    }
+
+    /// SIGKILL for all processes of the server, or for one of them.
+    fn kill(&mut self, all: bool) -> Result<()> {
+        self.made.kills += 1;
+        // What only memory had before the kill may be gone, and what came until it happened.
+        self.field.book.end_epoch();
+        if all {
+            self.server.kill();
+        } else {
+            let pids = self.server.pids();
+            if !pids.is_empty() {
+                self.server.kill_one(*self.random.one_of(&pids));
+                // A successor that loses its predecessor in the middle of a hand-over ends, or serves.
+                std::thread::sleep(Duration::from_millis(300));
+                self.wait_decided()?;
+            }
+        }
+        self.field.book.end_epoch();
+        if self.server.pids().is_empty() {
+            std::thread::sleep(Duration::from_millis(self.random.below(500)));
+            if self.random.percent(50) {
+                self.configure()?;
+            }
+            // At times the next fault meets it while it starts.
+            if self.random.percent(30) { self.server.spawn().map(drop) } else { self.server.start() }
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Waits until what is left of the server's processes serves, or has ended.
+    fn wait_decided(&self) -> Result<()> {
+        match self.server.wait_ready(None) {
+            Err(_) if self.server.pids().is_empty() => Ok(()),
+            decided => decided,
+        }
+    }
+
+    /// SIGTERM, and a start.
+    fn stop(&mut self) -> Result<()> {
+        self.made.stops += 1;
+        // One that is about to be ready has its own way of ending.
+        self.wait_decided()?;
+        self.field.book.while_stopping(|| self.server.stop())?;
+        if self.random.percent(50) {
+            self.configure()?;
+        }
+        self.server.start()
+    }
+
+    fn full_disk(&mut self) -> Result<()> {
+        let Some(disks) = self.disks else { return Ok(()) };
+        self.made.full_disks += 1;
+        self.field.book.end_epoch();
+        let ballast = disks.fill()?;
+        std::thread::sleep(Duration::from_millis(self.random.below(3000)));
+        drop(ballast);
+        self.field.book.end_epoch();
+        Ok(())
+    }
+
+    /// Writes fail for a while. A lane that met one takes nothing until the server is started again, so it is.
+    fn disk_error(&mut self) -> Result<()> {
+        let Some(disks) = self.disks else { return Ok(()) };
+        self.made.disk_errors += 1;
+        self.field.book.end_epoch();
+        let ballast = disks.break_writes()?;
+        std::thread::sleep(Duration::from_millis(self.random.below(3000)));
+        drop(ballast);
+        // The exit code says that the lane failed.
+        let stopped = self.field.book.while_stopping(|| self.server.stop());
+        if !self.server.pids().is_empty() {
+            stopped?;
+        }
+        self.field.book.end_epoch();
+        self.server.start()
+    }
+}

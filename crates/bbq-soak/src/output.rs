@@ -1,0 +1,63 @@
+//! The file sink's output, read in the order it was written: first the files that were set aside, then the present one.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+
+use crate::book::Book;
+
+/// Reads what is new. The server must be stopped: a running one may cut its file back after a kill.
+pub(crate) struct Output {
+    path: PathBuf,
+    /// The file that was present at the last reading, and how much of it was read.
+    inode: u64,
+    read_bytes: u64,
+}
+
+impl Output {
+    pub(crate) fn new(path: PathBuf) -> Output {
+        Output { path, inode: 0, read_bytes: 0 }
+    }
+
+    pub(crate) fn read(&mut self, book: &Book) -> Result<()> {
+        let directory = self.path.parent().context("the output has a directory")?.to_owned();
+        let name = self.path.file_name().context("the output has a name")?.to_string_lossy().into_owned();
+        let mut set_aside = Vec::new();
+        for entry in fs::read_dir(&directory)? {
+            let entry = entry?.file_name().to_string_lossy().into_owned();
+            if entry.starts_with(&format!("{name}.")) {
+                set_aside.push(directory.join(entry));
+            }
+        }
+        // The names have the time and a number, with all their digits.
+        set_aside.sort();
+        for path in set_aside {
+            self.read_file(&path, book)?;
+            fs::remove_file(&path)?;
+        }
+        let path = self.path.clone();
+        if path.exists() {
+            self.read_bytes = self.read_file(&path, book)?;
+            self.inode = fs::metadata(&path)?.ino();
+        }
+        Ok(())
+    }
+
+    /// Reads a file from where it was left; returns how long it is.
+    fn read_file(&self, path: &PathBuf, book: &Book) -> Result<u64> {
+        let mut file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        let metadata = file.metadata()?;
+        let from = if metadata.ino() == self.inode { self.read_bytes } else { 0 };
+        file.seek(SeekFrom::Start(from))?;
+        let mut reader = BufReader::with_capacity(1024 * 1024, file);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line)? > 0 {
+            book.see(line.strip_suffix(b"\n").unwrap_or(&line));
+            line.clear();
+        }
+        Ok(metadata.len())
+    }
+}

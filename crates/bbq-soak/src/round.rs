@@ -1,0 +1,368 @@
+//! The rounds of a run, and its report.
+
+use std::fs;
+use std::net::{TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::Signal;
+
+use crate::admin;
+use crate::book::Book;
+use crate::clients::{self, Client, Field, PATIENCE};
+use crate::disks::Disks;
+use crate::faults::{Faults, Made, Theme};
+use crate::options::{Disk, Options};
+use crate::output::Output;
+use crate::random::Random;
+use crate::server::Server;
+use crate::settings::{self, Places, Sizes};
+use crate::watch;
+
+/// A round takes 4 s to so much longer.
+const ROUND_SECONDS: u64 = 12;
+/// Segments that a server has open for each lane: the one that is written, the one behind it, and one that the sink reads.
+const SEGMENTS_PER_LANE: usize = 3;
+/// Looks in a row that must find as many descriptors, before that is what a server needs.
+const LOOKS: usize = 10;
+/// Between them.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// A server that is quiet takes less memory: buffers of a few lanes and sinks.
+const RESIDENT_KIB_MAX: u64 = 512 * 1024;
+/// Drops are in `/health` for a minute after the last.
+const HEALTH_PATIENCE: Duration = Duration::from_secs(90);
+/// Ports that the system does not give to clients begin here.
+const PORT_MIN: u64 = 10_000;
+const PORTS: u64 = 20_000;
+/// Lines of the server's log in a report.
+const LOG_LINES: usize = 40;
+
+/// A client at work; it comes back with the thread.
+type Working = JoinHandle<(Box<dyn Client>, Result<(), String>)>;
+
+/// Runs all rounds; returns whether everything was as promised.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    // Of upgrades, the old process ends before the new one: its children are then ours.
+    let own = watch::to_pid(std::process::id());
+    rustix::process::set_child_subreaper(own).context("cannot become the parent of orphans")?;
+    let directory = prepare(&options.directory)?;
+    let disks = (options.disk != Disk::Well).then(|| Disks::mount(&directory)).transpose()?;
+    let random = Random::new(options.seed);
+    let (ports, _reserved) = free_ports(random.clone())?;
+    let places = places(&directory, disks.as_ref(), ports)?;
+    let field = Arc::new(Field {
+        places: places.clone(),
+        bbq: fs::canonicalize(&options.bbq)
+            .with_context(|| format!("{}: build it first", options.bbq.display()))?,
+        book: Book::default(),
+        stopping: AtomicBool::new(false),
+        client_kills: AtomicU64::new(0),
+    });
+    let server = Server::new(field.bbq.clone(), places.clone());
+    let mut soak = Soak {
+        options,
+        clients: clients::all(&field, &random),
+        field,
+        server,
+        disks,
+        output: Output::new(places.output),
+        made: Made::default(),
+        descriptors: 0,
+        diary: Vec::new(),
+    };
+    println!("soak: {}", options.command());
+    let begin = Instant::now();
+    let done = soak.rounds(begin, random.fork(0));
+    soak.server.kill();
+    end_senders(&soak.field.places);
+    let minutes = begin.elapsed().as_secs_f64() / 60.0;
+    Ok(soak.report(minutes, &done))
+}
+
+/// After a failure some `bbq send` may still run; it would go on to send to whoever has the port next.
+fn end_senders(places: &Places) {
+    for server in places.servers() {
+        watch::processes_with(&server).into_iter().for_each(|pid| watch::signal(pid, Signal::KILL));
+    }
+}
+
+struct Soak<'a> {
+    options: &'a Options,
+    field: Arc<Field>,
+    clients: Vec<Box<dyn Client>>,
+    server: Server,
+    disks: Option<Disks>,
+    output: Output,
+    made: Made,
+    /// Those of the server when the round began, but for connections and segments.
+    descriptors: usize,
+    /// What was done in the last round.
+    diary: Vec<String>,
+}
+
+impl Soak<'_> {
+    fn rounds(&mut self, begin: Instant, mut random: Random) -> Result<()> {
+        let mut number = 0;
+        while begin.elapsed() < self.options.duration {
+            number += 1;
+            let mut sizes = Sizes::draw(&mut random, self.options.segment_bytes);
+            let theme = Theme::draw(&mut random, self.options.disk);
+            let left = self.options.duration.saturating_sub(begin.elapsed());
+            let duration = Duration::from_secs(4 + random.below(ROUND_SECONDS)).min(left);
+            let config = settings::draw(&mut random, self.server.places(), &mut sizes);
+            self.server.configure(&config)?;
+            let round = random.fork(number);
+            self.round(theme, duration, (config, sizes), round)
+                .with_context(|| format!("in round {number}, {theme:?}"))?;
+            let counts = self.field.book.counts();
+            println!(
+                "soak: round {number} ({theme:?}, {} s): {} messages so far",
+                duration.as_secs(),
+                counts.messages
+            );
+            if !counts.is_clean() {
+                bail!("messages are not as promised, in round {number}, {theme:?}");
+            }
+        }
+        self.server.start()?;
+        let health = self.server.wait_healthy(HEALTH_PATIENCE);
+        self.server.stop()?;
+        health
+    }
+
+    fn round(
+        &mut self,
+        theme: Theme,
+        duration: Duration,
+        (config, sizes): (String, Sizes),
+        random: Random,
+    ) -> Result<()> {
+        self.server.start()?;
+        self.check_delivered()?;
+        self.descriptors = self.steady_descriptors()?;
+        self.field.stopping.store(false, Ordering::Release);
+        let working = self.start_clients()?;
+        let mut faults = Faults {
+            field: &self.field,
+            server: &self.server,
+            disks: self.disks.as_ref(),
+            disk: self.options.disk,
+            random,
+            sizes,
+            made: self.made,
+            diary: Vec::new(),
+        };
+        let made = faults.round(theme, duration);
+        (self.made, self.diary) = (faults.made, faults.diary);
+        self.field.stopping.store(true, Ordering::Release);
+        made?;
+        self.join_clients(working)?;
+        let status = self.server.wait_quiet()?;
+        let unwritten = admin::sum(&status["ledger"]["dropped"]["unwritten"]);
+        if self.disks.is_none() && unwritten > 0 {
+            bail!("{unwritten} messages are counted as unwritten, and the disk was well");
+        }
+        // As it was at first, so that it needs as much as at first.
+        self.server.configure(&config)?;
+        self.server.ask(Signal::HUP);
+        self.check_resources()?;
+        self.field.book.while_stopping(|| self.server.stop())?;
+        self.output.read(&self.field.book)?;
+        self.field.book.judge();
+        Ok(())
+    }
+
+    fn start_clients(&mut self) -> Result<Vec<Working>> {
+        let mut working = Vec::new();
+        for mut client in self.clients.drain(..) {
+            let field = Arc::clone(&self.field);
+            working.push(std::thread::Builder::new().spawn(move || {
+                let worked = client.work(&field);
+                (client, worked)
+            })?);
+        }
+        Ok(working)
+    }
+
+    /// Takes the clients back; each must come to an end.
+    fn join_clients(&mut self, working: Vec<Working>) -> Result<()> {
+        let begin = Instant::now();
+        let mut problems = Vec::new();
+        for thread in working {
+            // Each waits for several things, and for each with patience.
+            while !thread.is_finished() && begin.elapsed() < 3 * PATIENCE {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            if !thread.is_finished() {
+                bail!("a client hangs; {}", problems.join("; "));
+            }
+            match thread.join() {
+                Ok((client, worked)) => {
+                    problems.extend(worked.err());
+                    self.clients.push(client);
+                }
+                Err(_) => problems.push("a client panicked".to_owned()),
+            }
+        }
+        if !problems.is_empty() {
+            bail!("{}", problems.join("\n"));
+        }
+        Ok(())
+    }
+
+    /// What the sink counts as delivered is what is in its file.
+    fn check_delivered(&self) -> Result<()> {
+        let status = admin::status(self.server.places().admin())?;
+        let delivered = admin::sum(&status["ledger"]["delivered"]);
+        let written = self.field.book.counts().messages;
+        if delivered != written {
+            bail!("the ledger has {delivered} messages as delivered, and the sink's file got {written}");
+        }
+        Ok(())
+    }
+
+    /// How many descriptors it has when nothing changes: workers may still open some of theirs when the server is ready, and
+    /// what asked whether it is ready may not be closed yet.
+    fn steady_descriptors(&self) -> Result<usize> {
+        let begin = Instant::now();
+        let (mut same, mut last) = (0, 0);
+        while same < LOOKS {
+            let now = self.server.own_descriptors()?.others;
+            same = if now == last { same + 1 } else { 0 };
+            last = now;
+            if begin.elapsed() > PATIENCE {
+                bail!("the server's descriptors do not become steady: {now} now");
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        Ok(last)
+    }
+
+    fn check_resources(&self) -> Result<()> {
+        let begin = Instant::now();
+        // What a connection or a worker had is closed a moment after it has gone.
+        loop {
+            let own = self.server.own_descriptors()?;
+            let segments_max = SEGMENTS_PER_LANE * settings::WORKERS_MAX as usize;
+            if own.others <= self.descriptors && own.segments <= segments_max {
+                break;
+            }
+            if begin.elapsed() > PATIENCE {
+                bail!(
+                    "the quiet server has {} descriptors beside its connections, {} when the round began, and {} segments, \
+                     {segments_max} at most",
+                    own.others,
+                    self.descriptors,
+                    own.segments
+                );
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        for pid in self.server.pids() {
+            let resident = watch::resident_kib(pid);
+            if resident > RESIDENT_KIB_MAX {
+                bail!("the quiet server takes {resident} KiB of memory, allowed are {RESIDENT_KIB_MAX}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints what was done and what was found; returns whether that is all as promised.
+    fn report(&self, minutes: f64, done: &Result<()>) -> bool {
+        let counts = self.field.book.counts();
+        let clean = counts.is_clean() && done.is_ok();
+        if !clean {
+            println!(
+                "soak: faults of the last round, by seconds from its beginning:\n{}",
+                self.diary.join("\n")
+            );
+            println!("soak: the server's log ends with\n{}", self.server.log_tail(LOG_LINES));
+            self.field.book.findings().iter().for_each(|finding| println!("soak: {finding}"));
+            if let Err(error) = done {
+                println!("soak: {error:#}");
+            }
+            let kept = self.disks.as_ref().map_or(Ok(()), |disks| disks.keep(&self.options.directory));
+            if let Err(error) = kept {
+                println!("soak: the data directory cannot be kept: {error:#}");
+            }
+            println!("soak: everything is kept in {}", self.options.directory.display());
+            println!("soak: repeat with {}", self.options.command());
+        }
+        let made = self.made;
+        println!(
+            "soak: {minutes:.1} minutes, {} kills, {} of clients, {} stops, {} reloads, {} upgrades, {} pauses, {} full disks, \
+             {} disk errors, {} messages, {} lost, {} doubled, {} disordered, {} foreign: {}",
+            made.kills,
+            self.field.client_kills.load(Ordering::Relaxed),
+            made.stops,
+            made.reloads,
+            made.upgrades,
+            made.pauses,
+            made.full_disks,
+            made.disk_errors,
+            counts.messages,
+            counts.lost,
+            counts.doubled,
+            counts.disordered,
+            counts.foreign,
+            if clean { "as promised" } else { "NOT as promised" },
+        );
+        clean
+    }
+}
+
+/// An empty directory. What a run before left there goes.
+fn prepare(directory: &Path) -> Result<std::path::PathBuf> {
+    let marker = directory.join("soak");
+    if directory.exists() {
+        if !marker.exists() && fs::read_dir(directory)?.next().is_some() {
+            bail!("{} is not empty, and no soak made it", directory.display());
+        }
+        fs::remove_dir_all(directory).with_context(|| format!("cannot empty {}", directory.display()))?;
+    }
+    fs::create_dir_all(directory)?;
+    fs::write(&marker, "made by cargo xtask soak\n")?;
+    Ok(fs::canonicalize(directory)?)
+}
+
+fn places(directory: &Path, disks: Option<&Disks>, ports: [u16; 7]) -> Result<Places> {
+    let places = Places {
+        ports,
+        socket: directory.join("socket"),
+        config: directory.join("bbq.toml"),
+        data: disks.map_or(directory, Disks::data).join("data"),
+        output: directory.join("out").join("messages.log"),
+        log: directory.join("server.log"),
+        clients: directory.join("clients"),
+    };
+    fs::create_dir_all(&places.clients)?;
+    fs::create_dir_all(directory.join("out"))?;
+    Ok(places)
+}
+
+/// Ports that are free for tcp and udp, and what keeps tests and other soaks of this machine from them while the server is down:
+/// only one process can have an abstract socket of a name, and tests take the same names.
+fn free_ports(mut random: Random) -> Result<([u16; 7], Vec<UnixDatagram>)> {
+    let mut ports = [0; 7];
+    let mut reserved = Vec::new();
+    for port in &mut ports {
+        let found = (0..1000).find_map(|_| {
+            let port = (PORT_MIN + random.below(PORTS)) as u16;
+            let name = UnixAddress::from_abstract_name(format!("bbq-test-port-{port}")).ok()?;
+            let reserved = UnixDatagram::bind_addr(&name).ok()?;
+            let address = ("127.0.0.1", port);
+            let is_free = TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok();
+            is_free.then_some((port, reserved))
+        });
+        let (free, own) = found.context("no port is free")?;
+        *port = free;
+        reserved.push(own);
+    }
+    Ok((ports, reserved))
+}

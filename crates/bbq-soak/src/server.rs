@@ -1,0 +1,223 @@
+//! The server under test: its processes, from outside. After an upgrade its process is another one, and for a while there
+//! are two.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Signal, WaitOptions, waitpid};
+use serde_json::Value;
+
+use crate::admin;
+use crate::clients::PATIENCE;
+use crate::settings::Places;
+use crate::watch::{self, Descriptors};
+
+/// Between two looks at something that is waited for.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+pub(crate) struct Server {
+    program: PathBuf,
+    places: Places,
+}
+
+impl Server {
+    pub(crate) fn new(program: PathBuf, places: Places) -> Server {
+        Server { program, places }
+    }
+
+    pub(crate) fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// The processes that there are, mostly one.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        watch::processes_with(&self.places.config.display().to_string())
+    }
+
+    pub(crate) fn configure(&self, text: &str) -> Result<()> {
+        fs::write(&self.places.config, text).context("cannot write the configuration")
+    }
+
+    /// Starts it; it need not be ready when this returns.
+    pub(crate) fn spawn(&self) -> Result<u32> {
+        let log = File::options().create(true).append(true).open(&self.places.log)?;
+        let mut command = Command::new(&self.program);
+        command.arg("serve").arg("--config").arg(&self.places.config);
+        command.env("NO_COLOR", "1").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        Ok(command.spawn().with_context(|| format!("cannot start {}", self.program.display()))?.id())
+    }
+
+    /// Starts it, and waits until it is ready.
+    pub(crate) fn start(&self) -> Result<()> {
+        let pid = self.spawn()?;
+        self.wait_ready(Some(pid))
+    }
+
+    /// Waits until it is ready: `pid`, if that is told, or any.
+    pub(crate) fn wait_ready(&self, pid: Option<u32>) -> Result<()> {
+        let begin = Instant::now();
+        let mut why = String::new();
+        while begin.elapsed() < PATIENCE {
+            match admin::status(self.places.admin()) {
+                Ok(status) if status["ready"] == true => return Ok(()),
+                Ok(_) => "it says that it is not ready".clone_into(&mut why),
+                Err(error) => why = error.to_string(),
+            }
+            if self.pids().is_empty() && pid.is_none_or(|pid| !watch::is_running(pid)) {
+                bail!("the server ended by itself instead of serving");
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        bail!("the server is not ready after {} s: {why}", PATIENCE.as_secs())
+    }
+
+    /// Waits until there is one process, and it is ready.
+    pub(crate) fn wait_one(&self) -> Result<()> {
+        let begin = Instant::now();
+        while self.pids().len() > 1 {
+            if begin.elapsed() > PATIENCE {
+                bail!(
+                    "two processes of the server are left after {} s: {:?}",
+                    PATIENCE.as_secs(),
+                    self.pids()
+                );
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        self.wait_ready(None)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.pids().into_iter().for_each(|pid| watch::signal(pid, signal));
+    }
+
+    /// The same, to those that have come far enough to catch it: in its first millisecond, a signal ends any program.
+    pub(crate) fn ask(&self, signal: Signal) {
+        let catching = self.pids().into_iter().filter(|pid| watch::catches(*pid, signal));
+        catching.for_each(|pid| watch::signal(pid, signal));
+    }
+
+    /// SIGKILL for all of its processes; returns when they are gone.
+    pub(crate) fn kill(&self) {
+        loop {
+            let pids = self.pids();
+            if pids.is_empty() {
+                return;
+            }
+            pids.iter().for_each(|pid| watch::signal(*pid, Signal::KILL));
+            pids.into_iter().for_each(Server::wait_gone);
+        }
+    }
+
+    /// SIGKILL for one of its processes; returns when that is gone.
+    pub(crate) fn kill_one(&self, pid: u32) {
+        watch::signal(pid, Signal::KILL);
+        Server::wait_gone(pid);
+    }
+
+    fn wait_gone(pid: u32) {
+        while watch::is_running(pid) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// SIGTERM; it must end with exit code 0.
+    pub(crate) fn stop(&self) -> Result<()> {
+        let pids = self.pids();
+        let mut codes = Vec::new();
+        self.signal(Signal::TERM);
+        let begin = Instant::now();
+        for pid in pids {
+            let Some(number) = watch::to_pid(pid) else { continue };
+            loop {
+                match waitpid(Some(number), WaitOptions::NOHANG) {
+                    Ok(Some((_, status))) => {
+                        codes.push(status.exit_status());
+                        break;
+                    }
+                    Ok(None) if begin.elapsed() < PATIENCE => std::thread::sleep(LOOK_INTERVAL),
+                    Ok(None) => {
+                        bail!("SIGTERM does not end the server (pid {pid}) in {} s", PATIENCE.as_secs())
+                    }
+                    // Not our child, or collected already.
+                    Err(_) if !watch::is_running(pid) => break,
+                    Err(_) => std::thread::sleep(LOOK_INTERVAL),
+                }
+            }
+        }
+        if codes.iter().any(|code| *code != Some(0)) {
+            bail!("SIGTERM ended the server with exit codes {codes:?}");
+        }
+        Ok(())
+    }
+
+    /// Waits until everything is delivered and the ledger balances.
+    pub(crate) fn wait_quiet(&self) -> Result<Value> {
+        let begin = Instant::now();
+        loop {
+            let why = match admin::status(self.places.admin()) {
+                Ok(status) => match admin::is_quiet(&status) {
+                    Ok(()) => return Ok(status),
+                    Err(why) => why,
+                },
+                Err(error) => error.to_string(),
+            };
+            if begin.elapsed() > PATIENCE {
+                let status = admin::ask(self.places.admin(), "/status")
+                    .map_or_else(|error| error.to_string(), |(_, text)| text);
+                bail!("not quiet after {} s: {why}\n{status}", PATIENCE.as_secs());
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    /// Its open descriptors without those of connections, which clients may keep.
+    pub(crate) fn own_descriptors(&self) -> Result<Descriptors> {
+        let mut before = self.connections()?;
+        loop {
+            let (pid, connections) = before;
+            let all = watch::descriptors(pid, &self.places.data.join("spool"));
+            let behind = self.connections()?;
+            if before == behind {
+                return Ok(Descriptors { others: all.others.saturating_sub(connections), ..all });
+            }
+            before = behind;
+        }
+    }
+
+    /// The number of the process that serves, and of its connections.
+    fn connections(&self) -> Result<(u32, usize)> {
+        let status = admin::status(self.places.admin())?;
+        let workers = status["workers"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let connections: u64 = workers.iter().map(|worker| admin::sum(&worker["connections"])).sum();
+        let pid = status["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).context("no pid")?;
+        Ok((pid, usize::try_from(connections)?))
+    }
+
+    /// Waits until `/health` is ok.
+    pub(crate) fn wait_healthy(&self, patience: Duration) -> Result<()> {
+        let begin = Instant::now();
+        loop {
+            let said = match admin::ask(self.places.admin(), "/health") {
+                Ok((200, _)) => return Ok(()),
+                Ok((code, text)) => format!("{code} {text}"),
+                Err(error) => error.to_string(),
+            };
+            if begin.elapsed() > patience {
+                bail!("/health is not ok after {} s: {said}", patience.as_secs());
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    /// The last lines of its log.
+    pub(crate) fn log_tail(&self, lines: usize) -> String {
+        let log = fs::read(&self.places.log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let all: Vec<&str> = log.lines().collect();
+        all[all.len().saturating_sub(lines)..].join("\n")
+    }
+}

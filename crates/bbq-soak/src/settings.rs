@@ -1,0 +1,99 @@
+//! The server's configuration, drawn anew for each reload.
+
+use std::path::PathBuf;
+
+use crate::random::Random;
+
+/// Where everything of a run is.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    /// bbq+tcp, lines+tcp, syslog+tcp, syslog+udp, whole+tcp, bbq+udp, admin.
+    pub(crate) ports: [u16; 7],
+    pub(crate) socket: PathBuf,
+    pub(crate) config: PathBuf,
+    pub(crate) data: PathBuf,
+    pub(crate) output: PathBuf,
+    pub(crate) log: PathBuf,
+    /// For clients' spools.
+    pub(crate) clients: PathBuf,
+}
+
+impl Places {
+    pub(crate) fn address(&self, index: usize) -> std::net::SocketAddr {
+        ([127, 0, 0, 1], self.ports[index]).into()
+    }
+
+    /// What bbq clients send to.
+    pub(crate) fn servers(&self) -> [String; 2] {
+        [format!("bbq://{}", self.address(0)), format!("bbq+unix://{}", self.socket.display())]
+    }
+
+    pub(crate) fn admin(&self) -> std::net::SocketAddr {
+        self.address(6)
+    }
+}
+
+/// The sizes of segments that are drawn.
+const SEGMENTS: [u64; 3] = [64 * 1024, 1024 * 1024, 64 * 1024 * 1024];
+/// Segments that a spool has room for at least, for three workers.
+const SEGMENTS_MIN: u64 = 10;
+
+/// What stays the same from one start to the next stop.
+#[derive(Clone, Debug)]
+pub(crate) struct Sizes {
+    segment_bytes: u64,
+    bytes_max: u64,
+    /// At most, and in the first configuration.
+    workers: u64,
+    is_first: bool,
+    /// Decides how many sockets there are.
+    distribution: &'static str,
+}
+
+/// How connections are spread.
+const DISTRIBUTIONS: [&str; 4] = ["auto", "reuseport", "shared", "duplicate=2"];
+/// Workers at most.
+pub(crate) const WORKERS_MAX: u64 = 3;
+
+impl Sizes {
+    pub(crate) fn draw(random: &mut Random, segment_bytes: Option<u64>) -> Sizes {
+        let drawn = *random.one_of(&SEGMENTS);
+        let segment_bytes = segment_bytes.unwrap_or(drawn);
+        let least = *random.one_of(&[96_u64, 512]) * 1024 * 1024;
+        let workers = 1 + random.below(WORKERS_MAX);
+        let distribution = *random.one_of(&DISTRIBUTIONS);
+        Sizes {
+            segment_bytes,
+            bytes_max: least.max(SEGMENTS_MIN * segment_bytes),
+            workers,
+            is_first: true,
+            distribution,
+        }
+    }
+}
+
+/// A configuration that is unlike the one before.
+pub(crate) fn draw(random: &mut Random, places: &Places, sizes: &mut Sizes) -> String {
+    let [bbq, lines, syslog, datagrams, whole, batches, admin] = places.ports;
+    let oversize = *random.one_of(&["refuse", "cut"]);
+    let fewer = 1 + random.below(sizes.workers);
+    let keeps = std::mem::replace(&mut sizes.is_first, false) || random.percent(60);
+    let (workers, distribution) = (if keeps { sizes.workers } else { fewer }, sizes.distribution);
+    let rotate = *random.one_of(&["", "?rotate_bytes=1MiB", "?rotate_bytes=4MiB", "?rotate_bytes=64MiB"]);
+    let flush = *random.one_of(&[0, 1, 10, 100]);
+    let stall = *random.one_of(&[0, 10, 50]);
+    format!(
+        "listen = [\n\
+         \"bbq+tcp://127.0.0.1:{bbq}\",\n\"bbq+unix://{}\",\n\"bbq+udp://127.0.0.1:{batches}\",\n\
+         \"lines+tcp://127.0.0.1:{lines}?on_oversize={oversize}\",\n\"syslog+tcp://127.0.0.1:{syslog}\",\n\
+         \"syslog+udp://127.0.0.1:{datagrams}\",\n\"whole+tcp://127.0.0.1:{whole}\",\n]\n\
+         sink = [\"file:{}{rotate}\"]\ndata = \"{}\"\nadmin = \"127.0.0.1:{admin}\"\n\
+         workers = {workers}\ndistribution = \"{distribution}\"\nstall_threshold_ms = {stall}\n\
+         [spool]\nsegment_bytes = {}\nbytes_max = {}\nflush_interval_ms = {flush}\n",
+        places.socket.display(),
+        places.output.display(),
+        places.data.display(),
+        sizes.segment_bytes,
+        sizes.bytes_max,
+    )
+}

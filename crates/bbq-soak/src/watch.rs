@@ -1,0 +1,84 @@
+//! What the kernel says of processes.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+/// Processes that were started with a word among their arguments, without those that have ended.
+pub(crate) fn processes_with(word: &str) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| {
+        let path = Path::new("/proc").join(pid.to_string());
+        let words = fs::read(path.join("cmdline")).unwrap_or_default();
+        words.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes())
+    })
+    .collect()
+}
+
+/// Whether a process runs; one that has ended is collected. Of a killed one, the first thread may be gone and another one still
+/// hold its sockets: only who waits for it knows when all are gone.
+pub(crate) fn is_running(pid: u32) -> bool {
+    let Some(number) = to_pid(pid) else { return false };
+    match waitpid(Some(number), WaitOptions::NOHANG) {
+        Ok(Some(_)) => false,
+        Ok(None) => true,
+        // Somebody else's child, or nobody's.
+        Err(_) => {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+            state.is_some_and(|state| state != 'Z' && state != 'X')
+        }
+    }
+}
+
+pub(crate) fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = to_pid(pid) {
+        // It may have ended by itself.
+        let _ended = kill_process(pid, signal);
+    }
+}
+
+/// Whether a process has a handler for a signal: proc_pid_status(5).
+pub(crate) fn catches(pid: u32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    caught.is_some_and(|caught| caught >> (signal.as_raw() - 1) & 1 == 1)
+}
+
+pub(crate) fn to_pid(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
+}
+
+/// Open descriptors.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Descriptors {
+    /// Segments of a spool: those that are written, and those that a sink reads.
+    pub(crate) segments: usize,
+    /// Sockets, event loops, and all others.
+    pub(crate) others: usize,
+}
+
+/// The open descriptors of a process whose spool is there.
+pub(crate) fn descriptors(pid: u32, spool: &Path) -> Descriptors {
+    let mut found = Descriptors::default();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
+        // One that was closed meanwhile is none.
+        let Ok(file) = fs::read_link(entry.path()) else { continue };
+        if file.starts_with(spool) {
+            found.segments += 1;
+        } else {
+            found.others += 1;
+        }
+    }
+    found
+}
+
+/// Resident memory in KiB.
+pub(crate) fn resident_kib(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
+}

@@ -1,0 +1,8 @@
+//! Simulated runs, in the release profile: seeds are what counts.
+
+use crate::step::cargo;
+
+pub(crate) fn run(options: &[&str]) -> Result<(), String> {
+    let program = ["run", "--release", "--locked", "--quiet", "--package", "bbq-simulation", "--"];
+    cargo(&[], &[&program[..], options].concat())
+}
