@@ -29,7 +29,7 @@ use crate::watch;
 const ROUND_SECONDS: u64 = 12;
 /// Segments that a server has open for each lane: the one that is written, the one behind it, and one that the sink reads.
 const SEGMENTS_PER_LANE: usize = 3;
-/// Looks in a row that must find as many descriptors, before that is what a server needs.
+/// Looks, of which the fewest descriptors count; as many must find the same, before that is what a server needs.
 const LOOKS: usize = 10;
 /// Between them.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -227,21 +227,25 @@ impl Soak<'_> {
         Ok(())
     }
 
-    /// How many descriptors it has when nothing changes: workers may still open some of theirs when the server is ready, and
-    /// what asked whether it is ready may not be closed yet.
+    /// How many descriptors it has when nothing changes: workers may still open some of theirs when the server is ready. The
+    /// fewest of several looks, as the connection of who looks may not be closed yet.
     fn steady_descriptors(&self) -> Result<usize> {
         let begin = Instant::now();
-        let (mut same, mut last) = (0, 0);
-        while same < LOOKS {
-            let now = self.server.own_descriptors()?.others;
-            same = if now == last { same + 1 } else { 0 };
-            last = now;
-            if begin.elapsed() > PATIENCE {
-                bail!("the server's descriptors do not become steady: {now} now");
+        let mut last = None;
+        loop {
+            let mut fewest = usize::MAX;
+            for _ in 0..LOOKS {
+                fewest = fewest.min(self.server.own_descriptors()?.others);
+                std::thread::sleep(LOOK_INTERVAL);
             }
-            std::thread::sleep(LOOK_INTERVAL);
+            if last == Some(fewest) {
+                return Ok(fewest);
+            }
+            if begin.elapsed() > PATIENCE {
+                bail!("the server's descriptors do not become steady: {fewest} now");
+            }
+            last = Some(fewest);
         }
-        Ok(last)
     }
 
     fn check_resources(&self) -> Result<()> {
