@@ -10,14 +10,14 @@ use crate::queue::Next;
 use crate::session::{Heard, Session, Trouble};
 use crate::shared::Shared;
 
-/// The hello of an outlet's next connection: its bytes.
-pub(crate) fn hello(shared: &Shared, outlet: usize) -> Vec<u8> {
-    let (stream, epoch) = shared.hello(outlet);
+/// The hello of an outlet's next connection: its bytes. `Err`: there is none, the sender is closed.
+pub(crate) fn hello(shared: &Shared, outlet: usize) -> Result<Vec<u8>, Trouble> {
+    let (stream, epoch) = shared.hello(outlet)?;
     let options = &shared.options;
     let hello = Hello { stream, ack: options.ack, client: options.name.clone(), epoch };
     let mut frame = Vec::new();
     hello.encode(&mut frame);
-    frame
+    Ok(frame)
 }
 
 /// What a server has said after its welcome; `Err` is the end of the connection.
@@ -78,7 +78,7 @@ impl Link {
         match shared.queue.next(self.outlet) {
             Next::Send(bytes, last) => {
                 // Before a byte of it leaves.
-                shared.sending(self.outlet, last);
+                shared.sending(self.outlet, last)?;
                 Ok(Say::Write(bytes))
             }
             Next::Idle => Ok(Say::Nothing),

@@ -118,7 +118,7 @@ impl Outlet {
         let mut session = Session::new(address.to_string());
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         stream.set_write_timeout(WRITE_SLICE)?;
-        let welcome = stream.begin(&mut session, &link::hello(shared, self.index))?;
+        let welcome = stream.begin(&mut session, &link::hello(shared, self.index)?)?;
         stream.set_read_timeout(None)?;
         shared.queue.compressor.connected(stream.is_remote());
         let begin = Instant::now();

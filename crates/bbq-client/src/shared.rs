@@ -13,7 +13,7 @@ use crate::outlet::Outlet;
 use crate::outlet_state::Standing;
 use crate::queue::Queue;
 use crate::session::Trouble;
-use crate::spool::{Recovered, Sizes, Spool};
+use crate::spool::{NotRemembered, Recovered, Sizes, Spool};
 use crate::{
     AdaptiveReconnect, Counters, Delivery, Notice, SendError, SenderBuilder, ServerAddress, StartError,
 };
@@ -98,12 +98,24 @@ impl Shared {
         })
     }
 
-    /// What the outlet's next connection says in its hello: its stream, and its epoch.
-    pub(crate) fn hello(&self, outlet: usize) -> (StreamId, u64) {
+    /// What the outlet's next connection says in its hello: its stream, and its epoch. `Err`: nothing, the sender is closed.
+    pub(crate) fn hello(&self, outlet: usize) -> Result<(StreamId, u64), Trouble> {
         let (stream, epoch) = self.queue.begin_connection(outlet);
-        // What cannot be remembered, the clock makes good at the next start.
-        let _remembered = self.spool.as_ref().map(|spool| spool.epoch(outlet, epoch));
-        (stream, epoch)
+        // What the disk does not take, the clock makes good at the next start.
+        self.before_sending(|spool| spool.epoch(outlet, epoch))?;
+        Ok((stream, epoch))
+    }
+
+    /// Remembers something before it is sent, if there is a spool. `Err`: it must not be sent, as the spool is the next sender's,
+    /// who does not know of it.
+    fn before_sending(
+        &self,
+        remember: impl FnOnce(&Spool) -> Result<(), NotRemembered>,
+    ) -> Result<(), Trouble> {
+        match self.spool.as_deref().map(remember) {
+            Some(Err(NotRemembered::Closed)) => Err(Trouble::Passing("the sender was closed".to_owned())),
+            Some(Err(NotRemembered::Failed) | Ok(())) | None => Ok(()),
+        }
     }
 
     /// A server has welcomed the outlet: it goes on where the server is, or with a new stream on another connection.
@@ -163,12 +175,10 @@ impl Shared {
         }
     }
 
-    /// Records up to this one are about to be sent.
-    pub(crate) fn sending(&self, outlet: usize, record: u64) {
-        if let Some(spool) = &self.spool {
-            // As with what was acknowledged: it only matters when the segments lose their end as well.
-            let _remembered = spool.sending(outlet, record);
-        }
+    /// Records up to this one are about to be sent. `Err`: they must not be, the sender is closed.
+    pub(crate) fn sending(&self, outlet: usize, record: u64) -> Result<(), Trouble> {
+        // As with what was acknowledged: what the disk does not take only matters when the segments lose their end as well.
+        self.before_sending(|spool| spool.sending(outlet, record))
     }
 
     /// A server has acknowledged everything up to a number of the present stream. `Err` says why it cannot have.

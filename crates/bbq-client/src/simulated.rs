@@ -103,12 +103,15 @@ impl Client {
     }
 
     /// Begins a connection; returns its hello.
-    pub fn connect(&mut self) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// What ends it before it is made.
+    pub fn connect(&mut self) -> Result<Vec<u8>, Cause> {
         let outlet = &self.shared.outlets[0];
         self.course.begin(outlet, &self.shared);
         let session = Session::new(outlet.address(self.course.server()).to_string());
         self.connection = Some(Connection { session, link: None, last_heard: None });
-        link::hello(&self.shared, 0)
+        link::hello(&self.shared, 0).map_err(Cause)
     }
 
     /// Whether a server has welcomed the connection that it has.

@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bbq_storage::{OpenMode, Storage, StorageFile};
 use bbq_wire::StreamId;
+pub(crate) use progress::NotRemembered;
 use progress::{Progress, Renamed};
 pub(crate) use recovery::OutletBefore;
 use recovery::{Outlets, Stored};
@@ -281,37 +282,31 @@ impl Spool {
         // What cannot be given back now, the next sender gives back.
         let _given = self.give_back(&mut writer, 0);
         self.closed.store(true, Ordering::SeqCst);
+        // A thread that is about to send either has that in the file now, or may not send it any more.
+        self.progress.iter().for_each(Progress::close);
         // It goes with the process in any case.
         let _released = self.lock.unlock();
     }
 
-    /// Remembers something of an outlet, until the spool is the next sender's.
-    fn remember(&self, outlet: usize, what: impl FnOnce(&Progress) -> io::Result<()>) -> io::Result<()> {
-        if self.closed.load(Ordering::SeqCst) {
-            return Ok(());
-        }
-        what(&self.progress[outlet])
-    }
-
     /// Remembers what an outlet's servers have acknowledged.
-    pub(crate) fn acknowledged(&self, outlet: usize, record: u64) -> io::Result<()> {
-        self.remember(outlet, |progress| progress.acknowledged(record))
+    pub(crate) fn acknowledged(&self, outlet: usize, record: u64) -> Result<(), NotRemembered> {
+        self.progress[outlet].acknowledged(record)
     }
 
     /// Remembers that records up to this one are about to be sent.
-    pub(crate) fn sending(&self, outlet: usize, record: u64) -> io::Result<()> {
-        self.remember(outlet, |progress| progress.sent(record))
+    pub(crate) fn sending(&self, outlet: usize, record: u64) -> Result<(), NotRemembered> {
+        self.progress[outlet].sent(record)
     }
 
     /// Remembers the epoch of a connection that is about to be made.
-    pub(crate) fn epoch(&self, outlet: usize, epoch: u64) -> io::Result<()> {
-        self.remember(outlet, |progress| progress.epoch(epoch))
+    pub(crate) fn epoch(&self, outlet: usize, epoch: u64) -> Result<(), NotRemembered> {
+        self.progress[outlet].epoch(epoch)
     }
 
     /// Remembers that the outlet's servers have another stream than the segments name.
-    pub(crate) fn renamed(&self, outlet: usize, numbering: &Numbering) -> io::Result<()> {
+    pub(crate) fn renamed(&self, outlet: usize, numbering: &Numbering) -> Result<(), NotRemembered> {
         let Numbering { stream, base, stored, .. } = *numbering;
-        self.remember(outlet, |progress| progress.rename(Renamed { stream, base, stored }))
+        self.progress[outlet].rename(Renamed { stream, base, stored })
     }
 
     /// Every server has what is up to `sequence`: gives back the room of segments that are of no use any more.

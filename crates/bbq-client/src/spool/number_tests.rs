@@ -367,3 +367,22 @@ fn what_a_segment_held_before_it_was_begun_anew_is_no_record() {
     assert!(recovered.extents.is_empty(), "{:?}", recovered.extents);
     assert_eq!((recovered.next_sequence, streams(&recovered)), (11, vec![(1, 0), (2, 10)]));
 }
+
+#[test]
+fn a_closed_sender_sends_nothing_that_the_next_one_does_not_know_of() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (older, _) = open(1, directory.path(), 1);
+    (1..=10).for_each(|_| assert!(older.append(b"record", true).is_ok()));
+    older.epoch(0, 7).expect("it is written");
+    older.sending(0, 4).expect("it is written");
+    older.close(0);
+    let (_newer, recovered) = open(1, directory.path(), 2);
+    let outlet = &recovered.outlets[0];
+    assert_eq!((streams(&recovered), outlet.sent, outlet.epoch), (vec![(1, 0)], 4, 7));
+    // A thread of the older one that was held up somewhere goes on now.
+    for late in [older.epoch(0, 8), older.sending(0, 6), older.acknowledged(0, 4)] {
+        assert!(matches!(late, Err(NotRemembered::Closed)), "{late:?}");
+    }
+    let (_third, recovered) = open(1, directory.path(), 3);
+    assert_eq!((recovered.outlets[0].sent, recovered.outlets[0].epoch), (4, 7));
+}

@@ -169,14 +169,29 @@ pub(super) fn of_others(
     Ok(others)
 }
 
+/// Why something is not remembered.
+#[derive(Debug)]
+pub(crate) enum NotRemembered {
+    /// The directory is the next sender's: this one must send nothing that it does not know of.
+    Closed,
+    /// The disk does not take it.
+    Failed,
+}
+
 pub(super) struct Progress {
     file: Box<dyn StorageFile>,
-    known: Mutex<Known>,
+    mine: Mutex<Mine>,
+}
+
+#[derive(Debug)]
+struct Mine {
+    known: Known,
+    is_closed: bool,
 }
 
 impl fmt::Debug for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Progress").field("known", &self.known).finish_non_exhaustive()
+        f.debug_struct("Progress").field("mine", &self.mine).finish_non_exhaustive()
     }
 }
 
@@ -192,19 +207,25 @@ impl Progress {
         let mut bytes = [0; FILE_BYTES];
         let length = file.read_at(0, &mut bytes)?;
         let read = read(&bytes[..length]);
-        Ok((Progress { file, known: Mutex::new(read.known) }, read))
+        let mine = Mine { known: read.known, is_closed: false };
+        Ok((Progress { file, mine: Mutex::new(mine) }, read))
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn mine(&self) -> MutexGuard<'_, Mine> {
+        self.mine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing changes the file any more once this returns: what was remembered before, the next sender finds.
+    pub(super) fn close(&self) {
+        self.mine().is_closed = true;
     }
 
     /// Begins to be of the system's present run. Both places are written, so that there is room for them on a disk that is full
     /// later; one that is full now has none for records, either.
     pub(super) fn begin(&self, known: Known) {
-        let mut mine = self.known();
+        let mine = &mut self.mine().known;
         *mine = Known { turn: mine.turn, ..known };
-        let _written = self.write(&mut mine).and_then(|()| self.write(&mut mine));
+        let _written = self.write(mine).and_then(|()| self.write(mine));
     }
 
     fn write(&self, known: &mut Known) -> io::Result<()> {
@@ -212,31 +233,34 @@ impl Progress {
         self.file.write_all_at(known.turn % 2 * PLACE_DISTANCE, &known.encode())
     }
 
-    fn change(&self, change: impl FnOnce(&mut Known)) -> io::Result<()> {
-        let mut mine = self.known();
-        let mut changed = *mine;
+    fn change(&self, change: impl FnOnce(&mut Known)) -> Result<(), NotRemembered> {
+        let mut mine = self.mine();
+        if mine.is_closed {
+            return Err(NotRemembered::Closed);
+        }
+        let mut changed = mine.known;
         change(&mut changed);
-        if changed != *mine {
-            self.write(&mut changed)?;
-            *mine = changed;
+        if changed != mine.known {
+            self.write(&mut changed).map_err(|_error| NotRemembered::Failed)?;
+            mine.known = changed;
         }
         Ok(())
     }
 
-    pub(super) fn acknowledged(&self, record: u64) -> io::Result<()> {
+    pub(super) fn acknowledged(&self, record: u64) -> Result<(), NotRemembered> {
         self.change(|known| known.acknowledged = known.acknowledged.max(record))
     }
 
-    pub(super) fn sent(&self, record: u64) -> io::Result<()> {
+    pub(super) fn sent(&self, record: u64) -> Result<(), NotRemembered> {
         self.change(|known| known.sent = known.sent.max(record))
     }
 
-    pub(super) fn epoch(&self, epoch: u64) -> io::Result<()> {
+    pub(super) fn epoch(&self, epoch: u64) -> Result<(), NotRemembered> {
         self.change(|known| known.epoch = epoch)
     }
 
     /// Nothing was sent in the new stream yet.
-    pub(super) fn rename(&self, renamed: Renamed) -> io::Result<()> {
+    pub(super) fn rename(&self, renamed: Renamed) -> Result<(), NotRemembered> {
         self.change(|known| {
             known.renamed = Some(renamed);
             known.sent = renamed.base;

@@ -37,8 +37,8 @@ pub(super) struct FileOutput {
     length: u64,
     /// What the cursor covers of it, or was there before. Never more than `length`.
     committed: u64,
-    /// Its end is one that no cursor covers yet; see [`FileOutput::begin_line`].
-    is_end_unknown: bool,
+    /// Where the line feed stands that ends what was there before, until a cursor covers it; see [`FileOutput::begin_line`].
+    unknown_end: Option<u64>,
     /// The day of its first message (UTC).
     day: NaiveDate,
     /// The name the file gets when it is set aside, once that was decided.
@@ -119,7 +119,7 @@ impl FileOutput {
             inode,
             length,
             committed: length,
-            is_end_unknown: false,
+            unknown_end: None,
             file,
             day,
             aside: None,
@@ -146,11 +146,12 @@ impl FileOutput {
     fn begin_line(&mut self) -> io::Result<()> {
         let mut last = [0];
         let Some(end) = self.length.checked_sub(1) else { return Ok(()) };
-        self.is_end_unknown = true;
         if self.file.read_at(end, &mut last).is_ok_and(|read| read == 1) && last == *b"\n" {
+            self.unknown_end = Some(end);
             return Ok(());
         }
         self.file.write_all_at(self.length, b"\n").map_err(|error| named(&self.path, &error))?;
+        self.unknown_end = Some(self.length);
         self.length += 1;
         self.committed = self.length;
         Ok(())
@@ -158,8 +159,7 @@ impl FileOutput {
 
     /// Writes the line feed at an unknown end once more. An earlier sync may have failed, in this run or the one before: then
     /// the system has it in memory, believes that it is on disk, and the next sync says nothing (fsync(2)).
-    fn write_end_again(&self) -> io::Result<()> {
-        let Some(end) = self.length.checked_sub(1) else { return Ok(()) };
+    fn write_end_again(&self, end: u64) -> io::Result<()> {
         // The handle that is open writes to the end of the file, wherever that is.
         let file = match self.storage.open(&self.path, OpenMode::Existing) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -212,8 +212,8 @@ impl Output for FileOutput {
     }
 
     fn commit(&mut self) -> io::Result<()> {
-        if self.is_end_unknown {
-            self.write_end_again().map_err(|error| named(&self.path, &error))?;
+        if let Some(end) = self.unknown_end {
+            self.write_end_again(end).map_err(|error| named(&self.path, &error))?;
         }
         let synced = self.file.sync_data().and_then(|()| self.file.len());
         let length = synced.map_err(|error| named(&self.path, &error))?;
@@ -235,7 +235,7 @@ impl Output for FileOutput {
 
     fn committed(&mut self) {
         self.committed = self.length;
-        self.is_end_unknown = false;
+        self.unknown_end = None;
     }
 
     fn follow(&mut self, now: DateTime<Utc>) -> io::Result<bool> {
@@ -373,10 +373,22 @@ mod tests {
         commit(&mut output);
         write(&mut output, b"ours\n");
         assert_eq!(fs::read(&path).unwrap(), b"before\nours\n");
-        // Once, and not when somebody else has cut the file.
+        // Only until it is committed.
         fs::write(&path, "before\0").unwrap();
         commit(&mut output);
         assert_eq!(fs::read(&path).unwrap(), b"before\0");
+    }
+
+    #[test]
+    fn what_follows_an_unknown_end_does_not_hide_that_its_line_feed_is_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out.log");
+        fs::write(&path, "torn").unwrap();
+        let mut output = open(&path, Rotation::default(), None);
+        write(&mut output, b"ours\n");
+        fs::write(&path, "torn\0ours\n").unwrap();
+        commit(&mut output);
+        assert_eq!(fs::read(&path).unwrap(), b"torn\nours\n");
     }
 
     #[test]

@@ -151,6 +151,9 @@ impl Process {
 
     fn connect(&mut self, disk: &SimDisk, around: &mut Around<'_>) -> Result<(), Violation> {
         let hello = self.sender.connect();
+        let hello = hello.map_err(|cause| {
+            Violation::new(format!("client {} says nothing: {:?}", self.index, cause.complaint()))
+        })?;
         let connection = around.network.connect();
         self.connection = Some(connection);
         note!(

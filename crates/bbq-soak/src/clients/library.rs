@@ -1,9 +1,11 @@
 //! A program with bbq-client's sender in it, which is dropped at times with messages on their way.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bbq_client::{AckLevel, OnFull, SendError, Sender};
+use bbq_client::{AckLevel, Notice, OnFull, SendError, Sender};
 
 use super::{Client, Field, PATIENCE, pause};
 use crate::book::Promise;
@@ -64,6 +66,16 @@ impl Library {
         if let Some(spool) = &self.spool {
             builder = builder.spool(spool);
         }
+        // For who reads what was kept of a failure.
+        let log = File::options().create(true).append(true).open(field.places.clients.join("notices.log"));
+        let (log, name) = (log.map_err(|error| format!("notices.log: {error}"))?, self.name());
+        builder = builder.on_notice(move |notice| {
+            if matches!(notice, Notice::NewStream { .. } | Notice::Lost { .. } | Notice::Ended { .. }) {
+                let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let _best_effort =
+                    writeln!(&log, "{}.{:03} {name}: {notice:?}", time.as_secs(), time.subsec_millis());
+            }
+        });
         let sender = builder.start().map_err(|error| format!("{}: cannot start: {error}", self.name()))?;
         self.life = Some(Life { sender });
         Ok(())
