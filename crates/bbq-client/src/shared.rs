@@ -208,9 +208,12 @@ impl Shared {
         if sequence > self.queue.acknowledged_by(outlet) {
             self.outlets[outlet].reconnect().delivered();
         }
-        // First: who hears of it may close the sender. What cannot be remembered, as on a full disk, is asked of the server at
-        // the next start.
-        let _remembered = self.spool.as_ref().map(|spool| spool.acknowledged(outlet, sequence));
+        // First: who hears of it may close the sender. What the disk does not take is asked of the server at the next start.
+        let remembered = self.spool.as_ref().map(|spool| spool.acknowledged(outlet, sequence));
+        if matches!(remembered, Some(Err(NotRemembered::Closed))) {
+            // The next sender on the spool is told, and counts it.
+            return;
+        }
         let everyone = self.queue.acknowledged(outlet, sequence);
         if let Some(spool) = &self.spool {
             // What cannot be deleted is tried again.

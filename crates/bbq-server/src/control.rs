@@ -196,7 +196,7 @@ impl Control {
             info!("reloaded: steered without a pause");
             return Ok(());
         }
-        now.hold_sinks().await?;
+        hold_sinks(now).await?;
         let halted = self.pause(running, plan.kept);
         let before = Before { config: self.config.clone(), listeners: self.sockets.listeners.clone() };
         self.config = plan.config;
@@ -374,8 +374,17 @@ async fn ready_to_hand_over(
     if let Some(why) = waiting_lane(&now.parts) {
         return Err(why);
     }
-    now.hold_sinks().await?;
+    hold_sinks(now).await?;
     Ok(successor)
+}
+
+/// Lets the sinks hold for a pause. While they do, no room comes back, and what comes in may have filled the spool.
+async fn hold_sinks(now: &Running) -> Result<(), String> {
+    now.hold_sinks().await?;
+    waiting_lane(&now.parts).map_or(Ok(()), |why| {
+        now.let_sinks_go_on();
+        Err(why)
+    })
 }
 
 /// `false` when a thread is gone that should not be.
@@ -392,9 +401,7 @@ fn look_after(running: &Running) -> bool {
         // Of workers that are gone since a reload.
         let _some_are_left = listener.group.close_removed();
     }
-    if let Err(error) = parts.ledger.save() {
-        warn!(%error, "cannot save the ledger of drops");
-    }
+    parts.retention.ask_to_save_ledger();
     if parts.streams.is_checkpoint_due() {
         parts.retention.ask_for_checkpoint();
     }

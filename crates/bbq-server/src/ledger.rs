@@ -162,6 +162,10 @@ impl ListenerLedger {
         self.skipped.load(Ordering::Relaxed)
     }
 
+    fn unwritten(&self) -> u64 {
+        self.dropped[DropReason::Unwritten.index()].load(Ordering::Relaxed)
+    }
+
     /// Records by reason, the reasons that happened.
     pub fn dropped(&self) -> BTreeMap<String, u64> {
         let count = |(reason, word): &(DropReason, &str)| {
@@ -253,6 +257,11 @@ impl Ledger {
             }
         }
         sum
+    }
+
+    /// Dropped by the present listeners as unwritten.
+    pub(crate) fn unwritten(&self) -> u64 {
+        self.listeners.iter().map(|(_, ledger)| ledger.unwritten()).sum()
     }
 
     /// Keeps the drops for the next start, if there are any since the last call.

@@ -1,7 +1,7 @@
 //! When segments may go: once every sink has committed past them and the checkpoint of streams covers them.
 //!
-//! A thread of its own writes the checkpoints and deletes segments, one after the other: sinks, workers and control only say
-//! what has changed, and never wait for the disk here.
+//! A thread of its own writes the checkpoints, deletes segments and saves the ledger of drops, one after the other: sinks, workers
+//! and control only say what has changed, and never wait for the disk here.
 //!
 //! Invariant: checkpoints are written by one thread, in order; each covers what was settled when it was begun.
 
@@ -14,6 +14,7 @@ use std::time::Duration;
 use bbq_spool::{LanePlace, Spool};
 use tracing::{error, warn};
 
+use crate::ledger::Ledger;
 use crate::occasional::Occasional;
 use crate::streams::Streams;
 
@@ -49,6 +50,8 @@ struct State {
     /// Old messages are to go for new ones.
     room: bool,
     checkpoint: bool,
+    /// The ledger of drops is to be kept.
+    ledger: bool,
     closed: bool,
     /// Of checkpoints.
     failures: Occasional,
@@ -57,11 +60,12 @@ struct State {
 impl State {
     /// What is asked for, if anything is.
     fn take(&mut self) -> Option<Work> {
-        (self.retire || self.room || self.checkpoint).then(|| Work {
+        (self.retire || self.room || self.checkpoint || self.ledger).then(|| Work {
             passed: passed_by_all(&self.committed),
             retire: std::mem::take(&mut self.retire),
             room: std::mem::take(&mut self.room),
             checkpoint: std::mem::take(&mut self.checkpoint),
+            ledger: std::mem::take(&mut self.ledger),
         })
     }
 }
@@ -72,6 +76,7 @@ struct Work {
     retire: bool,
     room: bool,
     checkpoint: bool,
+    ledger: bool,
 }
 
 impl Retention {
@@ -84,16 +89,16 @@ impl Retention {
         Retention { shared: Arc::new(shared), thread: Mutex::default() }
     }
 
-    /// Starts the thread.
+    /// Starts the thread, which also keeps what `ledger` counts.
     ///
     /// # Errors
     /// If there can be none.
-    pub(crate) fn start(&self) -> io::Result<()> {
+    pub(crate) fn start(&self, ledger: Arc<Ledger>) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let requests = Arc::clone(&self.shared.requests);
         self.shared.spool.on_room_wanted(move || requests.ask(|state| state.room = true));
         let thread = std::thread::Builder::new().name("retention".to_owned()).spawn(move || {
-            if catch_unwind(AssertUnwindSafe(|| shared.run())).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| shared.run(&ledger))).is_err() {
                 error!("the thread that deletes segments panicked: nothing is deleted before a restart");
             }
         })?;
@@ -118,6 +123,11 @@ impl Retention {
     /// Has the checkpoint of streams written soon.
     pub fn ask_for_checkpoint(&self) {
         self.shared.requests.ask(|state| state.checkpoint = true);
+    }
+
+    /// Has the ledger of drops saved soon.
+    pub(crate) fn ask_to_save_ledger(&self) {
+        self.shared.requests.ask(|state| state.ledger = true);
     }
 
     /// Up to where every sink has committed a lane; 0 without a sink.
@@ -200,9 +210,14 @@ impl Requests {
 }
 
 impl Shared {
-    fn run(&self) {
+    fn run(&self, ledger: &Ledger) {
         let mut retry = None;
         while let Some(work) = self.requests.wait(retry) {
+            if work.ledger
+                && let Err(error) = ledger.save()
+            {
+                warn!(%error, "cannot save the ledger of drops");
+            }
             retry = (!self.work(&work)).then_some(ROOM_RETRY);
         }
     }

@@ -113,7 +113,7 @@ impl Running {
         let (parts, sinks) = open(start, &lifecycle)?;
         let (tell_workers, stop_workers) = watch::channel(Order::Work);
         let mut gated = Gated { workers: Vec::new(), gates: Vec::new(), sinks: Vec::new(), lifecycle };
-        let retention = parts.retention.start();
+        let retention = parts.retention.start(Arc::clone(&parts.ledger));
         let retention =
             retention.map_err(|source| StartError::Thread { name: "retention".to_owned(), source });
         let made = retention.and_then(|()| gated.make_threads(config.workers, sinks));
@@ -174,6 +174,11 @@ impl Running {
         Ok(())
     }
 
+    /// There is no pause after all.
+    pub(crate) fn let_sinks_go_on(&self) {
+        self.lifecycle.work();
+    }
+
     /// A thread that ended and should not have.
     pub(crate) fn gone(&self) -> Option<&str> {
         let worker = self.workers.iter().find(|thread| thread.is_finished()).map(JoinHandle::thread);
@@ -186,6 +191,7 @@ impl Running {
     pub(crate) fn end(self, halt: &Halt) -> Halted {
         let parts = self.parts;
         parts.ready.store(false, Ordering::Release);
+        let unwritten_before = parts.ledger.unwritten();
         drop(self.watch);
         let mut in_order = true;
         let order = match halt {
@@ -206,7 +212,7 @@ impl Running {
                 Err(_) => in_order = false,
             }
         }
-        let unwritten = parts.spool.close();
+        let unwritten_by_lanes = parts.spool.close();
         parts.note_unwritten();
         match halt {
             Halt::Stop { drain_timeout } => {
@@ -242,7 +248,9 @@ impl Running {
             let ledger = parts.status().ledger;
             info!(ledger.received, ledger.delivered, ledger.queued, dropped = ?ledger.dropped, "stopped");
         }
-        in_order &= unwritten.values().all(|records| *records == 0);
+        in_order &= unwritten_by_lanes.values().all(|records| *records == 0);
+        // What workers held and no lane took.
+        in_order &= parts.ledger.unwritten() == unwritten_before;
         let listeners = 0..parts.listeners.len();
         let kernel_seen = listeners.map(|index| parts.ledger.listener(index).kernel_seen()).collect();
         Halted { in_order, parked, kernel_seen }
@@ -314,6 +322,7 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
     let streams = Arc::new(streams.map_err(StartError::Streams)?);
     let recovered = spool.recovered();
     let ledger = Ledger::recover(storage, &config.data, &sources, &recovered.sources, recovered.records);
+    let ledger = Arc::new(ledger);
     for (index, listener) in start.listeners.iter().enumerate() {
         ledger.listener(index).resume_kernel_drops(listener.kernel_seen);
     }

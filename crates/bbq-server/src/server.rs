@@ -136,7 +136,7 @@ pub(crate) struct Parts {
     pub(crate) listeners: Vec<Listener>,
     pub(crate) workers: Vec<Arc<WorkerView>>,
     pub(crate) sinks: Vec<(String, Arc<SinkLedger>)>,
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: Arc<Ledger>,
     pub(crate) spool: Arc<Spool>,
     pub(crate) streams: Arc<Streams>,
     pub(crate) retention: Arc<Retention>,

@@ -175,12 +175,22 @@ impl Stream {
     /// Waits until all that was appended is durable, for as long as connection `owner` speaks for the stream: with a full
     /// disk a client that tries again and again must not leave a connection behind each time.
     pub(crate) async fn settled(&self, owner: u64) -> Settled {
+        self.when(|| self.settled_now(owner)).await
+    }
+
+    /// Waits until a newer connection than `owner` speaks for the stream.
+    pub(crate) async fn taken_over(&self, owner: u64) {
+        self.when(|| (self.head().owner != owner).then_some(())).await;
+    }
+
+    /// Looks each time something has changed, until there is something.
+    async fn when<T>(&self, look: impl Fn() -> Option<T>) -> T {
         loop {
             let moved = self.moved.notified();
             tokio::pin!(moved);
             moved.as_mut().enable();
-            if let Some(settled) = self.settled_now(owner) {
-                return settled;
+            if let Some(found) = look() {
+                return found;
             }
             moved.await;
         }
@@ -413,20 +423,25 @@ impl Streams {
 
     /// Writes the checkpoint. `ends` are places that were settled before the call. One caller at a time.
     pub fn checkpoint(&self, ends: &[LanePlace]) -> std::io::Result<()> {
-        let mut streams = self.locked();
+        // Each hello needs the lock of all streams: copied under it, read and sorted without.
+        let streams: Vec<(StreamId, Arc<Stream>)> =
+            self.locked().iter().map(|(id, stream)| (*id, Arc::clone(stream))).collect();
         let mut rows: Vec<Known> = streams.iter().map(|(id, stream)| stream.known(*id)).collect();
+        drop(streams);
         if rows.len() > STREAMS_MAX {
             rows.sort_unstable_by_key(|row| std::cmp::Reverse((row.seen, row.id)));
+            let mut streams = self.locked();
             for row in rows.split_off(STREAMS_MAX) {
-                if streams.get(&row.id).is_some_and(|stream| Arc::strong_count(stream) == 1) {
+                let is_forgotten =
+                    |stream: &Arc<Stream>| Arc::strong_count(stream) == 1 && stream.known(row.id) == row;
+                if streams.get(&row.id).is_some_and(is_forgotten) {
                     streams.remove(&row.id);
                 } else {
-                    // A connection holds it, and its batches are covered: it stays in both.
+                    // A connection holds it, or has had it meanwhile, and its batches are covered: it stays in both.
                     rows.push(row);
                 }
             }
         }
-        drop(streams);
         let checkpoint = encode(ends, &rows);
         self.storage.replace(&self.path, checkpoint.as_bytes())?;
         self.checkpoint_bytes.store(checkpoint.len() as u64, Ordering::Relaxed);

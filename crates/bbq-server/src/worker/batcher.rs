@@ -94,9 +94,10 @@ impl Batcher {
             }
         }
         if !self.builder.has_room(message.len()) {
-            // Reads stop at the target, and one read is far from the format's limits: only a lane that failed in
-            // between comes here.
-            return self.ledger.add_dropped(DropReason::Unwritten, 1);
+            // Reads stop at the target, and one read of a connection is far from the format's limits. A datagram may hold as many
+            // messages as a batch, and does not wait.
+            let reason = if lane.failure().is_some() { DropReason::Unwritten } else { DropReason::Full };
+            return self.ledger.add_dropped(reason, 1);
         }
         if self.builder.is_empty() {
             self.base_time_ns = unix_ns();

@@ -144,12 +144,21 @@ impl Connections {
 
     /// Closes a connection that is idle; `false` when it is not any more.
     pub(super) fn close_idle(&self, intake: &Intake, place: usize) -> bool {
-        // Something may have come that nobody has looked at.
-        let is_idle =
-            |connection: &mut Connection| intake.read(self.door, connection) == ReadOutcome::Blocked;
-        let Some(mut connection) = self.entries.take_if(place, is_idle) else { return false };
-        intake.abort(self.door, &mut connection);
-        intake.doors[self.door].ledger.add_evicted(1);
+        // Something may have come that nobody has looked at, the end as well.
+        let mut is_over = false;
+        let may_go = |connection: &mut Connection| match intake.read(self.door, connection) {
+            ReadOutcome::Blocked => true,
+            ReadOutcome::Finished => {
+                is_over = true;
+                true
+            }
+            ReadOutcome::Drained | ReadOutcome::More => false,
+        };
+        let Some(mut connection) = self.entries.take_if(place, may_go) else { return false };
+        if !is_over {
+            intake.abort(self.door, &mut connection);
+            intake.doors[self.door].ledger.add_evicted(1);
+        }
         true
     }
 

@@ -73,8 +73,8 @@ pub use undurable::Undurable;
 
 /// How long a stop waits for clients that were in the middle of something.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
-/// How long batches that are whole wait for room in the lane then: a few syncs of a slow disk.
-const SYNC_PATIENCE: Duration = Duration::from_secs(2);
+/// Between two looks whether batches that are whole need not wait for room in the lane any more.
+const SYNC_LOOK: Duration = Duration::from_secs(2);
 
 /// What a worker shows of itself.
 #[derive(Debug)]
@@ -238,8 +238,13 @@ impl Worker {
             }
         };
         let _in_time = tokio::time::timeout(STOP_PATIENCE, finish).await;
-        // A lane whose buffer is full takes more when its sync is over. Where there is no room on disk, it does not.
-        let _in_time = tokio::time::timeout(SYNC_PATIENCE, intake.flushed()).await;
+        // A lane whose buffer is full takes more when its sync is over, however long that takes: whoever closes the lane waits for
+        // it, too. One that failed, or has no room on disk, does not.
+        while tokio::time::timeout(SYNC_LOOK, intake.flushed()).await.is_err() {
+            if intake.lane.failure().is_some() || intake.lane.no_room().is_some() {
+                break;
+            }
+        }
         intake.flush_or_count();
         flusher.abort();
         lane.abort();

@@ -1,11 +1,13 @@
 //! A session while it has a task: moves bytes between its socket and its [`SessionState`], and waits for what that waits for.
 //! When a client takes too long, and whose memory others need, is decided here, too.
 
+use std::io::ErrorKind;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bbq_wire::Peer;
-use bbq_wire::session::{Refusal, RefusalCode};
+use bbq_wire::session::{AckLevel, Refusal, RefusalCode};
 use tracing::{debug, warn};
 
 use super::IntakeLimits;
@@ -91,7 +93,7 @@ impl SessionTask {
                 }
                 Step::AwaitRoom(bytes) => {
                     self.inbox.set_may_go(false);
-                    Box::pin(self.wait_room(&state, bytes)).await;
+                    Box::pin(self.wait_room(&mut state, bytes)).await;
                     self.inbox.set_may_go(true);
                 }
                 Step::AwaitStream => Box::pin(self.wait_stream(&mut state)).await,
@@ -188,11 +190,27 @@ impl SessionTask {
         state.stop();
     }
 
-    /// Waits until a batch of so many bytes has room.
-    async fn wait_room(&self, state: &SessionState<SessionSocket>, batch_bytes: usize) {
-        while self.context().is_full(state.replies(), batch_bytes) {
-            self.intake.room.notified().await;
+    /// Waits until a batch of so many bytes has room, or its client has a newer connection. At a stop, what the client sends again
+    /// is not waited for.
+    async fn wait_room(&mut self, state: &mut SessionState<SessionSocket>, batch_bytes: usize) {
+        let Some(owner) = state.owner().cloned() else { return };
+        let is_sent_again = state.replies().level() == AckLevel::Durable;
+        let room = async {
+            while self.context().is_full(state.replies(), batch_bytes) {
+                self.intake.room.notified().await;
+            }
+        };
+        let is_stopping = tokio::select! {
+            biased;
+            () = room => false,
+            () = owner.taken_over() => false,
+            () = self.intake.stopping.wait(), if is_sent_again => true,
+        };
+        if is_stopping {
+            state.stop();
         }
+        // The time was not its client's.
+        self.moved = self.intake.view.active_sessions.now();
     }
 
     /// Waits until what came over an earlier connection is durable. At a stop that may take long: the client comes again.
@@ -211,7 +229,9 @@ impl SessionTask {
     /// Sends what is to be said, says why it ends, and closes.
     async fn close(&self, state: &SessionState<SessionSocket>, refusal: Option<Refusal>) {
         let replies = state.replies();
-        let mut closed = flushed(replies).await;
+        let patience = Duration::from_secs(self.intake.limits.batch_timeout_seconds.into());
+        let flushed = tokio::time::timeout(patience, flushed(replies)).await;
+        let mut closed = flushed.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()));
         if let Some(refusal) = refusal
             && closed.is_ok()
         {
@@ -299,11 +319,12 @@ impl SessionTask {
         Turn::More
     }
 
-    /// Whether its client takes too long for a hello, or does not go on with a batch.
+    /// Whether its client takes too long for a hello, does not go on with a batch, or does not read.
     fn is_late(&self, state: &SessionState<SessionSocket>) -> bool {
         let waited = self.intake.view.active_sessions.now().saturating_sub(self.moved);
         if state.is_open() {
-            self.inbox.waiting() > 0 && waited > self.intake.limits.batch_timeout_seconds
+            (self.inbox.waiting() > 0 || !state.replies().is_sent())
+                && waited > self.intake.limits.batch_timeout_seconds
         } else {
             waited > self.intake.limits.hello_timeout_seconds
         }
@@ -356,6 +377,8 @@ fn late_batch(limits: IntakeLimits) -> Refusal {
     let seconds = limits.batch_timeout_seconds;
     Refusal::new(
         RefusalCode::Busy,
-        format!("nothing came for {seconds} s in the middle of a batch; send it again"),
+        format!(
+            "nothing came for {seconds} s in the middle of a batch, or before what was said was read; send it again"
+        ),
     )
 }

@@ -38,6 +38,11 @@ impl StreamOwner {
         self.stream.head().owner != self.owner
     }
 
+    /// Waits until one does.
+    pub(crate) async fn taken_over(&self) {
+        self.stream.taken_over(self.owner).await;
+    }
+
     /// Appends a batch if it is new; `false` when the lane is full.
     pub(super) fn append<C: Connection>(
         &self,

@@ -73,6 +73,11 @@ impl<C: Connection> Replies<C> {
         welcome.encode(&mut self.outbox.borrow_mut());
     }
 
+    /// What the client waits for.
+    pub(crate) fn level(&self) -> AckLevel {
+        self.level.get()
+    }
+
     /// Whether it owes its client nothing.
     pub(crate) fn is_settled(&self) -> bool {
         self.outstanding.get() == 0 && self.is_sent() && !self.has_unsaid() && !self.has_failed()

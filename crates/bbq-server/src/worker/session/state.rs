@@ -310,6 +310,10 @@ impl<C: Connection> SessionState<C> {
                     input.has_batch = true;
                     let Phase::Open(owner) = &self.phase else { return Ok(Step::AwaitAcks) };
                     if context.is_full(&self.replies, bytes.len()) {
+                        // Its client has gone, and is here again: there may be no room for hours.
+                        if owner.is_taken_over() {
+                            return Err(taken_over());
+                        }
                         break Step::AwaitRoom(bytes.len());
                     }
                     context.scratch.verified(bytes, context.limits, |_| ())?;
