@@ -376,13 +376,14 @@ fn a_closed_sender_sends_nothing_that_the_next_one_does_not_know_of() {
     older.epoch(0, 7).expect("it is written");
     older.sending(0, 4).expect("it is written");
     older.close(0);
-    let (_newer, recovered) = open(1, directory.path(), 2);
+    let (newer, recovered) = open(1, directory.path(), 2);
     let outlet = &recovered.outlets[0];
     assert_eq!((streams(&recovered), outlet.sent, outlet.epoch), (vec![(1, 0)], 4, 7));
     // A thread of the older one that was held up somewhere goes on now.
     for late in [older.epoch(0, 8), older.sending(0, 6), older.acknowledged(0, 4)] {
         assert!(matches!(late, Err(NotRemembered::Closed)), "{late:?}");
     }
+    drop(newer);
     let (_third, recovered) = open(1, directory.path(), 3);
     assert_eq!((recovered.outlets[0].sent, recovered.outlets[0].epoch), (4, 7));
 }
