@@ -36,10 +36,10 @@ except (KeyboardInterrupt, Stop) as error:
 
 @pytest.mark.parametrize("name, raised", [("SIGINT", "KeyboardInterrupt"), ("SIGTERM", "Stop")])
 @pytest.mark.parametrize("how", ["sender.send(b'x' * 1000)", "sender.send_many([b'x' * 1000] * 500)"])
-@pytest.mark.parametrize("options", ["", "compress=True"])
-def test_a_send_that_waits_for_room_hears_signals(run_program, nobody, name, raised, how, options):
+@pytest.mark.parametrize("options", ["", "compress=True", "spool=SPOOL, spool_bytes_max=2**26"])
+def test_a_send_that_waits_for_room_hears_signals(run_program, nobody, tmp_path, name, raised, how, options):
     source = WAITS.replace("SEND", how).replace("SIGNAL", f"signal.{name}").replace("OPTIONS", options)
-    ended = run_program(source, ADDRESS=nobody)
+    ended = run_program(source, ADDRESS=nobody, SPOOL=str(tmp_path / "spool"))
     # Not a drop: the program knows that it was not taken.
     assert (ended.returncode, ended.stdout.split()) == (0, [raised, "0"]), ended.stderr
 

@@ -145,10 +145,8 @@ impl Intake {
         if self.push_at_once(queue, &mut place, record) {
             return Some(Ok(()));
         }
-        let mut patience = Patience {
-            slice: Some(Slice { length: slice, go_on, said_no: false }),
-            ..Patience::of(self.on_full)
-        };
+        let slice = Some(Slice::new(slice, go_on));
+        let mut patience = Patience { slice, ..Patience::of(self.on_full) };
         let outcome = self.try_push(queue, place, record, &mut patience);
         if outcome.is_err() && patience.slice.is_some_and(|slice| slice.said_no) {
             return None;

@@ -15,7 +15,15 @@ pub(crate) struct Patience<'a> {
 pub(crate) struct Slice<'a> {
     pub(crate) length: Duration,
     pub(crate) go_on: &'a mut dyn FnMut() -> bool,
+    /// When to ask next, once a wait has begun: news that is not enough must not put it off.
+    pub(crate) next: Option<Instant>,
     pub(crate) said_no: bool,
+}
+
+impl<'a> Slice<'a> {
+    pub(crate) fn new(length: Duration, go_on: &'a mut dyn FnMut() -> bool) -> Slice<'a> {
+        Slice { length, go_on, next: None, said_no: false }
+    }
 }
 
 impl Patience<'_> {
@@ -36,14 +44,59 @@ impl Patience<'_> {
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return false;
             }
-            let end = now + slice.length;
-            if wait(Some(deadline.map_or(end, |deadline| deadline.min(end)))) {
+            let next = *slice.next.get_or_insert(now + slice.length);
+            let has_news = wait(Some(deadline.map_or(next, |deadline| deadline.min(next))));
+            let now = Instant::now();
+            if now >= next {
+                slice.next = Some(now + slice.length);
+                if !(slice.go_on)() {
+                    slice.said_no = true;
+                    return false;
+                }
+            }
+            if has_news {
                 return true;
             }
-            if !(slice.go_on)() {
-                slice.said_no = true;
-                return false;
-            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Waits by short pauses, each of which ends before a slice does, until it is told to stop; answers how often.
+    fn waits(patience: &mut Patience<'_>) -> u32 {
+        let pause = |end: Option<Instant>| {
+            std::thread::sleep(Duration::from_millis(1));
+            end.is_none_or(|end| Instant::now() < end)
+        };
+        (0..5000).take_while(|_| patience.waits(pause)).count() as u32
+    }
+
+    #[test]
+    fn who_waits_by_pauses_is_asked_too() {
+        let mut asked = 0;
+        let mut go_on = || {
+            asked += 1;
+            asked < 3
+        };
+        let slice = Some(Slice::new(Duration::from_millis(20), &mut go_on));
+        let mut patience = Patience { slice, ..Patience::of(OnFull::Block(None)) };
+        let times = waits(&mut patience);
+        assert!(patience.slice.is_some_and(|slice| slice.said_no), "it waits after {times} pauses");
+        assert_eq!(asked, 3);
+    }
+
+    #[test]
+    fn who_may_go_on_waits_until_the_deadline() {
+        let mut go_on = || true;
+        let slice = Some(Slice::new(Duration::from_millis(5), &mut go_on));
+        let most = Duration::from_millis(50);
+        let mut patience = Patience { slice, ..Patience::of(OnFull::Block(Some(most))) };
+        let start = Instant::now();
+        let times = waits(&mut patience);
+        assert!(start.elapsed() >= most && times < 5000, "{times} pauses");
+        assert!(patience.slice.is_some_and(|slice| !slice.said_no));
     }
 }
