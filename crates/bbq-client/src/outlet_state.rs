@@ -151,7 +151,9 @@ impl OutletState {
 
     pub(crate) fn acknowledge(&mut self, sequence: u64, bytes: usize) {
         self.acknowledged = self.acknowledged.max(sequence);
-        self.in_flight = self.in_flight.saturating_sub(bytes);
+        // A batch may be stored again, with another length, after it was sent: the difference must not stay.
+        let nothing_is_left = !self.awaits();
+        self.in_flight = if nothing_is_left { 0 } else { self.in_flight.saturating_sub(bytes) };
     }
 
     /// Whether something was sent that is not acknowledged.
@@ -173,6 +175,7 @@ impl OutletState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spool::Recovered;
 
     #[test]
     fn a_stream_that_nothing_was_sent_in_yet_is_known_up_to_its_beginning() {
@@ -180,5 +183,19 @@ mod tests {
         let numberings = VecDeque::from([Numbering::begin(StreamId([7; 16]), 21)]);
         let before = OutletBefore { acknowledged: 15, sent: 15, epoch: 1, numberings };
         assert_eq!(OutletState::new(before, 1).judge(0, 0), Standing::Has(21));
+    }
+
+    /// A batch may be sent in one form and stored in another, shorter one when its acknowledgement comes.
+    #[test]
+    fn where_everything_sent_is_acknowledged_the_window_is_open() {
+        let before = Recovered::nothing(StreamId([7; 16]), 1).outlets.remove(0);
+        let mut outlet = OutletState::new(before, 1);
+        outlet.connected(0, 0, 1000, 1000);
+        outlet.send(5, 5, 100);
+        outlet.send(9, 4, 100);
+        outlet.acknowledge(5, 10);
+        assert!(outlet.is_over_window(50, 200), "a batch is on its way");
+        outlet.acknowledge(9, 10);
+        assert!(!outlet.is_over_window(1000, 200));
     }
 }
