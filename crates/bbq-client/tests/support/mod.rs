@@ -10,12 +10,13 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bbq_client::{AckLevel, Notice, Reconnect, Sender, SenderBuilder};
 use bbq_wire::batch::BatchLimits;
 use bbq_wire::session::{Hello, Refusal, RefusalCode, ServerSession, ServerStep, Welcome, encode_ack};
 use bbq_wire::{Batch, BatchHeader};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 /// Only a hang takes so long.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -35,8 +36,9 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// The listener has a time-out, as that of a [`Setup`].
     pub fn accept(listener: &TcpListener) -> Connection {
-        let (stream, _) = listener.accept().unwrap();
+        let (stream, _) = listener.accept().unwrap_or_else(|error| panic!("no connection came: {error}"));
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Connection { stream, session: ServerSession::new(BatchLimits::FORMAT), bytes: Vec::new() }
     }
@@ -47,13 +49,22 @@ impl Connection {
     }
 
     pub fn hello(&mut self) -> Hello {
+        self.hello_if_any().unwrap_or_else(|| panic!("it left before its hello"))
+    }
+
+    /// The hello; `None` when the client has left without one, as it does when it is closed in between.
+    pub fn hello_if_any(&mut self) -> Option<Hello> {
         loop {
             match self.session.next(&self.bytes).unwrap() {
                 ServerStep::Hello { hello, consumed } => {
                     self.bytes.drain(..consumed);
-                    return hello;
+                    return Some(hello);
                 }
-                ServerStep::NeedMore { .. } => assert!(self.fill(), "it left before its hello"),
+                ServerStep::NeedMore { .. } => {
+                    if !self.fill() {
+                        return None;
+                    }
+                }
                 ServerStep::Batch { .. } => panic!("a batch first"),
             }
         }
@@ -133,7 +144,9 @@ impl Connection {
 
 /// Waits until a sender has heard that everything up to this record is acknowledged.
 pub fn acknowledged(sender: &Sender, record: u64) {
+    let start = Instant::now();
     while sender.servers()[0].acknowledged_sequence < record {
+        assert!(start.elapsed() < PATIENCE, "{record} is not acknowledged: {:?}", sender.servers());
         std::thread::yield_now();
     }
 }
@@ -146,7 +159,10 @@ pub struct Setup {
 
 impl Setup {
     pub fn new() -> Setup {
-        Setup { listener: TcpListener::bind("127.0.0.1:0").unwrap(), notices: Arc::default() }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // For `accept`; connections have their own.
+        set_socket_timeout(&listener, Timeout::Recv, Some(PATIENCE)).unwrap();
+        Setup { listener, notices: Arc::default() }
     }
 
     /// A sender that tries again at once.
