@@ -151,8 +151,13 @@ pub(super) fn paths(storage: &dyn Storage, directory: &Path) -> io::Result<Vec<P
 }
 
 impl Segment {
+    /// Where [`Segment::create`] makes the one of a place.
+    pub(super) fn path_of(directory: &Path, place: Place) -> PathBuf {
+        directory.join(format!("{:020}.{SUFFIX}", place.first))
+    }
+
     pub(super) fn create(storage: &dyn Storage, directory: &Path, place: Place) -> io::Result<Segment> {
-        let path = directory.join(format!("{:020}.{SUFFIX}", place.first));
+        let path = Segment::path_of(directory, place);
         // A file of this name has no whole header, or it would have been found: its process died before the first record.
         let file = storage.open(&path, OpenMode::Empty)?;
         file.stay_in_cache();

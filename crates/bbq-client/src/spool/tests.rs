@@ -217,6 +217,22 @@ fn what_follows_a_segment_that_could_not_be_cut_is_found_again() {
     assert_eq!(segments(directory.path()).len(), 1);
 }
 
+/// As after a start on a disk that was full, and has room again.
+#[test]
+fn what_follows_an_empty_segment_that_could_not_be_begun_anew_stays() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (spool, _) = open(directory.path());
+    spool.writer().is_spoiled = true;
+    append(&spool, 1..11);
+    spool.retire(0).expect("nothing is to go");
+    assert_eq!(segments(directory.path()).len(), 1);
+    append(&spool, 11..21);
+    drop(spool);
+    let recovered = open(directory.path()).1;
+    assert_eq!((recovered.next_sequence, recovered.damaged), (21, 0));
+    assert_eq!(read(&recovered), (1..21).map(|number| (number, record(number))).collect::<Vec<_>>());
+}
+
 #[test]
 fn segments_are_a_part_of_the_spool_small_in_a_small_one_and_few_in_a_large_one() {
     let directory = tempfile::tempdir().expect("a directory");

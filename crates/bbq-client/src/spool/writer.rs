@@ -15,6 +15,7 @@ use super::segment::{self, Place, Segment};
 /// A segment that is such a part of the spool is followed by the next one: no more than that waits for its end to be
 /// acknowledged.
 const SEGMENT_PART: u64 = 16;
+
 pub(super) struct Writer {
     /// What servers call the records that come in.
     pub(super) stream: StreamId,
@@ -88,6 +89,11 @@ impl Writer {
     }
 
     pub(super) fn begin_segment(&mut self, storage: &dyn Storage, directory: &Path) -> io::Result<()> {
+        let path = Segment::path_of(directory, self.place());
+        if self.segments.back().is_some_and(|last| last.path == path) {
+            // It has no record and could not be begun anew. Made a second time, it would go when the first of the two does.
+            return self.begin_anew();
+        }
         let segment = Segment::create(storage, directory, self.place())?;
         self.full_bytes += self.offset;
         self.offset = segment::HEADER_BYTES as u64;
