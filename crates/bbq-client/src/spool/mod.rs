@@ -316,25 +316,28 @@ impl Spool {
         self.give_back(&mut writer, self.sizes.anew_bytes).map(drop)
     }
 
-    /// Deletes segments of which everything is acknowledged, and begins the last one anew if it has `anew_bytes`: it stays, as it
+    /// Takes away segments of which everything is acknowledged, and begins the last one anew if it has `anew_bytes`: it stays, as it
     /// knows the stream's name and number. Answers whether there is more room now.
     fn give_back(&self, writer: &mut Writer, anew_bytes: u64) -> io::Result<bool> {
+        if self.closed.load(Ordering::SeqCst) {
+            return Ok(false);
+        }
+        let storage = self.environment.storage();
         let mut some = false;
-        while !self.closed.load(Ordering::SeqCst)
-            && let [first, second, ..] = writer.segments.make_contiguous()
+        if writer.last_is_done(anew_bytes) && writer.last().is_damaged() {
+            // With another one behind it, it can be set aside.
+            writer.begin_segment(storage, &self.directory)?;
+        }
+        while let [first, second, ..] = writer.segments.make_contiguous()
             && second.place.first <= writer.everyone.saturating_add(1)
         {
-            let (path, bytes) = (first.path.clone(), first.bytes()?);
-            self.environment.storage().remove(&path)?;
+            let bytes = first.bytes()?;
+            first.remove(storage)?;
             writer.full_bytes = writer.full_bytes.saturating_sub(bytes);
             writer.segments.pop_front();
             some = true;
         }
-        if !self.closed.load(Ordering::SeqCst)
-            && writer.segments.len() == 1
-            && writer.everyone.saturating_add(1) >= writer.next_sequence
-            && writer.offset > anew_bytes.max(segment::HEADER_BYTES as u64)
-        {
+        if writer.last_is_done(anew_bytes) {
             writer.begin_anew()?;
             some = true;
         }

@@ -38,7 +38,7 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// Reads all segments. One whose header is damaged is set aside.
+    /// Reads all segments. One in which nothing but damage is found is set aside.
     pub(super) fn read(storage: &dyn Storage, directory: &Path, extent_bytes: u64) -> Result<Stored, String> {
         let mut stored = Stored { next: 1, ..Stored::default() };
         let paths = segment::paths(storage, directory).map_err(|error| format!("cannot read it: {error}"))?;
@@ -52,6 +52,10 @@ impl Stored {
                 Seen::Segment(found) if found.segment.place.first < stored.next => {
                     stored.extents.truncate(before);
                     "it has records that another one has, too"
+                }
+                Seen::Segment(found) if found.damaged > 0 && found.is_empty() => {
+                    stored.damaged += found.damaged;
+                    "its first record is damaged, and those behind it cannot be told"
                 }
                 Seen::Segment(found) => {
                     stored.add(found);
@@ -83,7 +87,7 @@ impl Stored {
             self.damaged += first - self.next;
             self.doubt(format!("{path}: records before it are not there"));
         }
-        (self.end, self.next, self.last_is_empty) = (found.end, found.next, found.next == first);
+        (self.end, self.next, self.last_is_empty) = (found.end, found.next, found.is_empty());
         if self.streams.back().is_none_or(|last| (last.stored, last.base) != (stream, base)) {
             self.streams.push_back(Numbering::begin(stream, base));
         }

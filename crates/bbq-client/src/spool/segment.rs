@@ -13,6 +13,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bbq_storage::{OpenMode, Storage, StorageFile, parent_of};
 use bbq_wire::StreamId;
@@ -29,7 +30,7 @@ const HEADER_1_BYTES: usize = 32;
 /// Where a header's checksum stands.
 const HEADER_CRC_AT: usize = 40;
 const SUFFIX: &str = "records";
-/// What a segment that cannot be read is called from then on.
+/// What a segment of which something cannot be read is called from then on.
 const DAMAGED_SUFFIX: &str = "damaged";
 /// No sender comes so far: 290 years at a thousand million a second.
 const RECORD_MAX: u64 = 1 << 63;
@@ -39,6 +40,8 @@ pub(crate) struct Segment {
     pub(super) place: Place,
     /// Of an earlier version, whose records' checksums have no numbers.
     is_earlier: bool,
+    /// Something in it cannot be read.
+    is_damaged: AtomicBool,
     /// The same for all that this file was begun anew as. It stays in the page cache: `send` does not wait for the disk, and batches
     /// are read from it meanwhile.
     file: Arc<dyn StorageFile>,
@@ -166,7 +169,7 @@ impl Segment {
             let _removed = storage.remove(&path);
             return Err(error);
         }
-        Ok(Segment { path, place, is_earlier: false, file: file.into() })
+        Ok(Segment { path, place, is_earlier: false, is_damaged: AtomicBool::new(false), file: file.into() })
     }
 
     /// The same file without a record, for those from `place` on. Needs no room on the disk, where blocks are written in
@@ -177,7 +180,8 @@ impl Segment {
         bytes.resize(HEADER_BYTES + RECORD_HEADER_BYTES, 0);
         self.file.write_all_at(0, &bytes)?;
         self.file.set_len(HEADER_BYTES as u64)?;
-        Ok(Segment { path: self.path.clone(), place, is_earlier: false, file: Arc::clone(&self.file) })
+        let (path, file) = (self.path.clone(), Arc::clone(&self.file));
+        Ok(Segment { path, place, is_earlier: false, is_damaged: AtomicBool::new(false), file })
     }
 
     /// Opens a segment and adds its extents of about `extent_bytes`.
@@ -209,13 +213,24 @@ impl Segment {
             Err(why) => return Ok(Seen::Damaged(why)),
         };
         let is_earlier = version < VERSION;
-        let segment = Arc::new(Segment { path: path.to_owned(), place, is_earlier, file: file.into() });
+        let (path, is_damaged) = (path.to_owned(), AtomicBool::new(false));
+        let segment = Arc::new(Segment { path, place, is_earlier, is_damaged, file: file.into() });
         Found { extent_bytes, extents, end: header_bytes, damaged: 0 }.read(segment).map(Seen::Segment)
     }
 
     /// Whether it is of an earlier version, to which nothing is added.
     pub(super) fn is_earlier(&self) -> bool {
         self.is_earlier
+    }
+
+    /// Whether something in it cannot be read. It is not begun anew: what it has stays as it is.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::Relaxed)
+    }
+
+    /// Takes its file out of the spool, as no server is owed any record of it: deletes it, or sets it aside if it is damaged.
+    pub(super) fn remove(&self, storage: &dyn Storage) -> io::Result<()> {
+        if self.is_damaged() { set_aside(storage, &self.path).map(drop) } else { storage.remove(&self.path) }
     }
 
     /// Reads so much at a place, less only at the end.
@@ -261,6 +276,12 @@ pub(super) struct Recovered {
     pub(super) damaged: u64,
 }
 
+impl Recovered {
+    pub(super) fn is_empty(&self) -> bool {
+        self.next == self.segment.place.first
+    }
+}
+
 /// What is found in a segment, so far.
 struct Found<'a> {
     extent_bytes: u64,
@@ -303,12 +324,13 @@ impl Found<'_> {
             }
         }
         drop(reader);
+        segment.is_damaged.store(self.damaged > 0, Ordering::Relaxed);
         self.extents.extend((open.records > 0).then_some(open));
         Ok(Recovered { segment, end: self.end, next: number, damaged: self.damaged })
     }
 }
 
-/// Gives a segment that cannot be read another name: a person may still want what is in it.
+/// Gives a segment of which something cannot be read another name: a person may still want what is in it.
 pub(super) fn set_aside(storage: &dyn Storage, path: &Path) -> io::Result<PathBuf> {
     let mut aside = path.with_extension(DAMAGED_SUFFIX);
     let taken = storage.list(parent_of(path))?;

@@ -113,6 +113,13 @@ impl Writer {
         Ok(())
     }
 
+    /// Whether the last segment is the only one, every server has all of it, and it has more than `bytes`.
+    pub(super) fn last_is_done(&self, bytes: u64) -> bool {
+        self.segments.len() == 1
+            && self.everyone.saturating_add(1) >= self.next_sequence
+            && self.offset > bytes.max(segment::HEADER_BYTES as u64)
+    }
+
     pub(super) fn last(&self) -> &Arc<Segment> {
         &self.segments[self.segments.len() - 1]
     }
