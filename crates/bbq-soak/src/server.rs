@@ -138,13 +138,12 @@ impl Server {
                         codes.push(status.exit_status());
                         break;
                     }
-                    Ok(None) if begin.elapsed() < PATIENCE => std::thread::sleep(LOOK_INTERVAL),
-                    Ok(None) => {
-                        bail!("SIGTERM does not end the server (pid {pid}) in {} s", PATIENCE.as_secs())
-                    }
                     // Not our child, or collected already.
                     Err(_) if !watch::is_running(pid) => break,
-                    Err(_) => std::thread::sleep(LOOK_INTERVAL),
+                    Ok(None) | Err(_) if begin.elapsed() < PATIENCE => std::thread::sleep(LOOK_INTERVAL),
+                    Ok(None) | Err(_) => {
+                        bail!("SIGTERM does not end the server (pid {pid}) in {} s", PATIENCE.as_secs())
+                    }
                 }
             }
         }
