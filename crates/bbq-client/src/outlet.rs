@@ -31,6 +31,8 @@ pub(crate) struct Outlet {
     pub(crate) index: usize,
     /// The preferred one first.
     servers: Vec<ServerAddress>,
+    /// What a spool knows them by.
+    ids: Vec<u32>,
     reconnect: Mutex<AdaptiveReconnect>,
     pub(crate) reconnects: AtomicU64,
     pub(crate) connected: AtomicBool,
@@ -54,6 +56,7 @@ impl Outlet {
     pub(crate) fn new(index: usize, servers: Vec<ServerAddress>, reconnect: AdaptiveReconnect) -> Outlet {
         Outlet {
             index,
+            ids: servers.iter().map(ServerAddress::id).collect(),
             servers,
             reconnect: Mutex::new(reconnect),
             reconnects: AtomicU64::new(0),
@@ -70,13 +73,22 @@ impl Outlet {
         &self.servers[server]
     }
 
+    pub(crate) fn id(&self, server: usize) -> u32 {
+        self.ids[server]
+    }
+
+    /// The server that is connected, or was tried last.
+    pub(crate) fn present(&self) -> usize {
+        self.present.load(Ordering::Relaxed) as usize
+    }
+
     pub(crate) fn reconnects(&self) -> u64 {
         self.reconnects.load(Ordering::Relaxed)
     }
 
     pub(crate) fn progress(&self, acknowledged_sequence: u64, missing: u64) -> ServerProgress {
         ServerProgress {
-            server: self.servers[self.present.load(Ordering::Relaxed) as usize].to_string(),
+            server: self.servers[self.present()].to_string(),
             connected: self.connected.load(Ordering::Relaxed),
             acknowledged_sequence,
             missing,

@@ -51,15 +51,16 @@ pub(crate) enum Standing {
 }
 
 impl OutletState {
-    /// An outlet of so many servers that goes on where an earlier sender was.
-    pub(crate) fn new(before: OutletBefore, servers: usize) -> OutletState {
-        // Of several servers nobody knows who acknowledged.
-        let known = if servers == 1 { before.acknowledged } else { 0 };
+    /// An outlet of these servers ([`crate::ServerAddress::id`]) that goes on where an earlier sender was.
+    pub(crate) fn new(before: OutletBefore, servers: &[u32]) -> OutletState {
+        // Of several servers nobody knows who acknowledged how much, and another one than before need not know of it.
+        let is_known = servers.len() == 1 && [0, servers[0]].contains(&before.acknowledged_by);
+        let known = if is_known { before.acknowledged } else { 0 };
         let begin = before.numberings.front().map_or(0, |present| present.base);
         OutletState {
             numberings: before.numberings,
             used: before.sent.max(before.acknowledged).max(begin),
-            by_server: vec![known; servers],
+            by_server: vec![known; servers.len()],
             epoch: before.epoch,
             acknowledged: before.acknowledged,
             sent: 0,
@@ -181,15 +182,15 @@ mod tests {
     fn a_stream_that_nothing_was_sent_in_yet_is_known_up_to_its_beginning() {
         // After a power failure that took records 16 to 21, and another end before a connection was made.
         let numberings = VecDeque::from([Numbering::begin(StreamId([7; 16]), 21)]);
-        let before = OutletBefore { acknowledged: 15, sent: 15, epoch: 1, numberings };
-        assert_eq!(OutletState::new(before, 1).judge(0, 0), Standing::Has(21));
+        let before = OutletBefore { acknowledged: 15, acknowledged_by: 0, sent: 15, epoch: 1, numberings };
+        assert_eq!(OutletState::new(before, &[1]).judge(0, 0), Standing::Has(21));
     }
 
     /// A batch may be sent in one form and stored in another, shorter one when its acknowledgement comes.
     #[test]
     fn where_everything_sent_is_acknowledged_the_window_is_open() {
         let before = Recovered::nothing(StreamId([7; 16]), 1).outlets.remove(0);
-        let mut outlet = OutletState::new(before, 1);
+        let mut outlet = OutletState::new(before, &[1]);
         outlet.connected(0, 0, 1000, 1000);
         outlet.send(5, 5, 100);
         outlet.send(9, 4, 100);

@@ -91,15 +91,15 @@ struct Made {
 pub(crate) struct NoRoom;
 
 impl Queue {
-    /// A queue whose first record gets the number `next_sequence`. Of each outlet, where it goes on and how many servers it has.
+    /// A queue whose first record gets the number `next_sequence`. Of each outlet, where it goes on and its servers.
     pub(crate) fn new(
         options: &SenderBuilder,
         environment: Arc<dyn Environment>,
         next_sequence: u64,
-        outlets: impl Iterator<Item = (OutletBefore, usize)>,
+        outlets: impl Iterator<Item = (OutletBefore, Vec<u32>)>,
     ) -> Queue {
         let outlets: Vec<OutletState> =
-            outlets.map(|(before, servers)| OutletState::new(before, servers)).collect();
+            outlets.map(|(before, servers)| OutletState::new(before, &servers)).collect();
         let bells = outlets.iter().map(|_| Bell::default()).collect();
         let block_bytes = buffer_bytes(options.batch_bytes).min(options.queue_bytes_max / BLOCKS_MIN);
         let state = State {

@@ -5,6 +5,8 @@ use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use bbq_wire::batch::crc32c;
+
 /// As unix(7) has it: 108 bytes with the zero behind it.
 const UNIX_PATH_BYTES_MAX: usize = 107;
 /// As RFC 1035 has it.
@@ -17,6 +19,13 @@ pub enum ServerAddress {
     Tcp(String),
     /// Path of a unix socket.
     Unix(PathBuf),
+}
+
+impl ServerAddress {
+    /// What a spool knows the server by, over restarts: never 0. Two may have the same, if rarely.
+    pub(crate) fn id(&self) -> u32 {
+        crc32c(self.to_string().as_bytes()).max(1)
+    }
 }
 
 /// Text that is no server's address.

@@ -67,7 +67,10 @@ impl Shared {
             Delivery::All => options.servers.iter().map(|server| vec![server.clone()]).collect(),
         };
         let (spool, recovered) = open_spool(&options, &environment, groups.len(), stream, sizes)?;
-        let outlets = recovered.outlets.into_iter().zip(groups.iter().map(Vec::len));
+        let outlets = recovered
+            .outlets
+            .into_iter()
+            .zip(groups.iter().map(|servers| servers.iter().map(ServerAddress::id).collect()));
         let queue = Queue::new(&options, Arc::clone(&environment), recovered.next_sequence, outlets);
         let count = queue.recover(recovered.extents, recovered.damaged);
         if let (Some(why), Some(directory), Some(tell)) =
@@ -151,7 +154,7 @@ impl Shared {
                 return Err(self.begin_stream(outlet, address, &why));
             }
         };
-        self.acknowledged(outlet, has);
+        self.acknowledged(outlet, server, has);
         self.queue.connected(outlet, server, has, (welcome.body_bytes_max, welcome.message_bytes_max));
         Ok(())
     }
@@ -187,7 +190,7 @@ impl Shared {
         let record = self.queue.claimed(outlet, server, number).map_err(|sent| {
             format!("it acknowledged number {number}, and only those up to {sent} were sent to it")
         })?;
-        self.acknowledged(outlet, record);
+        self.acknowledged(outlet, server, record);
         Ok(())
     }
 
@@ -203,13 +206,14 @@ impl Shared {
         }
     }
 
-    /// A server has everything up to the record.
-    pub(crate) fn acknowledged(&self, outlet: usize, sequence: u64) {
+    /// The outlet's server has everything up to the record.
+    pub(crate) fn acknowledged(&self, outlet: usize, server: usize, sequence: u64) {
         if sequence > self.queue.acknowledged_by(outlet) {
             self.outlets[outlet].reconnect().delivered();
         }
         // First: who hears of it may close the sender. What the disk does not take is asked of the server at the next start.
-        let remembered = self.spool.as_ref().map(|spool| spool.acknowledged(outlet, sequence));
+        let id = self.outlets[outlet].id(server);
+        let remembered = self.spool.as_ref().map(|spool| spool.acknowledged(outlet, sequence, id));
         if matches!(remembered, Some(Err(NotRemembered::Closed))) {
             // The next sender on the spool is told, and counts it.
             return;
@@ -223,7 +227,7 @@ impl Shared {
 
     /// Without acknowledgements, what is written is all there is to know.
     pub(crate) fn written(&self, outlet: usize) {
-        self.acknowledged(outlet, self.queue.sent_by(outlet));
+        self.acknowledged(outlet, self.outlets[outlet].present(), self.queue.sent_by(outlet));
     }
 
     /// Sends a record that says how many were dropped, once there is room again.

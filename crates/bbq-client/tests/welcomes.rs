@@ -117,6 +117,43 @@ fn a_second_server_need_not_know_what_the_first_one_has() {
     sender.flush(PATIENCE).unwrap();
 }
 
+/// The first one had everything; the second one that forgets something is told all the same.
+#[test]
+fn a_server_that_takes_over_a_spool_need_not_know_what_the_one_before_it_has() {
+    let directory = tempfile::tempdir().unwrap();
+    let (first, second) = (Setup::new(), Setup::new());
+    let deliver = |setup: &Setup, knows: u64, number: u64| {
+        let sender = setup.sender().spool(directory.path()).start().unwrap();
+        sender.send(b"message").unwrap();
+        let (mut connection, hello) = setup.welcome(knows);
+        assert_eq!(connection.batch().unwrap().header.first_sequence, number);
+        connection.ack(number);
+        sender.flush(PATIENCE).unwrap();
+        hello.stream
+    };
+    let stream = deliver(&first, 0, 1);
+    assert_eq!((deliver(&second, 0, 2), deliver(&second, 2, 3)), (stream, stream));
+    assert!(
+        second.notices().iter().all(|notice| !matches!(notice, Notice::Lost { .. })),
+        "{:?}",
+        second.notices()
+    );
+
+    let sender = second.sender().spool(directory.path()).start().unwrap();
+    sender.send(b"message").unwrap();
+    second.welcome(2).0.left();
+    let (mut connection, hello) = second.welcome(0);
+    assert_ne!(hello.stream, stream);
+    connection.batch().unwrap();
+    connection.ack(1);
+    sender.flush(PATIENCE).unwrap();
+    assert!(
+        second.notices().iter().any(|notice| matches!(notice, Notice::Lost { records: 1, .. })),
+        "{:?}",
+        second.notices()
+    );
+}
+
 #[test]
 fn less_than_was_wanted_is_not_taken_for_it() {
     let setup = Setup::new();

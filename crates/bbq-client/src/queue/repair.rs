@@ -90,7 +90,8 @@ mod tests {
     /// A queue of which one batch with the records "0", "1", ... is on its way.
     fn queue(records: u8) -> Queue {
         let before = Recovered::nothing(StreamId([7; 16]), 1).outlets.into_iter();
-        let queue = Queue::new(&Sender::builder(), Arc::new(System), 1, before.map(|before| (before, 1)));
+        let queue =
+            Queue::new(&Sender::builder(), Arc::new(System), 1, before.map(|before| (before, vec![1])));
         let intake = Intake::new(OnFull::DropNewest, None);
         (0..records).for_each(|record| intake.push(&queue, &[b'0' + record]).unwrap());
         intake.collect(&queue);

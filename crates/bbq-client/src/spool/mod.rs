@@ -98,6 +98,7 @@ impl Recovered {
     pub(crate) fn nothing(stream: StreamId, outlets: usize) -> Recovered {
         let outlet = || OutletBefore {
             acknowledged: 0,
+            acknowledged_by: 0,
             sent: 0,
             epoch: 0,
             numberings: VecDeque::from([Numbering::begin(stream, 0)]),
@@ -288,9 +289,9 @@ impl Spool {
         let _released = self.lock.unlock();
     }
 
-    /// Remembers what an outlet's servers have acknowledged.
-    pub(crate) fn acknowledged(&self, outlet: usize, record: u64) -> Result<(), NotRemembered> {
-        self.progress[outlet].acknowledged(record)
+    /// Remembers what an outlet's servers have acknowledged, and which one of them did ([`crate::ServerAddress::id`]).
+    pub(crate) fn acknowledged(&self, outlet: usize, record: u64, server: u32) -> Result<(), NotRemembered> {
+        self.progress[outlet].acknowledged(record, server)
     }
 
     /// Remembers that records up to this one are about to be sent.

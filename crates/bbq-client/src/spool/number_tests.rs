@@ -172,7 +172,7 @@ fn run(lives: &[Life]) {
         }
         let acknowledged = if life.drained { sent.len() } else { part(life.acknowledged.min(life.sent)) };
         if let Some((record, _)) = sent[..acknowledged].last() {
-            spool.acknowledged(0, *record).expect("it is written");
+            spool.acknowledged(0, *record, 0).expect("it is written");
             spool.retire(*record).expect("they go");
             if life.drained {
                 let mut writer = spool.writer();
@@ -209,7 +209,7 @@ fn a_stream_goes_on_after_a_kill_and_not_after_the_system_was_started() {
     let (spool, first) = open(1, directory.path(), 1);
     assert_eq!((streams(&first), first.new_stream), (vec![(1, 0)], None));
     (1..=10).for_each(|_| assert!(spool.append(b"record", true).is_ok()));
-    spool.acknowledged(0, 4).expect("it is written");
+    spool.acknowledged(0, 4, 0).expect("it is written");
     drop(spool);
     let (spool, killed) = open(1, directory.path(), 2);
     assert_eq!((streams(&killed), killed.next_sequence, killed.new_stream), (vec![(1, 0)], 11, None));
@@ -229,7 +229,7 @@ fn what_was_sent_and_is_lost_is_counted_and_its_number_not_used() {
     let (spool, _) = open(1, directory.path(), 1);
     (1..=10).for_each(|_| assert!(spool.append(b"record", true).is_ok()));
     spool.sending(0, 9).expect("it is written");
-    spool.acknowledged(0, 2).expect("it is written");
+    spool.acknowledged(0, 2, 0).expect("it is written");
     drop(spool);
     let path = segments(directory.path()).remove(0);
     let bytes = fs::read(&path).expect("it is there");
@@ -244,7 +244,7 @@ fn a_segment_whose_header_is_damaged_is_set_aside_and_told() {
     let directory = tempfile::tempdir().expect("a directory");
     let (spool, _) = open(1, directory.path(), 1);
     (1..=10).for_each(|_| assert!(spool.append(b"record", true).is_ok()));
-    spool.acknowledged(0, 6).expect("it is written");
+    spool.acknowledged(0, 6, 0).expect("it is written");
     drop(spool);
     let path = segments(directory.path()).remove(0);
     let mut bytes = fs::read(&path).expect("it is there");
@@ -330,7 +330,7 @@ fn a_spool_of_an_earlier_release_is_delivered_as_it_was_numbered() {
     assert_eq!((streams(&recovered), recovered.next_sequence), (vec![(9, 0), (2, 8)], 9));
     assert_eq!(recovered.outlets[0].acknowledged, 6);
     assert!(spool.append(b"record", true).is_ok());
-    spool.acknowledged(0, 8).expect("it is written");
+    spool.acknowledged(0, 8, 0).expect("it is written");
     spool.retire(8).expect("they go");
     drop(spool);
     let (_spool, again) = open(1, directory.path(), 3);
@@ -370,7 +370,7 @@ fn a_stream_that_a_server_was_given_instead_is_known_to_the_next_life() {
     let directory = tempfile::tempdir().expect("a directory");
     let (spool, _) = open(1, directory.path(), 1);
     (1..=10).for_each(|_| assert!(spool.append(b"record", true).is_ok()));
-    spool.acknowledged(0, 4).expect("it is written");
+    spool.acknowledged(0, 4, 0).expect("it is written");
     let stored = StreamId([1; 16]);
     let renamed = Numbering { base: 4, stored, ..Numbering::begin(StreamId([7; 16]), 4) };
     spool.renamed(0, &renamed).expect("it is written");
@@ -391,7 +391,7 @@ fn a_stream_ends_with_its_last_record_that_is_there() {
     let (spool, _) = open(2, directory.path(), 2);
     (11..=20).for_each(|_| assert!(spool.append(b"record", true).is_ok()));
     spool.sending(0, 20).expect("it is written");
-    spool.acknowledged(0, 18).expect("it is written");
+    spool.acknowledged(0, 18, 0).expect("it is written");
     drop(spool);
     // The power fails, and the name of the second segment is lost with it.
     fs::remove_file(segments(directory.path()).remove(1)).expect("it is there");
@@ -411,7 +411,7 @@ fn what_a_segment_held_before_it_was_begun_anew_is_no_record() {
     let path = segments(directory.path()).remove(0);
     let before = fs::read(&path).expect("it is there");
     spool.sending(0, 10).expect("it is written");
-    spool.acknowledged(0, 10).expect("it is written");
+    spool.acknowledged(0, 10, 0).expect("it is written");
     spool.close(10);
     drop(spool);
     let anew = fs::read(&path).expect("it is there");
@@ -437,7 +437,7 @@ fn a_closed_sender_sends_nothing_that_the_next_one_does_not_know_of() {
     let outlet = &recovered.outlets[0];
     assert_eq!((streams(&recovered), outlet.sent, outlet.epoch), (vec![(1, 0)], 4, 7));
     // A thread of the older one that was held up somewhere goes on now.
-    for late in [older.epoch(0, 8), older.sending(0, 6), older.acknowledged(0, 4)] {
+    for late in [older.epoch(0, 8), older.sending(0, 6), older.acknowledged(0, 4, 0)] {
         assert!(matches!(late, Err(NotRemembered::Closed)), "{late:?}");
     }
     drop(newer);

@@ -3,12 +3,13 @@
 //!
 //! ```text
 //! two places, at 0 and 512, written in turn; the valid one with the higher turn holds
-//!   "BBQP" | CRC-32C of all that follows (u32) | version 2 (u32) | 0 (u32) | turn (u64)
+//!   "BBQP" | CRC-32C of all that follows (u32) | version 2 (u32) | server (u32) | turn (u64)
 //!   stream (16) | base (u64) | stored (16)    the server's stream instead of the segments' `stored`; zeros: none
 //!   acknowledged (u64) | sent (u64) | epoch (u64) | boot (16)
 //! ```
 //!
-//! Numbers are little-endian, and those of records are the sender's own. Before that, version 1 was a decimal number of twenty
+//! Numbers are little-endian, and those of records are the sender's own. `server` says whose `acknowledged` is
+//! ([`crate::ServerAddress::id`]); 0 is unknown, as it is in files of before. Before that, version 1 was a decimal number of twenty
 //! digits and a line feed: what was acknowledged.
 //!
 //! Written in place and never synced: whole whenever the process ends, old or damaged after a power failure. `boot` tells these
@@ -54,6 +55,8 @@ pub(super) struct Renamed {
 pub(super) struct Known {
     pub(super) renamed: Option<Renamed>,
     pub(super) acknowledged: u64,
+    /// Whose that is; 0: unknown.
+    pub(super) server: u32,
     /// The last record that was given to a connection of the present stream. Written before it is.
     pub(super) sent: u64,
     pub(super) epoch: u64,
@@ -71,7 +74,7 @@ impl Known {
             at += bytes.len();
         };
         put(&VERSION.to_le_bytes());
-        put(&[0; 4]);
+        put(&self.server.to_le_bytes());
         put(&self.turn.to_le_bytes());
         put(&renamed.stream.0);
         put(&renamed.base.to_le_bytes());
@@ -99,6 +102,7 @@ impl Known {
         }
         let renamed = Renamed { stream: StreamId(array(24)), base: number(40), stored: StreamId(array(48)) };
         Some(Known {
+            server: small(12),
             turn: number(16),
             renamed: (renamed.stored != NOBODY).then_some(renamed),
             acknowledged: number(64),
@@ -247,8 +251,12 @@ impl Progress {
         Ok(())
     }
 
-    pub(super) fn acknowledged(&self, record: u64) -> Result<(), NotRemembered> {
-        self.change(|known| known.acknowledged = known.acknowledged.max(record))
+    pub(super) fn acknowledged(&self, record: u64, server: u32) -> Result<(), NotRemembered> {
+        self.change(|known| {
+            if record >= known.acknowledged {
+                (known.acknowledged, known.server) = (record, server);
+            }
+        })
     }
 
     pub(super) fn sent(&self, record: u64) -> Result<(), NotRemembered> {

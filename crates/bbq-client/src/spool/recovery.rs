@@ -113,6 +113,8 @@ impl Stored {
 /// How far an outlet was, and what its servers call its records.
 pub(crate) struct OutletBefore {
     pub(crate) acknowledged: u64,
+    /// Which server that was; 0: unknown.
+    pub(crate) acknowledged_by: u32,
     pub(crate) sent: u64,
     pub(crate) epoch: u64,
     pub(crate) numberings: VecDeque<Numbering>,
@@ -190,6 +192,7 @@ impl Outlets {
             }
             OutletBefore {
                 acknowledged: known.acknowledged,
+                acknowledged_by: known.server,
                 sent: known.sent,
                 epoch: known.epoch,
                 numberings,

@@ -159,7 +159,7 @@ fn acknowledged_segments_go_and_the_number_stays() {
     }
     let count = || segments(directory.path()).len();
     assert!(count() >= 3, "{}", count());
-    spool.acknowledged(0, 40).expect("it is written");
+    spool.acknowledged(0, 40, 0).expect("it is written");
     spool.retire(40).expect("they go");
     assert_eq!(count(), 1);
     drop(spool);
@@ -266,8 +266,8 @@ fn what_a_server_is_owed_is_not_forgotten_when_it_is_not_named() {
     let open = |servers: &[&str]| open_in(1, directory.path(), servers, STREAM, sizes());
     let (spool, _) = open(&["a:1", "b:2"]).expect("it opens");
     append(&spool, 1..11);
-    spool.acknowledged(0, 10).expect("it is written");
-    spool.acknowledged(1, 7).expect("it is written");
+    spool.acknowledged(0, 10, 0).expect("it is written");
+    spool.acknowledged(1, 7, 0).expect("it is written");
     drop(spool);
     let Err(StartError::Spool { problem, .. }) = open(&["a:1"]) else { panic!("it opens") };
     assert!(problem.contains("3 records for a server that is not named now"), "{problem}");
