@@ -5,12 +5,13 @@
 mod support;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use serde_json::Value;
+use support::program::Program;
 use support::random::Random;
 use support::{BBQ, PATIENCE, Server, Setup, assert_balanced};
 
@@ -88,7 +89,7 @@ impl Feed {
 
 /// `bbq send` with durable acknowledgements, and the thread that writes lines to its standard input.
 struct Sending {
-    child: Child,
+    child: Program,
     feed: Arc<Feed>,
     feeder: JoinHandle<()>,
 }
@@ -98,8 +99,8 @@ impl Sending {
         let to = format!("bbq://{}", setup.address(0));
         let mut command = Command::new(BBQ);
         command.args(["send", "--to", &to, "--ack", "durable"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("bbq send starts");
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = Program::start(&mut command);
         let stdin = child.stdin.take().expect("piped");
         let feed = Arc::new(Feed::default());
         let feeding = Arc::clone(&feed);
@@ -107,11 +108,13 @@ impl Sending {
         Sending { child, feed, feeder }
     }
 
-    /// Feeds the rest.
-    fn finish(self) -> Output {
+    /// Feeds the rest; answers how it ended, and what it said.
+    fn finish(mut self) -> (ExitStatus, String) {
         self.feed.raise(u64::MAX);
         self.feeder.join().expect("it feeds all");
-        self.child.wait_with_output().expect("it was ours")
+        let mut said = String::new();
+        self.child.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+        (self.child.wait().expect("it was ours"), said)
     }
 }
 
@@ -170,9 +173,8 @@ fn exactly_once(lines: u64, interruptions: u64, end: impl Fn(Server<'_>)) {
     for at in moments {
         server = interrupt(server, &sending, at, &end);
     }
-    let output = sending.finish();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}\n{}", setup.log());
+    let (status, said) = sending.finish();
+    assert!(status.success(), "{said}\n{}", setup.log());
     let last = said.lines().last().unwrap_or_default();
     println!("{last}");
     let reconnects = last.strip_prefix(&format!("{lines} messages acknowledged, "));

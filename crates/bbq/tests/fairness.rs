@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
+use std::time::Instant;
 
 use bbq_wire::session::AckLevel;
 use support::session::{Answer, Session, batch, stream_id};
@@ -95,12 +96,23 @@ fn shares(flood: Way, other: Way) -> Vec<u64> {
             scope.spawn(move || send(address, number as u8 + 1, way, count, is_over));
         }
         let enough = OTHERS as u64 * EACH_BYTES / MESSAGE_BYTES as u64;
-        let start = std::time::Instant::now();
-        while counts[1..].iter().map(|count| count.load(Ordering::Relaxed)).sum::<u64>() < enough {
-            assert!(start.elapsed() < PATIENCE, "{counts:?}");
-            std::thread::yield_now();
-        }
-        let shares: Vec<u64> = counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+        let start = Instant::now();
+        let counted = || -> Vec<u64> { counts.iter().map(|count| count.load(Ordering::Relaxed)).collect() };
+        let wait = |is_reached: &dyn Fn(&[u64]) -> bool| {
+            loop {
+                let counts = counted();
+                if is_reached(&counts) {
+                    return counts;
+                }
+                assert!(start.elapsed() < PATIENCE, "{counts:?}");
+                std::thread::yield_now();
+            }
+        };
+        // Who begins earlier than the others has more than a share.
+        let before = wait(&|counts| counts.iter().all(|count| *count > 0));
+        let at_begin: u64 = before[1..].iter().sum();
+        let counts = wait(&|counts| counts[1..].iter().sum::<u64>() >= at_begin + enough);
+        let shares: Vec<u64> = counts.iter().zip(&before).map(|(count, before)| count - before).collect();
         println!("{:?}: {shares:?}", start.elapsed());
         is_over.store(true, Ordering::Relaxed);
         shares

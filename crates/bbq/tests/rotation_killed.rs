@@ -8,6 +8,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use support::fault::Fault;
+use support::program::Program;
 use support::{BBQ, Setup};
 
 const LINES: u64 = 5000;
@@ -41,12 +42,9 @@ fn killed_at(call: &str, time: usize) {
     fs::write(&input, &text).expect("a file");
     let server = setup.start();
     let fault = Fault::inject(server.pid(), "sink-0", &format!("{call}:signal=KILL:when={time}"));
-    let mut sender = Command::new(BBQ)
-        .args(["send", "--quiet", "--to", &format!("bbq://{}", setup.address(0))])
-        .arg(&input)
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("it starts");
+    let mut sender = Command::new(BBQ);
+    sender.args(["send", "--quiet", "--to", &format!("bbq://{}", setup.address(0))]);
+    let mut sender = Program::start(sender.arg(&input).stderr(Stdio::null()));
     assert_eq!(server.wait_end(), None, "{call} {time}: killed");
     drop(fault);
     let server = setup.start();

@@ -7,15 +7,16 @@ mod support;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{ChildStderr, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use support::mounts::{in_own_mounts, mount_small};
+use support::program::Program;
 use support::{BBQ, Setup, run};
 
 /// `bbq send`, and what it says.
 struct Sending {
-    child: Child,
+    child: Program,
     said: BufReader<ChildStderr>,
 }
 
@@ -24,7 +25,7 @@ impl Sending {
         let mut command = Command::new(BBQ);
         command.args(["send", "--to", &format!("bbq://{to}")]).args(arguments).env("NO_COLOR", "1");
         command.stdin(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("it starts");
+        let mut child = Program::start(&mut command);
         let said = BufReader::new(child.stderr.take().expect("piped"));
         Sending { child, said }
     }

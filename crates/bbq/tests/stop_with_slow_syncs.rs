@@ -6,7 +6,7 @@ use support::{Setup, assert_balanced};
 
 const CONFIG: &str = "workers = 1\n[spool]\nsegment_bytes = \"64KiB\"\nflush_interval_ms = 0\n";
 /// Several times what a lane with segments of 64 KiB holds in memory.
-const LINES: u64 = 2000;
+const LINES: u64 = 1000;
 const LISTENERS: usize = 6;
 
 #[test]

@@ -18,6 +18,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use rustix::process::Signal;
 use serde_json::Value;
 use support::lineage::Lineage;
+use support::program::Program;
 use support::{BBQ, Setup};
 
 const LINES: u64 = 1_000_000;
@@ -163,13 +164,12 @@ fn feed(mut to: impl Write, leave: &Receiver<u64>) {
 fn what_a_client_sends_is_there_once_through_upgrades() {
     let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
     let mut server = Lineage::start(&setup);
-    let mut sender = Command::new(BBQ)
-        .args(["send", "--quiet", "--to", &format!("bbq://{}", setup.address(0))])
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("it starts");
+    let mut sender = Command::new(BBQ);
+    sender.args(["send", "--quiet", "--to", &format!("bbq://{}", setup.address(0))]);
+    let mut sender = Program::start(sender.stdin(Stdio::piped()));
     let stdin = sender.stdin.take().expect("piped");
     std::thread::scope(|scope| {
+        let _guard = sender.killed_if_this_fails();
         let (let_go, leave) = sync_channel(1);
         scope.spawn(move || feed(stdin, &leave));
         let step = LINES / (UPGRADES + 1);

@@ -17,6 +17,7 @@ pub mod mounts;
 pub mod namespace;
 pub mod native;
 pub mod process;
+pub mod program;
 pub mod protocol;
 pub mod random;
 pub mod session;
@@ -261,7 +262,7 @@ impl Server<'_> {
     }
 
     pub fn killed_if_this_fails(&self) -> KilledIfThisFails {
-        KilledIfThisFails(rustix::process::Pid::from_child(&self.child))
+        KilledIfThisFails::of(&self.child)
     }
 
     /// Waits until nothing is queued for any sink and a certain one has handed on or dropped so many.
@@ -311,8 +312,14 @@ impl Server<'_> {
     }
 }
 
-/// Kills a server when the test fails, for scopes whose threads wait for it: they would be waited for, for ever.
+/// Kills a program when the test fails, for scopes whose threads wait for it: they would be waited for, for ever.
 pub struct KilledIfThisFails(rustix::process::Pid);
+
+impl KilledIfThisFails {
+    fn of(child: &Child) -> KilledIfThisFails {
+        KilledIfThisFails(rustix::process::Pid::from_child(child))
+    }
+}
 
 impl Drop for KilledIfThisFails {
     fn drop(&mut self) {
