@@ -66,6 +66,7 @@ mod tests {
     use super::*;
 
     /// Waits by short pauses, each of which ends before a slice does, until it is told to stop; answers how often.
+    #[expect(clippy::disallowed_methods, reason = "the pauses are what is tested")]
     fn waits(patience: &mut Patience<'_>) -> u32 {
         let pause = |end: Option<Instant>| {
             std::thread::sleep(Duration::from_millis(1));
