@@ -388,6 +388,7 @@ impl LaneReader {
 /// Reads a segment of which what cannot be read reads as zeros, block by block: damage, which readers find their way behind.
 fn salvage(core: &LaneCore, open: &OpenSegment, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let (read, unreadable) = walk::read_readable(&*open.file, offset, buffer)?;
+    let unreadable: usize = unreadable.iter().map(ExactSizeIterator::len).sum();
     if unreadable > 0 && !core.segments.mark_unreadable(open.segment.start) {
         let path = core.segments.path(open.segment.start);
         error!(path = %path.display(), offset, unreadable, "bytes of a segment cannot be read and are passed over");

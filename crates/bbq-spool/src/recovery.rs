@@ -7,9 +7,11 @@
 //!
 //! What the page cache shows of the last group is not believed: after a failed sync its pages are clean and not on disk. It
 //! is written once more, the same bytes to the same place, and synced, before anything in it counts as durable. The groups
-//! before it were durable before it was written.
+//! before it were durable before it was written. That holds where other blocks of the segment cannot be read, too; but a
+//! group is taken for torn, and something cut off, only where everything from there on was read.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use tracing::{error, info, warn};
@@ -65,15 +67,30 @@ struct Contents {
     /// What stands behind it and was torn: empty if nothing is there, or nothing that can be told from old contents.
     torn: Vec<u8>,
     /// Bytes that could not be read, and were taken for damaged ones.
-    unreadable: usize,
+    unreadable: Vec<Range<usize>>,
 }
 
 /// The last group of a segment that was not sealed, to be written once more.
 struct LastGroup {
-    /// Where in the file its frame is.
-    offset: usize,
-    /// Whole blocks, as they are to be on disk.
-    bytes: Vec<u8>,
+    /// Whole blocks, as they are to be on disk, and where in the file: all of it but what could not be read.
+    pieces: Vec<(usize, Vec<u8>)>,
+}
+
+impl LastGroup {
+    /// The group from `offset` of the file on, without what could not be read.
+    fn new(offset: usize, bytes: &[u8], unreadable: &[Range<usize>]) -> LastGroup {
+        let end = offset + bytes.len();
+        let mut pieces = Vec::new();
+        let mut from = offset;
+        for gap in unreadable.iter().chain([&(end..end)]) {
+            let until = gap.start.clamp(from, end);
+            if until > from {
+                pieces.push((from, bytes[from - offset..until - offset].to_vec()));
+            }
+            from = gap.end.clamp(from, end);
+        }
+        LastGroup { pieces }
+    }
 }
 
 /// The directory and number of a lane that is recovered.
@@ -119,7 +136,7 @@ pub(crate) fn recover(storage: &dyn Storage, files: &LaneFiles<'_>) -> Result<Re
                     end: Some(contents.end),
                     first_record: contents.first_record,
                     allocated: contents.end - newest,
-                    is_unreadable: contents.unreadable > 0,
+                    is_unreadable: !contents.unreadable.is_empty(),
                     is_stuck: false,
                 });
             } else {
@@ -266,8 +283,9 @@ fn make_durable(
     if let Some(last) = &contents.last {
         rewrite(&*file, last)?;
     }
-    if contents.unreadable > 0 {
-        error!(path = %path.display(), bytes = contents.unreadable, "bytes of the newest segment cannot be read");
+    if !contents.unreadable.is_empty() {
+        let bytes: usize = contents.unreadable.iter().map(ExactSizeIterator::len).sum();
+        error!(path = %path.display(), bytes, "bytes of the newest segment cannot be read");
     }
     keep_torn(storage, files, contents.end, &contents.torn);
     let kept = contents.end - start;
@@ -286,7 +304,9 @@ fn make_durable(
 fn rewrite(file: &dyn StorageFile, last: &LastGroup) -> io::Result<()> {
     let mut tries = 1;
     loop {
-        match file.write_all_at(last.offset as u64, &last.bytes).and_then(|()| file.sync_data()) {
+        let mut pieces = last.pieces.iter();
+        let written = pieces.try_for_each(|(offset, bytes)| file.write_all_at(*offset as u64, bytes));
+        match written.and_then(|()| file.sync_data()) {
             Err(error) if tries < REWRITE_TRIES_MAX => {
                 warn!(%error, tries, "the newest group could not be made durable; trying again");
                 tries += 1;
@@ -329,15 +349,18 @@ struct Reading {
     salvages: bool,
 }
 
-/// Reads a whole file; returns it and how many bytes could not be read.
-fn read_file(file: &dyn StorageFile, salvages: bool) -> io::Result<(Vec<u8>, usize)> {
+/// Reads a whole file; returns it and which bytes could not be read.
+fn read_file(file: &dyn StorageFile, salvages: bool) -> io::Result<(Vec<u8>, Vec<Range<usize>>)> {
     let file_bytes = file.len()?;
     if file_bytes > SEGMENT_BYTES_MAX {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     let mut bytes = vec![0; usize::try_from(file_bytes).unwrap_or(usize::MAX)];
-    let (read, unreadable) =
-        if salvages { walk::read_readable(file, 0, &mut bytes)? } else { (file.read_at(0, &mut bytes)?, 0) };
+    let (read, unreadable) = if salvages {
+        walk::read_readable(file, 0, &mut bytes)?
+    } else {
+        (file.read_at(0, &mut bytes)?, Vec::new())
+    };
     bytes.truncate(read);
     Ok((bytes, unreadable))
 }
@@ -349,9 +372,11 @@ fn read_contents(file: &dyn StorageFile, start: u64, reading: Reading) -> io::Re
     let has_header = header.is_some();
     // Without a header nothing says how long the file was made. A group never reaches the end of what was allocated, so
     // the last byte of a new file is zero until it is sealed; a used one is taken for sealed, which sets aside too much.
-    let mut sealed = reading.has_successor
-        || unreadable > 0
-        || (!has_header && bytes.last().is_some_and(|last| *last != 0));
+    let mut sealed = reading.has_successor || (!has_header && bytes.last().is_some_and(|last| *last != 0));
+    // Whether everything from `at` on was read. Without a header, not even the segment's length tells what was there.
+    let is_known_from = |at: usize| {
+        (has_header || unreadable.is_empty()) && unreadable.last().is_none_or(|last| last.end <= at)
+    };
     let (first_group, mut sources, mut first_record) = match header {
         Some((header, header_bytes)) => {
             sealed |= bytes.len() as u64 != header.allocated;
@@ -371,35 +396,39 @@ fn read_contents(file: &dyn StorageFile, start: u64, reading: Reading) -> io::Re
         let behind = found + frame.total_bytes();
         let is_last = !sealed
             && walk::next_frame(bytes.get(behind..).unwrap_or_default(), start + behind as u64).is_none();
+        let may_be_torn = is_last && is_known_from(found);
         let entries = &bytes[found + FRAME..(found + FRAME + frame.bytes as usize).min(bytes.len())];
-        let kept = keep(entries, &frame, is_last);
+        let kept = keep(entries, &frame, may_be_torn);
         end_record = end_record.max(frame.first_record);
         at = found;
-        if kept.entries > 0 || !is_last {
+        if kept.entries > 0 || !may_be_torn {
             end_record = end_record.max(frame.first_record + u64::from(kept.records));
             kept.count(&mut sources);
             groups += 1;
             at = behind.min(bytes.len());
         }
-        if is_last && kept.entries > 0 {
+        if is_last && !may_be_torn {
+            last = Some(LastGroup::new(found, &bytes[found..at], &unreadable));
+        } else if is_last && kept.entries > 0 {
             // One that is whole stays as it is, to the byte: it may have been acknowledged.
             let is_whole = kept.bytes == frame.bytes && behind <= bytes.len();
             let whole = if is_whole { bytes[found..behind].to_vec() } else { kept.group(&frame, entries) };
             torn_from = Some(found + if is_whole { whole.len() } else { FRAME + kept.bytes as usize });
             at = found + whole.len();
-            last = Some(LastGroup { offset: found, bytes: whole });
+            last = Some(LastGroup::new(found, &whole, &[]));
         }
         if is_last {
             break;
         }
     }
-    if sealed {
+    let ends_with_file = sealed || !is_known_from(at);
+    if ends_with_file {
         at = bytes.len();
     }
-    let torn = if sealed { Vec::new() } else { torn_behind(&bytes, torn_from.unwrap_or(at), start) };
+    let torn = if ends_with_file { Vec::new() } else { torn_behind(&bytes, torn_from.unwrap_or(at), start) };
     let end = start + at as u64;
     // Unsealed, and without a header and a group, it is what a crash left of a segment's first write.
-    let in_use = if has_header || sealed { at > first_group } else { groups > 0 };
+    let in_use = if has_header || ends_with_file { at > first_group } else { groups > 0 };
     Ok(Contents { end, first_record, end_record, sources, has_header, in_use, last, torn, unreadable })
 }
 

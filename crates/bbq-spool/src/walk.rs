@@ -1,6 +1,7 @@
 //! Walks the entries of a group, and finds its way behind damage.
 
 use std::io;
+use std::ops::Range;
 
 use bbq_wire::Batch;
 use bbq_wire::batch::BatchLimits;
@@ -70,8 +71,8 @@ pub(crate) fn written_entry<'a>(
     Some((envelope, batch, offset + ENVELOPE_BYTES + batch_bytes))
 }
 
-/// Reads as far as the file goes; blocks that cannot be read read as zeros. Returns how many bytes there are, and how many
-/// of them could not be read.
+/// Reads as far as the file goes; blocks that cannot be read read as zeros. Returns how many bytes there are, and which of
+/// them could not be read, in order.
 ///
 /// # Errors
 /// Shortages of the system: the file is not at fault.
@@ -79,10 +80,10 @@ pub(crate) fn read_readable(
     file: &dyn StorageFile,
     offset: u64,
     buffer: &mut [u8],
-) -> io::Result<(usize, usize)> {
+) -> io::Result<(usize, Vec<Range<usize>>)> {
     let there = usize::try_from(file.len()?.saturating_sub(offset)).unwrap_or(usize::MAX);
     let there = there.min(buffer.len());
-    let (mut at, mut unreadable) = (0, 0);
+    let (mut at, mut unreadable) = (0, Vec::new());
     while at < there {
         // To the end of a block of the file.
         let block = BLOCK_BYTES - ((offset + at as u64) % BLOCK_BYTES as u64) as usize;
@@ -93,7 +94,7 @@ pub(crate) fn read_readable(
             Err(error) if is_shortage(&error) => return Err(error),
             Err(_) => {
                 buffer[at..end].fill(0);
-                unreadable += end - at;
+                unreadable.push(at..end);
                 at = end;
             }
         }

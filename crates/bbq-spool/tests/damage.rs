@@ -11,7 +11,7 @@ use bbq_spool::{Cursor, Lost, LostReason};
 use crate::support::crash_disk::EIO;
 use crate::support::{
     CrashDisk, Fault, Found, Made, Op, PowerDisk, Random, append, directory, for_seeds, made, open, put,
-    read_all, read_lane, records,
+    read_all, read_lane, records, wait_until,
 };
 
 fn lane_directory() -> PathBuf {
@@ -439,6 +439,32 @@ fn a_torn_end_is_kept_and_is_no_damage() {
         assert!(disk.contents(newest) == bytes[at..at + 4096]);
         spool.close();
     }
+}
+
+/// What was appended behind a torn batch was never acknowledged: were it kept, the sender would not send the torn one again.
+#[test]
+fn a_torn_end_is_one_too_where_a_block_before_it_cannot_be_read() {
+    for_seeds(60, |seed| {
+        let disk = CrashDisk::new(seed);
+        let spool = open(&disk, 1);
+        let lane = &spool.lanes()[0];
+        let whole = [made(1, 300), made(11, 300)];
+        whole.iter().for_each(|made| put(&spool, 0, made));
+        let all: Vec<_> = (1..7).map(|index| made(1 + 10 * index, 300)).collect();
+        disk.crash_after(1);
+        for made in &all[1..] {
+            made.append(lane, made == all.last().unwrap()).unwrap();
+        }
+        wait_until(&spool.progress(), "the end", || lane.failure().is_some());
+        drop(spool);
+        let disk = disk.after_crash();
+        let segment = disk.names(&lane_directory()).pop().unwrap();
+        disk.make_unreadable(&segment, 4096..8192);
+        let spool = open(&disk, 1);
+        let found = read_lane(&spool, 0);
+        assert_eq!(found.batches, all[..found.batches.len()]);
+        assert_eq!((found.lost_in_groups, spool.recovered().records), (0, 10 + found.delivered));
+    });
 }
 
 #[test]

@@ -6,7 +6,8 @@ use bbq_spool::{Cursor, GroupRead, LaneCondition, LaneError};
 
 use crate::support::crash_disk::EIO;
 use crate::support::{
-    CrashDisk, Fault, Op, PowerDisk, for_seeds, made, open, put, read_all, read_lane, records, wait_until,
+    CrashDisk, Fault, Op, PowerDisk, directory, for_seeds, made, open, put, read_all, read_lane, records,
+    wait_until,
 };
 
 #[test]
@@ -88,6 +89,34 @@ fn what_a_restart_calls_durable_after_a_failed_sync_survives_a_power_cut() {
         drop(spool);
         let kept = read_lane(&open(&disk.after_crash(), 1), 0);
         assert_eq!((kept.batches, kept.losts), (said.batches, vec![]));
+    });
+}
+
+/// A block that cannot be read says nothing about whether the newest group of the segment is on disk.
+#[test]
+fn the_same_where_a_block_of_the_segment_cannot_be_read() {
+    for_seeds(80, |seed| {
+        let disk = CrashDisk::new(seed);
+        let spool = open(&disk, 1);
+        let lane = &spool.lanes()[0];
+        put(&spool, 0, &made(1, 300));
+        put(&spool, 0, &made(11, 300));
+        disk.inject(Fault { op: Op::Sync, path: "lane-0", after: 0, times: 1, errno: EIO });
+        for index in 2..6 {
+            made(1 + 10 * index, 500).append(lane, index == 5).unwrap();
+        }
+        wait_until(&spool.progress(), "the failure", || lane.failure().is_some());
+        drop(spool);
+        // The header, one of the groups, a part of the newest one, or what is behind it.
+        let segment = disk.names(&directory().join("spool/lane-0")).pop().unwrap();
+        let block = seed as usize % 10 * 4096;
+        disk.make_unreadable(&segment, block..block + 4096);
+        let spool = open(&disk, 1);
+        let said = read_lane(&spool, 0);
+        disk.crash();
+        drop(spool);
+        let kept = read_lane(&open(&disk.after_crash(), 1), 0);
+        assert_eq!((kept.batches, kept.losts), (said.batches, said.losts));
     });
 }
 

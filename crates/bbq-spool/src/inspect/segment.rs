@@ -96,12 +96,12 @@ pub(super) fn read(
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
         let (read, unreadable) = walk::read_readable(&*file, 0, &mut bytes)?;
         bytes.truncate(read);
-        Ok((bytes, unreadable))
+        Ok((bytes, !unreadable.is_empty()))
     });
     let (bytes, unreadable) = match loaded {
         Ok(loaded) => loaded,
         Err(error) if walk::is_shortage(&error) => return Err(error),
-        Err(_) => (Vec::new(), 1),
+        Err(_) => (Vec::new(), true),
     };
     let header = SegmentHeader::announced_bytes(&bytes).and_then(|announced| {
         Some((SegmentHeader::decode(bytes.get(..announced)?, place.start)?, announced))
@@ -110,7 +110,7 @@ pub(super) fn read(
     let mut walk = Walk {
         bytes: &bytes,
         place,
-        unreadable: unreadable > 0,
+        unreadable,
         // One that was cut to its groups holds nothing torn.
         is_sealed: place.next.is_some()
             || header.as_ref().is_some_and(|(header, _)| header.allocated != bytes.len() as u64),
