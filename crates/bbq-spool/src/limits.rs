@@ -71,6 +71,10 @@ pub const TORN_KEPT_MAX: usize = 8;
 /// How often a writer that found no space looks again; deletions wake it at once.
 pub const SPACE_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
+/// So often the writer of a closed lane looks whether old messages were deleted for what it has in hand: two seconds, in which
+/// a checkpoint of streams is written and a file deleted. A stop does not wait for a disk that does neither.
+pub const CLOSED_SPACE_TRIES_MAX: u32 = 10;
+
 /// A group that follows one of this size gathers a little longer although somebody waits: under such a load a sync of few
 /// bytes costs everybody more than the wait does. Behind a smaller one it gathers until as many wait for it.
 pub const GATHER_BYTES_MIN: usize = 64 * 1024;

@@ -18,7 +18,7 @@ use crate::format::{GroupFrame, SegmentHeader, Sources};
 use crate::group::Group;
 use crate::hot::HotGroup;
 use crate::lane::{Durable, LaneCondition, LaneCore, Taken};
-use crate::limits::{DISK_RESERVE_BYTES, SPACE_RETRY_INTERVAL};
+use crate::limits::{CLOSED_SPACE_TRIES_MAX, DISK_RESERVE_BYTES, SPACE_RETRY_INTERVAL};
 use crate::segments::Segment;
 use crate::spares::Spare;
 
@@ -89,6 +89,8 @@ pub(crate) struct Writer {
     number: Option<u64>,
     /// See [`LaneCore::try_take_group`].
     gathered: usize,
+    /// Looks for room since a group was written, of a lane that is closed.
+    closed_tries: u32,
     /// It was ended with these unwritten.
     ended: Option<Tallies>,
 }
@@ -115,6 +117,7 @@ impl Writer {
             group,
             number: None,
             gathered: 0,
+            closed_tries: 0,
             ended: None,
         }
     }
@@ -207,6 +210,7 @@ impl Writer {
         self.core.publish(Durable { group: number, position: frame.end(), records: self.records });
         self.group.clear();
         self.number = None;
+        self.closed_tries = 0;
         Ok(())
     }
 
@@ -425,17 +429,23 @@ impl Writer {
         Err(io::Error::new(io::ErrorKind::StorageFull, why))
     }
 
-    /// Says that there is no room, and lets old messages go where they are to; an error when nobody waits for it any more.
-    fn wait_for_space(&self, why: String) -> Result<(), Stop> {
+    /// Says that there is no room, and lets old messages go where they are to; an error when the lane is closed and nobody
+    /// makes room.
+    fn wait_for_space(&mut self, why: String) -> Result<(), Stop> {
         if self.core.condition() != LaneCondition::WaitingForSpace {
             warn!(lane = self.core.index, why, "no room to write; senders are held back until there is");
         }
         // The reason may be another one now.
         self.core.wait_for_space(&why);
+        let drops_oldest = self.core.drops_oldest_for(&self.group);
         if self.core.is_closed() {
-            return Err(Stop::NoSpace(why));
+            // What is in hand is newer than what may go for it.
+            if !drops_oldest || self.closed_tries >= CLOSED_SPACE_TRIES_MAX {
+                return Err(Stop::NoSpace(why));
+            }
+            self.closed_tries += 1;
         }
-        if self.core.drops_oldest_for(&self.group) {
+        if drops_oldest {
             self.core.want_oldest_dropped(true);
         }
         Ok(())

@@ -164,3 +164,32 @@ fn closing_while_full_counts_what_was_not_written() {
         assert_eq!(spool.recovered().records, found.delivered);
     }
 }
+
+#[test]
+fn closing_while_full_drops_the_oldest_for_a_source_that_wants_it() {
+    let disk = CrashDisk::new(1);
+    let mut options = options(&directory(), 1);
+    options.bytes_max = 2 * options.segment_bytes;
+    options.sources.iter_mut().for_each(|source| source.drops_oldest = true);
+    let spool = open_with(&disk, &options);
+    let lane = &spool.lanes()[0];
+    let progress = heard(lane);
+    let mut all = Vec::new();
+    fill_all(&spool, &progress, LARGE, &mut all);
+    let unwritten = std::thread::scope(|scope| {
+        let closing = scope.spawn(|| spool.close());
+        // Nobody makes room before.
+        while made(1, LARGE).append(lane, true) == Err(LaneError::Full) {
+            std::thread::yield_now();
+        }
+        while !closing.is_finished() {
+            spool.make_wanted_room(&spool.ends());
+            std::thread::yield_now();
+        }
+        closing.join().unwrap()
+    });
+    assert_eq!(unwritten.values().sum::<u64>(), 0);
+    let found = read_lane(&open(&disk.after_crash(), 1), 0);
+    assert_eq!(found.batches, all[all.len() - found.batches.len()..]);
+    assert_eq!(found.delivered + found.lost(), records(&all));
+}
