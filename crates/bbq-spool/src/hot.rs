@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::format::{GroupFrame, Sources};
-use crate::limits::HOT_GROUPS_MAX;
+use crate::limits::{GROUP_BYTES_TARGET, HOT_GROUPS_MAX};
 use bbq_storage::direct::AlignedBuffer;
 
 /// A group as it was written.
@@ -38,6 +38,10 @@ struct Kept {
 /// The part of the memory that is for spare buffers: groups differ in size by the disk's moods, and a single large one takes
 /// the place of many. With a quarter there were twice as many page faults.
 const SPARES_SHARE: usize = 2;
+
+/// A large buffer that is so many times larger than the group in it is not kept: after one very large batch it would take the
+/// place of all other groups whenever it comes round.
+const OVERSIZE: usize = 8;
 
 impl Hot {
     /// Keeps groups and spare buffers of up to `bytes_max` bytes together, or one spare buffer if that is larger. Groups
@@ -75,7 +79,8 @@ impl Hot {
         while bytes > self.bytes_max - spare_bytes_max || groups.len() > HOT_GROUPS_MAX {
             let Some(oldest) = groups.pop_front() else { break };
             bytes -= oldest.bytes.used();
-            spares.extend(Arc::try_unwrap(oldest).ok().map(|group| group.bytes));
+            let buffer = Arc::try_unwrap(oldest).ok().map(|group| group.bytes);
+            spares.extend(buffer.filter(|buffer| !self.is_oversize(buffer)));
         }
         // The newest stay: they have the size that groups have now.
         let mut bytes: usize = spares.iter().map(AlignedBuffer::used).sum();
@@ -84,10 +89,68 @@ impl Hot {
         }
     }
 
+    /// One that leaves room for others never is: groups vary in size, and new memory is dear.
+    fn is_oversize(&self, buffer: &AlignedBuffer) -> bool {
+        let is_large = buffer.used() > (self.bytes_max / SPARES_SHARE / 2).max(GROUP_BYTES_TARGET);
+        is_large && buffer.used() / OVERSIZE > buffer.len()
+    }
+
     /// The group that a reader at `position` reads next.
     pub(crate) fn at(&self, position: u64) -> Option<Arc<HotGroup>> {
         let groups = &self.locked().groups;
         let index = groups.binary_search_by_key(&position, |group| group.from).ok()?;
         groups.get(index).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: usize = 100_000;
+
+    /// Pushes groups of these sizes, with two buffers on their way as a lane has; returns how many of the last eight were
+    /// there behind each push.
+    fn kept_behind(hot: &Hot, sizes: impl IntoIterator<Item = usize>) -> Vec<usize> {
+        let mut filling = VecDeque::from([hot.buffer(0), hot.buffer(0)]);
+        let sources = Arc::new(Sources::default());
+        let mut kept = Vec::new();
+        for (from, size) in (0_u64..).zip(sizes) {
+            let mut bytes = filling.pop_front().unwrap();
+            bytes.begin(0);
+            bytes.resize(size);
+            filling.push_back(hot.buffer(size));
+            let frame = GroupFrame {
+                bytes: 0,
+                entries: 0,
+                position: from,
+                first_record: 0,
+                records: 0,
+                padding: 0,
+                tag: 0,
+            };
+            hot.push(HotGroup { from, frame, bytes, sources: Arc::clone(&sources) });
+            kept.push((from.saturating_sub(7)..=from).filter(|from| hot.at(*from).is_some()).count());
+        }
+        kept
+    }
+
+    #[test]
+    fn a_large_group_takes_the_room_of_small_ones_for_a_while_only() {
+        for large in [3 << 20, 8 << 20, 16 << 20] {
+            let hot = Hot::new(16 << 20, 8 << 20);
+            let sizes = [[SMALL; 20].as_slice(), &[large], &[SMALL; 40]].concat();
+            let kept = kept_behind(&hot, sizes);
+            assert_eq!(kept[41..], [8; 20], "{large}: {kept:?}");
+        }
+    }
+
+    #[test]
+    fn buffers_of_groups_that_are_always_large_are_used_again() {
+        for bytes_max in [0, 16 << 20] {
+            let hot = Hot::new(bytes_max, 8 << 20);
+            kept_behind(&hot, [6 << 20; 10]);
+            assert!(hot.locked().spares.iter().any(|spare| spare.used() >= 6 << 20));
+        }
     }
 }
