@@ -157,6 +157,10 @@ impl LaneReader {
         if self.place.position >= durable.position {
             // What comes next is in memory, mostly.
             self.buffer = ReadBuffer::default();
+            // One very large batch must not cost every reader so much for good.
+            if self.scratch.capacity() > READ_BYTES_TARGET {
+                self.scratch = Vec::new();
+            }
             return Ok(GroupRead::CaughtUp);
         }
         if let Some(read) = self.read_hot(deliver) {
@@ -420,6 +424,25 @@ fn set_aside_bytes(core: &LaneCore, position: u64, bytes: &[u8]) {
         }
         Err(error) => {
             error!(path = %path.display(), %error, "damaged bytes of the spool could not be set aside");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cursor, DiskStorage, Spool, SpoolOptions};
+
+    #[test]
+    fn a_reader_that_is_caught_up_keeps_no_large_buffer() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = SpoolOptions::new(directory.path().to_owned(), 1, vec!["bbq".into()]);
+        let spool = Spool::open(Arc::new(DiskStorage), &options).unwrap();
+        let mut reader = spool.readers(&Cursor::default()).swap_remove(0);
+        for (bytes, kept) in [(READ_BYTES_TARGET, READ_BYTES_TARGET), (2 * READ_BYTES_TARGET, 0)] {
+            reader.scratch = vec![0; bytes];
+            assert_eq!(reader.read(&mut |_| ()).unwrap(), GroupRead::CaughtUp);
+            assert_eq!(reader.scratch.capacity(), kept);
         }
     }
 }
