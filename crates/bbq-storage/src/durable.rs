@@ -9,15 +9,17 @@ use crate::{OpenMode, Storage, StorageFile};
 const BESIDE: &str = ".new";
 
 impl dyn Storage + '_ {
-    /// Makes a directory and its parents. The entries of those it makes, and the directory's own in any case, are durable
-    /// on return: a run that was killed may have made it and not got to the sync.
+    /// Makes a directory and its parents. The entries of those it makes are durable on return, and the directory's own is in
+    /// any case where that can be had: a run that was killed may have made it and not got to the sync. One that was there may
+    /// be somebody else's doing, in a parent that cannot be synced from here.
     ///
     /// # Errors
     /// What the system refuses.
     pub fn create_dir_all(&self, directory: &Path) -> io::Result<()> {
+        let mut existed = false;
         match self.create_dir(directory) {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => existed = true,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let Some(parent) = directory.parent() else { return Err(error) };
                 self.create_dir_all(parent)?;
@@ -25,7 +27,10 @@ impl dyn Storage + '_ {
             }
             Err(error) => return Err(error),
         }
-        self.sync_dir(parent_of(directory))
+        match self.sync_dir(parent_of(directory)) {
+            Err(error) if existed && is_no_sync(&error) => Ok(()),
+            synced => synced,
+        }
     }
 
     /// Makes a new file of `bytes` bytes whose space is allocated: `head`, and zeros behind it. File, head and name are
@@ -109,11 +114,68 @@ impl dyn Storage + '_ {
     }
 }
 
+/// Whether a directory's sync failed because this process, or this file system, has none: not for want of a try.
+fn is_no_sync(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let refusals = [Errno::ACCESS, Errno::PERM, Errno::INVAL, Errno::ROFS];
+    error.raw_os_error().is_some_and(|code| refusals.iter().any(|errno| errno.raw_os_error() == code))
+}
+
 /// The directory that a path's name is in.
 pub fn parent_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ if path.has_root() => path,
         _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::DiskStorage;
+
+    /// Refuses to sync directories.
+    struct Refusing(Errno);
+
+    impl Storage for Refusing {
+        fn create_dir(&self, directory: &Path) -> io::Result<()> {
+            DiskStorage.create_dir(directory)
+        }
+        fn sync_dir(&self, _directory: &Path) -> io::Result<()> {
+            Err(self.0.into())
+        }
+        fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+            DiskStorage.list(directory)
+        }
+        fn available(&self, directory: &Path) -> io::Result<u64> {
+            DiskStorage.available(directory)
+        }
+        fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn StorageFile>> {
+            DiskStorage.open(path, mode)
+        }
+        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+            DiskStorage.rename(from, to)
+        }
+        fn remove(&self, path: &Path) -> io::Result<()> {
+            DiskStorage.remove(path)
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_there_needs_no_parent_that_can_be_synced() {
+        let directory = tempfile::tempdir().unwrap();
+        for (errno, may_be_refused) in
+            [(Errno::ACCESS, true), (Errno::INVAL, true), (Errno::ROFS, true), (Errno::IO, false)]
+        {
+            let storage: &dyn Storage = &Refusing(errno);
+            assert_eq!(storage.create_dir_all(directory.path()).is_ok(), may_be_refused, "{errno}");
+            // One that is new must not be lost.
+            let new = directory.path().join(format!("new-{}", errno.raw_os_error()));
+            let error = storage.create_dir_all(&new).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(errno.raw_os_error()));
+        }
     }
 }
