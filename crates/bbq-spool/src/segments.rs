@@ -110,11 +110,21 @@ impl Segments {
             .collect()
     }
 
-    /// The oldest segment, if it is sealed and not the newest.
-    pub(crate) fn oldest_sealed(&self) -> Option<Segment> {
+    /// The oldest sealed segment but for the newest of all, among those that could not be deleted before, or the others.
+    pub(crate) fn oldest_sealed(&self, is_stuck: bool) -> Option<Segment> {
         let segments = self.locked();
-        let oldest = segments.values().next()?;
-        (segments.len() > 1 && oldest.end.is_some()).then(|| oldest.clone())
+        let newest = *segments.keys().next_back()?;
+        segments
+            .values()
+            .take_while(|segment| segment.start != newest && segment.end.is_some())
+            .find(|segment| segment.is_stuck == is_stuck)
+            .cloned()
+    }
+
+    /// Whether there is a sealed segment besides the newest.
+    pub(crate) fn has_sealed(&self) -> bool {
+        let segments = self.locked();
+        segments.len() > 1 && segments.values().next().is_some_and(|oldest| oldest.end.is_some())
     }
 
     pub(crate) fn forget(&self, start: u64) -> Option<Segment> {

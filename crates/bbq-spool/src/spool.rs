@@ -1,5 +1,6 @@
 //! All lanes of a data directory: opening, what there is to see, and deleting what every reader has passed.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -428,15 +429,17 @@ impl Spool {
     }
 
     /// Deletes the oldest sealed segment of the lane that has most of them, read or not (drop-oldest), if it ends at or
-    /// before `until`. Returns whether there was one. One caller at a time.
+    /// before `until`. Where the disk refuses that, another one goes. Returns whether one went. One caller at a time.
     pub fn drop_oldest(&self, until: &[LanePlace]) -> bool {
-        let covered = |core: &&Arc<LaneCore>| {
-            let end = core.segments.oldest_sealed().and_then(|oldest| oldest.end);
-            end.is_some_and(|end| end <= position_in(until, core.index))
+        let mut fullest: Vec<_> = self.lanes.iter().collect();
+        fullest.sort_by_key(|core| Reverse(core.segments.count()));
+        let drop_one = |core: &LaneCore, is_stuck: bool| {
+            let oldest = core.segments.oldest_sealed(is_stuck);
+            let covered = |oldest: &Segment| oldest.end <= Some(position_in(until, core.index));
+            oldest.filter(covered).is_some_and(|oldest| self.delete(core, &oldest))
         };
-        let fullest = self.lanes.iter().filter(covered).max_by_key(|core| core.segments.count());
-        let oldest = fullest.and_then(|core| Some((core, core.segments.oldest_sealed()?)));
-        oldest.is_some_and(|(core, oldest)| self.delete(core, &oldest))
+        // What could not be deleted before may go now, when nothing else can.
+        [false, true].iter().any(|is_stuck| fullest.iter().any(|core| drop_one(core, *is_stuck)))
     }
 
     /// Sets what is called when old messages are to be deleted for new ones, on a writer's thread. It must be quick. Only
@@ -455,7 +458,7 @@ impl Spool {
     /// Whether there is a segment that could be deleted for that.
     #[must_use]
     pub fn has_sealed(&self) -> bool {
-        self.lanes.iter().any(|core| core.segments.oldest_sealed().is_some())
+        self.lanes.iter().any(|core| core.segments.has_sealed())
     }
 
     /// Deletes one segment for each lane that wants room, as [`Spool::drop_oldest`]. Returns whether there was one for each.

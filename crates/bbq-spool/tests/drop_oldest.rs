@@ -2,7 +2,9 @@
 
 use bbq_spool::{Cursor, GroupRead, Lost, LostReason};
 
-use crate::support::{CrashDisk, Found, PowerDisk, made, open, put, read_all, read_group, records};
+use crate::support::{
+    CrashDisk, Fault, Found, Op, PowerDisk, directory, made, open, put, read_all, read_group, records,
+};
 
 #[test]
 fn a_reader_hears_exactly_how_many_records_were_dropped() {
@@ -59,4 +61,32 @@ fn the_newest_segment_is_never_dropped() {
     spool.close();
     // Its totals are those of the lane.
     assert_eq!(open(&disk, 2).recovered().records, 200);
+}
+
+#[test]
+fn a_segment_that_cannot_be_deleted_stops_no_other() {
+    const EPERM: i32 = 1;
+    for path in ["lane-0/00000000000000000000.seg", "lane-0/"] {
+        let disk = CrashDisk::new(1);
+        let spool = open(&disk, 2);
+        for index in 0..200 {
+            put(&spool, usize::from(index % 3 == 0), &made(1 + 10 * index, 900));
+        }
+        let lane = |lane: u32| disk.names(&directory().join(format!("spool/lane-{lane}"))).len();
+        let before = [lane(0), lane(1)];
+        assert!(before[0] > before[1] && before[1] > 1, "{before:?}");
+        disk.inject(Fault { op: Op::Names, path, after: 0, times: u64::MAX, errno: EPERM });
+        let mut dropped = 0;
+        while spool.drop_oldest(&spool.ends()) {
+            dropped += 1;
+        }
+        // All that may go, but those.
+        let kept = if path.ends_with('/') { before[0] } else { 2 };
+        assert_eq!((lane(0), lane(1)), (kept, 1));
+        assert_eq!(dropped, before[0] - kept + before[1] - 1);
+        // What cannot go now may go later.
+        disk.heal();
+        while spool.drop_oldest(&spool.ends()) {}
+        assert_eq!(spool.segments(), 2);
+    }
 }
