@@ -26,6 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bbq_spool::limits::READ_TRIES_MAX;
 use bbq_spool::{Cursor, GroupRead, LaneError, LanePlace, LaneReader, Spool, Storage, sealed};
+use bbq_storage::is_unreadable;
 use bbq_wire::{BatchHeader, SequenceCheck, StreamId};
 use tokio::sync::Notify;
 use tracing::error;
@@ -296,7 +297,8 @@ impl Streams {
     /// Reads the checkpoint, and behind it the segments.
     ///
     /// # Errors
-    /// What keeps any of it from being read now: a stream that is forgotten would be stored twice.
+    /// What keeps any of it from being read now: a stream that is forgotten would be stored twice. A checkpoint that the disk
+    /// cannot give any more is one that is damaged.
     pub fn recover(
         storage: Arc<dyn Storage>,
         data: &Path,
@@ -307,6 +309,10 @@ impl Streams {
         let bytes = match storage.read(&path) {
             Ok(bytes) => Some(bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) if is_unreadable(&error) => {
+                error!(path = %path.display(), %error, "the checkpoint of streams cannot be read");
+                Some(Vec::new())
+            }
             Err(error) => return Err(error),
         };
         let checkpoint_bytes = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
@@ -538,7 +544,7 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    use bbq_spool::{DiskStorage, Envelope, SpoolOptions};
+    use bbq_spool::{DiskStorage, Envelope, OpenMode, SpoolOptions, StorageFile};
     use bbq_wire::batch::BatchIdentity;
     use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind};
 
@@ -612,12 +618,10 @@ mod tests {
         assert_eq!(told.map(|home| home == Home::Late), [false, true, false, false, true, false, true]);
     }
 
-    #[test]
-    fn what_a_client_passes_on_is_known_after_a_restart() {
-        let directory = tempfile::tempdir().unwrap();
+    /// A spool with a batch of this stream, whose only record is number 5.
+    fn spool_with(id: StreamId, directory: &Path) -> Spool {
         let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
-        let options = SpoolOptions::new(directory.path().to_owned(), 1, vec!["bbq".into()]);
-        let id = StreamId([1; 16]);
+        let options = SpoolOptions::new(directory.to_owned(), 1, vec!["bbq".into()]);
         let spool = Spool::open(Arc::clone(&storage), &options).unwrap();
         let mut builder = BatchBuilder::new();
         builder.push(b"message");
@@ -634,9 +638,76 @@ mod tests {
         spool.lanes()[0].append(&envelope, &header, bytes, true).unwrap();
         assert!(spool.close().is_empty());
         drop(spool);
-        let spool = Spool::open(Arc::clone(&storage), &options).unwrap();
-        let streams = Streams::recover(storage, directory.path(), &spool, 0).unwrap();
+        Spool::open(storage, &options).unwrap()
+    }
+
+    #[test]
+    fn what_a_client_passes_on_is_known_after_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let id = StreamId([1; 16]);
+        let spool = spool_with(id, directory.path());
+        let streams = Streams::recover(spool.storage(), directory.path(), &spool, 0).unwrap();
         assert_eq!(streams.stream(id).durable(), 5);
+    }
+
+    /// Cannot open the checkpoint so many times.
+    struct Failing {
+        errno: i32,
+        times: AtomicU64,
+    }
+
+    impl Storage for Failing {
+        fn create_dir(&self, directory: &Path) -> io::Result<()> {
+            DiskStorage.create_dir(directory)
+        }
+        fn sync_dir(&self, directory: &Path) -> io::Result<()> {
+            DiskStorage.sync_dir(directory)
+        }
+        fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+            DiskStorage.list(directory)
+        }
+        fn available(&self, directory: &Path) -> io::Result<u64> {
+            DiskStorage.available(directory)
+        }
+        fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn StorageFile>> {
+            let fewer = |times: u64| times.checked_sub(1);
+            if path.ends_with("streams")
+                && self.times.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer).is_ok()
+            {
+                return Err(io::Error::from_raw_os_error(self.errno));
+            }
+            DiskStorage.open(path, mode)
+        }
+        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+            DiskStorage.rename(from, to)
+        }
+        fn remove(&self, path: &Path) -> io::Result<()> {
+            DiskStorage.remove(path)
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_that_cannot_be_read_is_a_damaged_one_and_no_reason_not_to_start() {
+        const EIO: i32 = 5;
+        const EACCES: i32 = 13;
+        let directory = tempfile::tempdir().unwrap();
+        let id = StreamId([1; 16]);
+        let spool = spool_with(id, directory.path());
+        let streams = Streams::recover(spool.storage(), directory.path(), &spool, 0).unwrap();
+        streams.checkpoint(&spool.ends()).unwrap();
+        // A checkpoint has positions alone.
+        let covered = spool.ends().iter().map(|end| LanePlace { record: 0, ..*end }).collect();
+        let recover = |errno, times| {
+            let storage = Arc::new(Failing { errno, times: AtomicU64::new(times) });
+            Streams::recover(storage, directory.path(), &spool, 0)
+        };
+        let streams = recover(EIO, u64::from(READ_TRIES_MAX)).unwrap();
+        assert_eq!((streams.stream(id).durable(), streams.covered()), (5, covered));
+        // From the segments.
+        let streams = recover(EIO, u64::MAX).unwrap();
+        assert_eq!((streams.stream(id).durable(), streams.covered()), (5, Vec::new()));
+        // The file itself is well: to forget what it knows would store streams twice.
+        assert_eq!(recover(EACCES, u64::MAX).err().unwrap().raw_os_error(), Some(EACCES));
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub const DISK_RESERVE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// So often a read that fails is tried, with whatever pause the reader's owner makes, before the blocks that cannot be read
 /// are passed over: a passing fault of the disk costs nothing, a lasting one does not stop the queue.
-pub const READ_TRIES_MAX: u32 = 4;
+pub const READ_TRIES_MAX: u32 = bbq_storage::READ_TRIES_MAX;
 
 /// So often recovery tries to make the newest group durable before the start fails: each try makes its pages dirty again.
 pub const REWRITE_TRIES_MAX: u32 = 3;

@@ -14,6 +14,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use bbq_storage::is_unreadable;
 use tracing::error;
 
 use crate::cursor::LanePlace;
@@ -78,18 +79,19 @@ fn position_in(barrier: &Barrier, lane: u32) -> u64 {
     barrier.iter().find(|place| place.lane == lane).map_or(0, |place| place.position)
 }
 
-/// A damaged file is set beside, and counts as none: order may be lost, and no message is.
+/// A file that is damaged or unreadable is set beside, and counts as none: order may be lost, and no message is.
 fn load(storage: &dyn Storage, path: &PathBuf) -> Result<VecDeque<Barrier>, SpoolError> {
-    let bytes = match storage.read(path) {
-        Ok(bytes) => bytes,
+    let why = match storage.read(path) {
+        Ok(bytes) => match std::str::from_utf8(&bytes).ok().and_then(decode) {
+            Some(barriers) => return Ok(barriers),
+            None => "its checksum does not fit".to_owned(),
+        },
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(VecDeque::new()),
+        Err(error) if is_unreadable(&error) => error.to_string(),
         Err(error) => return Err(SpoolError::io("read", path)(error)),
     };
-    if let Some(barriers) = std::str::from_utf8(&bytes).ok().and_then(decode) {
-        return Ok(barriers);
-    }
     let beside = path.with_extension("damaged");
-    error!(path = %path.display(), moved_to = %beside.display(),
+    error!(path = %path.display(), moved_to = %beside.display(), why,
         "the barriers are damaged: messages of former runs may come out in another order");
     storage.rename_durably(path, &beside).map_err(SpoolError::io("rename", path))?;
     Ok(VecDeque::new())

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use bbq_spool::format::{ENVELOPE_BYTES, Envelope, GROUP_FRAME_BYTES, GroupFrame, SegmentHeader};
 use bbq_spool::limits::{READ_TRIES_MAX, TORN_KEPT_MAX};
-use bbq_spool::{Cursor, Lost, LostReason};
+use bbq_spool::{Cursor, CursorStore, Lost, LostReason};
 
 use crate::support::crash_disk::EIO;
 use crate::support::{
@@ -482,4 +482,50 @@ fn a_read_error_that_passes_takes_nothing_from_what_is_known_of_a_sealed_segment
         assert_eq!(spool.beginnings(), expected);
         lane.disk.heal();
     }
+}
+
+#[test]
+fn small_files_are_read_again_where_the_disk_fails_for_a_while() {
+    let disk = CrashDisk::new(1);
+    open(&disk, 2).close();
+    let spool = open(&disk, 2);
+    put(&spool, 1, &made(1, 10));
+    let store = CursorStore::new(spool.storage(), &spool.cursors(), "file").unwrap();
+    let cursor = Cursor { places: spool.ends(), ..Cursor::default() };
+    store.commit(&cursor).unwrap();
+    spool.close();
+    // The start with fewer lanes leaves a barrier.
+    open(&disk, 1).close();
+    let barriers = directory().join("spool/barriers");
+    let written = disk.contents(&barriers);
+    for path in ["barriers", ".cursor"] {
+        disk.inject(Fault { op: Op::Read, path, after: 0, times: u64::from(READ_TRIES_MAX), errno: EIO });
+    }
+    assert_eq!(store.load().unwrap(), Some(cursor));
+    open(&disk, 1).close();
+    assert_eq!(disk.contents(&barriers), written);
+
+    // Where it fails for good, order may be lost, and a sink that cannot know where it was does not begin.
+    disk.heal();
+    disk.make_unreadable(&barriers, 0..1);
+    disk.make_unreadable(&disk.names(&directory().join("cursors"))[0], 0..1);
+    let spool = open(&disk, 1);
+    assert_eq!(read_all(&mut spool.readers(&Cursor::default())[1]).delivered, 10);
+    assert_eq!(disk.contents(&barriers.with_extension("damaged")), written);
+    assert_eq!(disk.contents(&barriers), written, "the end of the other lane, once more");
+    store.load().unwrap_err();
+}
+
+#[test]
+fn a_small_file_that_may_not_be_read_is_no_damaged_one() {
+    const EACCES: i32 = 13;
+    let disk = CrashDisk::new(1);
+    let spool = open(&disk, 2);
+    put(&spool, 1, &made(1, 10));
+    spool.close();
+    open(&disk, 1).close();
+    disk.inject(Fault { op: Op::Open, path: "barriers", after: 0, times: u64::MAX, errno: EACCES });
+    let options = crate::support::options(&directory(), 1);
+    let refused = bbq_spool::Spool::open(std::sync::Arc::new(disk.clone()), &options);
+    assert!(refused.err().unwrap().to_string().contains("barriers"));
 }

@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use crate::{OpenMode, Storage, StorageFile};
 
+/// So often a read that fails is tried again: a passing fault of the disk costs nothing, a lasting one does not stop anybody.
+pub const READ_TRIES_MAX: u32 = 4;
+
 /// Behind the name of a file that is about to take another's place.
 const BESIDE: &str = ".new";
 
@@ -91,11 +94,21 @@ impl dyn Storage + '_ {
         self.sync_dir(parent_of(path))
     }
 
-    /// Reads a whole small file.
+    /// Reads a whole small file, again where the disk fails for a moment.
     ///
     /// # Errors
     /// What the system refuses.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let mut tries = 1;
+        loop {
+            match self.read_once(path) {
+                Err(error) if tries <= READ_TRIES_MAX && is_unreadable(&error) => tries += 1,
+                read => return read,
+            }
+        }
+    }
+
+    fn read_once(&self, path: &Path) -> io::Result<Vec<u8>> {
         let file = self.open(path, OpenMode::Existing)?;
         let mut contents = vec![0; usize::try_from(file.len()?).unwrap_or(usize::MAX)];
         let read = file.read_at(0, &mut contents)?;
@@ -112,6 +125,15 @@ impl dyn Storage + '_ {
         self.sync_dir(parent_of(to))?;
         if from.parent() == to.parent() { Ok(()) } else { self.sync_dir(parent_of(from)) }
     }
+}
+
+/// Whether the disk, or the file system's own checks, could not give what was written: neither a shortage of the system nor a
+/// refusal, which leave the file as good as it was.
+#[must_use]
+pub fn is_unreadable(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let unreadable = [Errno::IO, Errno::BADMSG, Errno::UCLEAN];
+    error.raw_os_error().is_some_and(|code| unreadable.iter().any(|errno| errno.raw_os_error() == code))
 }
 
 /// Whether a directory's sync failed because this process, or this file system, has none: not for want of a try.

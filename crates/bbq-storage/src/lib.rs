@@ -14,7 +14,7 @@ mod durable;
 mod storage;
 
 pub use disk::DiskStorage;
-pub use durable::parent_of;
+pub use durable::{READ_TRIES_MAX, is_unreadable, parent_of};
 pub use storage::{NodeKind, OpenMode, Storage, StorageFile};
 
 /// Files are written and read past the page cache in multiples of it: a page, as no disk and no file system of ours has
