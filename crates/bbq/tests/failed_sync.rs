@@ -77,3 +77,24 @@ fn a_disk_that_keeps_failing_shows_until_a_commit_succeeds() {
     assert_eq!(setup.written(), b"one\n");
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
 }
+
+/// What stands in it cannot be taken back, so all of what the sync may have lost is written once more.
+#[test]
+fn standard_output_that_is_a_file_is_synced_before_messages_count_as_delivered() {
+    let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]).with(&["--workers", "1"]);
+    setup.set_sinks(&["stdout:"]);
+    let file = File::create(setup.output()).expect("a file");
+    let server = setup.start_writing_to(file);
+    server.send(0, b"first\n");
+    server.wait_delivered(1);
+    wait("the commit", || cursor(&setup).contains("delivered 1\n"));
+    let fault = Fault::inject(server.pid(), "sink-0", "fdatasync:error=EIO:when=1");
+    server.send(0, b"second\n");
+    server.wait_log("sink works again");
+    drop(fault);
+    server.wait_delivered(2);
+    assert!(setup.log().contains("standard output: Input/output error"), "{}", setup.log());
+    assert_eq!(setup.log().matches("sink failed").count(), 1);
+    assert_eq!(String::from_utf8_lossy(&setup.written()), "first\nsecond\nsecond\n");
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}

@@ -7,7 +7,7 @@
 //! trouble     GoBack
 //! ```
 //!
-//! A write or a sync of a file that fails leads to GoBack, all other steps are repeated until they work. After each the
+//! A write to a file and any sync that fails lead to GoBack, all other steps are repeated until they work. After each the
 //! process may be killed.
 
 use std::io::{self, ErrorKind};

@@ -53,12 +53,13 @@ pub(super) trait Output: Send {
         Ok(false)
     }
 
-    /// Whether what was written can be taken back.
+    /// Whether what was written can be taken back; if not, a write that failed goes on where it stopped.
     fn can_go_back(&self) -> bool {
         false
     }
 
-    /// Takes back what was written since the last commit, durably. Its state is to be remembered then.
+    /// Takes back what was written since the last commit, durably, if that can be: it is all written again. Its state is to be
+    /// remembered then.
     fn go_back(&mut self, now: DateTime<Utc>) -> io::Result<()> {
         let _unused = now;
         Ok(())

@@ -1,5 +1,6 @@
 //! An output without places: standard output, a pipe, a device. What was written is written, and counts as delivered; after
-//! a crash the messages since the last commit come again.
+//! a crash the messages since the last commit come again. So they do after a failed sync, where the output is a file or a
+//! disk: it does not say which of them are lost, and none can be taken back.
 //!
 //! A write that ends in the middle of a message goes on at that very byte, so each message comes once and whole, however
 //! little of it the pipe takes at a time. A reader that goes away keeps what it has read, maybe half a message; what the pipe
@@ -12,9 +13,10 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
+use chrono::{DateTime, Utc};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
-use rustix::io::Errno;
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fdatasync, fstat};
+use rustix::io::{Errno, retry_on_intr};
 
 use super::output::Output;
 
@@ -72,6 +74,14 @@ impl StreamOutput {
         }
     }
 
+    fn sync(&self) -> io::Result<()> {
+        match retry_on_intr(|| fdatasync(&self.file)) {
+            // A pipe, a terminal, a socket: nothing there outlives a power failure.
+            Err(Errno::INVAL | Errno::NOTSUP | Errno::ROFS) => Ok(()),
+            synced => synced.map_err(|error| self.named(error)),
+        }
+    }
+
     fn named(&self, error: Errno) -> io::Error {
         let error = io::Error::from(error);
         let text = match error.kind() {
@@ -101,6 +111,16 @@ impl Output for StreamOutput {
             }
         }
         Ok(())
+    }
+
+    fn commit(&mut self) -> io::Result<()> {
+        self.sync()
+    }
+
+    /// Nothing is taken back. Before the messages are written once more, a sync works again: each failure costs one copy of
+    /// them, however long it lasts.
+    fn go_back(&mut self, _now: DateTime<Utc>) -> io::Result<()> {
+        self.sync()
     }
 }
 
@@ -137,6 +157,23 @@ mod tests {
             drop(output);
             assert!(read.join().unwrap() == text);
         }
+    }
+
+    #[test]
+    fn what_is_written_is_synced_where_that_means_something() {
+        let directory = tempfile::tempdir().unwrap();
+        let stream = |file: File| StreamOutput::of(file, "test".to_owned());
+        stream(File::create(directory.path().join("file")).unwrap()).commit().unwrap();
+        stream(File::options().write(true).open("/dev/null").unwrap()).commit().unwrap();
+        let (_reader, mut of_pipe) = output(false);
+        of_pipe.commit().unwrap();
+        let (_other, socket) = std::os::unix::net::UnixStream::pair().unwrap();
+        stream(File::from(OwnedFd::from(socket))).commit().unwrap();
+        // A descriptor that only stands for a name cannot be synced.
+        let path = OFlags::PATH.bits().cast_signed();
+        let name = File::options().read(true).custom_flags(path).open(directory.path()).unwrap();
+        let error = stream(name).commit().unwrap_err().to_string();
+        assert!(error.starts_with("test: "), "{error}");
     }
 
     #[test]
