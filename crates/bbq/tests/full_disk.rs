@@ -1,7 +1,7 @@
 //! If this fails, a full disk costs messages that were acknowledged, ends the server, or needs a person after there is
 //! room again.
 //!
-//! The data directory is a file system of 2 MiB, the output lies elsewhere. A ballast file takes the rest of it; the senders
+//! The data directory is a file system of 2 MiB, the output lies elsewhere but for one test. A ballast file takes the rest of it; the senders
 //! have more to say than every buffer on the way holds, so they can only come to their end when there is room again.
 
 mod support;
@@ -11,9 +11,9 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
-use support::flood::{MESSAGES, assert_all_once, batches, lines, wait_standstill};
+use support::flood::{MESSAGES, assert_all_once, batches, lines, message, wait_standstill};
 use support::mounts::{Ballast, in_own_mounts, mount_small};
-use support::session::stream_id;
+use support::session::{Session, batch, stream_id};
 use support::{Server, Setup, assert_balanced};
 
 const LISTEN: [&str; 2] = ["lines+tcp://127.0.0.1:{0}", "bbq+tcp://127.0.0.1:{1}"];
@@ -132,5 +132,39 @@ fn a_spool_that_fills_the_disk_alone_empties_itself() {
             reader.join().expect("it only reads");
         });
         assert_all_once(&output, "bbq");
+    });
+}
+
+/// What the sink has written and not committed takes the room that its cursor needs: it has to take that back first. A part
+/// at a time, all of it fits, as each part lets go of segments.
+#[test]
+fn an_output_on_the_disk_of_the_spool_makes_room_for_its_cursor() {
+    in_own_mounts("an_output_on_the_disk_of_the_spool_makes_room_for_its_cursor", || {
+        const BATCHES: u64 = 200;
+        const PER_BATCH: u64 = 50;
+        // 10 MB of messages: twice that does not fit.
+        const DISK_KIB: u32 = 16 * 1024;
+        let mut setup = Setup::new(&LISTEN).with(&["--workers", "1"]).config(&format!("sink = []\n{CONFIG}"));
+        let disk = setup.path().join("data");
+        mount_small(&disk, DISK_KIB);
+        setup.set_sinks(&[]);
+        let server = setup.start();
+        let (mut session, _) = Session::open(setup.address(1), stream_id(1));
+        let mut sent = String::new();
+        for first in (1..=BATCHES * PER_BATCH).step_by(PER_BATCH as usize) {
+            let messages: Vec<String> =
+                (first..first + PER_BATCH).map(|number| message("bbq", number)).collect();
+            session.write(&batch(stream_id(1), first, &messages));
+            session.acknowledged(first + PER_BATCH - 1);
+            sent.push_str(&(messages.join("\n") + "\n"));
+        }
+        assert_eq!(server.stop(), Some(0), "{}", setup.log());
+        setup.set_sinks(&["file:{dir}/data/out.log"]);
+        let server = setup.start();
+        server.wait_status("delivery", |status| status["ledger"]["queued"] == 0);
+        assert!(setup.log().contains("went back to the last commit"), "the disk was never full");
+        server.wait_status("no trouble", |status| status["sinks"][0]["trouble"].is_null());
+        assert_eq!(server.stop(), Some(0), "{}", setup.log());
+        assert!(std::fs::read(disk.join("out.log")).expect("a file") == sent.into_bytes());
     });
 }

@@ -195,7 +195,8 @@ impl Delivery {
         Ok(())
     }
 
-    /// Nothing behind the last commit can be trusted: the ledger goes back at once, the output as soon as it can be cut.
+    /// Nothing behind the last commit can be trusted: the ledger goes back at once, the output as soon as it can be cut. The
+    /// cursor on disk is that of the last commit: one that could not be written is its task's alone until it is.
     fn fail(&mut self, error: &io::Error) -> Wait {
         self.parts.ledger.go_back(&self.parts.committed);
         self.commit_bytes = COMMIT_BYTES_MIN;
@@ -206,8 +207,7 @@ impl Delivery {
     fn go_back(&mut self) -> io::Result<()> {
         let now = self.now.wall;
         let parts = &mut self.parts;
-        // A cursor that could not be written may be there all the same: nothing that it covers may be cut off.
-        parts.store.commit(&parts.committed)?;
+        // First: what is cut off may have the room that the cursor needs.
         parts.output.go_back(now)?;
         self.places.clone_from(&parts.committed.places);
         self.begun = begun_of(&parts.committed);
