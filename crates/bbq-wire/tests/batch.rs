@@ -319,8 +319,16 @@ fn the_parts_of_a_batch_are_its_records_with_their_numbers_and_peers() {
     };
     let whole = seen(&batch);
     for records_max in [1, 2, 3, 4, 9, 10, 11] {
-        let parts: Vec<Batch<'_>> = batch.parts(records_max).collect();
+        let parts: Vec<Batch<'_>> = batch.parts(records_max, usize::MAX).collect();
         assert_eq!(parts.len(), 10_usize.div_ceil(records_max as usize));
         assert_eq!(parts.iter().flat_map(seen).collect::<Vec<_>>(), whole, "{records_max}");
+    }
+    // Records have 1 to 10 bytes with their length.
+    for bytes_max in [0, 1, 2, 3, 7, 10, 11, 54, 55, 100] {
+        let parts: Vec<Batch<'_>> = batch.parts(u32::MAX, bytes_max).collect();
+        let bytes = |part: &Batch<'_>| part.header.records_bytes as usize;
+        assert!(parts.iter().all(|part| bytes(part) <= bytes_max || part.header.records == 1), "{bytes_max}");
+        assert!(parts.windows(2).all(|pair| bytes(&pair[0]) + bytes(&pair[1]) > bytes_max), "{bytes_max}");
+        assert_eq!(parts.iter().flat_map(seen).collect::<Vec<_>>(), whole, "{bytes_max}");
     }
 }

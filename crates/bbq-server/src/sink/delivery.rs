@@ -29,12 +29,16 @@ use crate::retention::Retention;
 
 /// Messages that are formatted before the buffer is looked at: 4 MiB of the shortest in JSON.
 const RECORDS_AT_ONCE_MAX: u32 = 16 * 1024;
+/// Their bytes, unless one is larger: a batch of a few KiB may be 16 MiB of records, and JSON may make six bytes of each.
+const RECORDS_BYTES_AT_ONCE_MAX: u32 = 1024 * 1024;
 /// The buffer is written when it has this size: what a request to the disk costs (a third of all that a sink spent, with a
 /// quarter of it) vanishes beside the bytes.
 pub(super) const OUTPUT_BYTES_TARGET: usize = 1024 * 1024;
 
 /// Room for that and the batch that took it there, mostly: a buffer that grows may lie differently to blocks of the file.
 const OUTPUT_BUFFER_BYTES: usize = 2 * OUTPUT_BYTES_TARGET + BATCH_BODY_BYTES_TARGET;
+/// A buffer that grew beyond this, for messages that are large or grow much in JSON, is given back once it is written.
+pub(super) const OUTPUT_BUFFER_BYTES_MAX: usize = 4 * OUTPUT_BUFFER_BYTES;
 
 /// What has to happen before the delivery can go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,13 +203,15 @@ impl Delivery {
         self.dirty = true;
     }
 
-    /// Takes the messages of a batch, some at a time: an empty message is a byte there, and some 200 in JSON.
+    /// Takes the messages of a batch, some at a time: an empty message is a byte there and some 200 in JSON, and a compressed
+    /// batch may hold much more than it takes.
     pub(super) fn take(&mut self, entry: &Entry<'_>) -> Result<(), Wait> {
-        if entry.batch.header.records <= RECORDS_AT_ONCE_MAX {
+        let header = &entry.batch.header;
+        if header.records <= RECORDS_AT_ONCE_MAX && header.records_bytes <= RECORDS_BYTES_AT_ONCE_MAX {
             return self.take_part(entry);
         }
         let Entry { lane, source, envelope, .. } = *entry;
-        let mut parts = entry.batch.parts(RECORDS_AT_ONCE_MAX);
+        let mut parts = entry.batch.parts(RECORDS_AT_ONCE_MAX, RECORDS_BYTES_AT_ONCE_MAX as usize);
         parts.try_for_each(|batch| self.take_part(&Entry { lane, source, envelope, batch }))
     }
 
@@ -264,6 +270,9 @@ impl Delivery {
 
     /// The buffer is empty, and the output what it is now.
     pub(super) fn begin_buffer(&mut self) {
+        if self.buffer.capacity() > OUTPUT_BUFFER_BYTES_MAX {
+            self.buffer = AlignedBuffer::with_capacity(OUTPUT_BUFFER_BYTES);
+        }
         self.buffer.begin(self.parts.output.position());
         self.room = self.parts.output.room();
     }

@@ -17,6 +17,8 @@ mod opening;
 mod output;
 mod steps;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::io::ErrorKind;
 use std::sync::Arc;

@@ -10,11 +10,13 @@ pub struct Parts<'a> {
     rest: Batch<'a>,
     /// At least 1.
     records_max: u32,
+    /// With their length prefixes. The first record of a part may be larger.
+    bytes_max: usize,
 }
 
 impl<'a> Parts<'a> {
-    pub(super) fn new(batch: Batch<'a>, records_max: u32) -> Parts<'a> {
-        Parts { rest: batch, records_max: records_max.max(1) }
+    pub(super) fn new(batch: Batch<'a>, records_max: u32, bytes_max: usize) -> Parts<'a> {
+        Parts { rest: batch, records_max: records_max.max(1), bytes_max }
     }
 }
 
@@ -23,26 +25,31 @@ impl<'a> Iterator for Parts<'a> {
 
     fn next(&mut self) -> Option<Batch<'a>> {
         let left = self.rest.header.records;
-        let mut part = self.rest.clone();
-        if left <= self.records_max {
-            self.rest.header.records = 0;
-            return (left > 0).then_some(part);
+        if left == 0 {
+            return None;
         }
-        let mut rest = self.rest.records;
-        for _ in 0..self.records_max {
+        let all = self.rest.records;
+        let (mut records, mut end) = (0, 0);
+        while records < left.min(self.records_max) {
+            let mut rest = &all[end..];
             // Verified: both succeed until the records end.
             let bytes = varint::take(&mut rest).unwrap_or(0) as usize;
-            rest = rest.get(bytes..).unwrap_or_default();
+            let next = all.len() - rest.get(bytes..).unwrap_or_default().len();
+            if records > 0 && next > self.bytes_max {
+                break;
+            }
+            (records, end) = (records + 1, next);
         }
-        let (records, rest) = self.rest.records.split_at(self.rest.records.len() - rest.len());
-        part.records = records;
-        part.header.records = self.records_max;
-        part.header.records_bytes = records.len() as u32;
+        let mut part = self.rest.clone();
+        let (taken, rest) = all.split_at(end);
+        part.records = taken;
+        part.header.records = records;
+        part.header.records_bytes = taken.len() as u32;
         self.rest.records = rest;
-        self.rest.header.records -= self.records_max;
+        self.rest.header.records -= records;
         self.rest.header.records_bytes = rest.len() as u32;
-        self.rest.header.first_sequence += u64::from(self.records_max);
-        self.rest.peers.pass_over(self.records_max);
+        self.rest.header.first_sequence += u64::from(records);
+        self.rest.peers.pass_over(records);
         Some(part)
     }
 }

@@ -100,11 +100,11 @@ impl<'a> Batch<'a> {
         Records { rest: self.records }
     }
 
-    /// The same records in batches of at most `records_max` of them, in order: for whoever makes much of each record. Their
-    /// checksums and the sizes of their bodies mean nothing.
+    /// The same records in batches of at most `records_max` of them, and of `bytes_max` bytes unless one record is larger, in
+    /// order: for whoever makes much of each record. Their checksums and the sizes of their bodies mean nothing.
     #[must_use]
-    pub fn parts(&self, records_max: u32) -> Parts<'a> {
-        Parts::new(self.clone(), records_max)
+    pub fn parts(&self, records_max: u32, bytes_max: usize) -> Parts<'a> {
+        Parts::new(self.clone(), records_max, bytes_max)
     }
 
     /// From whom the records came, in runs; empty when the batch does not say.

@@ -1,0 +1,142 @@
+//! Sinks whose steps are taken here, on a real disk.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bbq_spool::{DiskStorage, Envelope, Source, Spool, SpoolOptions, Step, SteppedTime};
+use bbq_storage::{NodeKind, OpenMode, Storage, StorageFile};
+use bbq_wire::batch::BatchIdentity;
+use bbq_wire::limits::MESSAGE_BYTES_MAX;
+use bbq_wire::{Batch, BatchBuilder, Compression, Peer, SourceKind, StreamId};
+use chrono::Utc;
+use tempfile::TempDir;
+
+use super::delivery::OUTPUT_BUFFER_BYTES_MAX;
+use super::file::FileOutput;
+use super::output::Output;
+use super::*;
+use crate::config::Rotation;
+use crate::streams::Streams;
+
+const DAY_NS: u64 = 24 * 3600 * 1_000_000_000;
+
+/// A spool, and a sink of it.
+struct Rig {
+    directory: TempDir,
+    spool: Arc<Spool>,
+    sink: SinkSteps,
+    ledger: Arc<SinkLedger>,
+    monotonic: Duration,
+    /// The wall clock's.
+    day: u64,
+    next_sequence: u64,
+}
+
+impl Rig {
+    /// The sink writes to `output` in the directory, which `prepare` may make.
+    fn new(lanes: u32, query: &str, prepare: impl FnOnce(&Path)) -> Rig {
+        let directory = tempfile::tempdir().unwrap();
+        let disk: Arc<dyn Storage> = Arc::new(DiskStorage);
+        let data = directory.path().join("data");
+        let options = SpoolOptions {
+            segment_bytes: 1024 * 1024,
+            hot_bytes_max: 0,
+            ..SpoolOptions::new(data.clone(), lanes, vec![Source::from("test")])
+        };
+        let time = Arc::new(SteppedTime::default());
+        let spool = Arc::new(Spool::open_stepped(Arc::clone(&disk), &options, &time).unwrap());
+        let streams = Arc::new(Streams::recover(Arc::clone(&disk), &data, &spool, 0).unwrap());
+        let retention = Arc::new(Retention::new(Arc::clone(&spool), streams, 1));
+        let output = directory.path().join("output");
+        prepare(&output);
+        let spec = SinkSpec::parse(&format!("file:{}{query}", output.display())).unwrap();
+        let opening = SinkOpening::new(0, &spec, &spool, retention, disk).unwrap();
+        let ledger = Arc::clone(&opening.ledger);
+        let (monotonic, day) = (Duration::ZERO, 1);
+        let sink = opening.open(Now::new(monotonic, day * DAY_NS)).map_err(|(_, why)| why).unwrap();
+        Rig { directory, spool, sink, ledger, monotonic, day, next_sequence: 1 }
+    }
+
+    /// Makes a batch of such records durable, as a group of its own.
+    fn put(&mut self, lane: usize, records: &[&[u8]]) {
+        let mut builder = BatchBuilder::new();
+        records.iter().for_each(|record| builder.push(record));
+        let identity = BatchIdentity {
+            stream: StreamId([1; 16]),
+            first_sequence: self.next_sequence,
+            base_time_ns: 0,
+            source: SourceKind::Bbq,
+            compression: Compression::Lz4,
+        };
+        self.next_sequence += records.len() as u64;
+        let bytes = builder.finish(&identity).unwrap();
+        let header = Batch::peek(bytes).unwrap().unwrap();
+        let envelope = Envelope { source: 0, received_ns: 1, peer: Peer::Unnamed };
+        let group = self.spool.lanes()[lane].append(&envelope, &header, bytes, true).unwrap();
+        while self.spool.lanes()[lane].durable().group < group {
+            assert!(!matches!(self.spool.step(lane), Step::Waits(None)), "the lane waits");
+        }
+    }
+
+    fn step(&mut self) -> SinkStep {
+        self.sink.step(Now::new(self.monotonic, self.day * DAY_NS), Wish::Deliver)
+    }
+
+    /// Delivers all there is, and commits.
+    fn deliver(&mut self) {
+        loop {
+            let step = self.step();
+            self.monotonic += Duration::from_millis(50);
+            match step {
+                SinkStep::Moved => {}
+                SinkStep::Idle(_) if self.sink.is_drained() => return,
+                SinkStep::Idle(_) => {}
+                other => panic!("{other:?}: {:?}", self.ledger.trouble()),
+            }
+        }
+    }
+
+    /// Files beside the output that were it before.
+    fn set_aside(&self) -> usize {
+        let names = fs::read_dir(self.directory.path()).unwrap();
+        names.filter(|name| name.as_ref().unwrap().file_name().to_string_lossy().starts_with("output.")).count()
+    }
+}
+
+fn make_pipe(path: &Path) {
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+}
+
+/// A pipe that is open for reading, and that nobody reads.
+fn make_stuck_pipe(path: &Path) -> File {
+    make_pipe(path);
+    // Both ends, so that opening it does not wait.
+    File::options().read(true).write(true).open(path).unwrap()
+}
+
+/// A few KiB on the wire may be 16 MiB of messages, and six times that in JSON.
+#[test]
+fn a_batch_that_grows_a_hundredfold_takes_little_memory() {
+    let mut pipe = None;
+    let mut rig = Rig::new(1, "?format=json", |path| pipe = Some(make_stuck_pipe(path)));
+    let zeros = vec![0; 1024 * 1024];
+    rig.put(0, &[zeros.as_slice(); 15]);
+    assert_eq!(rig.step(), SinkStep::Blocked { is_clean: false });
+    let bytes = rig.sink.delivery.buffer.capacity();
+    assert!(bytes <= 16 * 1024 * 1024, "{bytes} bytes");
+    drop(pipe);
+}
+
+#[test]
+fn what_one_large_message_took_is_given_back() {
+    let mut rig = Rig::new(1, "?format=json", |_| {});
+    rig.put(0, &[&vec![0; MESSAGE_BYTES_MAX as usize]]);
+    rig.deliver();
+    assert!(fs::metadata(rig.directory.path().join("output")).unwrap().len() > 6 * 8 * 1024 * 1024);
+    let bytes = rig.sink.delivery.buffer.capacity();
+    assert!(bytes <= OUTPUT_BUFFER_BYTES_MAX, "{bytes} bytes");
+}
