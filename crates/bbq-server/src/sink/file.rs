@@ -182,8 +182,13 @@ impl FileOutput {
         Ok(())
     }
 
-    fn is_still_there(&self) -> bool {
-        self.storage.inode(&self.path).is_ok_and(|inode| inode == self.inode)
+    /// Only a name that is certainly gone counts as moved away: a new file at a name that is still ours could not be locked.
+    fn is_still_there(&self) -> io::Result<bool> {
+        match self.storage.inode(&self.path) {
+            Ok(inode) => Ok(inode == self.inode),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(named(&self.path, &error)),
+        }
     }
 
     /// Goes on with the file that is at the path now, or with a new one.
@@ -239,7 +244,7 @@ impl Output for FileOutput {
     }
 
     fn follow(&mut self, now: DateTime<Utc>) -> io::Result<bool> {
-        if self.is_still_there() {
+        if self.is_still_there()? {
             return Ok(false);
         }
         info!(path = %self.path.display(), "the file was moved away; beginning a new one");
@@ -275,7 +280,7 @@ impl Output for FileOutput {
     fn rotate(&mut self, now: DateTime<Utc>) -> io::Result<()> {
         if let Some(aside) = self.aside.as_ref().filter(|_| !self.is_aside) {
             // What somebody else has put there is not ours to move.
-            if self.is_still_there() {
+            if self.is_still_there()? {
                 self.storage.rename(&self.path, aside).map_err(|error| named(aside, &error))?;
             }
             sync_names(&*self.storage, &self.path)?;

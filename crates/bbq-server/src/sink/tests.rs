@@ -140,3 +140,63 @@ fn what_one_large_message_took_is_given_back() {
     let bytes = rig.sink.delivery.buffer.capacity();
     assert!(bytes <= OUTPUT_BUFFER_BYTES_MAX, "{bytes} bytes");
 }
+
+/// A disk that cannot say once which file is at a path.
+struct FailsOnce {
+    fails: AtomicBool,
+}
+
+impl Storage for FailsOnce {
+    fn create_dir(&self, directory: &Path) -> io::Result<()> {
+        DiskStorage.create_dir(directory)
+    }
+    fn sync_dir(&self, directory: &Path) -> io::Result<()> {
+        DiskStorage.sync_dir(directory)
+    }
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        DiskStorage.list(directory)
+    }
+    fn available(&self, directory: &Path) -> io::Result<u64> {
+        DiskStorage.available(directory)
+    }
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn StorageFile>> {
+        DiskStorage.open(path, mode)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        DiskStorage.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        DiskStorage.remove(path)
+    }
+    fn kind(&self, path: &Path) -> io::Result<NodeKind> {
+        DiskStorage.kind(path)
+    }
+    fn inode(&self, path: &Path) -> io::Result<u64> {
+        if self.fails.swap(false, Ordering::Relaxed) {
+            return Err(io::Error::other("it does not say"));
+        }
+        DiskStorage.inode(path)
+    }
+}
+
+#[test]
+fn a_file_whose_name_cannot_be_looked_up_is_not_taken_for_moved_away() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("out.log");
+    let disk = Arc::new(FailsOnce { fails: AtomicBool::new(false) });
+    let storage: Arc<dyn Storage> = Arc::clone(&disk) as Arc<dyn Storage>;
+    let mut output = FileOutput::open(&storage, &path, Rotation::default(), None, Utc::now()).unwrap();
+    output.write(b"one\n", &mut 0).unwrap();
+    output.commit().unwrap();
+    disk.fails.store(true, Ordering::Relaxed);
+    let error = output.follow(Utc::now()).unwrap_err().to_string();
+    assert!(error.contains("does not say") && error.contains("out.log"), "{error}");
+    assert!(!output.follow(Utc::now()).unwrap());
+    output.begin_rotation(Utc::now()).unwrap();
+    disk.fails.store(true, Ordering::Relaxed);
+    let error = output.rotate(Utc::now()).unwrap_err().to_string();
+    assert!(error.contains("does not say"), "{error}");
+    output.rotate(Utc::now()).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+}

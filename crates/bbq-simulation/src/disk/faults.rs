@@ -20,7 +20,7 @@ pub struct Faults {
     pub sync_dir: u32,
     /// Reads, whatever their place.
     pub read: u32,
-    /// Opening and listing.
+    /// Opening, listing, and looking up which file has a name.
     pub open: u32,
     /// Renaming and removing.
     pub rename: u32,

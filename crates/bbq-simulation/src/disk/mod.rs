@@ -239,8 +239,10 @@ impl Storage for SimDisk {
     }
 
     fn inode(&self, path: &Path) -> io::Result<u64> {
-        let state = self.locked();
+        let mut state = self.locked();
         state.is_running()?;
+        let fails = state.faults.open;
+        state.roll(fails)?;
         state.file(path).map(|file| file as u64)
     }
 }
