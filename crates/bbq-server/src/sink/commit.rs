@@ -132,7 +132,7 @@ impl Delivery {
     /// Counted behind the write: delivered never runs ahead of the output.
     fn write(&mut self, is_full: bool) -> Result<Task, Wait> {
         if !self.buffer.is_empty()
-            && let Err(error) = self.parts.output.write(&self.buffer, &mut self.written)
+            && let Err(error) = self.parts.output.write(&self.buffer, &mut self.written, self.now.wall)
         {
             if self.parts.output.can_go_back() {
                 return Err(self.fail(&error));

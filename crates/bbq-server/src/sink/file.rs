@@ -39,7 +39,7 @@ pub(super) struct FileOutput {
     committed: u64,
     /// Where the line feed stands that ends what was there before, until a cursor covers it; see [`FileOutput::begin_line`].
     unknown_end: Option<u64>,
-    /// The day of its first message (UTC).
+    /// The day of its first message (UTC); of a file that was not empty when it was opened, the day of its last change.
     day: NaiveDate,
     /// The name the file gets when it is set aside, once that was decided.
     aside: Option<PathBuf>,
@@ -209,7 +209,10 @@ impl Output for FileOutput {
         self.rotation.bytes.map_or(u64::MAX, |bytes| bytes.saturating_sub(self.length))
     }
 
-    fn write(&mut self, bytes: &[u8], taken: &mut usize) -> io::Result<()> {
+    fn write(&mut self, bytes: &[u8], taken: &mut usize, now: DateTime<Utc>) -> io::Result<()> {
+        if self.length == 0 {
+            self.day = now.date_naive();
+        }
         self.file.write_all_at(self.length, &bytes[*taken..]).map_err(|error| named(&self.path, &error))?;
         self.length += (bytes.len() - *taken) as u64;
         *taken = bytes.len();
@@ -332,7 +335,7 @@ mod tests {
     }
 
     fn write(output: &mut FileOutput, bytes: &[u8]) {
-        output.write(bytes, &mut 0).unwrap();
+        output.write(bytes, &mut 0, Utc::now()).unwrap();
     }
 
     /// Returns what the cursor has then.

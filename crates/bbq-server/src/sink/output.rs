@@ -32,7 +32,7 @@ pub(super) trait Output: Send {
 
     /// Takes what is behind `taken` of `bytes`, and moves `taken` behind what it took. `WouldBlock` when nobody makes room
     /// for a moment; then, and after any error, the same bytes are to be handed over again.
-    fn write(&mut self, bytes: &[u8], taken: &mut usize) -> io::Result<()>;
+    fn write(&mut self, bytes: &[u8], taken: &mut usize, now: DateTime<Utc>) -> io::Result<()>;
 
     /// Makes everything taken durable. After an error nothing behind the last commit can be trusted.
     fn commit(&mut self) -> io::Result<()> {
@@ -163,11 +163,12 @@ mod tests {
     #[test]
     fn a_device_is_written_to_and_never_cut_or_set_aside() {
         let mut output = opened(Path::new("/dev/null")).unwrap();
-        output.write(b"gone\n", &mut 0).unwrap();
+        output.write(b"gone\n", &mut 0, Utc::now()).unwrap();
         assert!(!output.is_old(Utc::now()) && !output.can_go_back() && output.room() == u64::MAX);
         // The first is still open: a device may have many writers.
         opened(Path::new("/dev/null")).unwrap().commit().unwrap();
-        let error = opened(Path::new("/dev/full")).unwrap().write(b"no room\n", &mut 0).unwrap_err();
+        let error =
+            opened(Path::new("/dev/full")).unwrap().write(b"no room\n", &mut 0, Utc::now()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
 
@@ -179,7 +180,7 @@ mod tests {
         assert!(matches!(opened(&path), Err(OpenError::NotYet(_))));
         let flags = OFlags::NONBLOCK.bits().cast_signed();
         let _reader = OpenOptions::new().read(true).custom_flags(flags).open(&path).unwrap();
-        opened(&path).unwrap().write(b"message\n", &mut 0).unwrap();
+        opened(&path).unwrap().write(b"message\n", &mut 0, Utc::now()).unwrap();
     }
 
     #[test]

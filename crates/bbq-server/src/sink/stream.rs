@@ -95,7 +95,7 @@ impl StreamOutput {
 }
 
 impl Output for StreamOutput {
-    fn write(&mut self, bytes: &[u8], taken: &mut usize) -> io::Result<()> {
+    fn write(&mut self, bytes: &[u8], taken: &mut usize, _now: DateTime<Utc>) -> io::Result<()> {
         while *taken < bytes.len() {
             let mut rest = &bytes[*taken..];
             if self.waits {
@@ -151,7 +151,7 @@ mod tests {
                 all
             });
             let mut taken = 0;
-            while let Err(error) = output.write(&text, &mut taken) {
+            while let Err(error) = output.write(&text, &mut taken, Utc::now()) {
                 assert_eq!(error.kind(), ErrorKind::WouldBlock);
             }
             drop(output);
@@ -181,11 +181,11 @@ mod tests {
         for waits in [false, true] {
             let (reader, mut output) = output(waits);
             let mut taken = 0;
-            let error = output.write(&[b'x'; 300_000], &mut taken).unwrap_err();
+            let error = output.write(&[b'x'; 300_000], &mut taken, Utc::now()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::WouldBlock);
             assert!(taken > 0 && taken < 300_000);
             drop(reader);
-            let error = output.write(&[b'x'; 300_000], &mut taken).unwrap_err();
+            let error = output.write(&[b'x'; 300_000], &mut taken, Utc::now()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::BrokenPipe, "{error}");
         }
     }

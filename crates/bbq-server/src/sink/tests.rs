@@ -103,7 +103,9 @@ impl Rig {
     /// Files beside the output that were it before.
     fn set_aside(&self) -> usize {
         let names = fs::read_dir(self.directory.path()).unwrap();
-        names.filter(|name| name.as_ref().unwrap().file_name().to_string_lossy().starts_with("output.")).count()
+        names
+            .filter(|name| name.as_ref().unwrap().file_name().to_string_lossy().starts_with("output."))
+            .count()
     }
 }
 
@@ -139,6 +141,26 @@ fn what_one_large_message_took_is_given_back() {
     assert!(fs::metadata(rig.directory.path().join("output")).unwrap().len() > 6 * 8 * 1024 * 1024);
     let bytes = rig.sink.delivery.buffer.capacity();
     assert!(bytes <= OUTPUT_BUFFER_BYTES_MAX, "{bytes} bytes");
+}
+
+#[test]
+fn a_file_is_of_the_day_of_its_first_message() {
+    let mut rig = Rig::new(1, "?rotate=daily", |_| {});
+    rig.deliver();
+    // The file is empty for two days.
+    rig.day = 3;
+    rig.put(0, &[b"of the third"]);
+    rig.deliver();
+    assert_eq!(rig.set_aside(), 0);
+    rig.day = 4;
+    rig.put(0, &[b"of the fourth"]);
+    rig.deliver();
+    assert_eq!(rig.set_aside(), 1);
+    rig.day = 6;
+    rig.put(0, &[b"of the sixth"]);
+    rig.deliver();
+    assert_eq!(rig.set_aside(), 1);
+    assert_eq!(fs::read(rig.directory.path().join("output")).unwrap(), b"of the sixth\n");
 }
 
 /// A disk that cannot say once which file is at a path.
@@ -186,7 +208,7 @@ fn a_file_whose_name_cannot_be_looked_up_is_not_taken_for_moved_away() {
     let disk = Arc::new(FailsOnce { fails: AtomicBool::new(false) });
     let storage: Arc<dyn Storage> = Arc::clone(&disk) as Arc<dyn Storage>;
     let mut output = FileOutput::open(&storage, &path, Rotation::default(), None, Utc::now()).unwrap();
-    output.write(b"one\n", &mut 0).unwrap();
+    output.write(b"one\n", &mut 0, Utc::now()).unwrap();
     output.commit().unwrap();
     disk.fails.store(true, Ordering::Relaxed);
     let error = output.follow(Utc::now()).unwrap_err().to_string();
