@@ -205,10 +205,9 @@ impl Delivery {
     }
 
     fn go_back(&mut self) -> io::Result<()> {
-        let now = self.now.wall;
         let parts = &mut self.parts;
         // First: what is cut off may have the room that the cursor needs.
-        parts.output.go_back(now)?;
+        parts.output.go_back()?;
         self.places.clone_from(&parts.committed.places);
         self.begun = begun_of(&parts.committed);
         (self.seen, self.skip, self.records, self.uncommitted_bytes) = (0, 0, 0, 0);

@@ -260,12 +260,7 @@ impl Output for FileOutput {
         true
     }
 
-    fn go_back(&mut self, now: DateTime<Utc>) -> io::Result<()> {
-        if self.is_aside {
-            // All that is in it was committed before it was set aside.
-            return self.begin_new(now);
-        }
-        self.aside = None;
+    fn go_back(&mut self) -> io::Result<()> {
         self.cut()
     }
 
@@ -409,7 +404,7 @@ mod tests {
         write(&mut output, b"two\n");
         // The next half is of a write that failed.
         output.file.write_all_at(output.length, b"th").unwrap();
-        output.go_back(Utc::now()).unwrap();
+        output.go_back().unwrap();
         assert_eq!(output.state(), state);
         assert_eq!(fs::read(&path).unwrap(), b"one\n");
         write(&mut output, b"2\n");
@@ -424,7 +419,7 @@ mod tests {
         write(&mut output, b"one\n");
         commit(&mut output);
         File::create(&path).unwrap();
-        output.go_back(Utc::now()).unwrap();
+        output.go_back().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"");
         assert_eq!(output.position(), 0);
     }
@@ -436,7 +431,7 @@ mod tests {
         fs::write(&path, "before\n").unwrap();
         let mut output = open(&path, Rotation::default(), None);
         write(&mut output, b"ours\n");
-        output.go_back(Utc::now()).unwrap();
+        output.go_back().unwrap();
         write(&mut output, b"ours\n");
         drop(output);
         assert_eq!(fs::read(&path).unwrap(), b"before\nours\n");
@@ -578,7 +573,7 @@ mod tests {
             let mut output = open(&path, Rotation::default(), None);
             write(&mut output, b"ours\n");
             // The line feed is not taken back with what came behind it.
-            output.go_back(Utc::now()).unwrap();
+            output.go_back().unwrap();
             write(&mut output, b"ours\n");
             assert_eq!(fs::read_to_string(&path).unwrap(), after);
         }

@@ -59,9 +59,8 @@ pub(super) trait Output: Send {
     }
 
     /// Takes back what was written since the last commit, durably, if that can be: it is all written again. Its state is to be
-    /// remembered then.
-    fn go_back(&mut self, now: DateTime<Utc>) -> io::Result<()> {
-        let _unused = now;
+    /// remembered then. Never between [`Output::begin_rotation`] and the end of [`Output::rotate`].
+    fn go_back(&mut self) -> io::Result<()> {
         Ok(())
     }
 

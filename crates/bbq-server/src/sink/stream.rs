@@ -119,7 +119,7 @@ impl Output for StreamOutput {
 
     /// Nothing is taken back. Before the messages are written once more, a sync works again: each failure costs one copy of
     /// them, however long it lasts.
-    fn go_back(&mut self, _now: DateTime<Utc>) -> io::Result<()> {
+    fn go_back(&mut self) -> io::Result<()> {
         self.sync()
     }
 }
