@@ -7,7 +7,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
 use bbq_listen::{Address, Holder, ListenError, activated, return_freed_memory};
-use bbq_spool::{DirectoryLock, Lane, LaneCondition, Spool, SpoolError};
+use bbq_spool::{DirectoryLock, Lane, LaneCondition, LanePlace, Spool, SpoolError};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -24,7 +24,7 @@ use crate::panics;
 use crate::retention::Retention;
 use crate::running::{Running, Start, spawn};
 use crate::signals::Signals;
-use crate::sink::{OLDEST, SinkLedger};
+use crate::sink::{Account, OLDEST, SinkLedger};
 use crate::status::{
     Dropped, LaneStatus, LedgerStatus, ListenerLedgerStatus, ListenerStatus, SinkStatus, SocketStatus,
     SpoolStatus, Status, WorkerStatus,
@@ -324,10 +324,10 @@ impl Parts {
             counts.insert(EVICTED.to_owned(), ledger.evicted());
             tallies(format!("listener {}", listener.spec().text), counts)
         });
-        let sinks = self
-            .sinks
-            .iter()
-            .flat_map(|(spec, ledger)| tallies(format!("sink {spec}"), self.owed_to(ledger).dropped));
+        let beginnings = self.spool.beginnings();
+        let sinks = self.sinks.iter().flat_map(|(spec, ledger)| {
+            tallies(format!("sink {spec}"), self.owed_to(&beginnings, ledger.account()).dropped)
+        });
         listeners.chain(sinks).collect()
     }
 
@@ -449,11 +449,14 @@ impl Parts {
     }
 
     fn sink_status(&self, spec: &str, ledger: &SinkLedger) -> SinkStatus {
-        let owed = self.owed_to(ledger);
+        let beginnings = self.spool.beginnings();
+        let account = ledger.account();
+        let delivered = account.delivered;
+        let owed = self.owed_to(&beginnings, account);
         let age_ns = unix_ns().saturating_sub(ledger.last_received_ns());
         SinkStatus {
             spec: spec.to_owned(),
-            delivered: ledger.delivered(),
+            delivered,
             queued: owed.queued,
             lag_seconds: if owed.queued == 0 { 0.0 } else { age_ns as f64 / 1e9 },
             dropped: owed.dropped,
@@ -462,10 +465,11 @@ impl Parts {
     }
 
     /// What is in front of a sink. What drop-oldest deleted there is dropped already, although the sink has not met it.
-    fn owed_to(&self, ledger: &SinkLedger) -> Owed {
-        let deleted = ledger.deleted_ahead(&self.spool.beginnings());
-        let passed = ledger.passed();
-        let mut dropped = ledger.dropped();
+    /// `beginnings` were read before the account: what a sink has passed since may be gone, and was not dropped.
+    fn owed_to(&self, beginnings: &[LanePlace], account: Account) -> Owed {
+        let deleted = account.deleted_ahead(beginnings);
+        let passed = account.passed();
+        let mut dropped = account.dropped;
         if deleted > 0 {
             *dropped.entry(OLDEST.to_owned()).or_default() += deleted;
         }
@@ -475,10 +479,11 @@ impl Parts {
     /// The sums over all listeners, with the sink that is furthest behind.
     fn ledger_status(&self) -> LedgerStatus {
         // In this order: what is received meanwhile shows as queued, never as delivered before it came.
-        let behind = self.sinks.iter().map(|(_, ledger)| ledger).min_by_key(|ledger| ledger.passed());
-        let delivered = behind.map_or(0, |ledger| ledger.delivered());
+        let beginnings = self.spool.beginnings();
+        let behind = self.sinks.iter().map(|(_, ledger)| ledger.account()).min_by_key(Account::passed);
+        let delivered = behind.as_ref().map_or(0, |account| account.delivered);
         let owed = match behind {
-            Some(ledger) => self.owed_to(ledger),
+            Some(account) => self.owed_to(&beginnings, account),
             None => Owed { queued: self.ledger.spooled(), dropped: Dropped::new() },
         };
         let mut dropped = self.ledger.dropped();

@@ -16,6 +16,7 @@ use std::time::Duration;
 use bbq_spool::Cursor;
 use tracing::{info, warn};
 
+use super::Account;
 use super::delivery::{Delivery, OUTPUT_BYTES_TARGET, Wait, begun_of, with_begun};
 
 /// Commit after so many bytes, so that segments go before the spool fills.
@@ -129,7 +130,7 @@ impl Delivery {
         self.advance()
     }
 
-    /// Counted behind the write: delivered never runs ahead of the output.
+    /// Counted behind the write: delivered never runs ahead of the output, nor what is lost ahead of the places.
     fn write(&mut self, is_full: bool) -> Result<Task, Wait> {
         if !self.buffer.is_empty()
             && let Err(error) = self.parts.output.write(&self.buffer, &mut self.written, self.now.wall)
@@ -144,8 +145,8 @@ impl Delivery {
         }
         self.uncommitted_bytes += self.buffer.len() as u64;
         self.written = 0;
-        self.parts.ledger.add_delivered(std::mem::take(&mut self.records));
-        self.parts.ledger.set_places(self.places.iter().copied());
+        let records = std::mem::take(&mut self.records);
+        self.parts.ledger.pass(&self.places, records, self.lost.drain(..));
         self.begin_buffer();
         Ok(if is_full { Task::SyncFull(Due::Full) } else { Task::Take })
     }
@@ -181,10 +182,11 @@ impl Delivery {
     /// Makes the cursor say what was written, all of which is durable.
     fn remember(&mut self) -> io::Result<()> {
         let parts = &mut self.parts;
+        let Account { delivered, dropped, .. } = parts.ledger.account();
         let cursor = Cursor {
             places: self.places.clone(),
-            delivered: parts.ledger.delivered(),
-            dropped: parts.ledger.dropped(),
+            delivered,
+            dropped,
             output: with_begun(&self.places, &self.begun, &parts.output.state()),
         };
         parts.store.commit(&cursor)?;
@@ -212,6 +214,7 @@ impl Delivery {
         self.begun = begun_of(&parts.committed);
         (self.seen, self.skip, self.records, self.uncommitted_bytes) = (0, 0, 0, 0);
         (self.written, self.rewinds) = (0, true);
+        self.lost.clear();
         self.remember()?;
         self.begin_buffer();
         self.dirty = true;

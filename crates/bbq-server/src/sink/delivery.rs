@@ -16,7 +16,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_spool::{Cursor, CursorStore, Entry, LanePlace, Lost};
+use bbq_spool::{Cursor, CursorStore, Entry, LanePlace, Lost, LostReason};
 use bbq_storage::direct::AlignedBuffer;
 use bbq_wire::limits::BATCH_BODY_BYTES_TARGET;
 
@@ -88,6 +88,8 @@ pub(super) struct Delivery {
     pub(super) rewinds: bool,
     /// Records of whole groups that are in the buffer, and not counted as delivered.
     pub(super) records: u64,
+    /// Records in front of the places that will never come, and that are not counted as dropped; few for each lane.
+    pub(super) lost: Vec<Lost>,
     /// Bytes written since the last commit.
     pub(super) uncommitted_bytes: u64,
     pub(super) commit_bytes: u64,
@@ -116,6 +118,7 @@ impl Delivery {
             skip: 0,
             rewinds: false,
             records: 0,
+            lost: Vec::new(),
             uncommitted_bytes: 0,
             commit_bytes: COMMIT_BYTES,
             last_commit: None,
@@ -174,13 +177,14 @@ impl Delivery {
         self.skip = self.begun[reader];
     }
 
-    /// The group was read to its end: its records count as delivered with the next write.
-    pub(super) fn end_group(&mut self, place: LanePlace, records: u64) {
+    /// The group was read to its end: its records count with the next write, those that were damaged as dropped.
+    pub(super) fn end_group(&mut self, place: LanePlace, records: u64, damaged: u64) {
         if place.position != self.places[self.current].position {
             self.begun[self.current] = 0;
         }
         self.places[self.current] = place;
         self.records += records;
+        self.lose(damaged, LostReason::Damaged);
         (self.seen, self.skip) = (0, 0);
         self.dirty = true;
     }
@@ -190,8 +194,15 @@ impl Delivery {
     pub(super) fn pass_lost(&mut self, place: LanePlace, lost: Lost) -> u64 {
         let is_passed = place.position != self.places[self.current].position;
         let begun = if is_passed { self.begun[self.current].min(lost.records) } else { 0 };
-        self.end_group(place, begun);
+        self.end_group(place, begun, 0);
+        self.lose(lost.records - begun, lost.reason);
         lost.records - begun
+    }
+
+    fn lose(&mut self, records: u64, reason: LostReason) {
+        if records > 0 {
+            self.lost.push(Lost { records, reason });
+        }
     }
 
     /// The rest of the group was not taken: once the task is done, it is read again.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bbq_spool::{Cursor, LanePlace, LostReason};
+use bbq_spool::{Cursor, LanePlace, Lost, LostReason};
 
 use crate::time::unix_ns;
 
@@ -14,78 +14,97 @@ pub(crate) const OLDEST: &str = "oldest";
 /// What a sink has done, for people to see.
 #[derive(Debug, Default)]
 pub(crate) struct SinkLedger {
-    delivered: AtomicU64,
-    /// How far it has read each lane.
-    places: Mutex<Vec<LanePlace>>,
+    account: Mutex<Account>,
     /// When the last delivered message was received, Unix nanoseconds.
     last_received_ns: AtomicU64,
-    dropped: Mutex<BTreeMap<String, u64>>,
     /// What keeps it from delivering, if anything.
     trouble: Mutex<Option<String>>,
+}
+
+/// How far a sink is at one moment. Every record before its places is delivered or dropped.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Account {
+    pub(crate) delivered: u64,
+    /// By reason.
+    pub(crate) dropped: BTreeMap<String, u64>,
+    /// How far it has read each lane.
+    places: Vec<LanePlace>,
+}
+
+impl Account {
+    fn of(cursor: &Cursor) -> Account {
+        let Cursor { delivered, dropped, places, .. } = cursor.clone();
+        Account { delivered, dropped, places }
+    }
+
+    /// Records before the sink's places.
+    pub(crate) fn passed(&self) -> u64 {
+        self.places.iter().fold(0, |sum, place| sum.saturating_add(place.record))
+    }
+
+    /// Records that were deleted before the sink came to them, and that it has not met yet.
+    pub(crate) fn deleted_ahead(&self, beginnings: &[LanePlace]) -> u64 {
+        let ahead = |place: &LanePlace| {
+            let beginning = beginnings.iter().find(|beginning| beginning.lane == place.lane);
+            beginning.map_or(0, |beginning| beginning.record.saturating_sub(place.record))
+        };
+        self.places.iter().map(ahead).fold(0, u64::saturating_add)
+    }
+
+    fn drop_records(&mut self, lost: Lost) {
+        let word = match lost.reason {
+            LostReason::Damaged => "damaged",
+            LostReason::Oldest => OLDEST,
+        };
+        if lost.records > 0 {
+            let known = self.dropped.entry(word.to_owned()).or_default();
+            *known = known.saturating_add(lost.records);
+        }
+    }
 }
 
 impl SinkLedger {
     /// Goes on where the last commit was.
     pub(super) fn of(cursor: &Cursor) -> SinkLedger {
         SinkLedger {
-            delivered: AtomicU64::new(cursor.delivered),
-            places: Mutex::new(cursor.places.clone()),
+            account: Mutex::new(Account::of(cursor)),
             // Nothing before the start is known; the queue is at least as old as that.
             last_received_ns: AtomicU64::new(unix_ns()),
-            dropped: Mutex::new(cursor.dropped.clone()),
             ..SinkLedger::default()
         }
     }
 
+    fn locked(&self) -> MutexGuard<'_, Account> {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How far it is now.
+    pub(crate) fn account(&self) -> Account {
+        self.locked().clone()
+    }
+
     /// Goes back to a commit: what came after it is read and written again.
     pub(super) fn go_back(&self, cursor: &Cursor) {
-        self.delivered.store(cursor.delivered, Ordering::Relaxed);
-        self.set_places(cursor.places.iter().copied());
-        self.dropped.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&cursor.dropped);
+        *self.locked() = Account::of(cursor);
     }
 
-    pub(super) fn add_delivered(&self, records: u64) {
-        // Counted by one thread. What a cursor's file says may be any number.
-        let delivered = self.delivered().saturating_add(records);
-        self.delivered.store(delivered, Ordering::Relaxed);
-    }
-
-    pub(super) fn set_places(&self, places: impl Iterator<Item = LanePlace>) {
-        let mut known = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        known.clear();
-        known.extend(places);
+    /// Goes on to these places, in one moment: a record that is counted and not passed, or passed and not counted, would be in
+    /// the sums twice, or not at all, for as long as an output blocks.
+    pub(super) fn pass(&self, places: &[LanePlace], delivered: u64, lost: impl Iterator<Item = Lost>) {
+        let mut account = self.locked();
+        // What a cursor's file says may be any number.
+        account.delivered = account.delivered.saturating_add(delivered);
+        lost.for_each(|lost| account.drop_records(lost));
+        account.places.clear();
+        account.places.extend_from_slice(places);
     }
 
     pub(super) fn set_last_received_ns(&self, time: u64) {
         self.last_received_ns.store(time, Ordering::Relaxed);
     }
 
-    pub(crate) fn delivered(&self) -> u64 {
-        self.delivered.load(Ordering::Relaxed)
-    }
-
-    /// Records before the sink's places: delivered, or dropped.
-    pub(crate) fn passed(&self) -> u64 {
-        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.iter().fold(0, |sum, place| sum.saturating_add(place.record))
-    }
-
-    /// Records that were deleted before the sink came to them, and that it has not met yet.
-    pub(crate) fn deleted_ahead(&self, beginnings: &[LanePlace]) -> u64 {
-        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let ahead = |place: &LanePlace| {
-            let beginning = beginnings.iter().find(|beginning| beginning.lane == place.lane);
-            beginning.map_or(0, |beginning| beginning.record.saturating_sub(place.record))
-        };
-        places.iter().map(ahead).fold(0, u64::saturating_add)
-    }
-
     pub(crate) fn last_received_ns(&self) -> u64 {
         self.last_received_ns.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn dropped(&self) -> BTreeMap<String, u64> {
-        self.dropped.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn trouble(&self) -> Option<String> {
@@ -94,18 +113,6 @@ impl SinkLedger {
 
     pub(super) fn set_trouble(&self, trouble: Option<String>) {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
-    }
-
-    pub(super) fn add_dropped(&self, reason: LostReason, records: u64) {
-        let word = match reason {
-            LostReason::Damaged => "damaged",
-            LostReason::Oldest => OLDEST,
-        };
-        if records > 0 {
-            let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
-            let known = dropped.entry(word.to_owned()).or_default();
-            *known = known.saturating_add(records);
-        }
     }
 }
 
@@ -124,11 +131,12 @@ mod tests {
             ..Cursor::default()
         };
         let ledger = SinkLedger::of(&cursor);
-        ledger.add_delivered(7);
-        ledger.add_dropped(LostReason::Damaged, 7);
-        assert_eq!((ledger.delivered(), ledger.dropped()["damaged"]), (u64::MAX, u64::MAX));
-        assert_eq!(ledger.passed(), u64::MAX);
+        let lost = Lost { records: 7, reason: LostReason::Damaged };
+        ledger.pass(&cursor.places, 7, std::iter::once(lost));
+        let account = ledger.account();
+        assert_eq!((account.delivered, account.dropped["damaged"]), (u64::MAX, u64::MAX));
+        assert_eq!(account.passed(), u64::MAX);
         let ahead = [0, 1].map(|lane| LanePlace { lane, position: u64::MAX, record: u64::MAX });
-        assert_eq!(ledger.deleted_ahead(&ahead), 2);
+        assert_eq!(account.deleted_ahead(&ahead), 2);
     }
 }

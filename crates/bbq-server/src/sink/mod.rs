@@ -34,7 +34,7 @@ use crate::time::unix_ns;
 use output::{OpenError, Output};
 
 pub use format::Formatter;
-pub(crate) use ledger::{OLDEST, SinkLedger};
+pub(crate) use ledger::{Account, OLDEST, SinkLedger};
 pub use opening::SinkOpening;
 pub use steps::{Now, SinkStep, SinkSteps, Wish};
 

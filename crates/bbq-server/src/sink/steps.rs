@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_spool::{Cursor, GroupRead, LaneReader, LostReason, ReadOrder, Spool};
+use bbq_spool::{Cursor, GroupRead, LaneReader, ReadOrder, Spool};
 use chrono::{DateTime, Utc};
 use tracing::warn;
 
@@ -194,16 +194,14 @@ impl SinkSteps {
         match read {
             Ok(GroupRead::CaughtUp) => return Ok(false),
             Ok(GroupRead::Group { records, lost }) => {
-                delivery.end_group(reader.place(), records);
+                delivery.end_group(reader.place(), records, lost);
                 self.ledger.set_last_received_ns(received_ns);
-                self.ledger.add_dropped(LostReason::Damaged, lost);
             }
             Ok(GroupRead::Lost(lost)) => {
                 let records = delivery.pass_lost(reader.place(), lost);
                 if records > 0 {
                     warn!(sink = delivery.name(), records, reason = ?lost.reason, "messages will not be delivered");
                 }
-                self.ledger.add_dropped(lost.reason, records);
             }
             Err(error) => {
                 // Nothing was handed on. The other lanes have their turn.

@@ -120,6 +120,45 @@ fn make_stuck_pipe(path: &Path) -> File {
     File::options().read(true).write(true).open(path).unwrap()
 }
 
+#[test]
+fn records_that_were_deleted_are_counted_once_while_the_output_is_blocked() {
+    let mut pipe = None;
+    let mut rig = Rig::new(2, "", |path| pipe = Some(make_stuck_pipe(path)));
+    // More than the pipe holds, and random enough to fill segments.
+    let mut state = 1_u64;
+    let mut noise = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    let large: Vec<u8> = std::iter::repeat_with(&mut noise).take(300_000).collect();
+    rig.put(0, &[&large]);
+    for _segment_and_more in 0..6 {
+        rig.put(1, &[&large]);
+    }
+    assert!(rig.spool.drop_oldest(&rig.spool.ends()));
+    let deleted = rig.spool.beginnings()[1].record;
+    assert!(deleted > 0);
+    let counted = |rig: &Rig| {
+        let account = rig.ledger.account();
+        account.dropped.values().sum::<u64>() + account.deleted_ahead(&rig.spool.beginnings())
+    };
+    assert_eq!(counted(&rig), deleted);
+    assert_eq!(rig.step(), SinkStep::Blocked { is_clean: false });
+    assert_eq!(counted(&rig), deleted);
+    let reader = pipe.unwrap();
+    std::thread::scope(|scope| {
+        let all = 300_001 * (7 - deleted);
+        scope.spawn(move || io::copy(&mut io::Read::take(reader, all), &mut io::sink()).unwrap());
+        while !rig.sink.is_drained() {
+            rig.monotonic += Duration::from_millis(50);
+            rig.step();
+        }
+    });
+    assert_eq!(counted(&rig), deleted);
+    let account = rig.ledger.account();
+    assert_eq!((account.dropped[OLDEST], account.delivered), (deleted, 7 - deleted));
+}
+
 /// A few KiB on the wire may be 16 MiB of messages, and six times that in JSON.
 #[test]
 fn a_batch_that_grows_a_hundredfold_takes_little_memory() {
