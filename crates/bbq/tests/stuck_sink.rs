@@ -10,11 +10,12 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 use rustix::process::Signal;
 use support::fault::Fault;
 use support::lineage::Lineage;
-use support::{Setup, assert_balanced};
+use support::{PATIENCE, Setup, assert_balanced};
 
 /// Longer than anybody waits for it: two minutes, in microseconds.
 const FROZEN: &str = "fdatasync:delay_enter=120000000";
@@ -31,21 +32,30 @@ fn setup() -> Setup {
     setup
 }
 
-/// The sink has written the line and hangs in the sync.
-fn freeze(setup: &Setup, pid: u32) -> Fault {
-    let frozen = Fault::inject(pid, "sink-0", FROZEN);
+const LINE: &str = "frozen\n";
+
+/// The sink has written the line, so many times, and hangs in the sync.
+fn freeze(setup: &Setup, pid: u32) -> (Fault, usize) {
     let mut client = TcpStream::connect(setup.address(0)).expect("it listens");
-    client.write_all(b"frozen\n").expect("it reads");
-    frozen.wait_held(pid, libc::SYS_fdatasync);
-    assert!(setup.written().ends_with(b"frozen\n"));
-    frozen
+    let start = Instant::now();
+    for lines in 1.. {
+        let frozen = Fault::inject(pid, "sink-0", FROZEN);
+        client.write_all(LINE.as_bytes()).expect("it reads");
+        frozen.wait_held(pid, libc::SYS_fdatasync);
+        if setup.written() == LINE.repeat(lines).as_bytes() {
+            return (frozen, lines);
+        }
+        // It was an earlier sync, which is let go.
+        assert!(start.elapsed() < PATIENCE, "the sink does not write");
+    }
+    unreachable!("patience ends earlier")
 }
 
 #[test]
 fn a_reload_and_an_upgrade_are_refused_and_everything_goes_on() {
     let setup = setup();
     let mut server = Lineage::start(&setup);
-    let frozen = freeze(&setup, server.pid());
+    let (frozen, lines) = freeze(&setup, server.pid());
     configure(&setup, 2);
     server.signal(Signal::HUP);
     // Nobody who asks, sends or has a connection waits for control.
@@ -58,22 +68,22 @@ fn a_reload_and_an_upgrade_are_refused_and_everything_goes_on() {
     }
     let mut client = TcpStream::connect(setup.address(0)).expect("it listens");
     client.write_all(b"behind\n").expect("it reads");
-    server.wait_status("two messages", |status| status["ledger"]["received"] == 2);
+    server.wait_status("one more message", |status| status["ledger"]["received"] == lines + 1);
     drop(frozen);
-    server.wait_delivered(2);
+    server.wait_delivered(lines as u64 + 1);
     server.reload();
     server.upgrade();
     client.write_all(b"last\n").expect("it reads");
-    server.wait_delivered(3);
+    server.wait_delivered(lines as u64 + 2);
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
-    assert_eq!(setup.written(), b"frozen\nbehind\nlast\n");
+    assert_eq!(setup.written(), [&LINE.repeat(lines), "behind\nlast\n"].concat().as_bytes());
 }
 
 #[test]
 fn a_stop_names_it_ends_in_time_and_keeps_what_is_owed() {
     let setup = setup();
     let server = setup.start();
-    let frozen = freeze(&setup, server.pid());
+    let (frozen, lines) = freeze(&setup, server.pid());
     server.signal(libc::SIGTERM);
     server.wait_log("the sink is stuck in its output");
     // The process has ended but for that thread, which its tracer has to let go.
@@ -82,9 +92,9 @@ fn a_stop_names_it_ends_in_time_and_keeps_what_is_owed() {
     assert_eq!(server.wait_end(), Some(1), "{}", setup.log());
     let server = setup.start();
     server.send(0, b"last\n");
-    server.wait_delivered(2);
+    server.wait_delivered(lines as u64 + 1);
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
-    assert_eq!(setup.written(), b"frozen\nlast\n");
+    assert_eq!(setup.written(), [&LINE.repeat(lines), "last\n"].concat().as_bytes());
 }
 
 fn make_pipe(path: &Path) {

@@ -50,7 +50,7 @@ impl<'a> Lineage<'a> {
     /// SIGUSR2; returns when the old one has ended in order and the new one is ready.
     pub fn upgrade(&mut self) {
         let ready = self.count("ready pid=");
-        self.signal(Signal::USR2);
+        self.ask(Signal::USR2, "handed over pid=");
         self.upgraded(ready + 1);
     }
 
@@ -65,9 +65,24 @@ impl<'a> Lineage<'a> {
 
     /// SIGHUP; returns when it is done.
     pub fn reload(&self) {
-        let before = self.count("reloaded");
-        self.signal(Signal::HUP);
-        self.wait_log("reloaded", before + 1);
+        self.ask(Signal::HUP, "reloaded");
+    }
+
+    /// A signal whose change ends with these words in the log. A disk that takes seconds for a sync cancels a change, which is
+    /// asked for again then.
+    fn ask(&self, signal: Signal, done: &str) {
+        const CANCELLED: &str = "did not come to a commit within";
+        let start = Instant::now();
+        let (before, mut cancelled) = (self.count(done), self.count(CANCELLED));
+        self.signal(signal);
+        while self.count(done) <= before {
+            assert!(start.elapsed() < PATIENCE, "{done:?} did not come\n{}", self.setup.log());
+            if self.count(CANCELLED) > cancelled {
+                cancelled += 1;
+                self.signal(signal);
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// A signal whose change is refused; answers why.
