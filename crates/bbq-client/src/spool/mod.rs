@@ -30,6 +30,7 @@ use progress::{Progress, Renamed};
 pub(crate) use recovery::OutletBefore;
 use recovery::{Outlets, Stored};
 pub(crate) use segment::Extent;
+use segment::Segment;
 use writer::Writer;
 
 use crate::StartError;
@@ -72,6 +73,9 @@ pub(crate) struct Spool {
     environment: Arc<dyn Environment>,
     directory: PathBuf,
     sizes: Sizes,
+    /// Segments of which everything is acknowledged, in order, whose files are still to be removed. Locked before `writer`, and for as
+    /// long as files are removed: `send` takes only `writer`, and so never waits for that.
+    outgoing: Mutex<VecDeque<Arc<Segment>>>,
     writer: Mutex<Writer>,
     /// By outlet.
     progress: Vec<Progress>,
@@ -219,6 +223,7 @@ impl Spool {
             environment: Arc::clone(environment),
             directory: directory.to_owned(),
             sizes,
+            outgoing: Mutex::default(),
             writer: Mutex::new(writer),
             progress: outlets_before.files,
             lock,
@@ -235,14 +240,19 @@ impl Spool {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn outgoing(&self) -> MutexGuard<'_, VecDeque<Arc<Segment>>> {
+        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Appends one record, to the extent that was begun last or to one that it `begins`: then the answer is where that starts.
     pub(crate) fn append(&self, record: &[u8], begins: bool) -> Result<Option<Extent>, AppendError> {
         let mut writer = self.writer();
         let mut scratch = std::mem::take(&mut writer.scratch);
         record::encode(writer.next_sequence, record, &mut scratch);
         let appended = match self.write(&mut writer, &scratch, begins) {
-            // Acknowledgements come to an end before the last segment is worth to be begun anew.
-            Err(AppendError::Full(_)) if begins && self.give_back(&mut writer, 0).is_ok_and(|some| some) => {
+            // Acknowledgements come to an end before the last segment is worth to be begun anew, or before a file that could not be
+            // removed is tried again.
+            Err(AppendError::Full(_)) if begins && self.make_room(&mut writer) => {
                 self.write(&mut writer, &scratch, begins)
             }
             appended => appended,
@@ -277,11 +287,13 @@ impl Spool {
     /// Leaves the directory to the next sender, whatever threads of this one still wait for. Every server has what is up to
     /// `sequence`.
     pub(crate) fn close(&self, sequence: u64) {
-        // With the lock held nobody is changing a file, and later nobody will.
+        // With both locks held nobody is changing a file, and later nobody will.
+        let mut outgoing = self.outgoing();
         let mut writer = self.writer();
         writer.everyone = writer.everyone.max(sequence);
         // What cannot be given back now, the next sender gives back.
-        let _given = self.give_back(&mut writer, 0);
+        let _begun_anew = self.set_out(&mut writer, &mut outgoing, 0);
+        let _removed = self.remove(&mut outgoing);
         self.closed.store(true, Ordering::SeqCst);
         // A thread that is about to send either has that in the file now, or may not send it any more.
         self.progress.iter().for_each(Progress::close);
@@ -312,37 +324,70 @@ impl Spool {
 
     /// Every server has what is up to `sequence`: gives back the room of segments that are of no use any more.
     pub(crate) fn retire(&self, sequence: u64) -> io::Result<()> {
-        let mut writer = self.writer();
-        writer.everyone = writer.everyone.max(sequence);
-        self.give_back(&mut writer, self.sizes.anew_bytes).map(drop)
+        let mut outgoing = self.outgoing();
+        let set_out = {
+            let mut writer = self.writer();
+            writer.everyone = writer.everyone.max(sequence);
+            self.set_out(&mut writer, &mut outgoing, self.sizes.anew_bytes).map(drop)
+        };
+        let (bytes, removed) = self.remove(&mut outgoing);
+        if bytes > 0 {
+            self.writer().give_back(bytes);
+        }
+        set_out.and(removed)
     }
 
-    /// Takes away segments of which everything is acknowledged, and begins the last one anew if it has `anew_bytes`: it stays, as it
-    /// knows the stream's name and number. Answers whether there is more room now.
-    fn give_back(&self, writer: &mut Writer, anew_bytes: u64) -> io::Result<bool> {
+    /// Makes room at once, where there was none for a record. Returns whether there is more now.
+    fn make_room(&self, writer: &mut Writer) -> bool {
+        // Whoever has it locked is removing files now.
+        let Ok(mut outgoing) = self.outgoing.try_lock() else { return false };
+        let begun_anew = self.set_out(writer, &mut outgoing, 0).is_ok_and(|begun_anew| begun_anew);
+        // What cannot be removed is tried again with the next one that finds no room.
+        let (bytes, _removed) = self.remove(&mut outgoing);
+        writer.give_back(bytes);
+        begun_anew || bytes > 0
+    }
+
+    /// Takes out the segments of which everything is acknowledged, and begins the last one anew if it has `anew_bytes`: it stays, as it
+    /// knows the stream's name and number. Returns whether it was begun anew. What was taken out still counts as full.
+    fn set_out(
+        &self,
+        writer: &mut Writer,
+        outgoing: &mut VecDeque<Arc<Segment>>,
+        anew_bytes: u64,
+    ) -> io::Result<bool> {
         if self.closed.load(Ordering::SeqCst) {
             return Ok(false);
         }
-        let storage = self.environment.storage();
-        let mut some = false;
-        if writer.last_is_done(anew_bytes) && writer.last().is_damaged() {
-            // With another one behind it, it can be set aside.
-            writer.begin_segment(storage, &self.directory)?;
-        }
-        while let [first, second, ..] = writer.segments.make_contiguous()
-            && second.place.first <= writer.everyone.saturating_add(1)
-        {
-            let bytes = first.bytes()?;
-            first.remove(storage)?;
-            writer.full_bytes = writer.full_bytes.saturating_sub(bytes);
-            writer.segments.pop_front();
-            some = true;
-        }
-        if writer.last_is_done(anew_bytes) {
+        // With another one behind it, a damaged one can be set aside.
+        let is_set_aside = writer.last_is_done(anew_bytes) && writer.last().is_damaged();
+        let begun = if is_set_aside {
+            writer.begin_segment(self.environment.storage(), &self.directory)
+        } else {
+            Ok(())
+        };
+        outgoing.extend(writer.take_done());
+        begun?;
+        let is_done = writer.last_is_done(anew_bytes);
+        if is_done {
             writer.begin_anew()?;
-            some = true;
         }
-        Ok(some)
+        Ok(is_done)
+    }
+
+    /// Removes the files of outgoing segments, up to the first that cannot be. Returns how many bytes they had, too.
+    fn remove(&self, outgoing: &mut VecDeque<Arc<Segment>>) -> (u64, io::Result<()>) {
+        let mut removed = 0;
+        // The directory of a closed one is the next sender's.
+        while let (false, Some(first)) = (self.closed.load(Ordering::SeqCst), outgoing.front()) {
+            let bytes = first.bytes();
+            match bytes.and_then(|bytes| first.remove(self.environment.storage()).map(|()| bytes)) {
+                Ok(bytes) => removed += bytes,
+                Err(error) => return (removed, Err(error)),
+            }
+            outgoing.pop_front();
+        }
+        (removed, Ok(()))
     }
 }
 
@@ -353,5 +398,7 @@ fn is_full(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod number_tests;
+#[cfg(test)]
+mod removal_tests;
 #[cfg(test)]
 mod tests;

@@ -175,8 +175,7 @@ fn run(lives: &[Life]) {
             spool.acknowledged(0, *record, 0).expect("it is written");
             spool.retire(*record).expect("they go");
             if life.drained {
-                let mut writer = spool.writer();
-                spool.give_back(&mut writer, 0).expect("they go");
+                spool.set_out(&mut spool.writer(), &mut spool.outgoing(), 0).expect("they go");
             }
         }
         drop(spool);

@@ -22,7 +22,7 @@ pub(super) struct Writer {
     pub(super) base: u64,
     /// In order; the last is written to. Never empty.
     pub(super) segments: VecDeque<Arc<Segment>>,
-    /// Bytes of all but the last.
+    /// Bytes of all but the last, with those that were taken out and whose files are still there.
     pub(super) full_bytes: u64,
     /// Where the next record goes in the last.
     pub(super) offset: u64,
@@ -111,6 +111,18 @@ impl Writer {
         self.offset = segment::HEADER_BYTES as u64;
         self.is_spoiled = false;
         Ok(())
+    }
+
+    /// Takes out the segments of which every server has everything; never the last.
+    pub(super) fn take_done(&mut self) -> impl Iterator<Item = Arc<Segment>> {
+        let everyone = self.everyone.saturating_add(1);
+        let done = self.segments.iter().skip(1).take_while(|next| next.place.first <= everyone).count();
+        self.segments.drain(..done)
+    }
+
+    /// Files with so many bytes are gone.
+    pub(super) fn give_back(&mut self, bytes: u64) {
+        self.full_bytes = self.full_bytes.saturating_sub(bytes);
     }
 
     /// Whether the last segment is the only one, every server has all of it, and it has more than `bytes`.

@@ -1,0 +1,147 @@
+//! A disk that takes its time to delete a file keeps nobody waiting who sends.
+
+use std::fs;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+use bbq_storage::DiskStorage;
+
+use super::*;
+use crate::environment::{Boot, System};
+
+/// Far beyond what any disk needs.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The real system, but that a file is deleted when the test says how.
+struct SlowRemoval {
+    begun: Mutex<SyncSender<()>>,
+    outcome: Mutex<Receiver<io::Result<()>>>,
+}
+
+impl Environment for SlowRemoval {
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+
+    fn boot(&self) -> Boot {
+        [1; 16]
+    }
+
+    fn unix_time(&self) -> Duration {
+        System.unix_time()
+    }
+
+    fn new_stream(&self) -> io::Result<StreamId> {
+        System.new_stream()
+    }
+}
+
+impl Storage for SlowRemoval {
+    fn create_dir(&self, directory: &Path) -> io::Result<()> {
+        DiskStorage.create_dir(directory)
+    }
+    fn sync_dir(&self, directory: &Path) -> io::Result<()> {
+        DiskStorage.sync_dir(directory)
+    }
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        DiskStorage.list(directory)
+    }
+    fn available(&self, directory: &Path) -> io::Result<u64> {
+        DiskStorage.available(directory)
+    }
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn StorageFile>> {
+        DiskStorage.open(path, mode)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        DiskStorage.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.begun.lock().unwrap().send(()).expect("the test listens");
+        self.outcome.lock().unwrap().recv_timeout(DEADLINE).expect("the test says how")?;
+        DiskStorage.remove(path)
+    }
+}
+
+/// A spool of at most `bytes_max` whose first segment has records 1 to 16, a MiB each, and whose second has 17; the beginnings of
+/// removals, and where to say how they end.
+fn two_segments(directory: &Path, bytes_max: u64) -> (Arc<Spool>, Receiver<()>, SyncSender<io::Result<()>>) {
+    let ((begun, begins), (ends, outcome)) = (sync_channel(8), sync_channel(8));
+    let slow = SlowRemoval { begun: Mutex::new(begun), outcome: Mutex::new(outcome) };
+    let environment: Arc<dyn Environment> = Arc::new(slow);
+    let sizes = Sizes { segment_bytes_min: 16 << 20, ..Sizes::new(bytes_max, 256) };
+    let (spool, _) =
+        Spool::open(&environment, directory, &[String::new()], StreamId([3; 16]), sizes).expect("it opens");
+    for _ in 1..=17 {
+        assert!(spool.append(&MIB, true).is_ok());
+    }
+    (Arc::new(spool), begins, ends)
+}
+
+static MIB: [u8; 1 << 20] = [b'm'; 1 << 20];
+
+fn files(directory: &Path) -> usize {
+    let names = fs::read_dir(directory).expect("it is there");
+    names.filter(|name| name.as_ref().is_ok_and(|name| name.path().extension().is_some())).count()
+}
+
+/// Runs in a thread of its own what must not wait.
+fn at_once<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, waits) = sync_channel(1);
+    std::thread::spawn(move || done.send(what()));
+    waits.recv_timeout(DEADLINE).expect("it waits for the disk")
+}
+
+#[test]
+fn a_record_is_taken_while_a_segment_is_removed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (spool, begins, ends) = two_segments(directory.path(), 1 << 30);
+    let removing = std::thread::spawn({
+        let spool = Arc::clone(&spool);
+        move || spool.retire(16)
+    });
+    begins.recv_timeout(DEADLINE).expect("it begins");
+    let appended = at_once({
+        let spool = Arc::clone(&spool);
+        move || spool.append(&MIB, true).is_ok()
+    });
+    assert!(appended);
+    assert_eq!(files(directory.path()), 2);
+    ends.send(Ok(())).expect("it waits");
+    removing.join().expect("no panic").expect("it is removed");
+    assert_eq!(files(directory.path()), 1);
+}
+
+#[test]
+fn a_file_that_is_still_there_takes_its_room() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (spool, begins, ends) = two_segments(directory.path(), 18 << 20);
+    let removing = std::thread::spawn({
+        let spool = Arc::clone(&spool);
+        move || spool.retire(16)
+    });
+    begins.recv_timeout(DEADLINE).expect("it begins");
+    let refused = at_once({
+        let spool = Arc::clone(&spool);
+        move || matches!(spool.append(&MIB, true), Err(AppendError::Full(_)))
+    });
+    assert!(refused);
+    // A file that could not be removed is tried again, by the next acknowledgement or by who finds no room.
+    ends.send(Err(rustix::io::Errno::IO.into())).expect("it waits");
+    assert!(removing.join().expect("no panic").is_err());
+    ends.send(Err(rustix::io::Errno::IO.into())).expect("it is open");
+    assert!(matches!(spool.append(&MIB, true), Err(AppendError::Full(_))));
+    ends.send(Ok(())).expect("it is open");
+    assert!(spool.append(&MIB, true).is_ok());
+    assert_eq!(files(directory.path()), 1);
+}
+
+#[test]
+fn nothing_is_removed_behind_close() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (spool, _begins, ends) = two_segments(directory.path(), 1 << 30);
+    ends.send(Err(rustix::io::Errno::IO.into())).expect("it is open");
+    spool.close(16);
+    spool.retire(17).expect("nothing is to be done");
+    assert_eq!(files(directory.path()), 2);
+}
