@@ -1,110 +1,138 @@
-//! The group that a lane collects: frame space first, entries behind it.
+//! A durable group of a lane, as it was written, for as long as somebody holds it.
 
-use bbq_wire::BatchHeader;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
 
-use crate::format::{Binding, ENVELOPE_BYTES, Envelope, GROUP_FRAME_BYTES, GroupFrame};
-use crate::limits::BLOCK_BYTES;
-use bbq_storage::direct::AlignedBuffer;
+use bbq_wire::Batch;
 
-/// Entries that will become durable together. Its buffer is used again.
-#[derive(Debug, Default)]
-pub(crate) struct Group {
-    bytes: AlignedBuffer,
-    /// Where its last entry ends in `bytes`; behind it is padding, once it is sealed.
-    end: usize,
-    entries: u32,
-    records: u32,
-    /// Binds its entries to it.
-    tag: u64,
-    /// Records of each source; as long as the highest index seen.
-    tallies: Vec<u64>,
+use crate::LanePlace;
+use crate::format::{Envelope, GROUP_FRAME_BYTES, GroupFrame, Sources};
+use crate::hot::HotGroup;
+use crate::lane::LaneCore;
+use crate::quarantine;
+use crate::walk::{self, Step};
+
+/// One batch of a lane.
+#[derive(Debug)]
+pub struct Entry<'a> {
+    /// Which lane.
+    pub lane: u32,
+    /// Name of the source; empty when the segment's header is damaged.
+    pub source: &'a str,
+    /// How it came here.
+    pub envelope: Envelope,
+    /// What came.
+    pub batch: Batch<'a>,
+}
+
+/// The batches that one write and one sync made durable. A group may be sent to another thread. Its memory is used again when it
+/// is dropped.
+pub struct Group {
+    pub(crate) core: Arc<LaneCore>,
+    pub(crate) frame: GroupFrame,
+    pub(crate) until: LanePlace,
+    pub(crate) sources: Arc<Sources>,
+    pub(crate) entries: Entries,
+}
+
+/// Where the entries are.
+pub(crate) enum Entries {
+    /// In memory, as the writer made them.
+    Hot(Arc<HotGroup>),
+    /// In what was read of a segment.
+    Read(Arc<Vec<u8>>, Range<usize>),
+}
+
+/// How far the batches of a group were taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GroupCursor {
+    /// Of the next entry.
+    offset: usize,
+    /// Records of the batches before it.
+    records: u64,
+}
+
+impl GroupCursor {
+    /// Records of the batches that were taken.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group")
+            .field("frame", &self.frame)
+            .field("until", &self.until)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Group {
-    pub(crate) fn with_buffer(bytes: AlignedBuffer) -> Group {
-        Group { bytes, ..Group::default() }
+    /// Where a reader stands that has the group and everything before it.
+    #[must_use]
+    pub fn until(&self) -> LanePlace {
+        self.until
     }
 
-    /// Names the group before anything is in it; see [`GroupFrame::tag`].
-    pub(crate) fn set_tag(&mut self, tag: u64) {
-        debug_assert!(self.is_empty());
-        self.tag = tag;
+    /// Records that were written in the group. Damage on the disk may leave fewer to be read.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        u64::from(self.frame.records)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries == 0
+    /// Bytes of the group's batches and envelopes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.frame.bytes as usize
     }
 
-    /// Bytes with the frame.
-    pub(crate) fn len(&self) -> usize {
-        self.end
-    }
-
-    /// Bytes on disk.
-    pub(crate) fn block_bytes(&self) -> usize {
-        self.end.next_multiple_of(BLOCK_BYTES)
-    }
-
-    /// Bytes on disk if a batch of `batch_bytes` joined it.
-    pub(crate) fn block_bytes_with(&self, batch_bytes: usize) -> usize {
-        let held = self.end.max(GROUP_FRAME_BYTES);
-        (held + ENVELOPE_BYTES + batch_bytes).next_multiple_of(BLOCK_BYTES)
-    }
-
-    pub(crate) fn tallies(&self) -> impl Iterator<Item = (u16, u64)> {
-        // Sources are counted with 16 bits, see format::SOURCES_MAX.
-        (0u16..).zip(self.tallies.iter().copied()).filter(|(_, records)| *records > 0)
-    }
-
-    /// Adds a batch as it came. `batch` is exactly what `header` describes.
-    pub(crate) fn push(&mut self, envelope: &Envelope, header: &BatchHeader, batch: &[u8]) {
-        debug_assert_eq!(header.total_bytes(), batch.len());
-        if self.bytes.is_empty() {
-            self.bytes.begin(0);
-            self.bytes.resize(GROUP_FRAME_BYTES);
-        }
-        // With room for the padding: the sealed group must not move.
-        self.bytes.reserve(ENVELOPE_BYTES + batch.len() + BLOCK_BYTES);
-        let binding = Binding { batch_bytes: batch.len() as u32, batch_crc: header.crc, tag: self.tag };
-        let end = self.bytes.end();
-        end.extend_from_slice(&envelope.encode(&binding));
-        end.extend_from_slice(batch);
-        self.end = self.bytes.len();
-        self.entries += 1;
-        self.records += header.records;
-        let source = usize::from(envelope.source);
-        if self.tallies.len() <= source {
-            self.tallies.resize(source + 1, 0);
-        }
-        self.tallies[source] += u64::from(header.records);
-    }
-
-    /// Writes frame and padding and lends what goes to disk: whole blocks. It may be sealed again, for another place.
-    pub(crate) fn seal(&mut self, position: u64, first_record: u64) -> (GroupFrame, &[u8]) {
-        self.bytes.resize(self.end.next_multiple_of(BLOCK_BYTES));
-        let frame = GroupFrame {
-            bytes: (self.end - GROUP_FRAME_BYTES) as u32,
-            entries: self.entries,
-            position,
-            first_record,
-            records: self.records,
-            padding: (self.bytes.len() - self.end) as u32,
-            tag: self.tag,
+    /// Gives the batches from the cursor on to `take`, and moves the cursor behind each that is taken. Damaged bytes are copied to
+    /// the quarantine and passed over. Compressed batches are unpacked into `scratch`, one after the other.
+    ///
+    /// # Errors
+    /// The first of `take`: the cursor stays in front of that batch.
+    pub fn try_for_each<E>(
+        &self,
+        cursor: &mut GroupCursor,
+        scratch: &mut Vec<u8>,
+        mut take: impl FnMut(&Entry<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut taken = |envelope: Envelope, batch: Batch<'_>| {
+            let records = u64::from(batch.header.records);
+            let source = self.sources.name(envelope.source).unwrap_or_default();
+            take(&Entry { lane: self.until.lane, source, envelope, batch }).map(|()| records)
         };
-        frame.encode(&mut self.bytes);
-        (frame, &self.bytes)
-    }
-
-    /// Gives its bytes away and goes on with another buffer.
-    pub(crate) fn take_bytes(&mut self, spare: AlignedBuffer) -> AlignedBuffer {
-        std::mem::replace(&mut self.bytes, spare)
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
-        self.end = 0;
-        self.entries = 0;
-        self.records = 0;
-        self.tallies.fill(0);
+        let GroupCursor { offset, records } = cursor;
+        match &self.entries {
+            Entries::Hot(group) => {
+                let entries = group.bytes.get(GROUP_FRAME_BYTES..).unwrap_or_default();
+                while let Some((envelope, batch, end)) =
+                    walk::written_entry(entries, *offset, self.frame.tag, scratch)
+                {
+                    *records += taken(envelope, batch)?;
+                    *offset = end;
+                }
+            }
+            Entries::Read(memory, range) => {
+                let entries = memory.get(range.clone()).unwrap_or_default();
+                while let Some(found) = walk::step(entries, *offset, self.frame.tag, scratch) {
+                    *offset = match found {
+                        Step::Entry { end, envelope, batch } => {
+                            *records += taken(envelope, batch)?;
+                            end
+                        }
+                        Step::Damage { end } => {
+                            let position = self.frame.position + (GROUP_FRAME_BYTES + *offset) as u64;
+                            quarantine::set_aside(&self.core, position, &entries[*offset..end]);
+                            end
+                        }
+                    };
+                }
+            }
+        }
+        Ok(())
     }
 }

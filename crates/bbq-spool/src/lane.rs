@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bbq_wire::BatchHeader;
 
+use crate::filling_group::FillingGroup;
 use crate::format::Envelope;
-use crate::group::Group;
 use crate::hot::Hot;
 use crate::limits::{GATHER_BYTES_MIN, GATHER_STEP, GATHER_TIME_MAX, GROUP_BYTES_TARGET};
 use crate::segments::Segments;
@@ -37,7 +37,7 @@ const TAG_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// What is collected until the writer takes it.
 struct Filling {
-    group: Group,
+    group: FillingGroup,
     /// Number of the group; the first one is 1.
     number: u64,
     /// Where the tags of this run begin: no two groups on disk have the same tag.
@@ -58,7 +58,7 @@ struct Filling {
 }
 
 impl Filling {
-    fn new(epoch: u64, group: Group) -> Filling {
+    fn new(epoch: u64, group: FillingGroup) -> Filling {
         Filling {
             group,
             number: 1,
@@ -151,7 +151,7 @@ impl LaneCore {
     ) -> LaneCore {
         // What is missing before the first segment was deleted, in whatever run.
         let dropped_until = segments.at_or_after(0).map_or(durable.position, |oldest| oldest.start);
-        let filling = Filling::new(shared.time.unique(), Group::with_buffer(hot.buffer(0)));
+        let filling = Filling::new(shared.time.unique(), FillingGroup::with_buffer(hot.buffer(0)));
         LaneCore {
             index,
             shared,
@@ -194,7 +194,7 @@ impl LaneCore {
     fn poll_group(
         &self,
         filling: &mut Filling,
-        spare: &mut Group,
+        spare: &mut FillingGroup,
         flush_interval: Duration,
         gathered_before: &mut usize,
     ) -> Taken {
@@ -231,7 +231,7 @@ impl LaneCore {
 
     /// Waits for a group that is worth writing and swaps it for `spare`, which is empty. Returns its number, or `None` when
     /// the lane is closed and empty.
-    pub(crate) fn take_group(&self, spare: &mut Group, flush_interval: Duration) -> Option<u64> {
+    pub(crate) fn take_group(&self, spare: &mut FillingGroup, flush_interval: Duration) -> Option<u64> {
         let mut filling = self.locked();
         let mut gathered = 0;
         loop {
@@ -253,7 +253,7 @@ impl LaneCore {
     /// The same without waiting. `gathered` is 0 at first, and after a group was taken.
     pub(crate) fn try_take_group(
         &self,
-        spare: &mut Group,
+        spare: &mut FillingGroup,
         flush_interval: Duration,
         gathered: &mut usize,
     ) -> Taken {
@@ -279,8 +279,8 @@ impl LaneCore {
     }
 
     /// Whether a group, or what collects behind it, has messages for which older ones are deleted.
-    pub(crate) fn drops_oldest_for(&self, group: &Group) -> bool {
-        let drops = |group: &Group| {
+    pub(crate) fn drops_oldest_for(&self, group: &FillingGroup) -> bool {
+        let drops = |group: &FillingGroup| {
             let drops_of = |source: u16| self.shared.drops_oldest.get(usize::from(source)) == Some(&true);
             group.tallies().any(|(source, _)| drops_of(source))
         };
@@ -304,7 +304,7 @@ impl LaneCore {
     }
 
     /// Ends the lane for good. Returns what was collected and will not be written.
-    pub(crate) fn fail(&self, why: String) -> Group {
+    pub(crate) fn fail(&self, why: String) -> FillingGroup {
         self.set_condition(LaneCondition::Failed);
         self.want_oldest_dropped(false);
         let mut filling = self.locked();
@@ -501,7 +501,7 @@ mod tests {
         let after = |previous_urgent, urgent| Filling {
             previous_urgent,
             urgent,
-            ..Filling::new(1, Group::default())
+            ..Filling::new(1, FillingGroup::default())
         };
         assert!(after(3, 1).may_gather() && after(3, 2).may_gather());
         assert!(!after(3, 3).may_gather() && !after(3, 4).may_gather());
@@ -513,8 +513,11 @@ mod tests {
 
     #[test]
     fn a_group_behind_a_large_one_gathers_bytes() {
-        let large =
-            Filling { previous_bytes: GATHER_BYTES_MIN, urgent: 5, ..Filling::new(1, Group::default()) };
+        let large = Filling {
+            previous_bytes: GATHER_BYTES_MIN,
+            urgent: 5,
+            ..Filling::new(1, FillingGroup::default())
+        };
         assert!(large.may_gather());
         assert_eq!(large.gathered(), 0);
     }

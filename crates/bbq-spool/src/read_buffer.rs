@@ -1,14 +1,17 @@
 //! What was read of a file, in whole blocks of memory and file, so that a disk can fill it past the page cache.
 
 use std::io;
+use std::ops::Range;
+use std::sync::Arc;
 
 use crate::limits::BLOCK_BYTES;
 
 /// A piece of one file.
 #[derive(Debug, Default)]
 pub(crate) struct ReadBuffer {
-    /// As long as it ever was: memory is not cleared to be read into again.
-    memory: Vec<u8>,
+    /// As long as it ever was: memory is not cleared to be read into again. Groups that were read share it; what comes then is
+    /// read into memory of its own.
+    memory: Arc<Vec<u8>>,
     /// Where in the file it begins, which is a block's beginning.
     offset: u64,
     /// How many bytes it has from there on.
@@ -37,9 +40,9 @@ impl ReadBuffer {
         let kept = self.from(begin).len().min(wanted) / BLOCK_BYTES * BLOCK_BYTES;
         self.make_room(begin, kept, blocks);
         let start = self.start();
-        let missing = &mut self.memory[start + kept..start + blocks];
-        let from = begin + kept as u64;
-        let read = read(from, missing);
+        // Nobody shares it now: `make_room` has seen to that.
+        let memory = Arc::make_mut(&mut self.memory);
+        let read = read(begin + kept as u64, &mut memory[start + kept..start + blocks]);
         self.bytes = (kept + *read.as_ref().unwrap_or(&0)).min(wanted);
         read.map(|_| ())
     }
@@ -55,17 +58,25 @@ impl ReadBuffer {
         (address.next_multiple_of(BLOCK_BYTES) - address).min(self.memory.len())
     }
 
-    /// Makes it begin at `begin` of the file, with `kept` bytes of what it has and memory for `blocks`.
+    /// Shares the memory of up to `bytes` of the file from `offset` on, and says where in it they are.
+    pub(crate) fn share(&self, offset: u64, bytes: usize) -> (Arc<Vec<u8>>, Range<usize>) {
+        let there = self.from(offset).len().min(bytes);
+        let start = self.start() + offset.saturating_sub(self.offset) as usize;
+        (Arc::clone(&self.memory), start..start + there)
+    }
+
+    /// Makes it begin at `begin` of the file, with `kept` bytes of what it has and memory for `blocks`, which nobody shares.
     fn make_room(&mut self, begin: u64, kept: usize, blocks: usize) {
         let skipped = if kept > 0 { (begin - self.offset) as usize } else { 0 };
         let from = self.start() + skipped;
-        if self.memory.len() < self.start() + blocks {
-            let before = std::mem::replace(&mut self.memory, vec![0; blocks + BLOCK_BYTES]);
+        let is_shared = Arc::get_mut(&mut self.memory).is_none();
+        if is_shared || self.memory.len() < self.start() + blocks {
+            let before = std::mem::replace(&mut self.memory, Arc::new(vec![0; blocks + BLOCK_BYTES]));
             let start = self.start();
-            self.memory[start..][..kept].copy_from_slice(&before[from..][..kept]);
+            Arc::make_mut(&mut self.memory)[start..][..kept].copy_from_slice(&before[from..][..kept]);
         } else if skipped > 0 {
             let start = self.start();
-            self.memory.copy_within(from..from + kept, start);
+            Arc::make_mut(&mut self.memory).copy_within(from..from + kept, start);
         }
         self.offset = begin;
         self.bytes = kept;

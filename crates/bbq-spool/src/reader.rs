@@ -5,36 +5,25 @@
 //! directory; a file with blocks that cannot be read is moved there once every reader has passed it). One bad block costs
 //! the batches in it, never the queue, and never another reader's messages.
 
+use std::convert::Infallible;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
-use bbq_wire::Batch;
 use tracing::error;
 
 use crate::cursor::LanePlace;
-use crate::format::{Envelope, GROUP_FRAME_BYTES, GroupFrame, Sources};
+use crate::format::{GROUP_FRAME_BYTES, GroupFrame, Sources};
+use crate::group::{Entries, Entry, Group, GroupCursor};
 use crate::lane::{Durable, LaneCore};
 use crate::limits::{READ_BYTES_TARGET, READ_TRIES_MAX};
+use crate::quarantine;
 use crate::read_buffer::ReadBuffer;
 use crate::recovery::read_header;
 use crate::segments::Segment;
-use crate::walk::{self, Step, is_shortage, step};
+use crate::walk::{self, is_shortage};
 use crate::{LaneView, OpenMode, StorageFile};
 use bbq_storage::direct::DIRECT_BYTES_MIN;
-
-/// One batch of a lane.
-#[derive(Debug)]
-pub struct Entry<'a> {
-    /// Which lane.
-    pub lane: u32,
-    /// Name of the source; empty when the segment's header is damaged.
-    pub source: &'a str,
-    /// How it came here.
-    pub envelope: Envelope,
-    /// What came.
-    pub batch: Batch<'a>,
-}
 
 /// Why records never reach a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +41,17 @@ pub struct Lost {
     pub records: u64,
     /// Why.
     pub reason: LostReason,
+}
+
+/// What one call of [`LaneReader::next_group`] found.
+#[derive(Debug)]
+pub enum Next {
+    /// A group. The reader stands behind it.
+    Group(Group),
+    /// Records are missing.
+    Lost(Lost),
+    /// Nothing durable is left to read.
+    CaughtUp,
 }
 
 /// What one call of [`LaneReader::read`] found.
@@ -74,7 +74,7 @@ pub enum GroupRead {
 struct OpenSegment {
     segment: Segment,
     file: Box<dyn StorageFile>,
-    sources: Sources,
+    sources: Arc<Sources>,
 }
 
 /// A reader of one lane. It holds one buffer and at most one open file.
@@ -131,12 +131,40 @@ impl LaneReader {
     /// Hands the next group's batches to `deliver` and moves behind it.
     ///
     /// # Errors
-    /// What may pass: shortages of the system (file descriptors, memory), and the first few errors of the disk at a place.
-    /// Nothing was handed on; try again, after a pause. Errors of the disk that last are passed over by this itself.
+    /// As of [`LaneReader::next_group`]. Nothing was handed on.
     pub fn read(&mut self, deliver: &mut dyn FnMut(&Entry<'_>)) -> io::Result<GroupRead> {
+        let group = match self.next_group()? {
+            Next::Group(group) => group,
+            Next::Lost(lost) => return Ok(GroupRead::Lost(lost)),
+            Next::CaughtUp => {
+                // One very large batch must not cost every reader so much for good.
+                if self.scratch.capacity() > READ_BYTES_TARGET {
+                    self.scratch = Vec::new();
+                }
+                return Ok(GroupRead::CaughtUp);
+            }
+        };
+        let mut cursor = GroupCursor::default();
+        let taken = group.try_for_each(&mut cursor, &mut self.scratch, |entry| {
+            deliver(entry);
+            Ok::<(), Infallible>(())
+        });
+        match taken {
+            Ok(()) => {}
+        }
+        let records = cursor.records();
+        Ok(GroupRead::Group { records, lost: group.records().saturating_sub(records) })
+    }
+
+    /// Takes the next group, and moves behind it.
+    ///
+    /// # Errors
+    /// What may pass: shortages of the system (file descriptors, memory), and the first few errors of the disk at a place.
+    /// The reader stands where it stood; try again, after a pause. Errors of the disk that last are passed over by the reader.
+    pub fn next_group(&mut self) -> io::Result<Next> {
         let place = self.place;
-        let read = self.read_next(deliver);
-        match &read {
+        let next = self.find_next();
+        match &next {
             Ok(_) => self.failures = 0,
             Err(error) => {
                 // Shortages pass by themselves, however long they last.
@@ -149,65 +177,53 @@ impl LaneReader {
                 self.buffer.clear();
             }
         }
-        read
+        next
     }
 
-    fn read_next(&mut self, deliver: &mut dyn FnMut(&Entry<'_>)) -> io::Result<GroupRead> {
+    fn find_next(&mut self) -> io::Result<Next> {
         let durable = self.core.durable();
         if self.place.position >= durable.position {
             // What comes next is in memory, mostly.
             self.buffer = ReadBuffer::default();
-            // One very large batch must not cost every reader so much for good.
-            if self.scratch.capacity() > READ_BYTES_TARGET {
-                self.scratch = Vec::new();
-            }
-            return Ok(GroupRead::CaughtUp);
+            return Ok(Next::CaughtUp);
         }
-        if let Some(read) = self.read_hot(deliver) {
-            return Ok(read);
+        if let Some(group) = self.take_hot() {
+            return Ok(Next::Group(group));
         }
         let Some(segment) = self.core.segments.at_or_after(self.place.position) else {
             // Durable, and yet no file: deleted under this reader, or by hand.
-            return Ok(GroupRead::Lost(self.skip_to(durable.position, durable.records)));
+            return Ok(Next::Lost(self.skip_to(durable.position, durable.records)));
         };
         if segment.start > self.place.position {
             let lost = self.skip_to(segment.start, segment.first_record);
             if lost.records > 0 {
-                return Ok(GroupRead::Lost(lost));
+                return Ok(Next::Lost(lost));
             }
         }
         let end = segment.end.unwrap_or(durable.position).min(durable.position);
         if let Err(error) = self.open_segment(&segment, end) {
-            return self.pass_unopened(&segment, durable, error);
+            return self.pass_unopened(&segment, durable, error).map(Next::Lost);
         }
         match self.load_group(end)? {
-            Some(frame) => Ok(self.hand_on(&frame, end, deliver)),
-            None => self.pass_damage(&segment, end, durable),
+            Some(frame) => Ok(self.take_read(frame, end)),
+            None => self.pass_damage(&segment, end, durable).map(Next::Lost),
         }
     }
 
     /// Takes the next group from memory, if it is there and nothing is missing before it.
-    fn read_hot(&mut self, deliver: &mut dyn FnMut(&Entry<'_>)) -> Option<GroupRead> {
+    fn take_hot(&mut self) -> Option<Group> {
         let hot = self.core.hot.at(self.place.position)?;
         if hot.frame.first_record != self.place.record {
             return None;
         }
-        let mut records = 0;
-        let mut offset = GROUP_FRAME_BYTES;
-        while let Some((envelope, batch, end)) =
-            walk::written_entry(&hot.bytes, offset, hot.frame.tag, &mut self.scratch)
-        {
-            records += u64::from(batch.header.records);
-            let source = hot.sources.name(envelope.source).unwrap_or_default();
-            deliver(&Entry { lane: self.core.index, source, envelope, batch });
-            offset = end;
-        }
         // A file that it read before is of no use now, and would keep its room when it is deleted.
         self.open = None;
         self.buffer.clear();
-        self.place.position = hot.frame.end();
-        self.place.record = hot.frame.end_record();
-        Some(GroupRead::Group { records, lost: u64::from(hot.frame.records).saturating_sub(records) })
+        let frame = hot.frame;
+        self.place.position = frame.end();
+        self.place.record = frame.end_record();
+        let (core, sources) = (Arc::clone(&self.core), Arc::clone(&hot.sources));
+        Some(Group { core, frame, until: self.place, sources, entries: Entries::Hot(hot) })
     }
 
     fn reason_before(&self, position: u64) -> LostReason {
@@ -250,8 +266,8 @@ impl LaneReader {
             header => header.unwrap_or_default(),
         };
         let (sources, header_bytes) = match header {
-            Some((header, bytes)) => (header.sources, bytes as u64),
-            None => (Sources::default(), 0),
+            Some((header, bytes)) => (Arc::new(header.sources), bytes as u64),
+            None => (Arc::default(), 0),
         };
         if self.place.position == segment.start {
             self.place.position = (segment.start + header_bytes).min(end);
@@ -297,42 +313,25 @@ impl LaneReader {
         })
     }
 
-    fn hand_on(&mut self, frame: &GroupFrame, end: u64, deliver: &mut dyn FnMut(&Entry<'_>)) -> GroupRead {
+    fn take_read(&mut self, frame: GroupFrame, end: u64) -> Next {
         let missing_before = frame.first_record.saturating_sub(self.place.record);
         if missing_before > 0 {
-            return GroupRead::Lost(self.skip_to(self.place.position, frame.first_record));
+            return Next::Lost(self.skip_to(self.place.position, frame.first_record));
         }
+        let sources = self.open.as_ref().map(|open| Arc::clone(&open.sources)).unwrap_or_default();
+        let start = self.open.as_ref().map_or(0, |open| open.segment.start);
         // Of a segment that was cut short, only a part of the group may be there.
-        let group = buffered(&self.buffer, self.open.as_ref(), self.place.position);
-        let group = &group[..group.len().min(GROUP_FRAME_BYTES + frame.bytes as usize)];
-        let entries = group.get(GROUP_FRAME_BYTES..).unwrap_or_default();
-        let no_sources = Sources::default();
-        let sources = self.open.as_ref().map_or(&no_sources, |open| &open.sources);
-        let mut records = 0;
-        let mut offset = 0;
-        while let Some(found) = step(entries, offset, frame.tag, &mut self.scratch) {
-            offset = match found {
-                Step::Entry { end, envelope, batch } => {
-                    records += u64::from(batch.header.records);
-                    let source = sources.name(envelope.source).unwrap_or_default();
-                    deliver(&Entry { lane: self.core.index, source, envelope, batch });
-                    end
-                }
-                Step::Damage { end } => {
-                    let position = frame.position + (GROUP_FRAME_BYTES + offset) as u64;
-                    set_aside_bytes(&self.core, position, &entries[offset..end]);
-                    end
-                }
-            };
-        }
+        let (memory, range) =
+            self.buffer.share((self.place.position - start) + GROUP_FRAME_BYTES as u64, frame.bytes as usize);
         self.previous_bytes = frame.total_bytes();
         self.place.position = frame.end().min(end);
         self.place.record = frame.end_record();
-        GroupRead::Group { records, lost: u64::from(frame.records).saturating_sub(records) }
+        let (core, entries) = (Arc::clone(&self.core), Entries::Read(memory, range));
+        Next::Group(Group { core, frame, until: self.place, sources, entries })
     }
 
     /// Stands on bytes that are no group: sets them aside, up to the next group or the segment's end.
-    fn pass_damage(&mut self, segment: &Segment, end: u64, durable: Durable) -> io::Result<GroupRead> {
+    fn pass_damage(&mut self, segment: &Segment, end: u64, durable: Durable) -> io::Result<Lost> {
         let from = self.place.position;
         let mut rest = Vec::new();
         if let Some(open) = &self.open {
@@ -359,18 +358,13 @@ impl LaneReader {
         // What was allocated and never written is zeros.
         if lost.records > 0 || rest.iter().any(|byte| *byte != 0) {
             error!(lane = self.core.index, position = from, records = lost.records, "the spool is damaged");
-            set_aside_bytes(&self.core, from, &rest);
+            quarantine::set_aside(&self.core, from, &rest);
         }
-        Ok(GroupRead::Lost(lost))
+        Ok(lost)
     }
 
     /// The file cannot be opened. Whatever does not pass makes the reader go on behind the segment.
-    fn pass_unopened(
-        &mut self,
-        segment: &Segment,
-        durable: Durable,
-        error: io::Error,
-    ) -> io::Result<GroupRead> {
+    fn pass_unopened(&mut self, segment: &Segment, durable: Durable, error: io::Error) -> io::Result<Lost> {
         let is_gone = error.kind() == io::ErrorKind::NotFound;
         if is_shortage(&error) || (!is_gone && self.failures < READ_TRIES_MAX) {
             return Err(error);
@@ -385,7 +379,7 @@ impl LaneReader {
         } else if lost.reason == LostReason::Damaged {
             error!(path = %path.display(), records = lost.records, "a segment is gone");
         }
-        Ok(GroupRead::Lost(lost))
+        Ok(lost)
     }
 }
 
@@ -404,28 +398,6 @@ fn buffered<'a>(buffer: &'a ReadBuffer, open: Option<&OpenSegment>, position: u6
     open.and_then(|open| position.checked_sub(open.segment.start))
         .map(|offset| buffer.from(offset))
         .unwrap_or_default()
-}
-
-/// Keeps damaged bytes for a person to look at. That this fails too is logged, and no reason to stop.
-fn set_aside_bytes(core: &LaneCore, position: u64, bytes: &[u8]) {
-    let _one_at_a_time = core.setting_aside.lock().unwrap_or_else(PoisonError::into_inner);
-    let path = core.shared.quarantine.join(format!("lane-{}-{position:020}-{}.bad", core.index, bytes.len()));
-    // Another reader may have been here before, or this one before a crash.
-    let kept = core.shared.storage.read(&path);
-    if bytes.is_empty() || kept.as_ref().is_ok_and(|kept| kept == bytes) {
-        return;
-    }
-    match core.shared.storage.replace(&path, bytes) {
-        Ok(()) => {
-            if kept.is_err() {
-                core.shared.quarantined.fetch_add(1, Ordering::Relaxed);
-            }
-            error!(path = %path.display(), bytes = bytes.len(), "damaged bytes of the spool were set aside");
-        }
-        Err(error) => {
-            error!(path = %path.display(), %error, "damaged bytes of the spool could not be set aside");
-        }
-    }
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use std::time::Duration;
 use tracing::{error, info, warn};
 
 use crate::StorageFile;
+use crate::filling_group::FillingGroup;
 use crate::format::{GroupFrame, SegmentHeader, Sources};
-use crate::group::Group;
 use crate::hot::HotGroup;
 use crate::lane::{Durable, LaneCondition, LaneCore, Taken};
 use crate::limits::{CLOSED_SPACE_TRIES_MAX, DISK_RESERVE_BYTES, SPACE_RETRY_INTERVAL};
@@ -85,7 +85,7 @@ pub(crate) struct Writer {
     /// The sources' names, for readers of hot groups.
     names: Arc<Sources>,
     /// Taken and not durable yet, with its number.
-    group: Group,
+    group: FillingGroup,
     number: Option<u64>,
     /// See [`LaneCore::try_take_group`].
     gathered: usize,
@@ -104,7 +104,7 @@ impl Writer {
     ) -> Writer {
         let Durable { position, records, .. } = core.durable();
         let names = Arc::new(sources.clone());
-        let group = Group::with_buffer(core.hot.buffer(0));
+        let group = FillingGroup::with_buffer(core.hot.buffer(0));
         Writer {
             core,
             open: None,
@@ -237,7 +237,7 @@ impl Writer {
         let collected = self.core.fail(why.clone());
         let in_hand = self.number.map(|_| &self.group);
         let mut lost = Tallies::new();
-        for (source, records) in in_hand.into_iter().chain([&collected]).flat_map(Group::tallies) {
+        for (source, records) in in_hand.into_iter().chain([&collected]).flat_map(FillingGroup::tallies) {
             *lost.entry(source).or_default() += records;
         }
         let lane = self.core.index;

@@ -1,0 +1,110 @@
+//! The group that a lane collects: frame space first, entries behind it.
+
+use bbq_wire::BatchHeader;
+
+use crate::format::{Binding, ENVELOPE_BYTES, Envelope, GROUP_FRAME_BYTES, GroupFrame};
+use crate::limits::BLOCK_BYTES;
+use bbq_storage::direct::AlignedBuffer;
+
+/// Entries that will become durable together. Its buffer is used again.
+#[derive(Debug, Default)]
+pub(crate) struct FillingGroup {
+    bytes: AlignedBuffer,
+    /// Where its last entry ends in `bytes`; behind it is padding, once it is sealed.
+    end: usize,
+    entries: u32,
+    records: u32,
+    /// Binds its entries to it.
+    tag: u64,
+    /// Records of each source; as long as the highest index seen.
+    tallies: Vec<u64>,
+}
+
+impl FillingGroup {
+    pub(crate) fn with_buffer(bytes: AlignedBuffer) -> FillingGroup {
+        FillingGroup { bytes, ..FillingGroup::default() }
+    }
+
+    /// Names the group before anything is in it; see [`GroupFrame::tag`].
+    pub(crate) fn set_tag(&mut self, tag: u64) {
+        debug_assert!(self.is_empty());
+        self.tag = tag;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// Bytes with the frame.
+    pub(crate) fn len(&self) -> usize {
+        self.end
+    }
+
+    /// Bytes on disk.
+    pub(crate) fn block_bytes(&self) -> usize {
+        self.end.next_multiple_of(BLOCK_BYTES)
+    }
+
+    /// Bytes on disk if a batch of `batch_bytes` joined it.
+    pub(crate) fn block_bytes_with(&self, batch_bytes: usize) -> usize {
+        let held = self.end.max(GROUP_FRAME_BYTES);
+        (held + ENVELOPE_BYTES + batch_bytes).next_multiple_of(BLOCK_BYTES)
+    }
+
+    pub(crate) fn tallies(&self) -> impl Iterator<Item = (u16, u64)> {
+        // Sources are counted with 16 bits, see format::SOURCES_MAX.
+        (0u16..).zip(self.tallies.iter().copied()).filter(|(_, records)| *records > 0)
+    }
+
+    /// Adds a batch as it came. `batch` is exactly what `header` describes.
+    pub(crate) fn push(&mut self, envelope: &Envelope, header: &BatchHeader, batch: &[u8]) {
+        debug_assert_eq!(header.total_bytes(), batch.len());
+        if self.bytes.is_empty() {
+            self.bytes.begin(0);
+            self.bytes.resize(GROUP_FRAME_BYTES);
+        }
+        // With room for the padding: the sealed group must not move.
+        self.bytes.reserve(ENVELOPE_BYTES + batch.len() + BLOCK_BYTES);
+        let binding = Binding { batch_bytes: batch.len() as u32, batch_crc: header.crc, tag: self.tag };
+        let end = self.bytes.end();
+        end.extend_from_slice(&envelope.encode(&binding));
+        end.extend_from_slice(batch);
+        self.end = self.bytes.len();
+        self.entries += 1;
+        self.records += header.records;
+        let source = usize::from(envelope.source);
+        if self.tallies.len() <= source {
+            self.tallies.resize(source + 1, 0);
+        }
+        self.tallies[source] += u64::from(header.records);
+    }
+
+    /// Writes frame and padding and lends what goes to disk: whole blocks. It may be sealed again, for another place.
+    pub(crate) fn seal(&mut self, position: u64, first_record: u64) -> (GroupFrame, &[u8]) {
+        self.bytes.resize(self.end.next_multiple_of(BLOCK_BYTES));
+        let frame = GroupFrame {
+            bytes: (self.end - GROUP_FRAME_BYTES) as u32,
+            entries: self.entries,
+            position,
+            first_record,
+            records: self.records,
+            padding: (self.bytes.len() - self.end) as u32,
+            tag: self.tag,
+        };
+        frame.encode(&mut self.bytes);
+        (frame, &self.bytes)
+    }
+
+    /// Gives its bytes away and goes on with another buffer.
+    pub(crate) fn take_bytes(&mut self, spare: AlignedBuffer) -> AlignedBuffer {
+        std::mem::replace(&mut self.bytes, spare)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.end = 0;
+        self.entries = 0;
+        self.records = 0;
+        self.tallies.fill(0);
+    }
+}
