@@ -18,6 +18,7 @@ mod control;
 mod drops;
 mod evenness;
 mod foreign;
+mod format;
 mod ledger;
 mod lifecycle;
 mod listeners;
@@ -39,9 +40,9 @@ mod upgrade;
 mod worker;
 
 pub use config::{Config, ConfigError, ConfigSource, Overrides};
+pub use format::Formatter;
 pub use server::{Server, StartError};
 pub use signals::Signals;
-pub use sink::Formatter;
 pub use upgrade::Program;
 
 /// What decides which messages are taken, acknowledged, known, delivered and deleted, for the simulation that runs it on a
@@ -50,7 +51,7 @@ pub use upgrade::Program;
 pub mod simulated {
     pub use crate::ledger::ListenerLedger;
     pub use crate::retention::Retention;
-    pub use crate::sink::{Now, SinkOpening, SinkStep, SinkSteps, Wish};
+    pub use crate::sink::{Now, SinkDriver, SinkOpening, SinkStep, Wish};
     pub use crate::streams::{Stream, Streams};
     pub use crate::worker::session::{
         Acks, Connection, HandedHello, Input, LaneAccounts, Left, Replies, Sent, SessionContext,

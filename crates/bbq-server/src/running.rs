@@ -27,7 +27,7 @@ use crate::listeners::Listener;
 use crate::occasional::Occasional;
 use crate::retention::Retention;
 use crate::server::{Parts, StartError};
-use crate::sink::Sink;
+use crate::sink::PendingSink;
 use crate::streams::Streams;
 use crate::time::unix_seconds;
 use crate::worker::{
@@ -267,7 +267,7 @@ struct Gated {
 }
 
 impl Gated {
-    fn make_threads(&mut self, workers: usize, sinks: Vec<Sink>) -> Result<(), StartError> {
+    fn make_threads(&mut self, workers: usize, sinks: Vec<PendingSink>) -> Result<(), StartError> {
         for (index, sink) in sinks.into_iter().enumerate() {
             self.sinks.push(spawn(format!("sink-{index}"), move || sink.run())?);
         }
@@ -312,7 +312,7 @@ fn serve(worker: Worker) -> Vec<ParkedConnection> {
 }
 
 /// Opens the data directory: what everything works with, and the sinks, whose threads do not exist yet.
-fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec<Sink>), StartError> {
+fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec<PendingSink>), StartError> {
     let config = start.config;
     let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
     let sources: Vec<String> = config.listen.iter().map(|spec| spec.source.clone()).collect();
@@ -328,10 +328,17 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
     }
     let retention = Arc::new(Retention::new(Arc::clone(&spool), Arc::clone(&streams), config.sinks.len()));
     let sinks = config.sinks.iter().enumerate().map(|(index, spec)| {
-        Sink::new(index, spec, &spool, Arc::clone(&retention), lifecycle.of_sink(index), start.is_strict)
-            .map_err(|error| StartError::Sink { spec: spec.text.clone(), problem: error.to_string() })
+        PendingSink::new(
+            index,
+            spec,
+            &spool,
+            Arc::clone(&retention),
+            lifecycle.of_sink(index),
+            start.is_strict,
+        )
+        .map_err(|error| StartError::Sink { spec: spec.text.clone(), problem: error.to_string() })
     });
-    let sinks: Vec<Sink> = sinks.collect::<Result<_, _>>()?;
+    let sinks: Vec<PendingSink> = sinks.collect::<Result<_, _>>()?;
     let ledgers = config.sinks.iter().zip(&sinks).map(|(spec, sink)| (spec.text.clone(), sink.ledger()));
     let parts = Arc::new(Parts {
         sinks: ledgers.collect(),

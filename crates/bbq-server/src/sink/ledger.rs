@@ -4,12 +4,29 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bbq_spool::{Cursor, LanePlace, Lost, LostReason};
+use bbq_spool::{Cursor, LanePlace, LostReason};
 
 use crate::time::unix_ns;
 
 /// Why records were deleted before the sink came to them.
 pub(crate) const OLDEST: &str = "oldest";
+/// Why records could not be read from the spool.
+pub(super) const DAMAGED: &str = "damaged";
+
+pub(super) fn word_of(reason: LostReason) -> &'static str {
+    match reason {
+        LostReason::Damaged => DAMAGED,
+        LostReason::Oldest => OLDEST,
+    }
+}
+
+/// What a sink has done with records that it goes past.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    pub(super) delivered: u64,
+    /// By reason.
+    pub(super) dropped: Vec<(&'static str, u64)>,
+}
 
 /// What a sink has done, for people to see.
 #[derive(Debug, Default)]
@@ -50,17 +67,6 @@ impl Account {
         };
         self.places.iter().map(ahead).fold(0, u64::saturating_add)
     }
-
-    fn drop_records(&mut self, lost: Lost) {
-        let word = match lost.reason {
-            LostReason::Damaged => "damaged",
-            LostReason::Oldest => OLDEST,
-        };
-        if lost.records > 0 {
-            let known = self.dropped.entry(word.to_owned()).or_default();
-            *known = known.saturating_add(lost.records);
-        }
-    }
 }
 
 impl SinkLedger {
@@ -90,11 +96,14 @@ impl SinkLedger {
 
     /// Goes on to these places, in one moment: a record that is counted and not passed, or passed and not counted, would be in
     /// the sums twice, or not at all, for as long as an output blocks.
-    pub(super) fn pass(&self, places: &[LanePlace], delivered: u64, lost: impl Iterator<Item = Lost>) {
+    pub(super) fn pass(&self, places: &[LanePlace], passed: &Passed) {
         let mut account = self.locked();
         // What a cursor's file says may be any number.
-        account.delivered = account.delivered.saturating_add(delivered);
-        lost.for_each(|lost| account.drop_records(lost));
+        account.delivered = account.delivered.saturating_add(passed.delivered);
+        for (reason, records) in passed.dropped.iter().filter(|(_, records)| *records > 0) {
+            let known = account.dropped.entry((*reason).to_owned()).or_default();
+            *known = known.saturating_add(*records);
+        }
         account.places.clear();
         account.places.extend_from_slice(places);
     }
@@ -131,8 +140,7 @@ mod tests {
             ..Cursor::default()
         };
         let ledger = SinkLedger::of(&cursor);
-        let lost = Lost { records: 7, reason: LostReason::Damaged };
-        ledger.pass(&cursor.places, 7, std::iter::once(lost));
+        ledger.pass(&cursor.places, &Passed { delivered: 7, dropped: vec![(DAMAGED, 7)] });
         let account = ledger.account();
         assert_eq!((account.delivered, account.dropped["damaged"]), (u64::MAX, u64::MAX));
         assert_eq!(account.passed(), u64::MAX);

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use bbq_spool::{Cursor, CursorStore, LaneReader, Spool, SpoolError};
 use bbq_storage::Storage;
 
-use super::SinkLedger;
-use super::delivery::{self, Delivery, DeliveryParts};
-use super::format::Formatter;
-use super::output::{self, OpenError, Output};
-use super::steps::{Now, SinkSteps};
+use super::driver::{DriverParts, SinkDriver};
+use super::in_flight::state_of_output;
+use super::interface::{Now, OpenError, Sink};
+use super::ledger::SinkLedger;
+use super::text;
 use crate::config::SinkSpec;
 use crate::retention::Retention;
 
@@ -61,39 +61,34 @@ impl SinkOpening {
     }
 
     /// Opens the output, and makes it agree with the cursor: what it holds beyond that is taken back.
-    pub(super) fn open_output(&self, now: Now) -> Result<Box<dyn Output>, OpenError> {
-        let state = self.cursor.as_ref().map(|cursor| delivery::state_of_output(&cursor.output));
-        output::open(&self.spec, &self.storage, state, now.wall)
+    pub(super) fn open_sink(&self, now: Now) -> Result<Box<dyn Sink>, OpenError> {
+        let state = self.cursor.as_ref().map(|cursor| state_of_output(&cursor.output));
+        text::open(&self.spec, &self.storage, state, now)
     }
 
     /// Opens the output and begins.
     ///
     /// # Errors
     /// Why not, in words; try again.
-    pub fn open(self, now: Now) -> Result<SinkSteps, (Box<SinkOpening>, String)> {
-        match self.open_output(now) {
-            Ok(output) => Ok(self.begin(output, now)),
+    pub fn open(self, now: Now) -> Result<SinkDriver, (Box<SinkOpening>, String)> {
+        match self.open_sink(now) {
+            Ok(sink) => Ok(self.begin(sink, now)),
             Err(OpenError::NotYet(error) | OpenError::Refused(error)) => {
                 Err((Box::new(self), error.to_string()))
             }
         }
     }
 
-    /// The first step puts the output's state into the cursor, before the first message is written.
-    pub(super) fn begin(self, output: Box<dyn Output>, now: Now) -> SinkSteps {
-        let cursor = self.cursor.unwrap_or_else(|| first_cursor(&self.spool));
-        let readers = self.spool.readers(&cursor);
+    pub(super) fn begin(self, sink: Box<dyn Sink>, now: Now) -> SinkDriver {
+        let SinkOpening { index, spec, spool, ledger, retention, store, cursor, .. } = self;
+        let cursor = cursor.unwrap_or_else(|| first_cursor(&spool));
+        let readers = spool.readers(&cursor);
         let places = readers.iter().map(LaneReader::place).collect();
-        let parts = DeliveryParts {
-            index: self.index,
-            name: self.spec.name,
-            formatter: Formatter::new(self.spec.format),
-            output,
-            ledger: Arc::clone(&self.ledger),
-            store: self.store,
-            retention: self.retention,
-            committed: Cursor { places, ..cursor },
-        };
-        SinkSteps::new(Delivery::new(parts, now), readers, self.spool, self.ledger)
+        let committed = Cursor { places, ..cursor };
+        let name = spec.name;
+        SinkDriver::new(
+            DriverParts { index, name, sink, ledger, store, retention, committed, readers, spool },
+            now,
+        )
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bbq_server::config::{Format, Rotation, SinkSpec, SinkTarget};
-use bbq_server::simulated::{Now, Retention, SinkOpening, SinkStep, SinkSteps, Wish};
+use bbq_server::simulated::{Now, Retention, SinkDriver, SinkOpening, SinkStep, Wish};
 use bbq_spool::{Spool, SteppedTime};
 use bbq_storage::Storage;
 
@@ -27,7 +27,7 @@ pub(crate) struct SinkOptions {
 enum Stage {
     /// Its output cannot be opened yet.
     Opening(Box<SinkOpening>),
-    Working(Box<SinkSteps>),
+    Working(Box<SinkDriver>),
     /// Between the two.
     None,
 }
@@ -98,7 +98,7 @@ impl Sink {
             && let Stage::Opening(opening) = std::mem::replace(&mut self.stage, Stage::None)
         {
             match opening.open(now) {
-                Ok(steps) => self.stage = Stage::Working(Box::new(steps)),
+                Ok(driver) => self.stage = Stage::Working(Box::new(driver)),
                 Err((opening, why)) => {
                     self.stage = Stage::Opening(opening);
                     return Err(why);
@@ -106,20 +106,20 @@ impl Sink {
             }
         }
         match &mut self.stage {
-            Stage::Working(steps) => Ok(steps.step(now, wish)),
+            Stage::Working(driver) => Ok(driver.step(now, wish)),
             _ => Err("its output is not open".to_owned()),
         }
     }
 
     /// Whether everything was read, written and committed.
     pub(super) fn is_drained(&self) -> bool {
-        matches!(&self.stage, Stage::Working(steps) if steps.is_drained())
+        matches!(&self.stage, Stage::Working(driver) if driver.is_drained())
     }
 
     /// What the sink says it has done, for the ledger: delivered and dropped, as of the last commit.
     pub(crate) fn ledger(&self) -> (u64, BTreeMap<String, u64>) {
         match &self.stage {
-            Stage::Working(steps) => (steps.committed().delivered, steps.committed().dropped.clone()),
+            Stage::Working(driver) => (driver.committed().delivered, driver.committed().dropped.clone()),
             _ => (0, BTreeMap::new()),
         }
     }
@@ -127,7 +127,7 @@ impl Sink {
     /// What it waits for, for a message.
     pub(crate) fn describe(&self) -> String {
         let stage = match &self.stage {
-            Stage::Working(steps) => steps.describe(),
+            Stage::Working(driver) => driver.describe(),
             _ => "its output is not open".to_owned(),
         };
         format!("{}: {stage}, stuck {}", self.name, self.is_stuck)

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use super::file::FileOutput;
 use super::stream::StreamOutput;
 use crate::config::{SinkSpec, SinkTarget};
+use crate::sink::interface::OpenError;
 
 /// Where formatted messages go.
 ///
@@ -84,22 +85,11 @@ pub(super) trait Output: Send {
     }
 }
 
-/// Why an output is not open.
-#[derive(Debug)]
-pub(super) enum OpenError {
-    /// Somebody else has to come first; tried again.
-    NotYet(io::Error),
-    /// Not as it is configured.
-    Refused(io::Error),
-}
-
-impl OpenError {
-    /// Of a file. A disk that is full is waited for, as it is later.
-    fn of_file(error: io::Error) -> OpenError {
-        match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => OpenError::NotYet(error),
-            _ => OpenError::Refused(error),
-        }
+/// Of a file. A disk that is full is waited for, as it is later.
+fn of_file(error: io::Error) -> OpenError {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => OpenError::NotYet(error),
+        _ => OpenError::Refused(error),
     }
 }
 
@@ -120,7 +110,7 @@ pub(super) fn open(
         }
         SinkTarget::File(path) => match FileOutput::open(storage, path, spec.rotation, state, now) {
             Ok(output) => Ok(Box::new(output)),
-            Err(error) => Err(OpenError::of_file(error)),
+            Err(error) => Err(of_file(error)),
         },
     }
 }

@@ -1,7 +1,6 @@
 //! Sinks whose steps are taken here, on a real disk.
 
 use std::fs::{self, File};
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,11 +14,12 @@ use bbq_wire::{Batch, BatchBuilder, Compression, Peer, SourceKind, StreamId};
 use chrono::Utc;
 use tempfile::TempDir;
 
-use super::delivery::OUTPUT_BUFFER_BYTES_MAX;
 use super::file::FileOutput;
 use super::output::Output;
 use super::*;
-use crate::config::Rotation;
+use crate::config::{Rotation, SinkSpec};
+use crate::retention::Retention;
+use crate::sink::{OLDEST, SinkDriver, SinkLedger, SinkOpening, SinkStep, Wish};
 use crate::streams::Streams;
 
 const DAY_NS: u64 = 24 * 3600 * 1_000_000_000;
@@ -28,7 +28,7 @@ const DAY_NS: u64 = 24 * 3600 * 1_000_000_000;
 struct Rig {
     directory: TempDir,
     spool: Arc<Spool>,
-    sink: SinkSteps,
+    sink: SinkDriver,
     ledger: Arc<SinkLedger>,
     monotonic: Duration,
     /// The wall clock's.
@@ -167,7 +167,7 @@ fn a_batch_that_grows_a_hundredfold_takes_little_memory() {
     let zeros = vec![0; 1024 * 1024];
     rig.put(0, &[zeros.as_slice(); 15]);
     assert_eq!(rig.step(), SinkStep::Blocked { is_clean: false });
-    let bytes = rig.sink.delivery.buffer.capacity();
+    let bytes = rig.sink.buffer_bytes();
     assert!(bytes <= 16 * 1024 * 1024, "{bytes} bytes");
     drop(pipe);
 }
@@ -178,7 +178,7 @@ fn what_one_large_message_took_is_given_back() {
     rig.put(0, &[&vec![0; MESSAGE_BYTES_MAX as usize]]);
     rig.deliver();
     assert!(fs::metadata(rig.directory.path().join("output")).unwrap().len() > 6 * 8 * 1024 * 1024);
-    let bytes = rig.sink.delivery.buffer.capacity();
+    let bytes = rig.sink.buffer_bytes();
     assert!(bytes <= OUTPUT_BUFFER_BYTES_MAX, "{bytes} bytes");
 }
 

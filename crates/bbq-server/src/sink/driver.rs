@@ -1,0 +1,371 @@
+//! The driver of a sink, in steps: reads a group of every lane whose turn it is, submits the groups, counts what is settled, and
+//! commits from time to time. It owns retry, back-off and the way back to the last commit.
+//!
+//! Invariant: a step never waits, but for the system calls that it makes, and reads no clock: who takes the steps says what
+//! time it is, and waits for what a step returns.
+//! Invariant: the cursor never says more than the destination holds.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bbq_spool::{Cursor, CursorStore, LaneReader, Next, Progress, ReadOrder, Spool};
+use tracing::{info, warn};
+
+use super::in_flight::InFlight;
+use super::interface::{Commit, Now, Problem, Room, Settled, Sink};
+use super::ledger::{Account, SinkLedger};
+use super::step::{SinkStep, Wish};
+use super::text::OUTPUT_BYTES_TARGET;
+use crate::retention::Retention;
+
+/// At the latest so long after a write the output is made durable and the cursor with it: what a crash makes a sink write
+/// again (and a file sink take back first).
+const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
+/// Nothing more to read for so long: commit now, so that a quiet server has nothing to repeat.
+const IDLE_COMMIT: Duration = Duration::from_millis(50);
+/// Commit after so many bytes, so that segments go before the spool fills.
+const COMMIT_BYTES: u64 = 64 * 1024 * 1024;
+/// The same after the output failed, doubled by every commit: on a disk that is nearly full a part of it gets further.
+const COMMIT_BYTES_MIN: u64 = OUTPUT_BYTES_TARGET as u64;
+/// First and longest pause before a failed output is tried again.
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// What is to be done before more is submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Task {
+    /// Nothing.
+    Deliver,
+    Commit {
+        /// The cursor must be written before the sink goes on with the commit.
+        remembers: bool,
+    },
+    /// To the last commit.
+    GoBack,
+}
+
+/// What a driver is made of.
+pub(super) struct DriverParts {
+    pub(super) index: usize,
+    pub(super) name: String,
+    pub(super) sink: Box<dyn Sink>,
+    pub(super) ledger: Arc<SinkLedger>,
+    pub(super) store: CursorStore,
+    pub(super) retention: Arc<Retention>,
+    /// The last commit; its places are those of the readers, in their order.
+    pub(super) committed: Cursor,
+    pub(super) readers: Vec<LaneReader>,
+    pub(super) spool: Arc<Spool>,
+}
+
+/// See the module.
+pub struct SinkDriver {
+    parts: DriverParts,
+    order: ReadOrder,
+    in_flight: InFlight,
+    /// Given to the sink to fill.
+    settled: Vec<Settled>,
+    now: Now,
+    task: Task,
+    room: Room,
+    /// When there was something to read.
+    last_moved: Duration,
+    /// `None`: during the step before this one.
+    last_commit: Option<Duration>,
+    /// Something has changed since the last commit.
+    is_dirty: bool,
+    commit_bytes: u64,
+    retry_pause: Duration,
+    /// The spool cannot be read, which no commit makes good.
+    reading_fails: bool,
+    /// A lane could not be read in this turn: so long it is left alone.
+    pause: Option<Duration>,
+}
+
+impl SinkDriver {
+    /// The first step commits: the cursor has the state of the output before the first message is submitted.
+    pub(super) fn new(parts: DriverParts, now: Now) -> SinkDriver {
+        SinkDriver {
+            order: parts.spool.read_order(),
+            in_flight: InFlight::of(&parts.committed),
+            settled: Vec::new(),
+            now,
+            task: Task::Commit { remembers: false },
+            room: Room::Free,
+            last_moved: now.monotonic,
+            last_commit: None,
+            is_dirty: true,
+            commit_bytes: COMMIT_BYTES,
+            retry_pause: RETRY_PAUSE_MIN,
+            reading_fails: false,
+            pause: None,
+            parts,
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.parts.name
+    }
+
+    /// The last commit.
+    pub fn committed(&self) -> &Cursor {
+        &self.parts.committed
+    }
+
+    /// Whether everything durable was read, delivered and committed.
+    pub fn is_drained(&self) -> bool {
+        let is_done = self.task == Task::Deliver && !self.is_dirty && self.in_flight.is_empty();
+        is_done && self.parts.readers.iter().all(|reader| reader.queued() == 0)
+    }
+
+    /// What it waits for, for a message.
+    pub fn describe(&self) -> String {
+        let queued: Vec<u64> = self.parts.readers.iter().map(LaneReader::queued).collect();
+        format!("queued {queued:?}, {:?}, dirty {}", self.task, self.is_dirty)
+    }
+
+    /// Waits until there is something to do, at the latest for `most`.
+    pub(super) fn wait(&mut self, progress: &Progress, seen: u64, most: Duration) {
+        self.parts.sink.wait(progress, seen, most);
+    }
+
+    /// The first commit, which a start waits for.
+    ///
+    /// # Errors
+    /// Why it failed; try again.
+    pub(super) fn begin(&mut self) -> io::Result<()> {
+        self.advance().map_err(|problem| match problem {
+            Problem::Again(error) => error,
+            Problem::Failed(error) => {
+                self.task = Task::GoBack;
+                error
+            }
+            Problem::Blocked { .. } => io::ErrorKind::WouldBlock.into(),
+        })
+    }
+
+    /// One step, of which a part may be left for the next one.
+    pub fn step(&mut self, now: Now, wish: Wish) -> SinkStep {
+        self.now = now;
+        self.last_commit.get_or_insert(now.monotonic);
+        self.try_step(wish).unwrap_or_else(|problem| self.leave(problem))
+    }
+
+    fn try_step(&mut self, wish: Wish) -> Result<SinkStep, Problem> {
+        self.advance()?;
+        let mut moved = self.settle()?;
+        if wish == Wish::Hold && self.in_flight.is_empty() {
+            self.commit()?;
+            return Ok(SinkStep::Held);
+        }
+        if wish != Wish::Hold {
+            moved |= self.read()?;
+        }
+        if moved {
+            self.last_moved = self.now.monotonic;
+        }
+        if self.is_commit_due() {
+            self.commit()?;
+        }
+        if let Some(pause) = self.pause.take() {
+            return Ok(SinkStep::Again(pause));
+        }
+        if moved {
+            return Ok(SinkStep::Moved);
+        }
+        if wish == Wish::Drain && self.in_flight.is_empty() {
+            self.commit()?;
+            return Ok(SinkStep::Drained);
+        }
+        self.parts.retention.retire();
+        Ok(SinkStep::Idle(if self.is_dirty { IDLE_COMMIT } else { COMMIT_INTERVAL }))
+    }
+
+    fn is_commit_due(&self) -> bool {
+        let since = |then: Duration| self.now.monotonic.saturating_sub(then);
+        let last_commit = self.last_commit.unwrap_or(self.now.monotonic);
+        self.is_dirty && (since(last_commit) >= COMMIT_INTERVAL || since(self.last_moved) >= IDLE_COMMIT)
+    }
+
+    /// Submits one group of each lane whose turn it is. Returns whether there was any.
+    fn read(&mut self) -> Result<bool, Problem> {
+        let mut moved = false;
+        for index in 0..self.parts.readers.len() {
+            if self.room == Room::Free && self.order.is_due(&self.parts.readers, index) {
+                moved |= self.read_lane(index)?;
+                if self.parts.sink.uncommitted_bytes() >= self.commit_bytes {
+                    self.settle()?;
+                    self.commit()?;
+                }
+            }
+        }
+        Ok(self.settle()? || moved)
+    }
+
+    fn read_lane(&mut self, index: usize) -> Result<bool, Problem> {
+        let reader = &mut self.parts.readers[index];
+        match reader.next_group() {
+            Ok(Next::CaughtUp) => return Ok(false),
+            Ok(Next::Group(group)) => {
+                let begun = self.in_flight.submit(index, &group);
+                self.room = self.parts.sink.submit(group, begun, self.now)?;
+            }
+            Ok(Next::Lost(lost)) => {
+                let records = self.in_flight.lose(index, reader.place(), lost);
+                if records > 0 {
+                    warn!(sink = self.parts.name, records, reason = ?lost.reason, "messages will not be delivered");
+                }
+            }
+            Err(error) => {
+                // The other lanes have their turn.
+                self.reading_fails = true;
+                let error = io::Error::new(error.kind(), format!("cannot read the spool: {error}"));
+                self.pause = Some(self.report(&error));
+                return Ok(false);
+            }
+        }
+        if std::mem::take(&mut self.reading_fails) {
+            // What was shown goes with the next commit.
+            self.is_dirty = true;
+            self.retry_pause = RETRY_PAUSE_MIN;
+        }
+        Ok(true)
+    }
+
+    /// Lets the sink go on with what was submitted. Returns whether anything was settled.
+    fn settle(&mut self) -> Result<bool, Problem> {
+        let mut moved = false;
+        loop {
+            let room = self.parts.sink.settle(self.now, &mut self.settled);
+            moved |= self.pass();
+            self.room = room?;
+            if self.room != Room::Commit {
+                return Ok(moved);
+            }
+            self.commit()?;
+        }
+    }
+
+    /// Counts what is settled.
+    fn pass(&mut self) -> bool {
+        for settled in self.settled.drain(..) {
+            self.parts.ledger.set_last_received_ns(settled.received_ns);
+            self.in_flight.settle(settled);
+        }
+        let passed = self.in_flight.pass();
+        if let Some(passed) = &passed {
+            self.parts.ledger.pass(self.in_flight.places(), passed);
+            self.is_dirty = true;
+        }
+        passed.is_some()
+    }
+
+    /// Makes durable what is settled, and then the cursor.
+    fn commit(&mut self) -> Result<(), Problem> {
+        self.task = Task::Commit { remembers: false };
+        self.advance()
+    }
+
+    /// Does what is to be done before more is submitted.
+    fn advance(&mut self) -> Result<(), Problem> {
+        loop {
+            self.task = match self.task {
+                Task::Deliver => return Ok(()),
+                Task::Commit { remembers: true } => {
+                    self.remember().map_err(Problem::Again)?;
+                    Task::Commit { remembers: false }
+                }
+                Task::Commit { remembers: false } => match self.parts.sink.commit(self.now)? {
+                    Commit::Remember { begun } => {
+                        if let Some((lane, records)) = begun {
+                            self.in_flight.begin(lane, records);
+                        }
+                        Task::Commit { remembers: true }
+                    }
+                    Commit::Done => {
+                        self.finish_commit();
+                        Task::Deliver
+                    }
+                },
+                Task::GoBack => {
+                    self.go_back().map_err(Problem::Again)?;
+                    Task::Deliver
+                }
+            };
+        }
+    }
+
+    fn finish_commit(&mut self) {
+        self.is_dirty = false;
+        self.last_commit = None;
+        self.commit_bytes = (self.commit_bytes * 2).min(COMMIT_BYTES);
+        self.retry_pause = RETRY_PAUSE_MIN;
+        if !self.reading_fails && self.parts.ledger.trouble().is_some() {
+            info!(sink = self.parts.name, "sink works again");
+            self.parts.ledger.set_trouble(None);
+        }
+    }
+
+    /// Makes the cursor say what is settled, all of which is durable.
+    fn remember(&mut self) -> io::Result<()> {
+        let parts = &mut self.parts;
+        let Account { delivered, dropped, .. } = parts.ledger.account();
+        let places = self.in_flight.places().to_vec();
+        let output = self.in_flight.state(&parts.sink.state());
+        let cursor = Cursor { places, delivered, dropped, output };
+        parts.store.commit(&cursor)?;
+        parts.retention.commit(parts.index, cursor.places.clone());
+        parts.committed = cursor;
+        parts.sink.committed();
+        Ok(())
+    }
+
+    /// Submits again what came after the last commit.
+    fn go_back(&mut self) -> io::Result<()> {
+        // First: what is cut off may have the room that the cursor needs.
+        self.parts.sink.go_back()?;
+        self.in_flight = InFlight::of(&self.parts.committed);
+        self.settled.clear();
+        self.remember()?;
+        let cursor = Cursor { places: self.in_flight.places().to_vec(), ..Cursor::default() };
+        self.parts.readers = self.parts.spool.readers(&cursor);
+        self.order = self.parts.spool.read_order();
+        self.room = Room::Free;
+        self.is_dirty = true;
+        info!(sink = self.parts.name, "went back to the last commit; writing again what came after it");
+        Ok(())
+    }
+
+    /// A step ends with a problem.
+    fn leave(&mut self, problem: Problem) -> SinkStep {
+        match problem {
+            Problem::Again(error) => SinkStep::Again(self.report(&error)),
+            Problem::Failed(error) => {
+                // Nothing behind the last commit can be trusted: the ledger goes back at once, the output as soon as it can be
+                // cut. The cursor on disk is that of the last commit: one that could not be written was its task's alone.
+                self.parts.ledger.go_back(&self.parts.committed);
+                self.commit_bytes = COMMIT_BYTES_MIN;
+                self.task = Task::GoBack;
+                SinkStep::Again(self.report(&error))
+            }
+            Problem::Blocked { is_clean } => SinkStep::Blocked { is_clean },
+        }
+    }
+
+    /// Shows the problem until a commit succeeds; returns for how long the output is to be left alone.
+    pub(super) fn report(&mut self, error: &io::Error) -> Duration {
+        if self.parts.ledger.trouble().is_none() {
+            warn!(sink = self.parts.name, %error, "sink failed; retrying until it works, messages stay spooled");
+        }
+        self.parts.ledger.set_trouble(Some(error.to_string()));
+        let pause = self.retry_pause;
+        self.retry_pause = (pause * 2).min(RETRY_PAUSE_MAX);
+        pause
+    }
+
+    #[cfg(test)]
+    pub(super) fn buffer_bytes(&self) -> usize {
+        self.parts.sink.buffer_bytes()
+    }
+}

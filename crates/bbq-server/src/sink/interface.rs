@@ -1,0 +1,134 @@
+//! What a sink is to the driver that feeds it.
+//!
+//! The driver reads groups from the lanes and submits them. A sink says later which groups are delivered. From time to time the
+//! driver commits: the sink makes durable what it has delivered, and the driver writes the cursor.
+//!
+//! ```text
+//! submit(group) .. submit(group) -> settle() -> Settled ..      the driver counts, and moves the places of the lanes
+//! commit() -> Remember: the driver writes the cursor -> commit() -> .. -> Done
+//! any -> Failed -> go_back(): the driver submits again what came after the last commit
+//! ```
+
+use std::io;
+use std::time::Duration;
+
+use bbq_spool::{Group, LanePlace, Progress};
+use chrono::{DateTime, Utc};
+
+/// What time it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    pub(super) monotonic: Duration,
+    pub(super) wall: DateTime<Utc>,
+}
+
+impl Now {
+    /// `monotonic` is since any moment, the same for all steps, and never goes back. `unix_ns` is the wall clock's, and may.
+    pub fn new(monotonic: Duration, unix_ns: u64) -> Now {
+        let wall = DateTime::from_timestamp_nanos(i64::try_from(unix_ns).unwrap_or(i64::MAX));
+        Now { monotonic, wall }
+    }
+}
+
+/// Whether a sink takes more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// Another group may be submitted.
+    Free,
+    /// Not before [`Sink::settle`] says so.
+    Full,
+    /// Not before a commit, after which [`Sink::settle`] goes on.
+    Commit,
+}
+
+/// What became of a group.
+#[derive(Debug)]
+pub(super) struct Settled {
+    /// [`Group::until`].
+    pub(super) until: LanePlace,
+    /// Records that the destination has.
+    pub(super) delivered: u64,
+    /// Records that the destination refuses for good, by reason. What is in neither number was damaged in the spool.
+    pub(super) rejected: Vec<(&'static str, u64)>,
+    /// When the last of its batches was received, Unix nanoseconds.
+    pub(super) received_ns: u64,
+}
+
+/// How far a commit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Commit {
+    /// The cursor must have [`Sink::state`], and the places of what is settled, before the sink goes on.
+    Remember {
+        /// Records of the group that is being taken that the state covers already, and its lane.
+        begun: Option<(u32, u64)>,
+    },
+    /// Nothing is left to do.
+    Done,
+}
+
+/// Why a sink cannot go on.
+#[derive(Debug)]
+pub(super) enum Problem {
+    /// The same call may work later.
+    Again(io::Error),
+    /// What came after the last commit is in doubt: [`Sink::go_back`] comes next.
+    Failed(io::Error),
+    /// The destination takes nothing for a moment.
+    Blocked {
+        /// The last commit covers everything that the destination has.
+        is_clean: bool,
+    },
+}
+
+/// Why a sink is not open.
+#[derive(Debug)]
+pub(super) enum OpenError {
+    /// Somebody else has to come first; tried again.
+    NotYet(io::Error),
+    /// Not as it is configured.
+    Refused(io::Error),
+}
+
+/// A destination. No call waits for longer than the system calls that it makes, but for [`Sink::wait`].
+pub(super) trait Sink: Send {
+    /// Takes a group, of which the destination has the first `begun` records already. Called only where there is room.
+    fn submit(&mut self, group: Group, begun: u64, now: Now) -> Result<Room, Problem>;
+
+    /// Goes on with what was submitted, and adds to `settled` what is delivered, also where it returns a problem. Groups of one lane
+    /// may be settled in any order.
+    fn settle(&mut self, now: Now, settled: &mut Vec<Settled>) -> Result<Room, Problem>;
+
+    /// Makes durable what is settled. Called again after each [`Commit::Remember`] until it is done, and after a problem.
+    fn commit(&mut self, now: Now) -> Result<Commit, Problem> {
+        let _unused = now;
+        Ok(Commit::Done)
+    }
+
+    /// What to remember in the cursor, one line; given to the sink when it is opened again.
+    fn state(&self) -> String {
+        String::new()
+    }
+
+    /// The cursor has the state.
+    fn committed(&mut self) {}
+
+    /// Forgets what is not settled, and takes back what came after the last commit, where that can be. Its state is written to the
+    /// cursor then, and the groups come again.
+    fn go_back(&mut self) -> io::Result<()>;
+
+    /// Bytes of output since the last commit.
+    fn uncommitted_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Returns when a group may be settled or `progress` has moved on from `seen`, at the latest after `most`.
+    fn wait(&mut self, progress: &Progress, seen: u64, most: Duration) {
+        progress.wait(seen, most);
+    }
+
+    /// Memory that it holds for output.
+    #[cfg(test)]
+    fn buffer_bytes(&self) -> usize {
+        0
+    }
+}

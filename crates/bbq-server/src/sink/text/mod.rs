@@ -1,0 +1,410 @@
+//! A sink that writes messages as text: to a file, a pipe, a device, standard output.
+//!
+//! Messages are formatted into a buffer group by group, and the buffer is written when it is large enough or when there are no more
+//! groups. A file is full between two messages, which may stand in the middle of a group. The group is then kept until the new
+//! file is there, and taken further.
+//!
+//! Invariant: no message is written to an output whose state the cursor does not have.
+
+mod aside;
+mod file;
+mod output;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+
+use bbq_spool::{Entry, Group, GroupCursor};
+use bbq_storage::Storage;
+use bbq_storage::direct::AlignedBuffer;
+use bbq_wire::limits::BATCH_BODY_BYTES_TARGET;
+
+use super::interface::{Commit, Now, OpenError, Problem, Room, Settled, Sink};
+use crate::config::SinkSpec;
+use crate::format::Formatter;
+
+use output::Output;
+
+/// Messages that are formatted before the buffer is looked at: 4 MiB of the shortest in JSON.
+const RECORDS_AT_ONCE_MAX: u32 = 16 * 1024;
+/// Their bytes, unless one is larger: a batch of a few KiB may be 16 MiB of records, and JSON may make six bytes of each.
+const RECORDS_BYTES_AT_ONCE_MAX: u32 = 1024 * 1024;
+/// The buffer is written when it has this size: what a request to the disk costs (a third of all that a sink spent, with a
+/// quarter of it) vanishes beside the bytes.
+pub(super) const OUTPUT_BYTES_TARGET: usize = 1024 * 1024;
+/// Room for that and the batch that took it there, mostly: a buffer that grows may lie differently to blocks of the file.
+const OUTPUT_BUFFER_BYTES: usize = 2 * OUTPUT_BYTES_TARGET + BATCH_BODY_BYTES_TARGET;
+/// A buffer that grew beyond this, for messages that are large or grow much in JSON, is given back once it is written.
+const OUTPUT_BUFFER_BYTES_MAX: usize = 4 * OUTPUT_BUFFER_BYTES;
+
+/// Why messages are not taken further.
+enum Pause {
+    /// A commit begins a new file.
+    Commit,
+    Problem(Problem),
+}
+
+/// A group that is being taken.
+struct Current {
+    group: Group,
+    cursor: GroupCursor,
+    /// Records of it that are in the buffer or in the output.
+    taken: u64,
+    received_ns: u64,
+}
+
+/// Formatted messages of a batch that goes into more than one file.
+#[derive(Default)]
+struct Rest {
+    text: Vec<u8>,
+    /// Where each message ends.
+    ends: Vec<usize>,
+    /// The first message that is not taken, and where it begins.
+    next: usize,
+    start: usize,
+}
+
+/// What a commit does next. After each step the process may be killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The output is made durable.
+    Sync,
+    /// Somebody else may have moved the file away.
+    Follow,
+    /// The file may be of yesterday.
+    Age,
+    /// The file gets the name that it will have.
+    Name,
+    /// The file is set aside, and a new one begun.
+    SetAside,
+    /// The output is what it is now.
+    Finish,
+}
+
+struct TextSink {
+    output: Box<dyn Output>,
+    formatter: Formatter,
+    buffer: AlignedBuffer,
+    /// Bytes of the buffer that are in the output.
+    written: usize,
+    /// What the output has room for, from the beginning of the buffer on.
+    room: u64,
+    current: Option<Current>,
+    rest: Rest,
+    /// Groups that are in the buffer to their end.
+    buffered: Vec<Settled>,
+    /// Groups that are in the output to their end.
+    settled: Vec<Settled>,
+    uncommitted_bytes: u64,
+    stage: Stage,
+    /// A commit that comes next begins a new file.
+    is_full: bool,
+    /// The first commit is over; it looks at nothing but the output as it is.
+    has_begun: bool,
+    /// Whether the output was looked at that an earlier run left.
+    has_looked: bool,
+    /// Batches are unpacked here.
+    scratch: Vec<u8>,
+}
+
+/// Opens the output, and makes it agree with the state that the cursor remembers. Files are reached through `storage`.
+pub(super) fn open(
+    spec: &SinkSpec,
+    storage: &Arc<dyn Storage>,
+    state: Option<&str>,
+    now: Now,
+) -> Result<Box<dyn Sink>, OpenError> {
+    let output = output::open(spec, storage, state, now.wall)?;
+    Ok(Box::new(TextSink::new(output, Formatter::new(spec.format))))
+}
+
+impl TextSink {
+    fn new(output: Box<dyn Output>, formatter: Formatter) -> TextSink {
+        TextSink {
+            buffer: AlignedBuffer::with_capacity(OUTPUT_BUFFER_BYTES),
+            written: 0,
+            room: output.room(),
+            output,
+            formatter,
+            current: None,
+            rest: Rest::default(),
+            buffered: Vec::new(),
+            settled: Vec::new(),
+            uncommitted_bytes: 0,
+            stage: Stage::Sync,
+            is_full: false,
+            has_begun: false,
+            has_looked: false,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Takes the current group to its end, or as far as it goes.
+    fn take(&mut self, now: Now) -> Result<(), Pause> {
+        let Some(mut current) = self.current.take() else { return Ok(()) };
+        let taken = self.take_group(&mut current, now);
+        if taken.is_err() {
+            self.current = Some(current);
+            return taken;
+        }
+        let Current { group, cursor, received_ns, .. } = current;
+        let (until, delivered) = (group.until(), cursor.records());
+        self.buffered.push(Settled { until, delivered, rejected: Vec::new(), received_ns });
+        Ok(())
+    }
+
+    fn take_group(&mut self, current: &mut Current, now: Now) -> Result<(), Pause> {
+        let Current { group, cursor, taken, received_ns } = current;
+        if !std::mem::replace(&mut self.has_looked, true) && self.output.is_old(now.wall) {
+            // What comes now does not belong to yesterday's.
+            self.is_full = true;
+            return Err(Pause::Commit);
+        }
+        self.take_rest(taken, now)?;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut at = cursor.records();
+        let done = group.try_for_each(cursor, &mut scratch, |entry| {
+            *received_ns = entry.envelope.received_ns;
+            self.take_batch(entry, &mut at, taken, now)
+        });
+        self.scratch = scratch;
+        done
+    }
+
+    /// Takes the messages of a batch, some at a time: an empty message is a byte there and some 200 in JSON, and a compressed batch may
+    /// hold much more than it takes.
+    fn take_batch(
+        &mut self,
+        entry: &Entry<'_>,
+        at: &mut u64,
+        taken: &mut u64,
+        now: Now,
+    ) -> Result<(), Pause> {
+        let header = &entry.batch.header;
+        if header.records <= RECORDS_AT_ONCE_MAX && header.records_bytes <= RECORDS_BYTES_AT_ONCE_MAX {
+            return self.take_part(entry, at, taken, now);
+        }
+        let Entry { lane, source, envelope, .. } = *entry;
+        let mut parts = entry.batch.parts(RECORDS_AT_ONCE_MAX, RECORDS_BYTES_AT_ONCE_MAX as usize);
+        parts.try_for_each(|batch| self.take_part(&Entry { lane, source, envelope, batch }, at, taken, now))
+    }
+
+    /// Takes messages of which the first is number `at` of the group, but for those that are `taken`.
+    fn take_part(&mut self, entry: &Entry<'_>, at: &mut u64, taken: &mut u64, now: Now) -> Result<(), Pause> {
+        let records = u64::from(entry.batch.header.records);
+        let skip = taken.saturating_sub(*at).min(records);
+        *at += records;
+        if skip == records {
+            return Ok(());
+        }
+        if self.buffer.is_empty() {
+            self.buffer.begin(self.output.position());
+        }
+        if skip == 0 {
+            let out = self.buffer.end();
+            let before = out.len();
+            self.formatter.append(entry, out);
+            if self.buffer.len() as u64 <= self.room {
+                *taken += records;
+                return self.write_if_much(now);
+            }
+            self.buffer.end().truncate(before);
+        }
+        self.rest.clear();
+        self.formatter.append_with_ends(entry, &mut self.rest.text, &mut self.rest.ends);
+        self.rest.skip(skip);
+        self.take_rest(taken, now)
+    }
+
+    /// Takes messages of a batch of which some are in the output already, or that goes into more than one file.
+    fn take_rest(&mut self, taken: &mut u64, now: Now) -> Result<(), Pause> {
+        while let Some(following) = self.rest.ends.get(self.rest.next..).filter(|ends| !ends.is_empty()) {
+            if self.buffer.is_empty() {
+                self.buffer.begin(self.output.position());
+            }
+            let start = self.rest.start;
+            let room = self.room.saturating_sub(self.buffer.len() as u64);
+            let mut fits = following.partition_point(|end| (end - start) as u64 <= room);
+            if fits == 0 && self.buffer.is_empty() && self.output.position() == 0 {
+                // Larger than a whole file: it has one of its own.
+                fits = 1;
+            }
+            if fits == 0 {
+                self.is_full = true;
+                return Err(Pause::Commit);
+            }
+            let end = following[fits - 1];
+            self.buffer.end().extend_from_slice(&self.rest.text[start..end]);
+            (self.rest.start, self.rest.next) = (end, self.rest.next + fits);
+            *taken += fits as u64;
+        }
+        self.rest.clear();
+        self.write_if_much(now)
+    }
+
+    fn write_if_much(&mut self, now: Now) -> Result<(), Pause> {
+        if self.buffer.len() < OUTPUT_BYTES_TARGET { Ok(()) } else { self.write(now).map_err(Pause::Problem) }
+    }
+
+    /// Writes the buffer. What it holds is settled only then: delivered never runs ahead of the output.
+    fn write(&mut self, now: Now) -> Result<(), Problem> {
+        if !self.buffer.is_empty() {
+            self.output.write(&self.buffer, &mut self.written, now.wall).map_err(|error| {
+                match error.kind() {
+                    _ if self.output.can_go_back() => Problem::Failed(error),
+                    ErrorKind::WouldBlock => {
+                        Problem::Blocked { is_clean: self.written == 0 && self.uncommitted_bytes == 0 }
+                    }
+                    _ => Problem::Again(error),
+                }
+            })?;
+            self.uncommitted_bytes += self.buffer.len() as u64;
+            self.written = 0;
+        }
+        self.settled.append(&mut self.buffered);
+        self.begin_buffer();
+        Ok(())
+    }
+
+    /// The buffer is empty, and the output what it is now.
+    fn begin_buffer(&mut self) {
+        if self.buffer.capacity() > OUTPUT_BUFFER_BYTES_MAX {
+            self.buffer = AlignedBuffer::with_capacity(OUTPUT_BUFFER_BYTES);
+        }
+        self.buffer.begin(self.output.position());
+        self.room = self.output.room();
+    }
+
+    fn remember(&self) -> Commit {
+        let begun = |current: &Current| (current.group.until().lane, current.taken);
+        Commit::Remember { begun: self.current.as_ref().map(begun) }
+    }
+
+    /// Takes one step of a commit; `None` when another may follow at once.
+    fn commit_step(&mut self, now: Now) -> io::Result<Option<Commit>> {
+        let (next, commit) = match self.stage {
+            Stage::Sync => {
+                self.output.commit()?;
+                if self.is_full { (Stage::Name, None) } else { (Stage::Follow, Some(self.remember())) }
+            }
+            Stage::Follow => {
+                let is_new = self.has_begun && self.output.follow(now.wall)?;
+                (Stage::Age, is_new.then(|| self.remember()))
+            }
+            Stage::Age => {
+                self.is_full = self.has_begun && self.output.is_old(now.wall);
+                // From the sync on: others may have written to the file meanwhile.
+                (if self.is_full { Stage::Sync } else { Stage::Finish }, None)
+            }
+            Stage::Name => {
+                self.output.begin_rotation(now.wall)?;
+                (Stage::SetAside, Some(self.remember()))
+            }
+            Stage::SetAside => {
+                self.output.rotate(now.wall)?;
+                (Stage::Finish, Some(self.remember()))
+            }
+            Stage::Finish => {
+                (self.is_full, self.has_begun) = (false, true);
+                self.begin_buffer();
+                (Stage::Sync, Some(Commit::Done))
+            }
+        };
+        self.stage = next;
+        Ok(commit)
+    }
+}
+
+impl Sink for TextSink {
+    fn submit(&mut self, group: Group, begun: u64, now: Now) -> Result<Room, Problem> {
+        self.current = Some(Current { group, cursor: GroupCursor::default(), taken: begun, received_ns: 0 });
+        match self.take(now) {
+            Ok(()) => Ok(Room::Free),
+            // What the buffer has goes to the full file first.
+            Err(Pause::Commit) => Ok(Room::Full),
+            Err(Pause::Problem(problem)) => Err(problem),
+        }
+    }
+
+    fn settle(&mut self, now: Now, settled: &mut Vec<Settled>) -> Result<Room, Problem> {
+        let mut settle = || {
+            loop {
+                self.write(now)?;
+                if self.is_full {
+                    return Ok(Room::Commit);
+                }
+                if self.current.is_none() {
+                    return Ok(Room::Free);
+                }
+                match self.take(now) {
+                    Ok(()) | Err(Pause::Commit) => {}
+                    Err(Pause::Problem(problem)) => return Err(problem),
+                }
+            }
+        };
+        let room = settle();
+        settled.append(&mut self.settled);
+        room
+    }
+
+    fn commit(&mut self, now: Now) -> Result<Commit, Problem> {
+        loop {
+            let stage = self.stage;
+            match self.commit_step(now) {
+                Ok(Some(commit)) => return Ok(commit),
+                Ok(None) => {}
+                // The first sync finds nothing of this run.
+                Err(error) if stage == Stage::Sync && self.has_begun => return Err(Problem::Failed(error)),
+                Err(error) => return Err(Problem::Again(error)),
+            }
+        }
+    }
+
+    fn state(&self) -> String {
+        self.output.state()
+    }
+
+    fn committed(&mut self) {
+        self.output.committed();
+        self.uncommitted_bytes = 0;
+    }
+
+    fn go_back(&mut self) -> io::Result<()> {
+        self.output.go_back()?;
+        self.current = None;
+        self.rest.clear();
+        self.buffered.clear();
+        self.settled.clear();
+        (self.written, self.stage, self.is_full) = (0, Stage::Sync, false);
+        self.begin_buffer();
+        Ok(())
+    }
+
+    fn uncommitted_bytes(&self) -> u64 {
+        self.uncommitted_bytes + self.buffer.len() as u64
+    }
+
+    #[cfg(test)]
+    fn buffer_bytes(&self) -> usize {
+        self.buffer.capacity()
+    }
+}
+
+impl Rest {
+    fn clear(&mut self) {
+        if self.text.capacity() > OUTPUT_BUFFER_BYTES_MAX {
+            self.text = Vec::new();
+        }
+        self.text.clear();
+        self.ends.clear();
+        (self.next, self.start) = (0, 0);
+    }
+
+    /// Passes over so many messages.
+    fn skip(&mut self, messages: u64) {
+        self.next = self.ends.len().min(usize::try_from(messages).unwrap_or(usize::MAX));
+        self.start = self.next.checked_sub(1).map_or(0, |last| self.ends[last]);
+    }
+}

@@ -1,0 +1,168 @@
+//! The thread of a sink: opens the output, takes the driver's steps, and waits between them.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bbq_spool::{Progress, Spool, SpoolError};
+use tracing::{info, warn};
+
+use super::driver::SinkDriver;
+use super::interface::{Now, OpenError, Sink};
+use super::ledger::SinkLedger;
+use super::opening::SinkOpening;
+use super::step::{SinkStep, Wish};
+use crate::config::SinkSpec;
+use crate::lifecycle::{Interrupted, SinkLifecycle};
+use crate::retention::Retention;
+use crate::time::unix_ns;
+
+/// First and longest pause before an output that could not be opened is tried again.
+const OPEN_PAUSE_MIN: Duration = Duration::from_millis(50);
+const OPEN_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// A sink whose thread has not begun.
+pub(crate) struct PendingSink {
+    opening: SinkOpening,
+    lifecycle: SinkLifecycle,
+    /// An output that cannot be opened fails the start.
+    is_strict: bool,
+}
+
+/// A sink's thread at work.
+struct SinkThread {
+    driver: SinkDriver,
+    lifecycle: SinkLifecycle,
+    progress: Arc<Progress>,
+    clock: Clock,
+}
+
+#[derive(Clone, Copy)]
+struct Clock {
+    since: Instant,
+}
+
+impl Clock {
+    fn now(&self) -> Now {
+        Now::new(self.since.elapsed(), unix_ns())
+    }
+}
+
+impl PendingSink {
+    /// Reads the cursor. The output is opened by the sink's thread; with `is_strict` the start fails when it cannot be.
+    ///
+    /// # Errors
+    /// Those of the cursor's file.
+    pub(crate) fn new(
+        index: usize,
+        spec: &SinkSpec,
+        spool: &Arc<Spool>,
+        retention: Arc<Retention>,
+        lifecycle: SinkLifecycle,
+        is_strict: bool,
+    ) -> Result<PendingSink, SpoolError> {
+        let opening = SinkOpening::new(index, spec, spool, retention, spool.storage())?;
+        Ok(PendingSink { opening, lifecycle, is_strict })
+    }
+
+    pub(crate) fn ledger(&self) -> Arc<SinkLedger> {
+        Arc::clone(&self.opening.ledger)
+    }
+
+    /// Works until it is told to drain and has, or to give up.
+    pub(crate) fn run(self) {
+        let worked = self.open().and_then(|thread| match thread {
+            Some(thread) => thread.work(),
+            None => Ok(()),
+        });
+        // Interrupted: the cursor of the last commit stands; the next start goes on from there.
+        drop(worked);
+    }
+
+    /// Opens the output when every thread of the start exists. `None` when the start fails because of it.
+    fn open(self) -> Result<Option<SinkThread>, Interrupted> {
+        self.lifecycle.enter()?;
+        let clock = Clock { since: Instant::now() };
+        let SinkOpening { spec, ledger, .. } = &self.opening;
+        let mut pause = OPEN_PAUSE_MIN;
+        let sink = loop {
+            let error = match self.opening.open_sink(clock.now()) {
+                Ok(sink) => break sink,
+                Err(OpenError::NotYet(error)) => error,
+                Err(OpenError::Refused(error)) => {
+                    if self.is_strict && self.lifecycle.refuse(format!("cannot open its output: {error}")) {
+                        return Ok(None);
+                    }
+                    error
+                }
+            };
+            if ledger.trouble().is_none() {
+                warn!(sink = spec.name, %error, "the output is not open; trying again until it is, messages stay spooled");
+            }
+            ledger.set_trouble(Some(error.to_string()));
+            self.lifecycle.settle();
+            self.lifecycle.pause(pause)?;
+            pause = (pause * 2).min(OPEN_PAUSE_MAX);
+        };
+        // It may have taken so long that the start was given up.
+        self.lifecycle.check()?;
+        self.begin(sink, clock)
+    }
+
+    /// The output's state must be in the cursor before the first message is written to it.
+    fn begin(self, sink: Box<dyn Sink>, clock: Clock) -> Result<Option<SinkThread>, Interrupted> {
+        let PendingSink { opening, lifecycle, is_strict } = self;
+        let progress = opening.spool.progress();
+        let mut driver = opening.begin(sink, clock.now());
+        while let Err(error) = driver.begin() {
+            let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+            if !is_full && is_strict && lifecycle.refuse(error.to_string()) {
+                return Ok(None);
+            }
+            lifecycle.settle();
+            lifecycle.pause(driver.report(&error))?;
+        }
+        lifecycle.settle();
+        lifecycle.wait_begin()?;
+        Ok(Some(SinkThread { driver, lifecycle, progress, clock }))
+    }
+}
+
+impl SinkThread {
+    fn work(mut self) -> Result<(), Interrupted> {
+        loop {
+            // Both before the step: what the lanes wrote last may come between its reading and this.
+            let seen = self.progress.generation();
+            let wish = self.wish();
+            match self.driver.step(self.clock.now(), wish) {
+                SinkStep::Moved => {}
+                SinkStep::Idle(patience) => self.driver.wait(&self.progress, seen, patience),
+                SinkStep::Again(pause) => self.lifecycle.pause(pause)?,
+                SinkStep::Blocked { is_clean: true } | SinkStep::Held => self.lifecycle.hold()?,
+                // In the middle of something: only its reader can make this a place to hold at.
+                SinkStep::Blocked { is_clean: false } => self.lifecycle.check().inspect_err(|_| {
+                    warn!(
+                        sink = self.driver.name(),
+                        "nobody read what it writes: the last message may be cut, and comes again with the next start"
+                    );
+                })?,
+                SinkStep::Drained => {
+                    let (sink, delivered) = (self.driver.name(), self.driver.committed().delivered);
+                    info!(sink, delivered, "sink drained");
+                    return Ok(());
+                }
+            }
+            self.lifecycle.check()?;
+        }
+    }
+
+    fn wish(&self) -> Wish {
+        if self.lifecycle.is_draining() {
+            Wish::Drain
+        } else if self.lifecycle.is_holding() {
+            Wish::Hold
+        } else {
+            Wish::Deliver
+        }
+    }
+}
