@@ -1,58 +1,39 @@
 //! bbq's server: takes messages in, keeps them on disk, hands them on.
 //!
 //! [`Server::start`] opens everything a [`Config`] names, or nothing; [`Server::wait`] returns when a signal has stopped
-//! it and all is in order. What it is made of: sockets (`listeners`), which outlive the rest; what runs between them and the
-//! disk (`running`): workers (`worker`), the spool (bbq-spool), sinks (`sink`); and a control thread for signals, admin,
-//! checkpoints, reload and upgrade (`control`).
+//! it and all is in order. What it is made of: sockets (`lifecycle::listeners`), which outlive the rest; what runs between them and the
+//! disk (`lifecycle::running`): workers (`worker`), the spool (bbq-spool), sinks (`sink`); and a control thread for signals, admin,
+//! checkpoints, reload and upgrade (`lifecycle::control`).
 //!
 //! Invariant: whatever a peer, a disk or a configuration does, nothing here panics.
 //! Invariant: control and sinks never run on a worker's thread.
 
 #![forbid(unsafe_code)]
 
-mod activation;
-mod admin;
-mod changes;
 pub mod config;
-mod control;
-mod drops;
-mod evenness;
-mod foreign;
 mod format;
-mod ledger;
 mod lifecycle;
-mod listeners;
-mod look;
-mod notify;
-mod occasional;
-mod panics;
-mod reload;
-mod retention;
-mod running;
-mod server;
-mod signals;
+mod observe;
 mod sink;
-pub mod status;
-
-mod streams;
+mod stored;
 mod time;
-mod upgrade;
 mod worker;
 
 pub use config::{Config, ConfigError, ConfigSource, Overrides};
 pub use format::Formatter;
-pub use server::{Server, StartError};
-pub use signals::Signals;
-pub use upgrade::Program;
+pub use lifecycle::server::{Server, StartError};
+pub use lifecycle::signals::Signals;
+pub use lifecycle::upgrade::Program;
+pub use observe::status;
 
 /// What decides which messages are taken, acknowledged, known, delivered and deleted, for the simulation that runs it on a
 /// simulated disk and network.
 #[doc(hidden)]
 pub mod simulated {
-    pub use crate::ledger::ListenerLedger;
-    pub use crate::retention::Retention;
     pub use crate::sink::{Now, SinkDriver, SinkOpening, SinkStep, Wish};
-    pub use crate::streams::{Stream, Streams};
+    pub use crate::stored::ledger::ListenerLedger;
+    pub use crate::stored::retention::Retention;
+    pub use crate::stored::streams::{Stream, Streams};
     pub use crate::worker::session::{
         Acks, Connection, HandedHello, Input, LaneAccounts, Left, Replies, Sent, SessionContext,
         SessionState, Standing, Step, StreamOwner,
@@ -66,11 +47,11 @@ pub mod simulated {
 pub mod fuzzing {
     /// Reads text as the checkpoint of streams.
     pub fn checkpoint(text: &str) -> bool {
-        crate::streams::decode(text).is_some()
+        crate::stored::streams::decode(text).is_some()
     }
 
     /// Reads text as the ledger.
     pub fn ledger(text: &str) -> bool {
-        crate::ledger::decode(text).is_some()
+        crate::stored::ledger::decode(text).is_some()
     }
 }

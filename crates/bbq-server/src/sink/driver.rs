@@ -17,7 +17,7 @@ use super::interface::{Commit, Now, Problem, Room, Settled, Sink};
 use super::ledger::{Account, SinkLedger};
 use super::step::{SinkStep, Wish};
 use super::text::OUTPUT_BYTES_TARGET;
-use crate::retention::Retention;
+use crate::stored::retention::Retention;
 
 /// At the latest so long after a write the output is made durable and the cursor with it: what a crash makes a sink write
 /// again (and a file sink take back first).

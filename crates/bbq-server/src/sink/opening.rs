@@ -12,7 +12,7 @@ use super::interface::{Now, OpenError, Sink};
 use super::ledger::SinkLedger;
 use super::text;
 use crate::config::SinkSpec;
-use crate::retention::Retention;
+use crate::stored::retention::Retention;
 
 /// Why a sink did not get messages that came before it was configured.
 const BEFORE: &str = "before-sink";

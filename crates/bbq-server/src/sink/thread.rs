@@ -13,8 +13,8 @@ use super::ledger::SinkLedger;
 use super::opening::SinkOpening;
 use super::step::{SinkStep, Wish};
 use crate::config::SinkSpec;
-use crate::lifecycle::{Interrupted, SinkLifecycle};
-use crate::retention::Retention;
+use crate::lifecycle::sink_phases::{Interrupted, SinkLifecycle};
+use crate::stored::retention::Retention;
 use crate::time::unix_ns;
 
 /// First and longest pause before an output that could not be opened is tried again.

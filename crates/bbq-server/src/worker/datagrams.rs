@@ -6,15 +6,15 @@ use bbq_listen::{AsyncDatagrams, Datagram, ReceiveState};
 use bbq_wire::Peer;
 use bbq_wire::framing::{OnOversize, datagram};
 
-use super::intake::Intake;
 use crate::config::Protocol;
-use crate::ledger::DropReason;
+use crate::stored::ledger::DropReason;
+use crate::worker::text::intake::Intake;
 
 /// Turns after the stop has begun: what was queued is taken, what keeps coming is not.
 const TURNS_AT_STOP_MAX: usize = 256;
 
 /// Receives until the server stops, then what is queued.
-pub(super) async fn serve(intake: Rc<Intake>, door: usize, mut datagrams: AsyncDatagrams) {
+pub(crate) async fn serve(intake: Rc<Intake>, door: usize, mut datagrams: AsyncDatagrams) {
     loop {
         // A datagram socket cannot push back: what comes meanwhile waits in its buffer, and then the kernel drops and counts.
         tokio::select! {

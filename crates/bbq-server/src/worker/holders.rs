@@ -10,10 +10,10 @@ use std::cell::{Cell, RefCell};
 
 use tokio::sync::Notify;
 
-use super::slots::Slots;
+use crate::worker::accept::slots::Slots;
 
 /// Those of one worker.
-pub(super) struct Holders {
+pub(crate) struct Holders {
     slots: RefCell<Slots<Holder>>,
     /// Of those that are not marked.
     held_bytes: Cell<usize>,
@@ -35,14 +35,14 @@ struct Holder {
 
 /// A holder's place; none while it holds nothing.
 #[derive(Debug, Default)]
-pub(super) struct Hold(Option<u32>);
+pub(crate) struct Hold(Option<u32>);
 
 /// Too much is held, and by nobody who could go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NoMemory;
+pub(crate) struct NoMemory;
 
 impl Holders {
-    pub(super) fn new(bytes_max: usize) -> Holders {
+    pub(crate) fn new(bytes_max: usize) -> Holders {
         Holders {
             slots: RefCell::default(),
             held_bytes: Cell::new(0),
@@ -53,7 +53,7 @@ impl Holders {
     }
 
     /// Whether those who begin now should take little.
-    pub(super) fn is_scarce(&self) -> bool {
+    pub(crate) fn is_scarce(&self) -> bool {
         self.held_bytes.get() > self.bytes_max / 2
     }
 
@@ -61,7 +61,7 @@ impl Holders {
     ///
     /// # Errors
     /// Too much is held, and by nobody who could go: the caller has to.
-    pub(super) fn set(&self, hold: &mut Hold, bytes: usize) -> Result<(), NoMemory> {
+    pub(crate) fn set(&self, hold: &mut Hold, bytes: usize) -> Result<(), NoMemory> {
         if bytes == 0 {
             self.release(hold);
             return Ok(());
@@ -90,27 +90,27 @@ impl Holders {
     }
 
     /// What it holds now belongs to another batch or message than before.
-    pub(super) fn begin_anew(&self, hold: &Hold) {
+    pub(crate) fn begin_anew(&self, hold: &Hold) {
         self.change(hold, |holder| holder.began = self.begin());
     }
 
     /// Whether it waits for its sender, or for the server, which is nothing to be punished for.
-    pub(super) fn set_may_go(&self, hold: &Hold, may_go: bool) {
+    pub(crate) fn set_may_go(&self, hold: &Hold, may_go: bool) {
         self.change(hold, |holder| holder.may_go = may_go);
     }
 
     /// Whether its memory is needed by others.
-    pub(super) fn must_go(&self, hold: &Hold) -> bool {
+    pub(crate) fn must_go(&self, hold: &Hold) -> bool {
         let Some(place) = hold.0 else { return false };
         self.slots.borrow_mut().at(place as usize).is_some_and(|holder| holder.must_go)
     }
 
     /// Waits until somebody was marked.
-    pub(super) async fn marked(&self) {
+    pub(crate) async fn marked(&self) {
         self.marked.notified().await;
     }
 
-    pub(super) fn release(&self, hold: &mut Hold) {
+    pub(crate) fn release(&self, hold: &mut Hold) {
         let Some(place) = hold.0.take() else { return };
         if let Some(holder) = self.slots.borrow_mut().take(place as usize)
             && !holder.must_go

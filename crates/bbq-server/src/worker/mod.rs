@@ -12,32 +12,16 @@
 //!
 //! Invariant: nothing here blocks, but for a rest (`rest`) that nobody waits for.
 
-mod batcher;
-mod budget;
-mod connections;
+mod accept;
 mod datagrams;
 mod door;
-mod eviction;
-mod framer;
-mod handover;
 mod holders;
-mod inbox;
-mod intake;
-mod listener;
-mod parked;
-mod quiet_sessions;
-mod rest;
-mod rounds;
 mod scratch;
 pub(crate) mod session;
-mod session_socket;
-mod session_task;
-mod session_tasks;
 mod settling;
-mod slots;
 mod stopping;
+mod text;
 mod undurable;
-mod watched;
 
 use std::io;
 use std::rc::Rc;
@@ -52,23 +36,24 @@ use tokio::sync::watch;
 use tokio::task::spawn_local;
 
 use crate::config::{Config, ListenSpec};
-use crate::ledger::ListenerLedger;
-use crate::retention::Retention;
-use crate::streams::Streams;
-use connections::Connections;
-use eviction::Evictor;
-use intake::Intake;
-use listener::Homes;
-use quiet_sessions::QuietSessions;
-use rest::Rest;
-use rounds::ActiveSessions;
+use crate::stored::ledger::ListenerLedger;
+use crate::stored::retention::Retention;
+use crate::stored::streams::Streams;
+use accept::connections::Connections;
+use accept::eviction::Evictor;
+use accept::listener::{self, Homes};
+use session::handover;
+use session::quiet::QuietSessions;
+use session::rounds::ActiveSessions;
+use text::intake::Intake;
+use text::rest::{self, Rest};
 
-pub(crate) use budget::ConnectionBudget;
-pub(crate) use framer::Framer;
-pub(crate) use handover::{Colleagues, SessionInbox};
-pub(crate) use parked::ParkedConnection;
+pub(crate) use accept::budget::ConnectionBudget;
+pub(crate) use accept::parked::ParkedConnection;
 pub use scratch::Scratch;
+pub(crate) use session::handover::{Colleagues, SessionInbox};
 pub(crate) use stopping::Order;
+pub(crate) use text::framer::Framer;
 pub use undurable::Undurable;
 
 /// How long a stop waits for clients that were in the middle of something.

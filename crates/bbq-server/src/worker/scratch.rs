@@ -14,7 +14,7 @@ pub struct Scratch(RefCell<Vec<u8>>);
 
 impl Scratch {
     /// Verifies a batch and looks at it.
-    pub(super) fn verified<T>(
+    pub(crate) fn verified<T>(
         &self,
         bytes: &[u8],
         limits: BatchLimits,

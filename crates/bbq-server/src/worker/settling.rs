@@ -3,12 +3,12 @@
 
 use std::rc::Rc;
 
-use super::intake::Intake;
 use super::session::LaneAccounts;
 use crate::time::unix_seconds;
+use crate::worker::text::intake::Intake;
 
 /// Runs as long as the worker.
-pub(super) async fn serve(intake: Rc<Intake>) {
+pub(crate) async fn serve(intake: Rc<Intake>) {
     loop {
         intake.lane_moved.notified().await;
         settle(&intake);

@@ -19,32 +19,32 @@ pub(crate) enum Order {
 }
 
 #[derive(Default)]
-pub(super) struct Stopping {
+pub(crate) struct Stopping {
     /// Set when it begins.
     order: OnceCell<Order>,
     tell: Notify,
 }
 
 impl Stopping {
-    pub(super) fn begin(&self, order: Order) {
+    pub(crate) fn begin(&self, order: Order) {
         // A worker stops once.
         let _first = self.order.set(order);
         self.tell.notify_waiters();
     }
 
-    pub(super) fn has_begun(&self) -> bool {
+    pub(crate) fn has_begun(&self) -> bool {
         self.order.get().is_some()
     }
 
     /// Ready once the stop has begun. All on one thread: nothing happens between the look and the wait.
-    pub(super) async fn wait(&self) {
+    pub(crate) async fn wait(&self) {
         if !self.has_begun() {
             self.tell.notified().await;
         }
     }
 
     /// Whether somebody will go on with this door.
-    pub(super) fn is_kept(&self, door: usize) -> bool {
+    pub(crate) fn is_kept(&self, door: usize) -> bool {
         matches!(self.order.get(), Some(Order::Pause { kept }) if kept.get(door).copied().unwrap_or(false))
     }
 }

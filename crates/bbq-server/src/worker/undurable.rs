@@ -8,11 +8,11 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::ledger::{DropReason, ListenerLedger};
+use crate::stored::ledger::{DropReason, ListenerLedger};
 
 /// Who still has records that are lost here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fallback {
+pub(crate) enum Fallback {
     /// Their sender, who was not told that they arrived, and sends them again.
     Sender,
     /// Nobody.
@@ -51,7 +51,7 @@ impl Undurable {
     }
 
     /// The lane took a batch.
-    pub(super) fn add(&self, listener: u16, fallback: Fallback, records: u32) {
+    pub(crate) fn add(&self, listener: u16, fallback: Fallback, records: u32) {
         let records = u64::from(records);
         let mut runs = self.locked();
         match runs.runs.back_mut() {
@@ -61,7 +61,7 @@ impl Undurable {
     }
 
     /// So many records of the lane are durable.
-    pub(super) fn settle(&self, durable: u64) {
+    pub(crate) fn settle(&self, durable: u64) {
         self.locked().settle(durable);
     }
 

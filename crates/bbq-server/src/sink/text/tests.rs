@@ -18,9 +18,9 @@ use super::file::FileOutput;
 use super::output::Output;
 use super::*;
 use crate::config::{Rotation, SinkSpec};
-use crate::retention::Retention;
 use crate::sink::{OLDEST, SinkDriver, SinkLedger, SinkOpening, SinkStep, Wish};
-use crate::streams::Streams;
+use crate::stored::retention::Retention;
+use crate::stored::streams::Streams;
 
 const DAY_NS: u64 = 24 * 3600 * 1_000_000_000;
 

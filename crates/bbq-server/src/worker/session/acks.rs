@@ -10,8 +10,8 @@ use bbq_spool::{Durable, Lane};
 use bbq_wire::session::AckLevel;
 
 use super::replies::{Connection, Replies};
-use crate::ledger::ListenerLedger;
-use crate::streams::{Stream, Streams};
+use crate::stored::ledger::ListenerLedger;
+use crate::stored::streams::{Stream, Streams};
 use crate::worker::Undurable;
 
 /// What a lane holds that is not durable: a buffer that fills, and one that is written.

@@ -6,9 +6,9 @@ use bbq_wire::batch::BatchLimits;
 
 use super::acks::Acks;
 use super::replies::Replies;
-use crate::ledger::ListenerLedger;
-use crate::retention::Retention;
-use crate::streams::{LaneState, Streams};
+use crate::stored::ledger::ListenerLedger;
+use crate::stored::retention::Retention;
+use crate::stored::streams::{LaneState, Streams};
 use crate::worker::{Scratch, Undurable};
 
 /// What a worker lends to one of its sessions for a step.

@@ -5,16 +5,23 @@
 //! bytes, stop, end of the input --> SessionState --batches--> lane --durable--> Acks --> Replies --> Connection
 //! ```
 //!
-//! Not here: sockets, tasks, buffers, time-outs and the memory of all sessions together. Those are `session_task`'s and its
+//! Not here: sockets, tasks, buffers, time-outs and the memory of all sessions together. Those are `task`'s and its
 //! neighbours'; the simulation (bbq-simulation) takes the same steps on a network of its own.
 //!
 //! Invariant: nothing here waits, reads a clock or makes a system call.
 
 mod acks;
 mod context;
+pub(crate) mod handover;
+pub(crate) mod inbox;
 mod owner;
+pub(crate) mod quiet;
 mod replies;
+pub(crate) mod rounds;
+pub(crate) mod socket;
 mod state;
+pub(crate) mod task;
+pub(crate) mod tasks;
 
 pub use acks::{Acks, LaneAccounts};
 pub use context::SessionContext;

@@ -1,0 +1,41 @@
+//! Socket activation: what systemd opened is served as if it had been opened here.
+//!
+//! Invariant: a socket that systemd hands over is served, or the start is refused: connections would wait on it for ever.
+
+use std::os::fd::AsFd;
+
+use bbq_listen::{Activated, bound_address};
+
+use crate::lifecycle::listeners::OfferedGroup;
+use crate::lifecycle::server::StartError;
+
+/// Puts the sockets of one address together, in their order. systemd removes the files of unix sockets itself.
+pub(crate) fn offered(activated: Vec<Activated>) -> Result<Vec<OfferedGroup>, StartError> {
+    let mut groups: Vec<OfferedGroup> = Vec::new();
+    for Activated { name, descriptor } in activated {
+        let Some(address) = bound_address(descriptor.as_fd()) else {
+            return Err(StartError::Unclaimed {
+                sockets: format!("{name:?}, which is bound to nothing known"),
+            });
+        };
+        match groups.iter_mut().find(|group| group.address == address) {
+            Some(group) => group.sockets.push(descriptor),
+            None => groups.push(OfferedGroup {
+                address,
+                sockets: vec![descriptor],
+                owns_file: false,
+                kernel_seen: 0,
+            }),
+        }
+    }
+    Ok(groups)
+}
+
+/// What no listener took.
+pub(crate) fn refuse_rest(offered: &[OfferedGroup]) -> Result<(), StartError> {
+    if offered.is_empty() {
+        return Ok(());
+    }
+    let sockets: Vec<String> = offered.iter().map(|group| group.address.to_string()).collect();
+    Err(StartError::Unclaimed { sockets: sockets.join(", ") })
+}

@@ -1,0 +1,426 @@
+//! The control thread: signals, checkpoints, and who does what in which order at a stop, a reload and an upgrade.
+//!
+//! Reload and upgrade are both a pause: the sinks come to a hold, or the change is refused; then everything but the sockets
+//! ends in order (`running`), and either this process goes on with another configuration, or another process does.
+//! Connections wait in the kernel's queue meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bbq_spool::DirectoryLock;
+use tokio::sync::{oneshot, watch};
+use tracing::{error, info, warn};
+
+use crate::config::{Config, ConfigSource, ListenSpec};
+use crate::lifecycle::listeners::{Listener, Sockets};
+use crate::lifecycle::notify::{self, notify};
+use crate::lifecycle::panics;
+use crate::lifecycle::reload;
+use crate::lifecycle::running::{Halt, Halted, Running, Start};
+use crate::lifecycle::server::{Parts, waiting_for_space};
+use crate::lifecycle::signals::{Received, Signals};
+use crate::lifecycle::upgrade::{Predecessor, Program, Successor};
+use crate::observe::admin::Admin;
+use crate::observe::changes::Changes;
+use crate::observe::look::Look;
+use crate::worker::ParkedConnection;
+
+/// How often drops are saved, and whether a thread is still there is looked at.
+const TICK: Duration = Duration::from_secs(1);
+
+pub(crate) struct Control {
+    /// What is in force.
+    pub(crate) config: Config,
+    /// What was read last; some of it may wait for an upgrade.
+    pub(crate) loaded: Config,
+    pub(crate) source: ConfigSource,
+    pub(crate) program: Program,
+    pub(crate) sockets: Sockets,
+    /// Held to the last, but for the time of an upgrade.
+    pub(crate) lock: Option<DirectoryLock>,
+    /// Whose place this process takes.
+    pub(crate) predecessor: Option<Predecessor>,
+    pub(crate) changes: Arc<Changes>,
+    /// Unless it is off.
+    pub(crate) admin: Option<Admin>,
+    pub(crate) look: Look,
+}
+
+/// Why serving ended.
+enum Ending {
+    /// By a signal or a failed thread; `true` when nothing failed.
+    Stop { in_order: bool },
+    /// Another process serves.
+    HandedOver,
+    /// A pause could not be ended. It was said why.
+    Lost,
+}
+
+/// A successor that is being prepared by a thread.
+type Preparation = Option<oneshot::Receiver<Result<Successor, String>>>;
+
+async fn prepared(preparation: &mut Preparation) -> Result<Successor, String> {
+    let Some(receiver) = preparation else { return std::future::pending().await };
+    let result = receiver.await;
+    *preparation = None;
+    result.unwrap_or_else(|_| Err("the thread that prepares it failed".to_owned()))
+}
+
+impl Control {
+    /// Works until a signal, and ends everything in order. `true` when nothing went wrong.
+    pub(crate) fn run(mut self, running: Running, signals: Signals) -> bool {
+        let Signals { runtime, mut received, .. } = signals;
+        let mut running = Some(running);
+        let ended = match runtime.block_on(self.serve(&mut running, &mut received)) {
+            Ending::HandedOver => true,
+            Ending::Lost => false,
+            Ending::Stop { in_order } => {
+                notify(notify::STOPPING);
+                let ended = running.is_none_or(|running| running.end(&self.stop()).in_order);
+                in_order && ended
+            }
+        };
+        // To the last: whoever asks how far the stop is hears it.
+        if let Some(admin) = self.admin.take() {
+            admin.end();
+        }
+        self.look.end();
+        ended
+    }
+
+    fn stop(&self) -> Halt {
+        Halt::Stop { drain_timeout: self.config.drain_timeout }
+    }
+
+    async fn serve(&mut self, running: &mut Option<Running>, signals: &mut Received) -> Ending {
+        let Some(parts) = running.as_ref().map(|running| Arc::clone(&running.parts)) else {
+            return Ending::Lost;
+        };
+        let (tell_admin, parts) = watch::channel(parts);
+        if let Some(admin) = &self.admin {
+            admin.serve(&parts);
+        }
+        if let Some(predecessor) = self.predecessor.take()
+            && let Err(error) = predecessor.release(&self.sockets.listeners)
+        {
+            error!(%error, "the server to take over from does not answer any more; stopping");
+            return Ending::Stop { in_order: false };
+        }
+        let address = self.sockets.admin.as_ref().and_then(|listener| listener.local_addr().ok());
+        let address = address.map_or_else(|| "off".to_owned(), |address| address.to_string());
+        info!(pid = std::process::id(), admin = %address, "ready");
+        notify(notify::READY);
+        self.look.begin(&parts);
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut preparation: Preparation = None;
+        loop {
+            let Some(now) = running.as_ref() else { return Ending::Lost };
+            tokio::select! {
+                name = signals.stop.next() => {
+                    info!(signal = name, "stopping: what was received is kept");
+                    return Ending::Stop { in_order: true };
+                }
+                _ = signals.hangup.recv() => self.reload(running, &tell_admin, preparation.is_some()).await,
+                _ = signals.upgrade.recv() => self.prepare_upgrade(&mut preparation),
+                thread = panics::fatal() => {
+                    error!(thread, "a thread panicked; stopping the rest");
+                    return Ending::Stop { in_order: false };
+                }
+                successor = prepared(&mut preparation) => match ready_to_hand_over(now, successor).await {
+                    Ok(successor) => {
+                        // The accept queue is the successor's from here on.
+                        if let Some(admin) = &mut self.admin {
+                            admin.pause().await;
+                        }
+                        if self.hand_over(running, successor, &tell_admin) {
+                            return Ending::HandedOver;
+                        }
+                        if let Some(admin) = &self.admin {
+                            admin.serve(&parts);
+                        }
+                    }
+                    Err(why) => self.refuse("upgrade", &why),
+                },
+                _ = tick.tick() => if !look_after(now) { return Ending::Stop { in_order: false } },
+            }
+        }
+    }
+
+    /// SIGHUP. Connections wait in the kernel's queue while it lasts.
+    async fn reload(
+        &mut self,
+        running: &mut Option<Running>,
+        tell_admin: &watch::Sender<Arc<Parts>>,
+        is_upgrading: bool,
+    ) {
+        notify(&notify::reloading());
+        if let Err(why) = self.try_reload(running, tell_admin, is_upgrading).await {
+            self.refuse("reload", &why);
+        }
+        notify(notify::READY);
+    }
+
+    async fn try_reload(
+        &mut self,
+        running: &mut Option<Running>,
+        tell_admin: &watch::Sender<Arc<Parts>>,
+        is_upgrading: bool,
+    ) -> Result<(), String> {
+        if is_upgrading {
+            return Err("an upgrade is going on, which reads the configuration, too".to_owned());
+        }
+        let new = self.source.load().map_err(|error| error.to_string())?;
+        if new == self.loaded {
+            self.changes.set_refused(None);
+            info!("reloaded: nothing has changed");
+            return Ok(());
+        }
+        let Some(now) = running.as_ref() else { return Ok(()) };
+        if let Some(why) = waiting_lane(&now.parts) {
+            return Err(why);
+        }
+        let plan = reload::plan(&self.config, new.clone(), &self.sockets.listeners);
+        let plan = plan.map_err(|error| with_sources(&error))?;
+        if plan.config == self.config {
+            self.loaded = new;
+            self.changes.set_refused(None);
+            info!("reloaded: nothing that can be changed now");
+            return Ok(());
+        }
+        if reload::only_steers(&self.config, &plan.config) {
+            reload::steer(&self.sockets.listeners, &plan.config.listen)
+                .map_err(|error| with_sources(&error))?;
+            (self.config, self.loaded) = (plan.config, new);
+            self.changes.set_refused(None);
+            info!("reloaded: steered without a pause");
+            return Ok(());
+        }
+        hold_sinks(now).await?;
+        let halted = self.pause(running, plan.kept);
+        let before = Before { config: self.config.clone(), listeners: self.sockets.listeners.clone() };
+        self.config = plan.config;
+        self.sockets.listeners = plan.listeners;
+        let went_on = self.go_on(running, tell_admin, halted, Some(before));
+        if went_on.is_ok() {
+            self.loaded = new;
+            self.changes.set_refused(None);
+            info!("reloaded");
+        }
+        went_on
+    }
+
+    /// SIGUSR2: a thread starts the new program and waits until it is prepared.
+    fn prepare_upgrade(&self, preparation: &mut Preparation) {
+        if preparation.is_some() {
+            warn!("an upgrade is going on already");
+            return;
+        }
+        let offered = match self.sockets.offer(&self.config) {
+            Ok(offered) => offered,
+            Err(error) => return self.refuse("upgrade", &format!("cannot copy the sockets: {error}")),
+        };
+        let (program, patience) = (self.program.clone(), self.config.upgrade_timeout);
+        let (tell, receiver) = oneshot::channel();
+        info!(program = %program, "upgrading");
+        let thread = std::thread::Builder::new().name("upgrade".to_owned()).spawn(move || {
+            // If nobody waits for it any more, it is dropped, which ends it.
+            let _stopping = tell.send(Successor::prepare(&program, &offered, patience));
+        });
+        match thread {
+            Ok(_detached) => *preparation = Some(receiver),
+            Err(error) => self.refuse("upgrade", &format!("cannot start a thread: {error}")),
+        }
+    }
+
+    /// `true` when the successor serves. Otherwise this process does again, or nobody.
+    fn hand_over(
+        &mut self,
+        running: &mut Option<Running>,
+        mut successor: Successor,
+        tell_admin: &watch::Sender<Arc<Parts>>,
+    ) -> bool {
+        let kept = self.sockets.listeners.iter().map(|listener| successor.keeps(&listener.spec())).collect();
+        let mut halted = self.pause(running, kept);
+        self.lock = None;
+        let listeners = self.sockets.listeners.clone();
+        let specs: Vec<Arc<ListenSpec>> = listeners.iter().map(Listener::spec).collect();
+        let taken = successor.take_over(&specs, &mut halted.parked, halted.kernel_seen.clone());
+        match taken {
+            Ok(()) => {
+                for listener in listeners.iter().filter(|listener| successor.keeps(&listener.spec())) {
+                    listener.group.set_owns_file(false);
+                }
+                notify(&notify::main_pid(successor.pid()));
+                info!(pid = successor.pid(), "handed over");
+                true
+            }
+            Err(why) => {
+                // Ends it, so that the lock is free.
+                drop(successor);
+                self.refuse("upgrade", &why);
+                if let Err(why) = self.go_on(running, tell_admin, halted, None) {
+                    error!(why, "cannot go on after an upgrade that failed");
+                }
+                false
+            }
+        }
+    }
+
+    fn pause(&self, running: &mut Option<Running>, kept: Arc<[bool]>) -> Halted {
+        match running.take() {
+            Some(running) => running.end(&Halt::Pause { kept }),
+            None => Halted { in_order: false, parked: Vec::new(), kernel_seen: Vec::new() },
+        }
+    }
+
+    /// Starts again after a pause. When that fails with a new configuration, the one before is tried.
+    fn go_on(
+        &mut self,
+        running: &mut Option<Running>,
+        tell_admin: &watch::Sender<Arc<Parts>>,
+        halted: Halted,
+        before: Option<Before>,
+    ) -> Result<(), String> {
+        let mut parked = halted.parked;
+        let old = before.as_ref().map_or(&self.sockets.listeners, |before| &before.listeners).clone();
+        let seen_of = |listener: &Listener| {
+            let place = old.iter().position(|old| Arc::ptr_eq(&old.group, &listener.group));
+            place.and_then(|place| halted.kernel_seen.get(place).copied()).unwrap_or(0)
+        };
+        let resume = |mut listeners: Vec<Listener>| {
+            listeners.iter_mut().for_each(|listener| listener.kernel_seen = seen_of(listener));
+            listeners
+        };
+        self.sockets.listeners = resume(std::mem::take(&mut self.sockets.listeners));
+        let mut moved = moved(&mut parked, &old, &self.sockets.listeners);
+        // Only what was never in force may fail: what was before has to go on.
+        let failed = match self.start(running, tell_admin, &mut moved, before.is_some()) {
+            Ok(()) => return Ok(()),
+            Err(why) => why,
+        };
+        let Some(before) = before else { return Err(failed) };
+        let mut back = self::moved(&mut moved, &self.sockets.listeners, &before.listeners);
+        self.config = before.config;
+        self.sockets.listeners = resume(before.listeners);
+        match self.start(running, tell_admin, &mut back, false) {
+            Ok(()) => Err(failed),
+            Err(why) => Err(format!("{failed}; and the configuration before it: {why}")),
+        }
+    }
+
+    fn start(
+        &mut self,
+        running: &mut Option<Running>,
+        tell_admin: &watch::Sender<Arc<Parts>>,
+        parked: &mut Vec<ParkedConnection>,
+        is_strict: bool,
+    ) -> Result<(), String> {
+        if self.lock.is_none() {
+            let lock = DirectoryLock::take(&self.config.data);
+            self.lock = Some(lock.map_err(|error| with_sources(&error))?);
+        }
+        let start = Start {
+            config: &self.config,
+            listeners: self.sockets.listeners.clone(),
+            changes: &self.changes,
+            is_strict,
+        };
+        let started = Running::start(start, parked);
+        let started = started.map_err(|error| with_sources(&error))?;
+        // Fails only when the admin is off.
+        let _nobody = tell_admin.send_replace(Arc::clone(&started.parts));
+        *running = Some(started);
+        Ok(())
+    }
+
+    fn refuse(&self, change: &'static str, why: &str) {
+        error!(change, why, "refused; going on as before");
+        self.changes.set_refused(Some(format!("{change}: {why}")));
+    }
+}
+
+/// What was in force before a reload.
+struct Before {
+    config: Config,
+    listeners: Vec<Listener>,
+}
+
+/// Connections with the places that their listeners have now. Those whose listener is gone are not kept, so there are none.
+fn moved(parked: &mut Vec<ParkedConnection>, old: &[Listener], new: &[Listener]) -> Vec<ParkedConnection> {
+    let place = |connection: ParkedConnection| {
+        let source = &old.get(connection.door)?.spec().source;
+        let door = new.iter().position(|listener| listener.spec().source == *source)?;
+        Some(ParkedConnection { door, ..connection })
+    };
+    parked.drain(..).filter_map(place).collect()
+}
+
+/// A pause would lose what a lane has no room for.
+fn waiting_lane(parts: &Parts) -> Option<String> {
+    parts
+        .lanes
+        .iter()
+        .find_map(waiting_for_space)
+        .map(|why| format!("no reload and no upgrade until there is room: {why}"))
+}
+
+/// Lets the sinks hold for a successor that is prepared.
+async fn ready_to_hand_over(
+    now: &Running,
+    successor: Result<Successor, String>,
+) -> Result<Successor, String> {
+    let successor = successor?;
+    if let Some(why) = waiting_lane(&now.parts) {
+        return Err(why);
+    }
+    hold_sinks(now).await?;
+    Ok(successor)
+}
+
+/// Lets the sinks hold for a pause. While they do, no room comes back, and what comes in may have filled the spool.
+async fn hold_sinks(now: &Running) -> Result<(), String> {
+    now.hold_sinks().await?;
+    waiting_lane(&now.parts).map_or(Ok(()), |why| {
+        now.let_sinks_go_on();
+        Err(why)
+    })
+}
+
+/// `false` when a thread is gone that should not be.
+fn look_after(running: &Running) -> bool {
+    let parts = &running.parts;
+    parts.look_at_drops();
+    parts.look_at_evenness();
+    // A look at a worker is compared with the one before: so a status is right the first time.
+    parts.look_at_workers();
+    for worker in &parts.workers {
+        worker.active_sessions.begin_round();
+    }
+    for listener in &parts.listeners {
+        // Of workers that are gone since a reload.
+        let _some_are_left = listener.group.close_removed();
+    }
+    parts.retention.ask_to_save_ledger();
+    if parts.streams.is_checkpoint_due() {
+        parts.retention.ask_for_checkpoint();
+    }
+    match running.gone() {
+        Some(name) => {
+            error!(thread = name, "a thread ended that should not; stopping the rest");
+            false
+        }
+        None => true,
+    }
+}
+
+/// An error and what it came from, in one line.
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

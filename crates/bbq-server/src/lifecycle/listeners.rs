@@ -1,0 +1,156 @@
+//! The server's listening sockets. They are older and younger than everything else: a restart in place, a reload and an
+//! upgrade pass them on.
+//!
+//! Invariant: sockets that were offered are adopted or refused, never bound again.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as AdminListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bbq_listen::{Address, Group, GroupOptions, Holder, Steering};
+
+use crate::config::{Config, ListenSpec};
+use crate::lifecycle::server::StartError;
+use crate::observe::evenness::EvennessWatch;
+use crate::observe::foreign::ForeignWatch;
+
+/// A listener, as status and control see it.
+#[derive(Clone)]
+pub(crate) struct Listener {
+    /// Changes without a pause as far as it can; all copies see it.
+    spec: Arc<Mutex<Arc<ListenSpec>>>,
+    pub(crate) group: Arc<Group>,
+    pub(crate) foreign: Arc<ForeignWatch>,
+    pub(crate) evenness: Arc<EvennessWatch>,
+    /// What the kernel had dropped on its sockets when a ledger last counted that.
+    pub(crate) kernel_seen: u64,
+}
+
+/// Open sockets of one address, from whoever opened them.
+pub(crate) struct OfferedGroup {
+    /// As it was configured there, or as it is bound.
+    pub(crate) address: Address,
+    /// By index.
+    pub(crate) sockets: Vec<OwnedFd>,
+    pub(crate) owns_file: bool,
+    pub(crate) kernel_seen: u64,
+}
+
+/// Everything that listens.
+pub(crate) struct Sockets {
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) admin: Option<AdminListener>,
+}
+
+impl Sockets {
+    /// Takes from what is offered what the configuration names, and opens the rest. What nobody wants stays in `offered`.
+    pub(crate) fn open(config: &Config, offered: &mut Vec<OfferedGroup>) -> Result<Sockets, StartError> {
+        let listeners = config.listen.iter().map(|spec| Listener::open(config, spec, offered));
+        let listeners = listeners.collect::<Result<_, _>>()?;
+        Ok(Sockets { listeners, admin: open_admin(config, offered)? })
+    }
+
+    /// Copies of every socket, for somebody else.
+    pub(crate) fn offer(&self, config: &Config) -> io::Result<Vec<OfferedGroup>> {
+        let mut offered: Vec<OfferedGroup> =
+            self.listeners.iter().map(Listener::offer).collect::<io::Result<_>>()?;
+        if let (Some(admin), Some(address)) = (&self.admin, config.admin) {
+            offered.push(OfferedGroup {
+                address: Address::Tcp(address),
+                sockets: vec![admin.as_fd().try_clone_to_owned()?],
+                owns_file: false,
+                kernel_seen: 0,
+            });
+        }
+        Ok(offered)
+    }
+}
+
+impl Listener {
+    pub(crate) fn open(
+        config: &Config,
+        spec: &ListenSpec,
+        offered: &mut Vec<OfferedGroup>,
+    ) -> Result<Listener, StartError> {
+        let options = GroupOptions {
+            distribution: config.distribution_of(spec),
+            steering: spec.steering.clone(),
+            backlog: spec.backlog,
+            receive_buffer_bytes: spec.receive_buffer_bytes,
+            ..GroupOptions::new(spec.address.clone(), config.workers)
+        };
+        let found = take(offered, &spec.address);
+        let kernel_seen = found.as_ref().map_or(0, |group| group.kernel_seen);
+        let group = match found {
+            // As many as there were; the start makes as many of them as there are workers, and only then there is one for
+            // each weight.
+            Some(found) if found.sockets.len() > 1 && options.distribution.is_per_worker() => {
+                let workers = found.sockets.len();
+                let steering = if workers == config.workers { options.steering } else { Steering::Hash };
+                Group::adopt(&GroupOptions { workers, steering, ..options }, found.sockets)
+            }
+            Some(found) => Group::adopt(&options, found.sockets),
+            None => Group::open(&options),
+        };
+        let group = group.map_err(|source| StartError::Listen { spec: spec.text.clone(), source })?;
+        Ok(Listener {
+            spec: Arc::new(Mutex::new(Arc::new(spec.clone()))),
+            foreign: Arc::default(),
+            evenness: Arc::new(EvennessWatch::new(group.taken())),
+            group: Arc::new(group),
+            kernel_seen,
+        })
+    }
+
+    /// As it is configured.
+    pub(crate) fn spec(&self) -> Arc<ListenSpec> {
+        Arc::clone(&self.spec.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// For what can change while it is served. Who serves it already keeps what it was before.
+    pub(crate) fn set_spec(&self, spec: ListenSpec) {
+        *self.spec.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(spec);
+    }
+
+    /// The same sockets, configured differently; this one stays as it is.
+    pub(crate) fn with_spec(&self, spec: ListenSpec) -> Listener {
+        Listener { spec: Arc::new(Mutex::new(Arc::new(spec))), ..self.clone() }
+    }
+
+    fn offer(&self) -> io::Result<OfferedGroup> {
+        let sockets = self.group.sockets().into_iter().map(|socket| socket.as_fd().try_clone_to_owned());
+        Ok(OfferedGroup {
+            address: self.spec().address.clone(),
+            sockets: sockets.collect::<io::Result<_>>()?,
+            owns_file: self.group.owns_file(),
+            kernel_seen: self.kernel_seen,
+        })
+    }
+}
+
+/// The first of that address: two listeners on port 0 have the same, and stand in the same order everywhere.
+fn take(offered: &mut Vec<OfferedGroup>, address: &Address) -> Option<OfferedGroup> {
+    let place = offered.iter().position(|group| group.address == *address)?;
+    Some(offered.remove(place))
+}
+
+fn open_admin(config: &Config, offered: &mut Vec<OfferedGroup>) -> Result<Option<AdminListener>, StartError> {
+    let Some(address) = config.admin else { return Ok(None) };
+    let handed = take(offered, &Address::Tcp(address)).and_then(|mut group| group.sockets.pop());
+    let listener = match handed {
+        Some(socket) => Ok(AdminListener::from(socket)),
+        None => AdminListener::bind(address),
+    };
+    let listener = listener.and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    listener.map(Some).map_err(|source| refused_admin(address, source))
+}
+
+fn refused_admin(address: SocketAddr, source: io::Error) -> StartError {
+    let in_use = source.kind() == io::ErrorKind::AddrInUse;
+    let holder = in_use.then(|| Holder::of(&Address::Tcp(address))).flatten();
+    StartError::Admin { address, holder, source }
+}

@@ -1,0 +1,13 @@
+//! How the server starts, runs, changes and ends.
+
+pub(crate) mod activation;
+pub(crate) mod control;
+pub(crate) mod listeners;
+pub(crate) mod notify;
+pub(crate) mod panics;
+pub(crate) mod reload;
+pub(crate) mod running;
+pub(crate) mod server;
+pub(crate) mod signals;
+pub(crate) mod sink_phases;
+pub(crate) mod upgrade;

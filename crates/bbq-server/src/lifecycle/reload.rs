@@ -1,0 +1,111 @@
+//! What a reload makes of two configurations: which sockets stay, which come, and what cannot be changed while the process
+//! runs.
+//!
+//! It opens new sockets, and steers those that are open; control does the rest, as a restart in place.
+
+use std::sync::Arc;
+
+use bbq_listen::ListenError;
+use tracing::warn;
+
+use crate::config::{Config, ListenSpec};
+use crate::lifecycle::listeners::Listener;
+use crate::lifecycle::server::StartError;
+
+/// What to go on with.
+pub(crate) struct Plan {
+    /// What of the new configuration can be had.
+    pub(crate) config: Config,
+    pub(crate) listeners: Vec<Listener>,
+    /// By the place of the old listeners: whether queue and connections stay.
+    pub(crate) kept: Arc<[bool]>,
+}
+
+/// Whether a plan changes nothing but which worker a sender gets. Nobody needs a pause for that.
+pub(crate) fn only_steers(old: &Config, planned: &Config) -> bool {
+    let mut as_before = planned.clone();
+    for (spec, before) in as_before.listen.iter_mut().zip(&old.listen) {
+        spec.text.clone_from(&before.text);
+        spec.steering = before.steering.clone();
+        // The same, whether it is said or not.
+        spec.distribution = before.distribution;
+    }
+    as_before == *old
+}
+
+/// Steers listeners that are served, one for each of `specs`: all of them, or none.
+pub(crate) fn steer(open: &[Listener], specs: &[ListenSpec]) -> Result<(), ListenError> {
+    for (place, (listener, spec)) in open.iter().zip(specs).enumerate() {
+        if let Err(refused) = listener.group.set_steering(&spec.steering) {
+            for steered in &open[..place] {
+                // It was steered so a moment ago.
+                let _as_before = steered.group.set_steering(&steered.spec().steering);
+            }
+            return Err(refused);
+        }
+    }
+    for (listener, spec) in open.iter().zip(specs) {
+        listener.set_spec(spec.clone());
+    }
+    Ok(())
+}
+
+/// Keys whose change needs another process.
+fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
+    let changes = [("data", old.data != new.data), ("admin", old.admin != new.admin)];
+    changes.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
+}
+
+/// Opens what is new; every change that must wait is named in the log.
+pub(crate) fn plan(old: &Config, new: Config, open: &[Listener]) -> Result<Plan, StartError> {
+    for key in fixed(old, &new) {
+        warn!(key, "needs an upgrade (SIGUSR2) or a restart; it stays as it is");
+    }
+    let mut config = Config { data: old.data.clone(), admin: old.admin, ..new };
+    let mut listeners = Vec::with_capacity(config.listen.len());
+    let mut left: Vec<&Listener> = open.iter().collect();
+    for place in 0..config.listen.len() {
+        let spec = &config.listen[place];
+        let found = left.iter().position(|listener| listener.spec().address == spec.address);
+        let Some(listener) = found.map(|place| left.remove(place)) else {
+            listeners.push(Listener::open(&config, spec, &mut Vec::new())?);
+            continue;
+        };
+        let before = listener.spec();
+        for key in unchanged_in_a_socket(old, &config, &before, spec) {
+            warn!(
+                listener = spec.text,
+                key, "needs an upgrade (SIGUSR2) or a restart; its sockets stay as they are"
+            );
+        }
+        // As the sockets are; so a later reload names it again.
+        let has_other_sockets = old.distribution_of(&before) != config.distribution_of(spec);
+        let spec = &mut config.listen[place];
+        if has_other_sockets {
+            spec.steering = before.steering.clone();
+        }
+        spec.distribution = Some(old.distribution_of(&before));
+        spec.backlog = before.backlog;
+        spec.receive_buffer_bytes = before.receive_buffer_bytes;
+        listeners.push(listener.with_spec(spec.clone()));
+    }
+    let kept = open.iter().map(|before| config.listen.iter().any(|spec| spec.source == before.spec().source));
+    let kept = kept.collect();
+    Ok(Plan { config, listeners, kept })
+}
+
+fn unchanged_in_a_socket(
+    old_config: &Config,
+    new_config: &Config,
+    old: &ListenSpec,
+    new: &ListenSpec,
+) -> Vec<&'static str> {
+    let has_other_sockets = old_config.distribution_of(old) != new_config.distribution_of(new);
+    let changes = [
+        ("distribution", has_other_sockets),
+        ("steering", has_other_sockets && old.steering != new.steering),
+        ("backlog", old.backlog != new.backlog),
+        ("receive_buffer_bytes", old.receive_buffer_bytes != new.receive_buffer_bytes),
+    ];
+    changes.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
+}

@@ -1,0 +1,423 @@
+//! What runs between the sockets and the data directory: workers, lanes, sinks. It starts and ends as one, and a restart in
+//! place ends one and starts the next on the same sockets.
+//!
+//! The beginning: every thread is made, and waits; then the sinks open their outputs; only then workers are given sockets
+//! and connections. Whatever fails on the way, nothing was taken, and no thread is left.
+//!
+//! The end: workers finish what they have and hand it to their lanes; the lanes write it; the sinks read to the end for as
+//! long as there is patience, or commit where they are; then the checkpoints are written. What no sink has taken stays in
+//! the spool.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bbq_listen::{ListenError, Watch, WatchEvent, raise_descriptor_limit};
+use bbq_spool::{DiskStorage, Spool, Storage};
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+
+use crate::config::Config;
+use crate::lifecycle::listeners::Listener;
+use crate::lifecycle::server::{Parts, StartError};
+use crate::lifecycle::sink_phases::Lifecycle;
+use crate::observe::changes::Changes;
+use crate::observe::occasional::Occasional;
+use crate::sink::PendingSink;
+use crate::stored::ledger::Ledger;
+use crate::stored::retention::Retention;
+use crate::stored::streams::Streams;
+use crate::time::unix_seconds;
+use crate::worker::{
+    Colleagues, ConnectionBudget, IntakeLimits, Order, ParkedConnection, Worker, WorkerView,
+};
+
+/// Descriptors that connections never get: standard ones, lock, event loops, admin and its clients.
+const DESCRIPTORS_RESERVED: u64 = 48;
+/// Descriptors a lane may have open: segment, the next one, a directory while it is synced.
+const DESCRIPTORS_PER_LANE: u64 = 4;
+/// Descriptors a sink may have open: output, a segment of each lane (added by lane), a cursor and a directory.
+const DESCRIPTORS_PER_SINK: u64 = 4;
+/// A worker's epoll, eventfd and timer, and the set of its quiet sessions, with some to spare.
+const DESCRIPTORS_PER_WORKER: u64 = 8;
+/// A worker's socket of a listener, its door, and the set of its connections.
+const DESCRIPTORS_PER_SEAT: u64 = 3;
+/// The fewest connections that are worth starting for.
+const CONNECTIONS_MIN: u64 = 8;
+
+/// How long a sink that was told to give up may take to notice: it looks ten times a second at least, and the rest is a
+/// system call's.
+const GIVE_UP_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a start waits for outputs to be opened: an open(2) takes microseconds, over a network milliseconds. One that
+/// takes longer is shown, and holds up nobody.
+const OPEN_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a sink may take to come to a commit before a pause; connections are served meanwhile. A sync of what a sink
+/// writes between two commits takes a disk a second or two.
+const HOLD_PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks whether all hold.
+const HOLD_LOOK: Duration = Duration::from_millis(2);
+
+/// Workers and sinks at work.
+pub(crate) struct Running {
+    pub(crate) parts: Arc<Parts>,
+    workers: Vec<JoinHandle<Vec<ParkedConnection>>>,
+    sinks: Vec<JoinHandle<()>>,
+    tell_workers: watch::Sender<Order>,
+    lifecycle: Arc<Lifecycle>,
+    /// Looks after stalled workers.
+    watch: Option<Watch>,
+}
+
+/// How to end.
+pub(crate) enum Halt {
+    /// For good: everything is taken, and sinks have so long to read to the end.
+    Stop { drain_timeout: Duration },
+    /// To go on: what is queued at the listeners that are kept stays there, and their connections stay open.
+    Pause { kept: Arc<[bool]> },
+}
+
+/// What is left.
+pub(crate) struct Halted {
+    /// No thread panicked and nothing was lost.
+    pub(crate) in_order: bool,
+    /// Connections to go on with.
+    pub(crate) parked: Vec<ParkedConnection>,
+    /// What the kernel had dropped by listener, as far as the ledger knows.
+    pub(crate) kernel_seen: Vec<u64>,
+}
+
+/// What a start is made of.
+pub(crate) struct Start<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) changes: &'a Arc<Changes>,
+    /// A sink's output that cannot be opened fails the start. Otherwise, where something has to be started, it is shown and
+    /// tried again.
+    pub(crate) is_strict: bool,
+}
+
+impl Running {
+    /// Opens the data directory, whose lock the caller has, and starts the threads. `parked` is emptied if that succeeds.
+    ///
+    /// # Errors
+    /// The first thing that cannot be opened. Nothing runs then.
+    pub(crate) fn start(start: Start<'_>, parked: &mut Vec<ParkedConnection>) -> Result<Running, StartError> {
+        let config = start.config;
+        for listener in &start.listeners {
+            resume(listener, config.workers)
+                .map_err(|source| StartError::Listen { spec: listener.spec().text.clone(), source })?;
+        }
+        let lifecycle = Lifecycle::new(config.sinks.len());
+        let (parts, sinks) = open(start, &lifecycle)?;
+        let (tell_workers, stop_workers) = watch::channel(Order::Work);
+        let mut gated = Gated { workers: Vec::new(), gates: Vec::new(), sinks: Vec::new(), lifecycle };
+        let retention = parts.retention.start(Arc::clone(&parts.ledger));
+        let retention =
+            retention.map_err(|source| StartError::Thread { name: "retention".to_owned(), source });
+        let made = retention.and_then(|()| gated.make_threads(config.workers, sinks));
+        // Before anybody is let in: it is a thread, too.
+        let watch = made.and_then(|()| rescue(&parts, config.stall_threshold));
+        let opened = watch.and_then(|watch| {
+            gated.open_sinks(config)?;
+            let (colleagues, inboxes) = Colleagues::new(&parts.lanes);
+            let workers = inboxes.into_iter().enumerate();
+            let workers = workers
+                .map(|(index, inbox)| parts.worker(index, stop_workers.clone(), (colleagues.clone(), inbox)));
+            Ok((watch, workers.collect::<Result<Vec<_>, _>>()?))
+        });
+        let (watch, workers) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                gated.give_up();
+                // Now, and not when the last who holds them is gone: somebody else may have the lanes by then.
+                parts.retention.close();
+                parts.spool.close();
+                return Err(error);
+            }
+        };
+        for (mut worker, gate) in workers.into_iter().zip(gated.gates) {
+            let count = config.workers;
+            worker.parked =
+                parked.extract_if(.., |connection| connection.worker % count == worker.index).collect();
+            // The thread waits for it, and for nothing else.
+            let _taken = gate.send(worker);
+        }
+        gated.lifecycle.work();
+        parts.ready.store(true, Ordering::Release);
+        parts.announce();
+        let Gated { workers, sinks, lifecycle, .. } = gated;
+        Ok(Running { parts, workers, sinks, tell_workers, lifecycle, watch })
+    }
+
+    /// Asks the sinks to commit and to hold, so that a pause can begin.
+    ///
+    /// # Errors
+    /// Which of them does not in time. Then all go on as before.
+    pub(crate) async fn hold_sinks(&self) -> Result<(), String> {
+        self.lifecycle.hold();
+        self.parts.spool.progress().announce();
+        let deadline = Instant::now() + HOLD_PATIENCE;
+        while let Some(index) = self.lifecycle.first_not_held() {
+            if Instant::now() >= deadline {
+                self.lifecycle.work();
+                let (spec, ledger) = &self.parts.sinks[index];
+                let why = ledger.trouble().unwrap_or_else(|| "its output takes nothing".to_owned());
+                let seconds = HOLD_PATIENCE.as_secs();
+                return Err(format!(
+                    "sink {spec} did not come to a commit within {seconds} s: {why}; try again when it delivers"
+                ));
+            }
+            tokio::time::sleep(HOLD_LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// There is no pause after all.
+    pub(crate) fn let_sinks_go_on(&self) {
+        self.lifecycle.work();
+    }
+
+    /// A thread that ended and should not have.
+    pub(crate) fn gone(&self) -> Option<&str> {
+        let worker = self.workers.iter().find(|thread| thread.is_finished()).map(JoinHandle::thread);
+        let sink = || self.sinks.iter().find(|thread| thread.is_finished()).map(JoinHandle::thread);
+        let retention = || self.parts.retention.has_ended().then_some("retention");
+        worker.or_else(sink).and_then(|thread| thread.name()).or_else(retention)
+    }
+
+    /// Ends every thread in order, and closes the data directory but for its lock.
+    pub(crate) fn end(self, halt: &Halt) -> Halted {
+        let parts = self.parts;
+        parts.ready.store(false, Ordering::Release);
+        let unwritten_before = parts.ledger.unwritten();
+        drop(self.watch);
+        let mut in_order = true;
+        let order = match halt {
+            Halt::Stop { .. } => Order::Stop,
+            Halt::Pause { kept } => {
+                for (listener, _) in parts.listeners.iter().zip(kept.iter()).filter(|(_, kept)| **kept) {
+                    listener.group.pause();
+                }
+                Order::Pause { kept: Arc::clone(kept) }
+            }
+        };
+        // A send fails only if every worker is gone already.
+        let _gone = self.tell_workers.send(order);
+        let mut parked = Vec::new();
+        for worker in self.workers {
+            match worker.join() {
+                Ok(connections) => parked.extend(connections),
+                Err(_) => in_order = false,
+            }
+        }
+        let unwritten_by_lanes = parts.spool.close();
+        parts.note_unwritten();
+        match halt {
+            Halt::Stop { drain_timeout } => {
+                self.lifecycle.drain();
+                parts.spool.progress().announce();
+                wait_for(&self.sinks, *drain_timeout);
+                self.lifecycle.give_up();
+                parts.spool.progress().announce();
+                wait_for(&self.sinks, GIVE_UP_PATIENCE);
+            }
+            // They hold, so all of them end now.
+            Halt::Pause { .. } => self.lifecycle.leave(),
+        }
+        for (sink, (spec, _)) in self.sinks.into_iter().zip(&parts.sinks) {
+            if matches!(halt, Halt::Pause { .. }) || sink.is_finished() {
+                in_order &= sink.join().is_ok();
+            } else {
+                in_order = false;
+                let thread = sink.thread().name();
+                error!(
+                    thread,
+                    sink = spec,
+                    "the sink is stuck in its output and ends with the process; messages stay spooled"
+                );
+            }
+        }
+        parts.look_at_drops_last();
+        if let Err(error) = parts.retention.finish().and_then(|()| parts.ledger.save()) {
+            // The next start reads the segments instead, and forgets drops of the last second.
+            warn!(%error, "cannot write the last checkpoints");
+        }
+        if matches!(halt, Halt::Stop { .. }) {
+            let ledger = parts.status().ledger;
+            info!(ledger.received, ledger.delivered, ledger.queued, dropped = ?ledger.dropped, "stopped");
+        }
+        in_order &= unwritten_by_lanes.values().all(|records| *records == 0);
+        // What workers held and no lane took.
+        in_order &= parts.ledger.unwritten() == unwritten_before;
+        let listeners = 0..parts.listeners.len();
+        let kernel_seen = listeners.map(|index| parts.ledger.listener(index).kernel_seen()).collect();
+        Halted { in_order, parked, kernel_seen }
+    }
+}
+
+/// Threads that wait until all of them exist.
+struct Gated {
+    workers: Vec<JoinHandle<Vec<ParkedConnection>>>,
+    /// A worker's thread begins when it is given its worker, and ends when nobody can do that any more.
+    gates: Vec<SyncSender<Worker>>,
+    sinks: Vec<JoinHandle<()>>,
+    lifecycle: Arc<Lifecycle>,
+}
+
+impl Gated {
+    fn make_threads(&mut self, workers: usize, sinks: Vec<PendingSink>) -> Result<(), StartError> {
+        for (index, sink) in sinks.into_iter().enumerate() {
+            self.sinks.push(spawn(format!("sink-{index}"), move || sink.run())?);
+        }
+        for index in 0..workers {
+            let (gate, begin) = sync_channel::<Worker>(1);
+            self.gates.push(gate);
+            let work = move || begin.recv().map_or_else(|_| Vec::new(), serve);
+            self.workers.push(spawn(format!("worker-{index}"), work)?);
+        }
+        Ok(())
+    }
+
+    fn open_sinks(&self, config: &Config) -> Result<(), StartError> {
+        self.lifecycle.open(OPEN_PATIENCE).map_err(|(index, problem)| {
+            let spec = config.sinks.get(index).map(|spec| spec.text.clone());
+            StartError::Sink { spec: spec.unwrap_or_default(), problem }
+        })
+    }
+
+    /// Ends the threads; none has taken anything.
+    fn give_up(self) {
+        drop(self.gates);
+        self.lifecycle.give_up();
+        for worker in self.workers {
+            // It has never begun.
+            let _nothing = worker.join();
+        }
+        wait_for(&self.sinks, GIVE_UP_PATIENCE);
+        // One that is still opening its output closes it when that returns, and ends.
+        for sink in self.sinks.into_iter().filter(JoinHandle::is_finished) {
+            let _ended = sink.join();
+        }
+    }
+}
+
+fn serve(worker: Worker) -> Vec<ParkedConnection> {
+    let index = worker.index;
+    worker.run().unwrap_or_else(|error| {
+        error!(worker = index, %error, "worker failed");
+        Vec::new()
+    })
+}
+
+/// Opens the data directory: what everything works with, and the sinks, whose threads do not exist yet.
+fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec<PendingSink>), StartError> {
+    let config = start.config;
+    let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
+    let sources: Vec<String> = config.listen.iter().map(|spec| spec.source.clone()).collect();
+    let budget = Arc::new(ConnectionBudget::new(connections_max(config)?));
+    let spool = Arc::new(Spool::open(Arc::clone(&storage), &config.spool_options())?);
+    let streams = Streams::recover(Arc::clone(&storage), &config.data, &spool, unix_seconds());
+    let streams = Arc::new(streams.map_err(StartError::Streams)?);
+    let recovered = spool.recovered();
+    let ledger = Ledger::recover(storage, &config.data, &sources, &recovered.sources, recovered.records);
+    let ledger = Arc::new(ledger);
+    for (index, listener) in start.listeners.iter().enumerate() {
+        ledger.listener(index).resume_kernel_drops(listener.kernel_seen);
+    }
+    let retention = Arc::new(Retention::new(Arc::clone(&spool), Arc::clone(&streams), config.sinks.len()));
+    let sinks = config.sinks.iter().enumerate().map(|(index, spec)| {
+        PendingSink::new(
+            index,
+            spec,
+            &spool,
+            Arc::clone(&retention),
+            lifecycle.of_sink(index),
+            start.is_strict,
+        )
+        .map_err(|error| StartError::Sink { spec: spec.text.clone(), problem: error.to_string() })
+    });
+    let sinks: Vec<PendingSink> = sinks.collect::<Result<_, _>>()?;
+    let ledgers = config.sinks.iter().zip(&sinks).map(|(spec, sink)| (spec.text.clone(), sink.ledger()));
+    let parts = Arc::new(Parts {
+        sinks: ledgers.collect(),
+        workers: spool.lanes().iter().map(|lane| Arc::new(WorkerView::new(lane.view().records))).collect(),
+        lanes: spool.lanes(),
+        listeners: start.listeners,
+        ledger,
+        spool,
+        streams,
+        retention,
+        budget,
+        limits: IntakeLimits::of(config),
+        changes: Arc::clone(start.changes),
+        ready: AtomicBool::new(false),
+    });
+    start.changes.drops.begin(parts.drops());
+    Ok((parts, sinks))
+}
+
+/// Makes a listener ready for so many workers, steered as it is configured.
+fn resume(listener: &Listener, workers: usize) -> Result<(), ListenError> {
+    if listener.group.workers() != workers {
+        listener.group.resize(workers)?;
+    }
+    listener.group.set_steering(&listener.spec().steering)?;
+    listener.group.resume()
+}
+
+pub(crate) fn spawn<T: Send + 'static>(
+    name: String,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, StartError> {
+    let thread = std::thread::Builder::new().name(name.clone()).spawn(work);
+    thread.map_err(|source| StartError::Thread { name, source })
+}
+
+/// Lets somebody look after stalled workers, unless that is not wanted or there is nobody to help.
+fn rescue(parts: &Parts, threshold: Option<Duration>) -> Result<Option<Watch>, StartError> {
+    let Some(threshold) = threshold.filter(|_| parts.workers.len() > 1) else { return Ok(None) };
+    let occasional = Occasional::default();
+    let groups = parts.listeners.iter().map(|listener| &*listener.group);
+    let watch = Watch::start(groups, threshold, move |event| report(&event, &occasional));
+    watch.map(Some).map_err(|source| StartError::Thread { name: "watch".to_owned(), source })
+}
+
+/// Says what the watch did, not more often than one can read.
+fn report(event: &WatchEvent, occasional: &Occasional) {
+    match event {
+        WatchEvent::Stalled { address, worker } => {
+            if let Some(repeats) = occasional.report() {
+                warn!(worker, address, repeats, "worker is stalled; the others take what waits for it");
+            }
+        }
+        WatchEvent::Recovered { address, worker, rescued } if *rescued > 0 => {
+            info!(worker, address, rescued, "worker is back");
+        }
+        _ => {}
+    }
+}
+
+fn connections_max(config: &Config) -> Result<u64, StartError> {
+    let limit = raise_descriptor_limit().soft;
+    let (lanes, sinks) = (config.workers as u64, config.sinks.len() as u64);
+    let reserved = DESCRIPTORS_RESERVED
+        + lanes * (DESCRIPTORS_PER_LANE + DESCRIPTORS_PER_WORKER + sinks)
+        + sinks * DESCRIPTORS_PER_SINK
+        + (config.listen.len() as u64) * lanes * DESCRIPTORS_PER_SEAT;
+    match limit.saturating_sub(reserved) {
+        0..CONNECTIONS_MIN => Err(StartError::Descriptors { limit, needed: reserved + CONNECTIONS_MIN }),
+        left => Ok(left),
+    }
+}
+
+/// Waits until all threads have ended, at the latest for `patience`.
+fn wait_for(threads: &[JoinHandle<()>], patience: Duration) {
+    // `None` is beyond all time: a configuration may say so.
+    let deadline = Instant::now().checked_add(patience);
+    let waits = || deadline.is_none_or(|deadline| Instant::now() < deadline);
+    while !threads.iter().all(JoinHandle::is_finished) && waits() {
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+}

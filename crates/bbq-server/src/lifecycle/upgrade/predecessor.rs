@@ -1,0 +1,127 @@
+//! The old program, as the new one sees it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use bbq_wire::Peer;
+use bbq_wire::framing::Suspended;
+use data_encoding::BASE64;
+use tracing::warn;
+
+use super::channel::Channel;
+use super::message::{Connection, Handed, Offer, Prepared, Ready};
+use super::successor::FROM;
+use crate::lifecycle::listeners::{Listener, OfferedGroup};
+use crate::worker::{Framer, ParkedConnection};
+
+/// How long the predecessor may take to end. What it still does then disturbs nobody.
+const GONE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Who hands over. When it is gone, so is this process's reason to start.
+pub(crate) struct Predecessor {
+    channel: Channel,
+    /// Where the log goes once the predecessor, who reads it until then, is gone.
+    standard_error: Option<OwnedFd>,
+    /// Of each group that was offered, whether it may be removed at the end.
+    offered: Vec<(bbq_listen::Address, bool)>,
+}
+
+impl Predecessor {
+    /// If this process was started to take another's place: that one, and the sockets it offers.
+    pub(crate) fn of_this_process() -> io::Result<Option<(Predecessor, Vec<OfferedGroup>)>> {
+        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().to_string());
+        if std::env::var(FROM).ok() != parent || parent.is_none() {
+            return Ok(None);
+        }
+        let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+        rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+        let mut channel = Channel::new(stream);
+        let (offer, descriptors): (Offer, _) = channel.receive()?;
+        let mut descriptors = descriptors.into_iter();
+        let standard_error = descriptors.next();
+        let mut groups = Vec::new();
+        for group in offer.groups {
+            let sockets = descriptors.by_ref().take(group.sockets).collect();
+            let address = group.address.parse().map_err(io::Error::other)?;
+            groups.push(OfferedGroup { address, sockets, owns_file: group.owns_file, kernel_seen: 0 });
+        }
+        let offered = groups.iter().map(|group| (group.address.clone(), group.owns_file)).collect();
+        Ok(Some((Predecessor { channel, standard_error, offered }, groups)))
+    }
+
+    /// Says what is adopted, and waits until the data directory is free. Answers the connections to go on with.
+    pub(crate) fn take_over(&mut self, listeners: &mut [Listener]) -> io::Result<Vec<ParkedConnection>> {
+        let kept = listeners.iter().map(|listener| listener.spec().source.clone()).collect();
+        self.channel.send(&Prepared { kept }, &[])?;
+        let mut parked = Vec::new();
+        loop {
+            match self.channel.receive()? {
+                (Handed::Connections(connections), streams) => {
+                    let found = connections.into_iter().zip(streams);
+                    parked.extend(
+                        found.filter_map(|(connection, stream)| resumed(&connection, stream, listeners)),
+                    );
+                }
+                (Handed::Go { kernel_seen }, _) => {
+                    self.resume_kernel_drops(listeners, &kernel_seen);
+                    return Ok(parked);
+                }
+            }
+        }
+    }
+
+    fn resume_kernel_drops(&self, listeners: &mut [Listener], seen: &[u64]) {
+        let mut offered: Vec<_> = self.offered.iter().zip(seen).collect();
+        for listener in listeners {
+            let place = offered.iter().position(|((address, _), _)| *address == listener.spec().address);
+            if let Some(place) = place {
+                listener.kernel_seen = *offered.remove(place).1;
+            }
+        }
+    }
+
+    /// It serves: files of unix sockets are its own from here on, and so is the log. Returns once the predecessor is gone.
+    pub(crate) fn release(mut self, listeners: &[Listener]) -> io::Result<()> {
+        for listener in listeners {
+            if self.offered.iter().any(|(address, owned)| *owned && *address == listener.spec().address) {
+                listener.group.set_owns_file(true);
+            }
+        }
+        if let Some(standard_error) = &self.standard_error {
+            rustix::stdio::dup2_stderr(standard_error)?;
+        }
+        self.channel.send(&Ready {}, &[])?;
+        self.channel.set_patience(Some(GONE_PATIENCE))?;
+        self.channel.wait_closed();
+        Ok(())
+    }
+}
+
+fn resumed(connection: &Connection, stream: OwnedFd, listeners: &[Listener]) -> Option<ParkedConnection> {
+    let place = listeners.iter().position(|listener| listener.spec().source == connection.source);
+    let resumed = place.and_then(|door| {
+        let spec = listeners[door].spec();
+        let peer = BASE64.decode(connection.peer.as_bytes()).ok()?;
+        let suspended = Suspended {
+            held: BASE64.decode(connection.held.as_bytes()).ok()?,
+            lost: connection.lost,
+            last: connection.last,
+            mode: connection.mode,
+            digits: connection.digits,
+            number: connection.number,
+        };
+        let framer = Framer::resume(spec.protocol, suspended)?;
+        let peer = Peer::decode(&mut peer.as_slice())?;
+        Some(ParkedConnection { worker: connection.worker, door, stream, framer, peer })
+    });
+    if resumed.is_none() {
+        warn!(
+            listener = connection.source,
+            "a connection that was handed over cannot be gone on with; closed"
+        );
+    }
+    resumed
+}

@@ -1,0 +1,250 @@
+//! The new program, as the old one sees it: started, prepared, ready, or not.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
+use bbq_wire::Peer;
+use bbq_wire::framing::Suspended;
+use data_encoding::BASE64;
+
+use super::channel::Channel;
+use super::message::{Connection, Handed, Offer, OfferedSockets, Prepared, Ready};
+use super::program::Program;
+use crate::config::ListenSpec;
+use crate::lifecycle::listeners::OfferedGroup;
+use crate::worker::{Framer, ParkedConnection};
+
+/// Names the process that hands over, in the environment of the one that it starts.
+pub(super) const FROM: &str = "BBQ_UPGRADE_FROM";
+/// What systemd said to this process is not for the next one.
+const NOT_INHERITED: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
+/// Connections in one message, and from how many bytes of unfinished messages on no more are put to it.
+const CONNECTIONS_PER_MESSAGE: usize = 256;
+const HELD_BYTES_PER_MESSAGE: usize = 16 * 1024 * 1024;
+/// A line of its standard error that is kept for the log.
+const LINE_BYTES_MAX: u64 = 4096;
+/// How long its last words may take when it has ended, or gone on with its own standard error.
+const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
+
+/// A new program that has been started. It is killed when this is dropped, unless it is ready.
+pub(crate) struct Successor {
+    child: Child,
+    channel: Channel,
+    patience: Duration,
+    last_line: Receiver<String>,
+    kept: Vec<String>,
+    is_ready: bool,
+}
+
+impl Successor {
+    /// Starts the program and offers it every socket. Returns once it has what it needs.
+    ///
+    /// # Errors
+    /// Why it has not. It is ended then.
+    pub(crate) fn prepare(
+        program: &Program,
+        offered: &[OfferedGroup],
+        patience: Duration,
+    ) -> Result<Successor, String> {
+        let path = program.path.display();
+        let mut successor = Successor::spawn(program, patience)
+            .map_err(|error| format!("{path} cannot be started: {error}"))?;
+        match successor.offer(offered) {
+            Ok(prepared) => {
+                successor.kept = prepared.kept;
+                Ok(successor)
+            }
+            Err(error) => Err(successor.explain("was prepared", &error)),
+        }
+    }
+
+    fn spawn(program: &Program, patience: Duration) -> io::Result<Successor> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut command = Command::new(&program.path);
+        command
+            .args(&program.arguments)
+            .env(FROM, std::process::id().to_string())
+            .stdin(OwnedFd::from(theirs))
+            .stderr(Stdio::piped());
+        for name in NOT_INHERITED {
+            command.env_remove(name);
+        }
+        let mut child = command.spawn()?;
+        let (tell, last_line) = sync_channel(1);
+        let channel = Channel::new(ours);
+        let standard_error = child.stderr.take();
+        let successor = Successor { child, channel, patience, last_line, kept: Vec::new(), is_ready: false };
+        successor.channel.set_patience(Some(patience))?;
+        if let Some(standard_error) = standard_error {
+            std::thread::Builder::new().name("upgrade-log".to_owned()).spawn(move || {
+                // Nobody may wait for it any more.
+                let _unwanted = tell.try_send(relay(standard_error));
+            })?;
+        }
+        Ok(successor)
+    }
+
+    fn offer(&mut self, offered: &[OfferedGroup]) -> io::Result<Prepared> {
+        let groups = offered.iter().map(|group| OfferedSockets {
+            address: group.address.to_string(),
+            sockets: group.sockets.len(),
+            owns_file: group.owns_file,
+        });
+        let standard_error = io::stderr();
+        let mut descriptors = vec![standard_error.as_fd()];
+        descriptors.extend(offered.iter().flat_map(|group| &group.sockets).map(AsFd::as_fd));
+        self.channel.send(&Offer { groups: groups.collect() }, &descriptors)?;
+        Ok(self.channel.receive()?.0)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it goes on with a listener.
+    pub(crate) fn keeps(&self, spec: &ListenSpec) -> bool {
+        self.kept.contains(&spec.source)
+    }
+
+    /// Hands over the connections, and the data directory, whose lock is free. Returns once it serves.
+    ///
+    /// # Errors
+    /// Why it does not. It is ended then; the connections are still here.
+    pub(crate) fn take_over(
+        &mut self,
+        listeners: &[Arc<ListenSpec>],
+        parked: &mut Vec<ParkedConnection>,
+        kernel_seen: Vec<u64>,
+    ) -> Result<(), String> {
+        let handed = self.hand(listeners, parked, kernel_seen);
+        match handed.and_then(|()| self.channel.receive::<Ready>()) {
+            Ok(_ready) => {
+                self.is_ready = true;
+                // What it said before, it said to this process's standard error.
+                let _all_said = self.last_line.recv_timeout(LAST_WORDS_PATIENCE);
+                Ok(())
+            }
+            Err(error) => Err(self.explain("was ready", &error)),
+        }
+    }
+
+    fn hand(
+        &mut self,
+        listeners: &[Arc<ListenSpec>],
+        parked: &mut Vec<ParkedConnection>,
+        kernel_seen: Vec<u64>,
+    ) -> io::Result<()> {
+        // Framers are taken apart to be described, and put together again for the case that nobody takes them.
+        let mut described = Vec::with_capacity(parked.len());
+        for connection in std::mem::take(parked) {
+            let spec = &listeners[connection.door];
+            let suspended = connection.framer.suspend();
+            let description = describe(spec, connection.worker, connection.peer, &suspended);
+            if let Some(framer) = Framer::resume(spec.protocol, suspended) {
+                parked.push(ParkedConnection { framer, ..connection });
+                described.push(description);
+            }
+        }
+        let mut described = described.into_iter().peekable();
+        let mut streams = parked.iter().map(|connection| connection.stream.as_fd());
+        while described.peek().is_some() {
+            let mut bytes = 0;
+            let mut message = Vec::new();
+            while message.len() < CONNECTIONS_PER_MESSAGE
+                && let Some(next) = described.next_if(|_| bytes < HELD_BYTES_PER_MESSAGE)
+            {
+                bytes += next.held.len();
+                message.push(next);
+            }
+            let streams: Vec<_> = streams.by_ref().take(message.len()).collect();
+            self.channel.send(&Handed::Connections(message), &streams)?;
+        }
+        self.channel.send(&Handed::Go { kernel_seen }, &[])
+    }
+
+    /// Ends it, and says how it failed.
+    fn explain(&mut self, wanted: &str, error: &io::Error) -> String {
+        let timed_out = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
+        let seconds = self.patience.as_secs();
+        if timed_out {
+            self.end();
+            return format!(
+                "it was ended, as {seconds} s went by before it {wanted} (upgrade_timeout_seconds)"
+            );
+        }
+        // The channel ends a moment before the process does.
+        let status = self.wait(LAST_WORDS_PATIENCE);
+        self.end();
+        let said = self.last_line.recv_timeout(LAST_WORDS_PATIENCE).unwrap_or_default();
+        match status {
+            Some(status) => format!("it ended with {status} before it {wanted}: {said}"),
+            None => format!("it was ended, as it said nothing sensible before it {wanted} ({error}): {said}"),
+        }
+    }
+
+    fn wait(&mut self, patience: Duration) -> Option<std::process::ExitStatus> {
+        let deadline = Instant::now() + patience;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if Instant::now() < deadline => std::thread::park_timeout(Duration::from_millis(2)),
+                _ => return None,
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        // It may have ended by itself; waiting for it frees its number and, with the process, the lock.
+        let _gone = self.child.kill();
+        let _gone = self.child.wait();
+    }
+}
+
+fn describe(spec: &ListenSpec, worker: usize, peer: Peer, suspended: &Suspended) -> Connection {
+    let mut name = Vec::new();
+    peer.encode(&mut name);
+    Connection {
+        source: spec.source.clone(),
+        worker,
+        peer: BASE64.encode(&name),
+        held: BASE64.encode(&suspended.held),
+        lost: suspended.lost,
+        last: suspended.last,
+        mode: suspended.mode,
+        digits: suspended.digits,
+        number: suspended.number,
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        if !self.is_ready {
+            self.end();
+        }
+    }
+}
+
+/// Copies to this process's standard error until the end, and answers the last line.
+fn relay(from: impl Read) -> String {
+    let mut from = BufReader::new(from);
+    let mut last = String::new();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match from.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return last,
+            Ok(_) => {}
+        }
+        // As any line of the log: if nobody reads it, it is lost.
+        let _lost = io::stderr().write_all(&line);
+        let text = String::from_utf8_lossy(&line);
+        if !text.trim().is_empty() {
+            last = text.trim().to_owned();
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The admin's HTTP: `/status` in JSON, and `/health` for load balancers and probes. On a thread of its own, so that it
+//! answers while control waits for a sink, a reload or a stop.
+//!
+//! A connection is for one request. Its head has to come soon, and its response has to be read soon. When there are too many
+//! connections, the oldest that has not asked anything is closed for the next: whoever opens many and says nothing holds up
+//! nobody, and takes no descriptor that anybody else needs.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::TcpListener as AdminListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Json, Router};
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Builder;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tracing::{error, warn};
+
+use crate::lifecycle::server::{Parts, StartError};
+use crate::observe::occasional::Occasional;
+use crate::observe::status::Status;
+
+/// Connections at the same time. Many times the probes of a server, and within the descriptors that connections of senders
+/// never get.
+const CONNECTIONS_MAX: usize = 32;
+/// How long the head of a request may take: a client sends it at once.
+const HEAD_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a connection may take as a whole: a status is some hundred KiB at most.
+const CONNECTION_PATIENCE: Duration = Duration::from_secs(10);
+/// How long those who have asked something may take to get their response when it pauses or ends.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+/// Between two tries to accept when the system has no descriptor or memory for it.
+const STARVED_PAUSE: Duration = Duration::from_millis(50);
+
+type Now = watch::Receiver<Arc<Parts>>;
+
+/// What control wants of the thread.
+#[derive(Clone)]
+enum Order {
+    /// Leave the accept queue to somebody else.
+    Wait,
+    Serve(Now),
+    End,
+}
+
+/// The admin's thread.
+pub(crate) struct Admin {
+    order: watch::Sender<Order>,
+    /// Whether it accepts.
+    serves: watch::Receiver<bool>,
+    thread: JoinHandle<()>,
+}
+
+impl Admin {
+    /// Makes the thread, which accepts nobody yet.
+    ///
+    /// # Errors
+    /// If the thread or its event loop cannot be made.
+    pub(crate) fn start(listener: &AdminListener) -> Result<Admin, StartError> {
+        let failed = |source| StartError::Thread { name: "admin".to_owned(), source };
+        let listener = listener.try_clone().map_err(failed)?;
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let (order, orders) = watch::channel(Order::Wait);
+        let (tell_serves, serves) = watch::channel(false);
+        let thread = crate::lifecycle::running::spawn("admin".to_owned(), move || {
+            if let Err(error) = runtime.block_on(work(listener, orders, &tell_serves)) {
+                error!(%error, "the admin failed; bbq status gets nothing any more");
+            }
+        })?;
+        Ok(Admin { order, serves, thread })
+    }
+
+    /// Answers with what `parts` holds at the time of each request.
+    pub(crate) fn serve(&self, parts: &Now) {
+        self.order.send_replace(Order::Serve(parts.clone()));
+    }
+
+    /// Accepts nobody any more; who has asked is answered, for a moment.
+    pub(crate) async fn pause(&mut self) {
+        self.order.send_replace(Order::Wait);
+        // An error means that the thread is gone, and with it its accepting.
+        let _paused = self.serves.wait_for(|serves| !serves).await;
+    }
+
+    /// The same, and frees the listener.
+    pub(crate) fn end(self) {
+        self.order.send_replace(Order::End);
+        if self.thread.join().is_err() {
+            error!("the admin's thread panicked");
+        }
+    }
+}
+
+async fn work(
+    listener: AdminListener,
+    mut orders: watch::Receiver<Order>,
+    tell_serves: &watch::Sender<bool>,
+) -> io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    loop {
+        let order = orders.borrow_and_update().clone();
+        match order {
+            Order::End => return Ok(()),
+            Order::Wait => {}
+            Order::Serve(parts) => {
+                tell_serves.send_replace(true);
+                serve(&listener, parts, &mut orders).await;
+                tell_serves.send_replace(false);
+                continue;
+            }
+        }
+        if orders.changed().await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+/// Serves until there is another order, and then what has been asked. `parts` changes with a restart in place.
+async fn serve(listener: &TcpListener, parts: Now, orders: &mut watch::Receiver<Order>) {
+    let router = Router::new()
+        .route("/", get(async || "bbq: /status (JSON), /health\n"))
+        .route("/status", get(async |State(parts): State<Now>| Json(status(&parts))))
+        .route("/health", get(async |State(parts): State<Now>| health(&status(&parts))))
+        .with_state(parts);
+    let occasional = Occasional::default();
+    let mut connections = Connections::default();
+    loop {
+        tokio::select! {
+            _ = orders.changed() => break,
+            Some(_ended) = connections.tasks.join_next() => connections.forget_ended(),
+            accepted = listener.accept(), if connections.have_room() => match accepted {
+                Ok((stream, _)) => {
+                    connections.begin(stream, router.clone());
+                    // Whoever has asked already is heard before the next one comes.
+                    tokio::task::yield_now().await;
+                }
+                Err(error) => {
+                    if let Some(repeats) = occasional.report() {
+                        warn!(%error, repeats, "the admin cannot accept a connection; trying again");
+                    }
+                    tokio::time::sleep(STARVED_PAUSE).await;
+                }
+            },
+        }
+    }
+    for silent in connections.open.iter().filter(|open| !open.has_asked.load(Ordering::Relaxed)) {
+        silent.task.abort();
+    }
+    let finish = async { while connections.tasks.join_next().await.is_some() {} };
+    let _in_time = tokio::time::timeout(END_PATIENCE, finish).await;
+}
+
+/// Those that are open, the oldest first.
+#[derive(Default)]
+struct Connections {
+    tasks: JoinSet<()>,
+    open: VecDeque<Open>,
+}
+
+struct Open {
+    task: AbortHandle,
+    /// The head of its request has come.
+    has_asked: Arc<AtomicBool>,
+}
+
+impl Connections {
+    fn forget_ended(&mut self) {
+        self.open.retain(|open| !open.task.is_finished());
+    }
+
+    /// Whether one more may come, maybe in the place of one that has not asked anything.
+    fn have_room(&self) -> bool {
+        self.open.len() < CONNECTIONS_MAX || self.oldest_silent().is_some()
+    }
+
+    fn oldest_silent(&self) -> Option<usize> {
+        self.open.iter().position(|open| !open.has_asked.load(Ordering::Relaxed))
+    }
+
+    fn begin(&mut self, stream: TcpStream, router: Router) {
+        if self.open.len() >= CONNECTIONS_MAX
+            && let Some(silent) = self.oldest_silent().and_then(|place| self.open.remove(place))
+        {
+            silent.task.abort();
+        }
+        let has_asked = Arc::new(AtomicBool::new(false));
+        let task = self.tasks.spawn(converse(stream, router, Arc::clone(&has_asked)));
+        self.open.push_back(Open { task, has_asked });
+    }
+}
+
+/// One request and its response.
+async fn converse(stream: TcpStream, router: Router, has_asked: Arc<AtomicBool>) {
+    let routes = TowerToHyperService::new(router);
+    let service = service_fn(move |request| {
+        has_asked.store(true, Ordering::Relaxed);
+        routes.call(request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_PATIENCE)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    // What a client does wrong is its own loss.
+    let _done = tokio::time::timeout(CONNECTION_PATIENCE, connection).await;
+}
+
+fn status(parts: &Now) -> Status {
+    let parts = Arc::clone(&parts.borrow());
+    parts.status()
+}
+
+/// 200 when everything works as configured, 503 and why when not.
+fn health(status: &Status) -> (StatusCode, String) {
+    let (is_well, text) = status.health();
+    (if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
+}

@@ -1,0 +1,96 @@
+//! Sockets of other processes at a listener's address: told when they come, shown while they are there.
+//!
+//! With SO_REUSEPORT a process of the same user can join at any time. What it takes is in no ledger, and nothing else
+//! shows that it is missing.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bbq_listen::{Group, Holder};
+use tracing::{info, warn};
+
+use crate::observe::status::ForeignStatus;
+
+/// So many are looked up and shown for each listener. It takes a look through /proc for each, and these are enough to
+/// tell whose they are.
+const MEMBERS_MAX: usize = 64;
+
+/// Those of one listener.
+#[derive(Debug, Default)]
+pub(crate) struct ForeignWatch {
+    /// By inode, with who has it where the system tells.
+    known: Mutex<BTreeMap<u64, Option<Holder>>>,
+    /// The system does not say who is there, and that was told.
+    blind: AtomicBool,
+}
+
+impl ForeignWatch {
+    /// Looks who is there now. May take a tenth of a second when somebody is new: not for a worker's thread.
+    pub(crate) fn look(&self, listener: &str, group: &Group) {
+        let members = match group.foreign_members() {
+            Ok(members) => {
+                self.blind.store(false, Ordering::Relaxed);
+                members
+            }
+            Err(error) => {
+                if !self.blind.swap(true, Ordering::Relaxed) {
+                    warn!(listener, %error, "cannot see whether other processes listen at this address");
+                }
+                return;
+            }
+        };
+        let mut gone = self.known().clone();
+        for member in members {
+            if gone.remove(&member.inode).is_some() || self.known().len() >= MEMBERS_MAX {
+                continue;
+            }
+            let holder = member.holder();
+            // A socket of this process that is being opened or closed.
+            if holder.as_ref().is_some_and(|holder| holder.pid == std::process::id()) {
+                continue;
+            }
+            warn!(
+                listener,
+                address = %member.address,
+                pid = holder.as_ref().map(|holder| holder.pid),
+                command = holder.as_ref().map(|holder| holder.command.as_str()),
+                user = member.user,
+                inode = member.inode,
+                "another process listens at this address, too, and takes a share that never arrives here: stop it"
+            );
+            self.known().insert(member.inode, holder);
+        }
+        for (inode, holder) in gone {
+            let pid = holder.map(|holder| holder.pid);
+            info!(listener, pid, inode, "the other process no longer listens at this address");
+            self.known().remove(&inode);
+        }
+    }
+
+    /// Those that are there, by inode.
+    pub(crate) fn members(&self) -> Vec<ForeignStatus> {
+        let member = |(inode, holder): (&u64, &Option<Holder>)| ForeignStatus {
+            inode: *inode,
+            pid: holder.as_ref().map(|holder| holder.pid),
+            command: holder.as_ref().map(|holder| holder.command.clone()),
+        };
+        self.known().iter().map(member).collect()
+    }
+
+    /// A line for all of them, if there are any.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let known = self.known();
+        let mut names: Vec<String> = known.values().flatten().map(ToString::to_string).collect();
+        names.sort_unstable();
+        names.dedup();
+        if known.values().any(Option::is_none) {
+            names.push("a process that /proc does not show".to_owned());
+        }
+        (!names.is_empty()).then(|| format!("shares its address with {}", names.join(", ")))
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<u64, Option<Holder>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

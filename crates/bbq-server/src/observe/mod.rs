@@ -1,0 +1,10 @@
+//! What the server tells about itself: the status, the admin's routes, and the log lines that are repeated.
+
+pub(crate) mod admin;
+pub(crate) mod changes;
+pub(crate) mod drops;
+pub(crate) mod evenness;
+pub(crate) mod foreign;
+pub(crate) mod look;
+pub(crate) mod occasional;
+pub mod status;

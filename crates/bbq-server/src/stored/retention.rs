@@ -1,0 +1,281 @@
+//! When segments may go: once every sink has committed past them and the checkpoint of streams covers them.
+//!
+//! A thread of its own writes the checkpoints, deletes segments and saves the ledger of drops, one after the other: sinks, workers
+//! and control only say what has changed, and never wait for the disk here.
+//!
+//! Invariant: checkpoints are written by one thread, in order; each covers what was settled when it was begun.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bbq_spool::{LanePlace, Spool};
+use tracing::{error, warn};
+
+use crate::observe::occasional::Occasional;
+use crate::stored::ledger::Ledger;
+use crate::stored::streams::Streams;
+
+/// How long room that was wanted and could not be made is left alone: until then the workers have told the table of streams
+/// what became durable, or a sink has passed a segment.
+const ROOM_RETRY: Duration = Duration::from_millis(20);
+
+/// The places that every sink has committed, and the thread that acts on them.
+pub struct Retention {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    spool: Arc<Spool>,
+    streams: Arc<Streams>,
+    requests: Arc<Requests>,
+}
+
+/// What is wanted of the thread. Who only asks holds this, and never the spool: whoever lets go of that last closes it, and
+/// waits for its writers, one of which may be who asks.
+struct Requests {
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// One row per sink, empty until its first commit.
+    committed: Vec<Vec<LanePlace>>,
+    /// Something may have been passed.
+    retire: bool,
+    /// Old messages are to go for new ones.
+    room: bool,
+    checkpoint: bool,
+    /// The ledger of drops is to be kept.
+    ledger: bool,
+    closed: bool,
+    /// Of checkpoints.
+    failures: Occasional,
+}
+
+impl State {
+    /// What is asked for, if anything is.
+    fn take(&mut self) -> Option<Work> {
+        (self.retire || self.room || self.checkpoint || self.ledger).then(|| Work {
+            passed: passed_by_all(&self.committed),
+            retire: std::mem::take(&mut self.retire),
+            room: std::mem::take(&mut self.room),
+            checkpoint: std::mem::take(&mut self.checkpoint),
+            ledger: std::mem::take(&mut self.ledger),
+        })
+    }
+}
+
+/// What is to be done.
+struct Work {
+    passed: Vec<LanePlace>,
+    retire: bool,
+    room: bool,
+    checkpoint: bool,
+    ledger: bool,
+}
+
+impl Retention {
+    /// Without sinks nothing is ever deleted, but for messages that drop the oldest. Nothing happens before
+    /// [`Retention::start`].
+    pub fn new(spool: Arc<Spool>, streams: Arc<Streams>, sinks: usize) -> Retention {
+        let state = State { committed: vec![Vec::new(); sinks], ..State::default() };
+        let requests = Arc::new(Requests { state: Mutex::new(state), work: Condvar::new() });
+        let shared = Shared { spool, streams, requests };
+        Retention { shared: Arc::new(shared), thread: Mutex::default() }
+    }
+
+    /// Starts the thread, which also keeps what `ledger` counts.
+    ///
+    /// # Errors
+    /// If there can be none.
+    pub(crate) fn start(&self, ledger: Arc<Ledger>) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let requests = Arc::clone(&self.shared.requests);
+        self.shared.spool.on_room_wanted(move || requests.ask(|state| state.room = true));
+        let thread = std::thread::Builder::new().name("retention".to_owned()).spawn(move || {
+            if catch_unwind(AssertUnwindSafe(|| shared.run(&ledger))).is_err() {
+                error!("the thread that deletes segments panicked: nothing is deleted before a restart");
+            }
+        })?;
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(())
+    }
+
+    /// A sink has committed.
+    pub fn commit(&self, sink: usize, places: Vec<LanePlace>) {
+        self.shared.requests.ask(|state| {
+            state.committed[sink] = places;
+            state.retire = true;
+        });
+    }
+
+    /// Looks again at what was passed before and could not go then: a segment is sealed only when the next one is needed,
+    /// which may be after everybody has read and committed it.
+    pub fn retire(&self) {
+        self.shared.requests.ask(|state| state.retire = true);
+    }
+
+    /// Has the checkpoint of streams written soon.
+    pub fn ask_for_checkpoint(&self) {
+        self.shared.requests.ask(|state| state.checkpoint = true);
+    }
+
+    /// Has the ledger of drops saved soon.
+    pub(crate) fn ask_to_save_ledger(&self) {
+        self.shared.requests.ask(|state| state.ledger = true);
+    }
+
+    /// Up to where every sink has committed a lane; 0 without a sink.
+    pub fn passed(&self, lane: u32) -> u64 {
+        let state = self.shared.requests.locked();
+        let in_row = |row: &Vec<LanePlace>| position_in(row, lane);
+        state.committed.iter().map(in_row).min().unwrap_or(0)
+    }
+
+    /// Does what is asked for now, for who has no thread for it; `false` when room is wanted that could not be made.
+    pub fn step(&self) -> bool {
+        let work = self.shared.requests.locked().take();
+        work.is_none_or(|work| self.shared.work(&work))
+    }
+
+    /// Whether its thread ended and should not have.
+    pub(crate) fn has_ended(&self) -> bool {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+
+    /// Ends the thread.
+    pub(crate) fn close(&self) {
+        self.shared.requests.ask(|state| state.closed = true);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // It reports a panic itself.
+            let _ended = thread.join();
+        }
+    }
+
+    /// Ends the thread, and writes the checkpoint of streams once more.
+    ///
+    /// # Errors
+    /// What the disk says; the next start reads the segments instead.
+    pub(crate) fn finish(&self) -> io::Result<()> {
+        self.close();
+        self.shared.checkpoint().map(|_| ())
+    }
+}
+
+impl Drop for Retention {
+    /// Of a start that failed.
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Requests {
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ask(&self, ask: impl FnOnce(&mut State)) {
+        ask(&mut self.locked());
+        self.work.notify_one();
+    }
+
+    /// Waits for something to do; `None` at the end. After `retry` room is wanted again.
+    fn wait(&self, retry: Option<Duration>) -> Option<Work> {
+        let mut state = self.locked();
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(work) = state.take() {
+                return Some(work);
+            }
+            state = match retry {
+                Some(retry) => {
+                    let (mut state, waited) =
+                        self.work.wait_timeout(state, retry).unwrap_or_else(PoisonError::into_inner);
+                    state.room |= waited.timed_out();
+                    state
+                }
+                None => self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self, ledger: &Ledger) {
+        let mut retry = None;
+        while let Some(work) = self.requests.wait(retry) {
+            if work.ledger
+                && let Err(error) = ledger.save()
+            {
+                warn!(%error, "cannot save the ledger of drops");
+            }
+            retry = (!self.work(&work)).then_some(ROOM_RETRY);
+        }
+    }
+
+    /// `false` when room is wanted that could not be made.
+    fn work(&self, work: &Work) -> bool {
+        let wants_room = (work.room || work.retire) && self.spool.is_room_wanted();
+        let is_due = (wants_room && self.spool.has_sealed())
+            || work.checkpoint
+            || (work.retire && self.needs_checkpoint(&work.passed));
+        // A disk without room may be asked many times a second.
+        if is_due
+            && self.streams.is_checkpoint_old()
+            && let Err(error) = self.checkpoint()
+            && let Some(repeats) = self.requests.locked().failures.report()
+        {
+            warn!(%error, repeats, "cannot write the checkpoint of streams; segments are kept");
+        }
+        let covered = self.streams.covered();
+        self.spool.retire(&passed_by_all(&[work.passed.clone(), covered.clone()]));
+        !wants_room || self.spool.make_wanted_room(&covered)
+    }
+
+    /// Whether segments could go if the checkpoint covered them.
+    fn needs_checkpoint(&self, passed: &[LanePlace]) -> bool {
+        let covered = passed_by_all(&[passed.to_vec(), self.streams.covered()]);
+        self.spool.has_passed(passed) && !self.spool.has_passed(&covered)
+    }
+
+    fn checkpoint(&self) -> io::Result<()> {
+        self.streams.checkpoint(&self.streams.settled())
+    }
+}
+
+/// For each lane the least of the places; a lane that a row lacks is not passed at all.
+fn passed_by_all(rows: &[Vec<LanePlace>]) -> Vec<LanePlace> {
+    let Some((first, others)) = rows.split_first() else { return Vec::new() };
+    let least = |place: &LanePlace| {
+        let position = others.iter().map(|row| position_in(row, place.lane)).fold(place.position, u64::min);
+        LanePlace { position, ..*place }
+    };
+    first.iter().map(least).collect()
+}
+
+fn position_in(row: &[LanePlace], lane: u32) -> u64 {
+    row.iter().find(|place| place.lane == lane).map_or(0, |place| place.position)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_every_sink_has_passed_is_passed() {
+        let place = |lane, position| LanePlace { lane, position, record: 0 };
+        let rows = [vec![place(0, 10), place(1, 20)], vec![place(1, 5), place(0, 30)]];
+        assert_eq!(passed_by_all(&rows), vec![place(0, 10), place(1, 5)]);
+        assert_eq!(passed_by_all(&[vec![place(0, 10)], vec![]]), vec![place(0, 0)]);
+        assert!(passed_by_all(&[vec![], vec![place(0, 10)]]).is_empty());
+    }
+}

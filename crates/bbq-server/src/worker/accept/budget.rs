@@ -1,0 +1,132 @@
+//! How many connections the process may have open: its descriptors, less those that the spool and the rest need. So a
+//! flood of clients waits in the kernel's queue, and a segment can still be created.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+
+/// Shared by all workers; touched once per connection that stays, not per message.
+#[derive(Debug)]
+pub(crate) struct ConnectionBudget {
+    open: AtomicU64,
+    max: u64,
+    closed: Notify,
+    /// How many newcomers wait for a connection to be closed.
+    wanted: AtomicU64,
+    room_wanted: Notify,
+}
+
+impl ConnectionBudget {
+    pub(crate) fn new(max: u64) -> ConnectionBudget {
+        ConnectionBudget {
+            open: AtomicU64::new(0),
+            max,
+            closed: Notify::new(),
+            wanted: AtomicU64::new(0),
+            room_wanted: Notify::new(),
+        }
+    }
+
+    pub(crate) fn max(&self) -> u64 {
+        self.max
+    }
+
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.open.load(Ordering::Relaxed) >= self.max
+    }
+
+    /// Takes up to `wanted` connections of what is left; what is not used is given back. Asked for right before
+    /// connections are accepted, so that workers who accept at the same time never take the same ones.
+    pub(crate) fn claim(&self, wanted: usize) -> usize {
+        let wanted = wanted as u64;
+        let open = self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
+            Some(open + wanted.min(self.max.saturating_sub(open)))
+        });
+        let open = open.unwrap_or_else(|open| open);
+        // Not more than `wanted`.
+        wanted.min(self.max.saturating_sub(open)) as usize
+    }
+
+    /// Counts connections that are open already.
+    pub(crate) fn take(&self, connections: u64) {
+        self.open.fetch_add(connections, Ordering::Relaxed);
+    }
+
+    pub(crate) fn give_back(&self, connections: usize) {
+        if connections > 0 && self.open.fetch_sub(connections as u64, Ordering::Relaxed) >= self.max {
+            self.closed.notify_waiters();
+        }
+    }
+
+    /// So many newcomers wait: asks all workers to close connections for them.
+    pub(crate) fn want_room(&self, newcomers: u64) {
+        self.wanted.store(newcomers, Ordering::Relaxed);
+        self.room_wanted.notify_waiters();
+    }
+
+    /// Waits until room is wanted.
+    pub(crate) async fn room_wanted(&self) {
+        self.room_wanted.notified().await;
+    }
+
+    /// Whether one more is to be closed. Each is claimed by one worker.
+    pub(crate) fn claim_eviction(&self) -> bool {
+        let one_less = |wanted: u64| wanted.checked_sub(1);
+        self.wanted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
+    }
+
+    /// What was claimed was not closed.
+    pub(crate) fn return_eviction(&self) {
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits until some connection was closed at the limit.
+    pub(crate) async fn wait_closed(&self) {
+        let closed = self.closed.notified();
+        tokio::pin!(closed);
+        closed.as_mut().enable();
+        if self.is_used_up() {
+            closed.await;
+        }
+    }
+}
+
+/// One connection of the budget, which goes back when this is dropped.
+pub(crate) struct BudgetShare(Arc<ConnectionBudget>);
+
+impl BudgetShare {
+    /// For a connection that was claimed or taken.
+    pub(crate) fn of_claimed(budget: &Arc<ConnectionBudget>) -> BudgetShare {
+        BudgetShare(Arc::clone(budget))
+    }
+}
+
+impl Drop for BudgetShare {
+    fn drop(&mut self) {
+        self.0.give_back(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_never_go_over_the_limit_and_come_back() {
+        let budget = ConnectionBudget::new(100);
+        assert_eq!((budget.claim(64), budget.claim(64), budget.claim(64)), (64, 36, 0));
+        assert!(budget.is_used_up());
+        budget.give_back(30);
+        assert_eq!((budget.claim(64), budget.claim(1)), (30, 0));
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_at_the_limit_hears_of_room() {
+        let budget = ConnectionBudget::new(1);
+        budget.wait_closed().await;
+        assert_eq!(budget.claim(1), 1);
+        tokio::join!(biased; budget.wait_closed(), async { budget.give_back(1) });
+        assert!(!budget.is_used_up());
+    }
+}

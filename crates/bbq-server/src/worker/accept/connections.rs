@@ -1,0 +1,212 @@
+//! The open connections of one listener whose messages are told apart by a text framing.
+//!
+//! They are entries of a set (`watched.rs`), served by one task.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+
+use bbq_wire::Peer;
+use tokio::sync::Notify;
+
+use super::eviction::{Candidate, longest_idle};
+use super::watched::{Served, Watched};
+use crate::stored::ledger::DropReason;
+use crate::worker::ParkedConnection;
+use crate::worker::holders::Hold;
+use crate::worker::text::framer::Framer;
+use crate::worker::text::intake::{Intake, OpenConnection, ReadOutcome};
+
+/// Connections that are read before the worker looks at anything else: 4 MiB at most, some two milliseconds, while others may
+/// wait for an acknowledgement or to be accepted.
+const CONNECTIONS_PER_TURN_MAX: usize = 16;
+/// Reads of one connection before the others have their turn.
+pub(crate) const READS_PER_TURN_MAX: usize = 4;
+/// Reads of one connection after the stop has begun: a sender that never pauses must not hold it up.
+const READS_AT_STOP_MAX: usize = 64;
+
+/// A connection that would have blocked.
+pub(crate) struct Connection {
+    pub(crate) stream: OwnedFd,
+    pub(crate) framer: Framer,
+    pub(crate) peer: Peer,
+    /// `None` right after it was accepted.
+    pub(crate) open: Option<OpenConnection>,
+    /// Of what is unfinished.
+    pub(crate) hold: Hold,
+    /// When something came last; see `ActiveSessions::now`.
+    pub(crate) heard: u32,
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// The connections of one listener at one worker.
+pub(crate) struct Connections {
+    /// The listener's place in its configuration.
+    door: usize,
+    entries: Watched<Connection, CONNECTIONS_PER_TURN_MAX>,
+    added: Notify,
+}
+
+impl Connections {
+    /// An empty set, served on the current runtime.
+    pub(crate) fn new(door: usize) -> io::Result<Connections> {
+        Ok(Connections { door, entries: Watched::new()?, added: Notify::new() })
+    }
+
+    /// The listener's place.
+    pub(crate) fn door(&self) -> usize {
+        self.door
+    }
+
+    /// Serves a connection from now on until its end or the server's.
+    pub(crate) fn add(&self, intake: &Intake, connection: Connection) {
+        match self.entries.add(connection) {
+            Ok(_place) => self.added.notify_one(),
+            Err((mut connection, error)) => {
+                intake.doors[self.door].report_closed(&error);
+                intake.abort(self.door, &mut connection);
+            }
+        }
+    }
+
+    /// Goes on with a connection that another worker had.
+    pub(crate) fn resume(&self, intake: &Rc<Intake>, parked: ParkedConnection) {
+        let ParkedConnection { stream, framer, peer, .. } = parked;
+        // It is open whatever the budget says: new ones wait until others have closed.
+        intake.budget.take(1);
+        let mut hold = Hold::default();
+        // It goes on as before, whatever it holds: newcomers wait.
+        let _counted = intake.holders.set(&mut hold, framer.held_bytes());
+        let open = Some(intake.connection_opened(None));
+        let heard = intake.view.active_sessions.now();
+        self.add(intake, Connection { stream, framer, peer, open, hold, heard });
+    }
+
+    /// Serves them until the server stops, then takes what is there, or keeps them for who goes on.
+    pub(crate) async fn serve(self: Rc<Self>, intake: Rc<Intake>) {
+        loop {
+            if !intake.has_room(self.door) {
+                tokio::select! {
+                    biased;
+                    () = intake.stopping.wait() => break,
+                    () = intake.wait_room(self.door) => {}
+                }
+            }
+            let turn = tokio::select! {
+                biased;
+                () = intake.stopping.wait() => break,
+                turn = self.entries.serve_ready(|connection, has_ended| self.read(&intake, connection, has_ended)) => turn,
+            };
+            // An error means that the runtime ends.
+            if turn.is_err() {
+                return;
+            }
+        }
+        loop {
+            self.finish(&intake).await;
+            // The listener may still take what was queued.
+            self.added.notified().await;
+        }
+    }
+
+    /// Reads a connection that has something: once, or to its end if that has come.
+    #[inline]
+    fn read(&self, intake: &Intake, connection: &mut Connection, has_ended: bool) -> Served {
+        for _ in 0..if has_ended { READS_PER_TURN_MAX } else { 1 } {
+            if !intake.has_room(self.door) {
+                break;
+            }
+            match intake.read(self.door, connection) {
+                ReadOutcome::Finished => return Served::Over,
+                ReadOutcome::Blocked => return Served::Waits,
+                ReadOutcome::Drained if !has_ended => return Served::Waits,
+                ReadOutcome::Drained | ReadOutcome::More => {}
+            }
+        }
+        Served::Again
+    }
+
+    /// Those that are idle for longest, of those that are since `latest` or earlier.
+    pub(crate) fn idle_until(&self, latest: u32) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        self.entries.for_each(|place, connection| {
+            if connection.heard <= latest {
+                candidates.push(Candidate { idle_since: connection.heard, place });
+            }
+        });
+        longest_idle(candidates)
+    }
+
+    /// Closes a connection that is idle; `false` when it is not any more.
+    pub(crate) fn close_idle(&self, intake: &Intake, place: usize) -> bool {
+        // Something may have come that nobody has looked at, the end as well.
+        let mut is_over = false;
+        let may_go = |connection: &mut Connection| match intake.read(self.door, connection) {
+            ReadOutcome::Blocked => true,
+            ReadOutcome::Finished => {
+                is_over = true;
+                true
+            }
+            ReadOutcome::Drained | ReadOutcome::More => false,
+        };
+        let Some(mut connection) = self.entries.take_if(place, may_go) else { return false };
+        if !is_over {
+            intake.abort(self.door, &mut connection);
+            intake.doors[self.door].ledger.add_evicted(1);
+        }
+        true
+    }
+
+    /// Closes the connections whose memory is needed.
+    pub(crate) fn close_marked(&self, intake: &Intake) {
+        let mut marked = Vec::new();
+        self.entries.for_each(|place, connection| {
+            if intake.holders.must_go(&connection.hold) {
+                marked.push(place);
+            }
+        });
+        let ledger = &intake.doors[self.door].ledger;
+        for place in marked {
+            let Some(mut connection) = self.entries.take_if(place, |_| true) else { continue };
+            intake.holders.release(&mut connection.hold);
+            ledger.add_dropped(DropReason::Memory, 1);
+            ledger.add_evicted(1);
+        }
+    }
+
+    /// The server stops.
+    async fn finish(&self, intake: &Intake) {
+        for connection in self.entries.take_all() {
+            if intake.stopping.is_kept(self.door) {
+                self.park(intake, connection);
+            } else {
+                self.read_to_the_end(intake, connection).await;
+            }
+        }
+    }
+
+    fn park(&self, intake: &Intake, connection: Connection) {
+        let Connection { stream, framer, peer, open, mut hold, .. } = connection;
+        drop(open);
+        intake.holders.release(&mut hold);
+        let (worker, door) = (intake.worker, self.door);
+        intake.parked.borrow_mut().push(ParkedConnection { worker, door, stream, framer, peer });
+    }
+
+    async fn read_to_the_end(&self, intake: &Intake, mut connection: Connection) {
+        for _ in 0..READS_AT_STOP_MAX {
+            intake.wait_room(self.door).await;
+            match intake.read(self.door, &mut connection) {
+                ReadOutcome::Finished => return,
+                ReadOutcome::Drained | ReadOutcome::Blocked => break,
+                ReadOutcome::More => {}
+            }
+        }
+        intake.abort(self.door, &mut connection);
+    }
+}

@@ -1,0 +1,98 @@
+//! Makes room for newcomers: closes the connections that are idle for longest when there are no more descriptors, and those
+//! whose unfinished message is oldest when there is no more memory.
+//!
+//! A session in the middle of a batch has a task, which closes it itself (`session::task`).
+
+use std::rc::Rc;
+
+use tracing::warn;
+
+use super::connections::Connections;
+use crate::worker::session::quiet::QuietSessions;
+use crate::worker::text::intake::Intake;
+
+/// Closed for one call of a worker for room: as many as it accepts at once.
+pub(crate) const EVICTIONS_MAX: usize = bbq_listen::ACCEPTS_PER_TURN_MAX;
+
+/// A connection that could be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Candidate {
+    /// Seconds; see [`crate::worker::session::rounds::ActiveSessions::now`].
+    pub(crate) idle_since: u32,
+    /// In its set.
+    pub(crate) place: usize,
+}
+
+/// Everything that a worker could close.
+pub(crate) struct Evictor {
+    pub(crate) intake: Rc<Intake>,
+    pub(crate) connections: Vec<Rc<Connections>>,
+    pub(crate) sessions: Rc<QuietSessions>,
+}
+
+impl Evictor {
+    /// Runs as long as the worker.
+    pub(crate) async fn serve(self) {
+        let Evictor { intake, connections, .. } = &self;
+        loop {
+            tokio::select! {
+                () = intake.budget.room_wanted() => self.close_idle(),
+                () = intake.holders.marked() => {
+                    // Sessions look for themselves.
+                    intake.rounds.tell();
+                    connections.iter().for_each(|connections| connections.close_marked(intake));
+                }
+            }
+        }
+    }
+
+    /// Closes those that are idle for longest, as many as are wanted and as are idle for long enough.
+    fn close_idle(&self) {
+        let intake = &self.intake;
+        let now = intake.view.active_sessions.now();
+        let Some(latest) = now.checked_sub(intake.limits.evict_idle_seconds) else { return };
+        // By set: those of the listeners, then the sessions.
+        let of_set = |(set, candidates): (usize, Vec<Candidate>)| {
+            candidates.into_iter().map(move |candidate| (candidate, set))
+        };
+        let listeners = self.connections.iter().map(|connections| connections.idle_until(latest));
+        let sets = listeners.chain([self.sessions.idle_until(latest)]);
+        let mut candidates: Vec<(Candidate, usize)> = sets.enumerate().flat_map(of_set).collect();
+        candidates.sort_unstable();
+        let mut closed = 0;
+        for (Candidate { place, .. }, set) in candidates {
+            if !intake.budget.claim_eviction() {
+                break;
+            }
+            let is_closed = match self.connections.get(set) {
+                Some(connections) => connections.close_idle(intake, place),
+                None => self.sessions.close_idle(intake, place),
+            };
+            if is_closed {
+                closed += 1;
+            } else {
+                intake.budget.return_eviction();
+            }
+        }
+        if closed > 0
+            && let Some(repeats) = intake.evictions.report()
+        {
+            warn!(
+                worker = intake.worker,
+                closed,
+                connections_max = intake.budget.max(),
+                repeats,
+                "closed the connections that were idle for longest, to accept new ones"
+            );
+        }
+    }
+}
+
+/// The `EVICTIONS_MAX` that are idle for longest.
+pub(crate) fn longest_idle(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+    if candidates.len() > EVICTIONS_MAX {
+        candidates.select_nth_unstable(EVICTIONS_MAX);
+        candidates.truncate(EVICTIONS_MAX);
+    }
+    candidates
+}

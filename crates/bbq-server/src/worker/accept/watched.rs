@@ -1,0 +1,282 @@
+//! Open descriptors that are many and mostly quiet, so that none of them has a task or a registration with the runtime: each
+//! is a small entry in a set that has one of each.
+//!
+//! ```text
+//! entries --epoll--+
+//! entries --epoll--+--> the set's epoll --> tokio --> one task, a turn for those that have something
+//! ```
+//!
+//! Invariant: the set is asked again until nothing in it is ready; only then the runtime is told to wait.
+//! Invariant: what leaves the set open is not watched any more. What is closed the kernel takes out of an epoll itself.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::AsFd;
+
+use bbq_listen::AsyncConnection;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+
+use super::slots::Slots;
+
+/// A set of which at most `PER_TURN_MAX` entries have their turn before the worker looks at anything else.
+pub(crate) struct Watched<T, const PER_TURN_MAX: usize> {
+    /// It is waited for as a connection is: readable when one of the entries is.
+    epoll: AsyncConnection,
+    entries: RefCell<Slots<T>>,
+}
+
+/// What serving an entry came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// It had no more: what comes from now on makes the set ready again.
+    Waits,
+    /// There may be more.
+    Again,
+    /// It is dropped, and closed with that.
+    Over,
+}
+
+/// What a look at the set came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// Whoever has something from now on makes the set ready again.
+    Drained,
+    /// There may be more.
+    More,
+}
+
+impl<T: AsFd, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
+    /// An empty set, served on the current runtime.
+    pub(crate) fn new() -> io::Result<Watched<T, PER_TURN_MAX>> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        Ok(Watched { epoll: AsyncConnection::for_reading(epoll)?, entries: RefCell::default() })
+    }
+
+    /// Puts an entry in and returns its place, or gives it back when there is no memory or no epoll watch for it.
+    pub(crate) fn add(&self, entry: T) -> Result<usize, (T, io::Error)> {
+        let mut entries = self.entries.borrow_mut();
+        let place = entries.next();
+        let data = EventData::new_u64(place as u64);
+        // By level: who has more than was read is named again.
+        match epoll::add(&self.epoll, &entry, data, EventFlags::IN | EventFlags::RDHUP) {
+            Ok(()) => {
+                entries.put(entry);
+                Ok(place)
+            }
+            Err(error) => Err((entry, error.into())),
+        }
+    }
+
+    /// Waits until some have something, and serves each in its place. `serve` is told whether the other side has ended:
+    /// that makes the set ready only once, so who has ended waits for nothing. It must not add to the set.
+    ///
+    /// # Errors
+    /// Only when the runtime ends.
+    pub(crate) async fn serve_ready(&self, mut serve: impl FnMut(&mut T, bool) -> Served) -> io::Result<()> {
+        self.turn(|events| {
+            let mut entries = self.entries.borrow_mut();
+            let mut look = Look::Drained;
+            for event in events {
+                let place = place(event);
+                let Some(entry) = entries.at(place) else { continue };
+                let has_ended =
+                    { event.flags }.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+                match serve(entry, has_ended) {
+                    Served::Waits => {}
+                    Served::Again => look = Look::More,
+                    Served::Over => drop(entries.take(place)),
+                }
+            }
+            look
+        })
+        .await
+    }
+
+    /// Waits until some have something, and takes them out.
+    ///
+    /// # Errors
+    /// Only when the runtime ends.
+    pub(crate) async fn take_ready(&self, mut take: impl FnMut(T)) -> io::Result<()> {
+        self.turn(|events| {
+            for event in events {
+                let entry = self.entries.borrow_mut().take(place(event));
+                if let Some(entry) = entry {
+                    take(self.unwatched(entry));
+                }
+            }
+            Look::Drained
+        })
+        .await
+    }
+
+    /// Looks at every entry with its place.
+    pub(crate) fn for_each(&self, mut look: impl FnMut(usize, &mut T)) {
+        self.entries.borrow_mut().places().for_each(|(place, entry)| look(place, entry));
+    }
+
+    /// Takes an entry out, if there is one at this place that `is_meant`.
+    pub(crate) fn take_if(&self, place: usize, is_meant: impl FnOnce(&mut T) -> bool) -> Option<T> {
+        let mut entries = self.entries.borrow_mut();
+        let is_meant = entries.at(place).is_some_and(is_meant);
+        let entry = is_meant.then(|| entries.take(place))??;
+        drop(entries);
+        Some(self.unwatched(entry))
+    }
+
+    /// Takes every entry out.
+    pub(crate) fn take_all(&self) -> impl Iterator<Item = T> {
+        self.entries.take().into_values().map(|entry| self.unwatched(entry))
+    }
+
+    /// Waits until some have something, and lets `handle` look at them.
+    async fn turn(&self, handle: impl FnOnce(&[Event]) -> Look) -> io::Result<()> {
+        let mut ready = self.epoll.readable().await?;
+        match self.look(handle) {
+            Look::Drained => ready.clear_ready(),
+            Look::More => {
+                drop(ready);
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Not in the future above: the events are on the stack.
+    fn look(&self, handle: impl FnOnce(&[Event]) -> Look) -> Look {
+        let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        let mut events = [nothing; PER_TURN_MAX];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // Of its errors only an interruption can happen here.
+        let Ok(found) = epoll::wait(&self.epoll, &mut events[..], Some(&now)) else {
+            return Look::More;
+        };
+        match handle(&events[..found]) {
+            Look::Drained if found < PER_TURN_MAX => Look::Drained,
+            _ => Look::More,
+        }
+    }
+
+    fn unwatched(&self, entry: T) -> T {
+        // It is there, and is not closed yet.
+        let _there = epoll::delete(&self.epoll, &entry);
+        entry
+    }
+}
+
+fn place(event: &Event) -> usize {
+    event.data.u64() as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Only so that a failure is one and no test that never ends.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    type Streams = Watched<UnixStream, 2>;
+
+    /// Entries, and who writes to them.
+    fn add_pairs(streams: &Streams, count: usize) -> Vec<UnixStream> {
+        let pairs = (0..count).map(|_| {
+            let (far, near) = UnixStream::pair().unwrap();
+            near.set_nonblocking(true).unwrap();
+            streams.add(near).unwrap();
+            far
+        });
+        pairs.collect()
+    }
+
+    /// Reads what is there.
+    fn read(stream: &mut UnixStream) -> String {
+        let mut bytes = [0; 64];
+        let count = stream.read(&mut bytes).unwrap();
+        String::from_utf8(bytes[..count].to_vec()).unwrap()
+    }
+
+    /// What one turn reads, to the end of each that has ended.
+    async fn turn(streams: &Streams) -> Vec<String> {
+        let mut seen = Vec::new();
+        let turn = streams.serve_ready(|stream, has_ended| {
+            seen.push(read(stream));
+            match (has_ended, seen.last().is_some_and(String::is_empty)) {
+                (_, true) => Served::Over,
+                (true, false) => Served::Again,
+                (false, false) => Served::Waits,
+            }
+        });
+        tokio::time::timeout(PATIENCE, turn).await.expect("the set is ready").unwrap();
+        seen
+    }
+
+    #[tokio::test]
+    async fn who_was_served_waits_for_the_next_bytes() {
+        let streams = Streams::new().unwrap();
+        let mut far = add_pairs(&streams, 2);
+        for (number, text) in [(0, "a"), (1, "b"), (1, "c"), (0, "d")] {
+            // The turn begins to wait before there is anything.
+            let (seen, written) =
+                tokio::join!(biased; turn(&streams), async { far[number].write_all(text.as_bytes()) });
+            written.unwrap();
+            assert_eq!(seen, [text]);
+        }
+    }
+
+    #[tokio::test]
+    async fn those_that_are_too_many_for_a_turn_have_the_next_ones() {
+        let streams = Streams::new().unwrap();
+        let mut far = add_pairs(&streams, 5);
+        for stream in &mut far {
+            stream.write_all(b"x").unwrap();
+        }
+        let mut seen = 0;
+        while seen < 5 {
+            let count = turn(&streams).await.len();
+            assert!((1..=2).contains(&count), "{count} in a turn");
+            seen += count;
+        }
+    }
+
+    #[tokio::test]
+    async fn an_end_is_met_that_came_together_with_the_last_bytes() {
+        let streams = Streams::new().unwrap();
+        let mut far = add_pairs(&streams, 1);
+        far[0].write_all(b"the last").unwrap();
+        far.clear();
+        assert_eq!(turn(&streams).await, ["the last"]);
+        assert_eq!(turn(&streams).await, [""]);
+        assert_eq!(streams.take_all().count(), 0, "it is over");
+    }
+
+    #[tokio::test]
+    async fn what_was_taken_out_is_open_and_not_watched() {
+        let streams = Streams::new().unwrap();
+        let mut far = add_pairs(&streams, 3);
+        far[1].write_all(b"x").unwrap();
+        let mut taken = Vec::new();
+        streams.take_ready(|stream| taken.push(stream)).await.unwrap();
+        assert_eq!(taken.iter_mut().map(read).collect::<Vec<_>>(), ["x"]);
+        taken.extend(streams.take_all());
+        assert_eq!(taken.len(), 3);
+        for stream in taken {
+            // The kernel refuses what is watched already.
+            streams.add(stream).unwrap();
+        }
+        far[2].write_all(b"y").unwrap();
+        assert_eq!(turn(&streams).await, ["y"]);
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_watched_is_given_back() {
+        let files = Watched::<File, 2>::new().unwrap();
+        let (_file, error) = files.add(File::open("/proc/self/exe").unwrap()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
+        assert_eq!(files.take_all().count(), 0);
+    }
+}

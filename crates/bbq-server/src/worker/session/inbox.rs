@@ -1,0 +1,142 @@
+//! What a session has received and not handled yet. One that waits for its client holds no buffer: the worker lends them, and
+//! counts what all of them hold together.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+use crate::worker::holders::Hold;
+use crate::worker::text::intake::{Intake, SPARE_BUFFER_BYTES};
+
+/// Less room than this is not worth a system call.
+const READ_BYTES_MIN: usize = 64 * 1024;
+/// Less memory than this is not worth giving back.
+const SHRUNK_BYTES_MIN: usize = 4 * 1024;
+
+pub(crate) struct Inbox {
+    intake: Rc<Intake>,
+    /// Received; what stands before `handled` is done with. 0 <= handled <= held.len().
+    held: Vec<u8>,
+    handled: usize,
+    /// Of `held`, while something waits in it.
+    hold: Hold,
+}
+
+impl Inbox {
+    pub(crate) fn new(intake: Rc<Intake>) -> Inbox {
+        Inbox { intake, held: Vec::new(), handled: 0, hold: Hold::default() }
+    }
+
+    /// Bytes that are not handled.
+    pub(crate) fn waiting(&self) -> usize {
+        self.held.len() - self.handled
+    }
+
+    /// Takes the bytes out, to be lent from; they are put back with how many of them are handled.
+    pub(crate) fn take(&mut self) -> (Vec<u8>, usize) {
+        (std::mem::take(&mut self.held), self.handled)
+    }
+
+    pub(crate) fn put_back(&mut self, held: Vec<u8>, handled: usize) {
+        let is_next = handled > self.handled;
+        self.held = held;
+        self.handled = handled;
+        if self.waiting() == 0 {
+            return self.release();
+        }
+        if is_next {
+            self.intake.holders.begin_anew(&self.hold);
+        }
+        // Too much is found by the next read.
+        let _counted = self.account();
+    }
+
+    /// What is not handled, for another worker.
+    pub(crate) fn rest(&self) -> Vec<u8> {
+        self.held[self.handled..].to_vec()
+    }
+
+    /// Begins with what another worker had received.
+    pub(crate) fn begin_with(&mut self, held: Vec<u8>) {
+        if !held.is_empty() {
+            self.held = held;
+            // Too much is found by the next read.
+            let _counted = self.account();
+        }
+    }
+
+    /// Gives the buffer back.
+    pub(crate) fn release(&mut self) {
+        self.intake.give_back(std::mem::take(&mut self.held));
+        self.handled = 0;
+        self.intake.holders.release(&mut self.hold);
+    }
+
+    /// Tells the worker how much memory this takes now; `false` when that is too much.
+    pub(crate) fn account(&mut self) -> bool {
+        self.intake.holders.set(&mut self.hold, self.held.capacity()).is_ok() && !self.must_go()
+    }
+
+    /// Whether others need its memory.
+    pub(crate) fn must_go(&self) -> bool {
+        self.intake.holders.must_go(&self.hold)
+    }
+
+    /// Whether it waits for the client, rather than for the lane.
+    pub(crate) fn set_may_go(&self, may_go: bool) {
+        self.intake.holders.set_may_go(&self.hold, may_go);
+    }
+
+    /// Takes no more memory than what waits: for a client that takes its time.
+    pub(crate) fn shrink(&mut self) {
+        let waiting = self.waiting();
+        if waiting == 0 || self.held.capacity() < 2 * waiting + SHRUNK_BYTES_MIN {
+            return;
+        }
+        let kept = self.held[self.handled..].to_vec();
+        self.handled = 0;
+        self.intake.give_back(std::mem::replace(&mut self.held, kept));
+        // Less than before is never too much.
+        let _counted = self.account();
+    }
+
+    /// Makes room for the rest of what is needed, or for as much as has come if that is less, as a header alone must not take
+    /// what it announces; and for a good read in any case. What is handled goes only when its place is wanted: a batch is
+    /// mostly moved once at most.
+    fn make_room(&mut self, needed: usize) {
+        if self.held.capacity() == 0 {
+            self.held = self.intake.spare_buffer();
+        }
+        let missing = needed.saturating_sub(self.waiting()).max(READ_BYTES_MIN);
+        let step = missing.min(self.waiting().max(SPARE_BUFFER_BYTES));
+        let enough = if step == missing { missing } else { step / 2 };
+        if self.held.capacity() - self.held.len() >= enough {
+            return;
+        }
+        self.held.drain(..self.handled);
+        self.handled = 0;
+        self.held.reserve_exact(step);
+    }
+
+    /// Reads once, without waiting; `None` when nothing is there, 0 at the end.
+    pub(crate) fn receive(&mut self, stream: impl AsFd, needed: usize) -> io::Result<Option<usize>> {
+        self.make_room(needed);
+        loop {
+            match recv(&stream, spare_capacity(&mut self.held), RecvFlags::DONTWAIT) {
+                Ok((_, bytes)) => return Ok(Some(bytes)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    if self.held.is_empty() {
+                        self.release();
+                    }
+                    return Ok(None);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

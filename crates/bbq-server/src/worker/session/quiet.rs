@@ -1,0 +1,179 @@
+//! The quiet sessions of a worker: what is known of each, and nothing else.
+//!
+//! ```text
+//! accepted --> entry of the set --something to read--> task (task.rs) --quiet--> entry of the set ...
+//!                    +--- at a stop -------------------> task
+//! ```
+//!
+//! A session has a task, buffers and a registration with the runtime while its client has something to say. One that owes
+//! nothing and is owed nothing is an entry of a set (`watched.rs`). It stays the same session: what its task knew is in the
+//! entry, and what happened meanwhile (a newer connection took the stream, the lane failed) is found by the next task at the
+//! next batch, as by one that had waited.
+//!
+//! Invariant: a session is an entry or has a task, and never both.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use bbq_wire::Peer;
+use bbq_wire::session::{Refusal, RefusalCode, ServerSession};
+use rustix::net::{SendFlags, send};
+use tokio::task::spawn_local;
+
+use super::task::late_hello;
+use super::tasks;
+use crate::worker::accept::eviction::{Candidate, longest_idle};
+use crate::worker::accept::watched::Watched;
+use crate::worker::session::Standing;
+use crate::worker::text::intake::{Intake, OpenConnection};
+
+/// Sessions that get a task before the worker looks at anything else: a tenth of a millisecond.
+const SESSIONS_PER_TURN_MAX: usize = 64;
+
+/// A session without a task: a [`crate::worker::session::Left`] and what its worker knows of it, in one piece, as there may be very many.
+pub(crate) struct QuietSession {
+    pub(crate) stream: OwnedFd,
+    /// The listener's place in its configuration.
+    pub(crate) door: usize,
+    pub(crate) peer: Peer,
+    pub(crate) open: OpenConnection,
+    pub(crate) protocol: ServerSession,
+    /// `None` until the hello came.
+    pub(crate) standing: Option<Standing>,
+    /// When something came last; before the hello, when the connection did.
+    pub(crate) moved: u32,
+}
+
+impl AsFd for QuietSession {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// Those of one worker, of all its listeners.
+pub(crate) struct QuietSessions {
+    entries: Watched<QuietSession, SESSIONS_PER_TURN_MAX>,
+    /// Places of those that had not said hello when they came, and when that was, oldest first. They are here for as long as
+    /// they may take for it, and then looked at.
+    greeting: RefCell<VecDeque<(usize, u32)>>,
+}
+
+impl QuietSessions {
+    /// An empty set, served on the current runtime.
+    pub(crate) fn new() -> io::Result<QuietSessions> {
+        Ok(QuietSessions { entries: Watched::new()?, greeting: RefCell::default() })
+    }
+
+    /// Keeps a connection until its client says hello.
+    pub(crate) fn begin(
+        self: &Rc<Self>,
+        intake: &Rc<Intake>,
+        door: usize,
+        stream: OwnedFd,
+        peer: Peer,
+        open: OpenConnection,
+    ) {
+        intake.view.sessions.fetch_add(1, Ordering::Relaxed);
+        let protocol = ServerSession::new(intake.doors[door].batch_limits());
+        let moved = intake.view.active_sessions.now();
+        self.add(intake, QuietSession { stream, door, peer, open, protocol, standing: None, moved });
+    }
+
+    /// Keeps a session until it has something to say.
+    pub(crate) fn add(self: &Rc<Self>, intake: &Rc<Intake>, session: QuietSession) {
+        if intake.stopping.has_begun() {
+            return self.wake(intake, session);
+        }
+        let (has_greeted, moved) = (session.standing.is_some(), session.moved);
+        match self.entries.add(session) {
+            Ok(_) if has_greeted => {}
+            Ok(place) => {
+                self.greeting.borrow_mut().push_back((place, moved));
+                intake.view.active_sessions.set_greeted(true);
+            }
+            // The client has everything that is not acknowledged.
+            Err((session, error)) => {
+                intake.doors[session.door].report_closed(&error);
+                intake.view.sessions.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Those that are idle for longest, of those that are since `latest` or earlier.
+    pub(crate) fn idle_until(&self, latest: u32) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        self.entries.for_each(|place, session| {
+            if session.moved <= latest {
+                candidates.push(Candidate { idle_since: session.moved, place });
+            }
+        });
+        longest_idle(candidates)
+    }
+
+    /// Closes a session that is idle; `false` when it is not any more.
+    pub(crate) fn close_idle(&self, intake: &Intake, place: usize) -> bool {
+        let Some(session) = self.entries.take_if(place, |_| true) else { return false };
+        intake.doors[session.door].ledger.add_evicted(1);
+        let text =
+            "idle for longest, and others wait to connect; connect again when there is something to send";
+        refuse(intake, session, &Refusal::new(RefusalCode::Busy, text));
+        true
+    }
+
+    /// Closes those that have taken too long to say hello.
+    fn close_late(&self, intake: &Intake) {
+        let now = intake.view.active_sessions.now();
+        let mut greeting = self.greeting.borrow_mut();
+        let is_over =
+            |(_, moved): &(usize, u32)| now.saturating_sub(*moved) > intake.limits.hello_timeout_seconds;
+        while let Some((place, moved)) = greeting.pop_front_if(|entry| is_over(entry)) {
+            let is_late = |session: &mut QuietSession| session.standing.is_none() && session.moved == moved;
+            if let Some(session) = self.entries.take_if(place, is_late) {
+                refuse(intake, session, &late_hello(intake.limits));
+            }
+        }
+        intake.view.active_sessions.set_greeted(!greeting.is_empty());
+    }
+
+    /// Gives those that have something to say a task, and all when the server stops; begins the rounds.
+    pub(crate) async fn serve(self: Rc<Self>, intake: Rc<Intake>) {
+        loop {
+            let turn = tokio::select! {
+                biased;
+                () = intake.stopping.wait() => break,
+                () = intake.view.active_sessions.round() => {
+                    intake.rounds.begin(&intake.view.active_sessions, !intake.acks.is_empty());
+                    self.close_late(&intake);
+                    continue;
+                }
+                turn = self.entries.take_ready(|session| self.wake(&intake, session)) => turn,
+            };
+            // An error means that the runtime ends.
+            if turn.is_err() {
+                return;
+            }
+        }
+        for session in self.entries.take_all() {
+            self.wake(&intake, session);
+        }
+    }
+
+    fn wake(self: &Rc<Self>, intake: &Rc<Intake>, session: QuietSession) {
+        spawn_local(tasks::serve(intake, Rc::clone(self), session));
+    }
+}
+
+/// Says why and closes, without waiting: the client has everything that is not acknowledged.
+#[expect(clippy::needless_pass_by_value, reason = "it is closed here")]
+fn refuse(intake: &Intake, session: QuietSession, refusal: &Refusal) {
+    let mut frame = Vec::new();
+    refusal.encode(&mut frame);
+    // A client that does not read it finds the connection closed.
+    let _told = send(&session.stream, &frame, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    intake.doors[session.door].report_refused(session.peer, refusal);
+    intake.view.sessions.fetch_sub(1, Ordering::Relaxed);
+}

@@ -1,0 +1,143 @@
+//! When sessions look whether they have been quiet: they have no timer and read no clock. Each second the control thread
+//! begins a round for the workers that have active sessions.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+
+/// A session without a batch since so many rounds began is quiet: for one whole round at least, and two at most. Well above
+/// the pauses of clients that send all the time, as each change between task and entry costs some microseconds.
+const QUIET_ROUNDS: u32 = 2;
+
+/// The sessions of a worker that have a task, as the control thread sees them.
+#[derive(Debug, Default)]
+pub(crate) struct ActiveSessions {
+    count: AtomicU64,
+    /// One of them sent a batch a short while ago, or has some that wait for the disk.
+    speak: AtomicBool,
+    /// Some connection may not have said hello.
+    greeted: AtomicBool,
+    /// Rounds of all kinds: a clock of seconds that costs no system call.
+    now: AtomicU32,
+    round: Notify,
+}
+
+impl ActiveSessions {
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Whether one of them may wait for an acknowledgement. Not for being there: a peer that sends half a batch and no
+    /// more has a task for as long as it likes.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.count() > 0 && self.speak.load(Ordering::Relaxed)
+    }
+
+    /// Seconds since the worker began, as coarse as the control thread's ticks.
+    pub(crate) fn now(&self) -> u32 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// Whether rounds are needed for connections that have not said hello.
+    pub(crate) fn set_greeted(&self, may_be_some: bool) {
+        self.greeted.store(may_be_some, Ordering::Relaxed);
+    }
+
+    /// A round begins. Nobody is woken for no session.
+    pub(crate) fn begin_round(&self) {
+        self.now.fetch_add(1, Ordering::Relaxed);
+        if self.count() > 0 || self.greeted.load(Ordering::Relaxed) {
+            self.round.notify_one();
+        }
+    }
+
+    /// Waits for the next round.
+    pub(crate) async fn round(&self) {
+        self.round.notified().await;
+    }
+
+    pub(crate) fn add(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn remove(&self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The rounds of one worker.
+#[derive(Default)]
+pub(crate) struct Rounds {
+    number: Cell<u32>,
+    /// When the last batch of any session came.
+    newest: Cell<Heard>,
+    told: Notify,
+}
+
+impl Rounds {
+    /// `owes` when batches wait for the disk.
+    pub(crate) fn begin(&self, sessions: &ActiveSessions, owes: bool) {
+        self.number.set(self.number.get().wrapping_add(1));
+        if !owes && self.is_long_ago(self.newest.get()) {
+            sessions.speak.store(false, Ordering::Relaxed);
+        }
+        self.tell();
+    }
+
+    /// Wakes every session that waits: a round begins, or the server stops.
+    pub(crate) fn tell(&self) {
+        self.told.notify_waiters();
+    }
+
+    /// Waits until there is something to look at.
+    pub(crate) async fn told(&self) {
+        self.told.notified().await;
+    }
+
+    /// For a session that receives a batch now.
+    pub(crate) fn hear(&self, sessions: &ActiveSessions) -> Heard {
+        let now = Heard { round: self.number.get() };
+        self.newest.set(now);
+        sessions.speak.store(true, Ordering::Relaxed);
+        now
+    }
+
+    /// For a session of which no batch came yet.
+    pub(crate) fn long_ago(&self) -> Heard {
+        Heard { round: self.number.get().wrapping_sub(QUIET_ROUNDS) }
+    }
+
+    pub(crate) fn is_long_ago(&self, heard: Heard) -> bool {
+        self.number.get().wrapping_sub(heard.round) >= QUIET_ROUNDS
+    }
+}
+
+/// The round in which a session last received a batch.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Heard {
+    round: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_is_waited_for_while_batches_come_and_not_for_who_says_nothing() {
+        let (sessions, rounds) = (ActiveSessions::default(), Rounds::default());
+        sessions.add();
+        assert!(!sessions.may_wait(), "half a batch is nothing to wait for");
+        rounds.hear(&sessions);
+        assert!(sessions.may_wait());
+        rounds.begin(&sessions, false);
+        assert!(sessions.may_wait(), "a moment ago");
+        rounds.begin(&sessions, true);
+        assert!(sessions.may_wait(), "a batch waits for the disk");
+        rounds.begin(&sessions, false);
+        assert!(!sessions.may_wait());
+        rounds.hear(&sessions);
+        sessions.remove();
+        assert!(!sessions.may_wait(), "nobody is there");
+    }
+}

@@ -1,0 +1,384 @@
+//! A session while it has a task: moves bytes between its socket and its [`SessionState`], and waits for what that waits for.
+//! When a client takes too long, and whose memory others need, is decided here, too.
+
+use std::io::ErrorKind;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bbq_wire::Peer;
+use bbq_wire::session::{AckLevel, Refusal, RefusalCode};
+use tracing::{debug, warn};
+
+use super::inbox::Inbox;
+use super::rounds::Heard;
+use super::socket::{SessionSocket, flushed, refuse, unsent};
+use crate::time::unix_ns;
+use crate::worker::IntakeLimits;
+use crate::worker::session::{HandedHello, Input, Left, SessionContext, SessionState, Step};
+use crate::worker::text::intake::{Intake, READ_BYTES};
+
+/// Reads of one session before the others have their turn.
+const READS_PER_TURN_MAX: usize = 4;
+/// What a session may put into the lane before the others have their turn: what one read of text brings at most. Small beside
+/// the lane's buffer, so that each gets its share of that when there is room again.
+const TURN_BYTES_MAX: usize = READ_BYTES;
+/// Reads after the stop has begun.
+const READS_AT_STOP_MAX: usize = 64;
+
+/// How a session left its task.
+pub(crate) enum Outcome {
+    Ended,
+    /// It has nothing to do.
+    Quiet(Left<SessionSocket>),
+    /// The worker of this lane goes on, with what came behind the hello.
+    Handed(u32, HandedHello<SessionSocket>, Vec<u8>),
+}
+
+pub(crate) struct SessionTask {
+    intake: Rc<Intake>,
+    pub(crate) door: usize,
+    pub(crate) peer: Peer,
+    inbox: Inbox,
+    /// When the last batch came.
+    heard: Heard,
+    /// The socket was not looked at yet.
+    is_new: bool,
+    /// When something came last, and before the hello, when the connection did; see `ActiveSessions::now`.
+    pub(crate) moved: u32,
+    /// Bytes of batches that were taken since the others had their turn.
+    turn_bytes: usize,
+}
+
+impl SessionTask {
+    pub(crate) fn new(intake: Rc<Intake>, door: usize, peer: Peer, moved: u32) -> SessionTask {
+        SessionTask {
+            inbox: Inbox::new(Rc::clone(&intake)),
+            // Who only says hello is quiet right after the welcome.
+            heard: intake.rounds.long_ago(),
+            is_new: true,
+            intake,
+            door,
+            peer,
+            moved,
+            turn_bytes: 0,
+        }
+    }
+
+    /// Begins with what another worker had received.
+    pub(crate) fn behind(mut self, held: Vec<u8>) -> SessionTask {
+        self.inbox.begin_with(held);
+        self
+    }
+
+    /// Serves a session to its end, or until it is quiet or another worker's.
+    pub(crate) async fn run(&mut self, mut state: SessionState<SessionSocket>) -> Outcome {
+        loop {
+            let was_open = state.is_open();
+            let step = self.step(&mut state);
+            if state.is_open() && !was_open {
+                self.moved = self.intake.view.active_sessions.now();
+            }
+            // A batch may be larger than a turn: it takes several.
+            while self.turn_bytes >= TURN_BYTES_MAX {
+                self.turn_bytes -= TURN_BYTES_MAX;
+                tokio::task::yield_now().await;
+            }
+            match step {
+                Step::Read(needed) => {
+                    if self.read(&mut state, needed).await == Went::Quiet {
+                        let left = state.leave();
+                        return left.map_or(Outcome::Ended, Outcome::Quiet);
+                    }
+                }
+                Step::AwaitRoom(bytes) => {
+                    self.inbox.set_may_go(false);
+                    Box::pin(self.wait_room(&mut state, bytes)).await;
+                    self.inbox.set_may_go(true);
+                }
+                Step::AwaitStream => Box::pin(self.wait_stream(&mut state)).await,
+                Step::AwaitAcks => {
+                    // Others may need it while this waits.
+                    self.inbox.release();
+                    state.replies().connection.woken().await;
+                }
+                Step::HandOver(lane) => {
+                    let held = self.inbox.rest();
+                    self.inbox.release();
+                    let handed = state.hand_over();
+                    return handed.map_or(Outcome::Ended, |handed| Outcome::Handed(lane, handed, held));
+                }
+                Step::Over(refusal) => {
+                    self.inbox.release();
+                    Box::pin(self.close(&state, refusal)).await;
+                    return Outcome::Ended;
+                }
+            }
+        }
+    }
+
+    /// Takes what is held, as far as it goes.
+    fn step(&mut self, state: &mut SessionState<SessionSocket>) -> Step {
+        // Taken out and put back, so that a batch can be lent from it.
+        let (held, before) = self.inbox.take();
+        let mut input = Input::new(&held, before);
+        let step = state.step(&self.context(), &mut input);
+        let Input { handled, has_batch, order_lost, .. } = input;
+        if has_batch {
+            self.heard = self.intake.rounds.hear(&self.intake.view.active_sessions);
+        }
+        if let Some((_, lane)) = order_lost
+            && let Some(repeats) = self.intake.order_lost.report()
+        {
+            warn!(peer = ?self.peer, lane, repeats, "the order of a stream is given up: earlier messages are in a lane that failed");
+        }
+        self.turn_bytes += handled - before;
+        self.inbox.put_back(held, handled);
+        step
+    }
+
+    fn context(&self) -> SessionContext<'_, SessionSocket> {
+        let intake = &*self.intake;
+        let door = &intake.doors[self.door];
+        SessionContext {
+            lane: &intake.lane,
+            lanes: intake.colleagues.lanes(),
+            streams: &intake.streams,
+            retention: &intake.retention,
+            acks: &intake.acks,
+            undurable: &intake.view.undurable,
+            scratch: &intake.scratch,
+            ledger: &door.ledger,
+            source: door.source,
+            limits: door.batch_limits(),
+            peer: self.peer,
+            now_ns: unix_ns(),
+        }
+    }
+
+    /// Waits for bytes and puts them behind those held; tells the session when there will be none.
+    async fn read(&mut self, state: &mut SessionState<SessionSocket>, needed: usize) -> Went {
+        let received = tokio::select! {
+            biased;
+            received = self.receive(state, needed) => received,
+            () = unsent(state.replies()) => return Went::On,
+        };
+        match received {
+            Received::Some => {}
+            Received::Quiet => return Went::Quiet,
+            Received::TooMuch => state.refuse(self.evicted()),
+            Received::Late if state.is_open() => state.refuse(late_batch(self.intake.limits)),
+            Received::Late => state.refuse(late_hello(self.intake.limits)),
+            Received::End => state.input_ended(self.inbox.waiting(), needed),
+            Received::Stopping => self.finish_reading(state),
+        }
+        Went::On
+    }
+
+    /// Takes what is in the socket when the server stops.
+    fn finish_reading(&mut self, state: &mut SessionState<SessionSocket>) {
+        for _ in 0..READS_AT_STOP_MAX {
+            if !state.is_open() {
+                break;
+            }
+            let Step::Read(needed) = self.step(state) else { break };
+            match self.inbox.receive(&state.replies().connection.stream, needed) {
+                Ok(Some(1..)) => {}
+                _ => break,
+            }
+        }
+        state.stop();
+    }
+
+    /// Waits until a batch of so many bytes has room, or its client has a newer connection. At a stop, what the client sends again
+    /// is not waited for.
+    async fn wait_room(&mut self, state: &mut SessionState<SessionSocket>, batch_bytes: usize) {
+        let Some(owner) = state.owner().cloned() else { return };
+        let is_sent_again = state.replies().level() == AckLevel::Durable;
+        let room = async {
+            while self.context().is_full(state.replies(), batch_bytes) {
+                self.intake.room.notified().await;
+            }
+        };
+        let is_stopping = tokio::select! {
+            biased;
+            () = room => false,
+            () = owner.taken_over() => false,
+            () = self.intake.stopping.wait(), if is_sent_again => true,
+        };
+        if is_stopping {
+            state.stop();
+        }
+        // The time was not its client's.
+        self.moved = self.intake.view.active_sessions.now();
+    }
+
+    /// Waits until what came over an earlier connection is durable. At a stop that may take long: the client comes again.
+    async fn wait_stream(&self, state: &mut SessionState<SessionSocket>) {
+        let Some((stream, owner)) = state.owner().map(|owner| (Arc::clone(&owner.stream), owner.owner))
+        else {
+            return;
+        };
+        tokio::select! {
+            biased;
+            () = self.intake.stopping.wait() => state.stop(),
+            _settled = stream.settled(owner) => {}
+        }
+    }
+
+    /// Sends what is to be said, says why it ends, and closes.
+    async fn close(&self, state: &SessionState<SessionSocket>, refusal: Option<Refusal>) {
+        let replies = state.replies();
+        let patience = Duration::from_secs(self.intake.limits.batch_timeout_seconds.into());
+        let flushed = tokio::time::timeout(patience, flushed(replies)).await;
+        let mut closed = flushed.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()));
+        if let Some(refusal) = refusal
+            && closed.is_ok()
+        {
+            if refusal.code != RefusalCode::ShuttingDown {
+                self.intake.doors[self.door].report_refused(self.peer, &refusal);
+            }
+            closed = refuse(&replies.connection.stream, &refusal).await;
+        }
+        if let Err(error) = closed {
+            debug!(peer = ?self.peer, %error, "session ended");
+        }
+    }
+
+    /// Others need its memory.
+    fn evicted(&self) -> Refusal {
+        self.intake.doors[self.door].ledger.add_evicted(1);
+        let text = "too much is held in unfinished batches, and this one is unfinished for longest; send it again later";
+        Refusal::new(RefusalCode::Busy, text)
+    }
+
+    async fn receive(&mut self, state: &SessionState<SessionSocket>, needed: usize) -> Received {
+        let intake = Rc::clone(&self.intake);
+        let stream = &state.replies().connection.stream;
+        loop {
+            if intake.stopping.has_begun() {
+                return Received::Stopping;
+            }
+            if self.inbox.must_go() {
+                return Received::TooMuch;
+            }
+            if self.is_late(state) {
+                return Received::Late;
+            }
+            let mut ready = None;
+            // A task begins because there is something.
+            if !std::mem::take(&mut self.is_new) {
+                if self.is_quiet(state) {
+                    return Received::Quiet;
+                }
+                ready = tokio::select! {
+                    biased;
+                    // A round, or the stop.
+                    () = intake.rounds.told() => {
+                        self.inbox.shrink();
+                        continue;
+                    }
+                    ready = stream.readable() => match ready {
+                        Ok(ready) => Some(ready),
+                        Err(_) => return Received::End,
+                    },
+                };
+            }
+            match self.receive_now(state, needed) {
+                Turn::Received(received) => return received,
+                Turn::Drained => {
+                    if let Some(mut ready) = ready {
+                        ready.clear_ready();
+                    }
+                }
+                Turn::More => {}
+            }
+            tokio::task::consume_budget().await;
+        }
+    }
+
+    fn receive_now(&mut self, state: &SessionState<SessionSocket>, needed: usize) -> Turn {
+        for _ in 0..READS_PER_TURN_MAX {
+            let received = self.inbox.receive(&state.replies().connection.stream, needed);
+            if state.is_open() {
+                self.moved = self.intake.view.active_sessions.now();
+            }
+            match received {
+                Ok(Some(0)) | Err(_) => return Turn::Received(Received::End),
+                // What is whole is handled before anybody else is; what is left of it is counted then.
+                Ok(Some(_)) if self.inbox.waiting() >= needed => return Turn::Received(Received::Some),
+                Ok(Some(_)) if !self.inbox.account() => return Turn::Received(Received::TooMuch),
+                Ok(Some(_)) => {}
+                // The buffer may have grown for what did not come.
+                Ok(None) if self.inbox.waiting() > 0 && !self.inbox.account() => {
+                    return Turn::Received(Received::TooMuch);
+                }
+                Ok(None) => return Turn::Drained,
+            }
+        }
+        Turn::More
+    }
+
+    /// Whether its client takes too long for a hello, does not go on with a batch, or does not read.
+    fn is_late(&self, state: &SessionState<SessionSocket>) -> bool {
+        let waited = self.intake.view.active_sessions.now().saturating_sub(self.moved);
+        if state.is_open() {
+            (self.inbox.waiting() > 0 || !state.replies().is_sent())
+                && waited > self.intake.limits.batch_timeout_seconds
+        } else {
+            waited > self.intake.limits.hello_timeout_seconds
+        }
+    }
+
+    /// Whether a task is too much for it: nothing is half received or owed, and no batch came for a while.
+    fn is_quiet(&self, state: &SessionState<SessionSocket>) -> bool {
+        self.intake.rounds.is_long_ago(self.heard) && self.inbox.waiting() == 0 && state.may_leave()
+    }
+}
+
+/// What came of a wait for bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Went {
+    On,
+    /// There is nothing to wait for now.
+    Quiet,
+}
+
+/// How waiting for bytes ended.
+enum Received {
+    Some,
+    /// There is nothing to wait for now.
+    Quiet,
+    /// The client has no more, or is gone.
+    End,
+    Stopping,
+    /// Too much is held in unfinished batches, and this is the oldest.
+    TooMuch,
+    /// The client takes too long.
+    Late,
+}
+
+/// What a turn of reading came to.
+enum Turn {
+    Received(Received),
+    /// Not enough, and nothing more is there.
+    Drained,
+    /// Not enough, and there may be more.
+    More,
+}
+
+/// For who says nothing, or half a hello.
+pub(crate) fn late_hello(limits: IntakeLimits) -> Refusal {
+    let seconds = limits.hello_timeout_seconds;
+    Refusal::new(RefusalCode::Busy, format!("no hello within {seconds} s of the connection; connect again"))
+}
+
+fn late_batch(limits: IntakeLimits) -> Refusal {
+    let seconds = limits.batch_timeout_seconds;
+    Refusal::new(
+        RefusalCode::Busy,
+        format!(
+            "nothing came for {seconds} s in the middle of a batch, or before what was said was read; send it again"
+        ),
+    )
+}

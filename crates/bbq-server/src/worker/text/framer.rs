@@ -1,0 +1,119 @@
+//! The framing of one connection, whichever its listener has.
+
+use bbq_wire::framing::{Frame, FramingError, FramingRules, Lines, Suspended, Syslog, Whole};
+use bbq_wire::session::Hello;
+
+use crate::config::Protocol;
+
+/// Why a connection is not read any further.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Misfit {
+    #[error(transparent)]
+    Framing(#[from] FramingError),
+    #[error(
+        "a bbq client says hello where {0} are expected; give it the address of a bbq+tcp or bbq+unix listener"
+    )]
+    Hello(&'static str),
+}
+
+/// The framing of one connection.
+pub(crate) enum Framer {
+    /// Nothing has come: it may still be a bbq client, which would wait for a welcome.
+    NewLines,
+    NewSyslog,
+    Lines(Lines),
+    Syslog(Syslog),
+    Whole(Whole),
+}
+
+impl Framer {
+    /// `None` for bbq, which has sessions.
+    pub(crate) fn of(protocol: Protocol) -> Option<Framer> {
+        match protocol {
+            Protocol::Lines => Some(Framer::NewLines),
+            Protocol::Syslog => Some(Framer::NewSyslog),
+            Protocol::Whole => Some(Framer::Whole(Whole::new())),
+            Protocol::Bbq => None,
+        }
+    }
+
+    /// Where it stands, for another process to go on.
+    pub(crate) fn suspend(self) -> Suspended {
+        match self {
+            // Where they begin, too. Who goes on does not look for a hello.
+            Framer::NewLines | Framer::NewSyslog => Suspended::default(),
+            Framer::Lines(framer) => framer.suspend(),
+            Framer::Syslog(framer) => framer.suspend(),
+            Framer::Whole(framer) => framer.suspend(),
+        }
+    }
+
+    /// Goes on where another stood; `None` when there is no such place.
+    pub(crate) fn resume(protocol: Protocol, suspended: Suspended) -> Option<Framer> {
+        match protocol {
+            Protocol::Lines => Lines::resume(suspended).map(Framer::Lines),
+            Protocol::Syslog => Syslog::resume(suspended).map(Framer::Syslog),
+            Protocol::Whole => Whole::resume(suspended).map(Framer::Whole),
+            Protocol::Bbq => None,
+        }
+    }
+
+    pub(crate) fn push(
+        &mut self,
+        rules: &FramingRules,
+        input: &[u8],
+        mut emit: &mut dyn FnMut(Frame<'_>),
+    ) -> Result<(), Misfit> {
+        if let Framer::NewLines | Framer::NewSyslog = self {
+            self.begin(input)?;
+        }
+        match self {
+            // It has begun.
+            Framer::NewLines | Framer::NewSyslog => {}
+            Framer::Lines(framer) => framer.push(rules, input, &mut emit),
+            Framer::Syslog(framer) => framer.push(rules, input, &mut emit)?,
+            Framer::Whole(framer) => framer.push(rules, input, &mut emit),
+        }
+        Ok(())
+    }
+
+    /// The first bytes have come.
+    fn begin(&mut self, input: &[u8]) -> Result<(), Misfit> {
+        let (begun, expected) = match self {
+            Framer::NewLines => (Framer::Lines(Lines::new()), "lines"),
+            _ => (Framer::Syslog(Syslog::new()), "syslog messages"),
+        };
+        if Hello::begins(input) {
+            return Err(Misfit::Hello(expected));
+        }
+        *self = begun;
+        Ok(())
+    }
+
+    /// The sender has ended the connection.
+    pub(crate) fn finish(&mut self, rules: &FramingRules, mut emit: &mut dyn FnMut(Frame<'_>)) {
+        match self {
+            Framer::NewLines | Framer::NewSyslog => {}
+            Framer::Lines(framer) => framer.finish(rules, &mut emit),
+            Framer::Syslog(framer) => framer.finish(rules, &mut emit),
+            Framer::Whole(framer) => framer.finish(rules, &mut emit),
+        }
+    }
+
+    /// The connection broke: for `whole`, an end that says nothing.
+    pub(crate) fn abort(&mut self, rules: &FramingRules, mut emit: &mut dyn FnMut(Frame<'_>)) {
+        match self {
+            Framer::Whole(framer) => framer.abort(&mut emit),
+            _ => self.finish(rules, emit),
+        }
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        match self {
+            Framer::NewLines | Framer::NewSyslog => 0,
+            Framer::Lines(framer) => framer.held_bytes(),
+            Framer::Syslog(framer) => framer.held_bytes(),
+            Framer::Whole(framer) => framer.held_bytes(),
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! What a worker's tasks share: the lane and the batches on their way to it, the read buffer, the budgets.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bbq_listen::OpenCount;
+use bbq_spool::Lane;
+use bbq_wire::framing::{Frame, FramingRules};
+use bbq_wire::{Peer, StreamId};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use tokio::sync::Notify;
+
+use super::batcher::OwnStream;
+use super::framer::Misfit;
+use crate::config::OnFull;
+use crate::observe::occasional::Occasional;
+use crate::stored::ledger::DropReason;
+use crate::stored::retention::Retention;
+use crate::stored::streams::Streams;
+use crate::worker::accept::budget::BudgetShare;
+use crate::worker::accept::connections::Connection;
+use crate::worker::door::Door;
+use crate::worker::holders::{Hold, Holders};
+use crate::worker::scratch::Scratch;
+use crate::worker::session::Acks;
+use crate::worker::session::handover::Colleagues;
+use crate::worker::session::rounds::Rounds;
+use crate::worker::session::socket::SessionSocket;
+use crate::worker::stopping::Stopping;
+use crate::worker::{ConnectionBudget, IntakeLimits, ParkedConnection, Worker, WorkerView};
+
+/// One read at most: as large as a batch should be, and it stays in the second-level cache.
+pub(crate) const READ_BYTES: usize = 256 * 1024;
+
+/// Buffers for unfinished batches that are kept for the next session that needs one, and how large they are. More
+/// sessions than this in the middle of a batch at the same moment allocate.
+const SPARE_BUFFERS_MAX: usize = 16;
+pub(crate) const SPARE_BUFFER_BYTES: usize = 2 * READ_BYTES;
+/// How large a buffer is that is made while memory is scarce: one good read.
+const SMALL_BUFFER_BYTES: usize = READ_BYTES / 4;
+
+pub(crate) struct Intake {
+    pub(crate) worker: usize,
+    pub(crate) lane: Lane,
+    pub(crate) doors: Vec<Door>,
+    pub(crate) streams: Arc<Streams>,
+    pub(crate) retention: Arc<Retention>,
+    pub(crate) colleagues: Colleagues,
+    /// Streams whose order was given up.
+    pub(crate) order_lost: Occasional,
+    pub(crate) budget: Arc<ConnectionBudget>,
+    pub(crate) stopping: Stopping,
+    pub(crate) rounds: Rounds,
+    /// Connections that another worker goes on with, once this one has ended.
+    pub(crate) parked: RefCell<Vec<ParkedConnection>>,
+    pub(crate) acks: Acks<SessionSocket>,
+    /// Woken by the lane's writer.
+    pub(crate) lane_moved: Arc<Notify>,
+    /// The lane took something, so those who wait for room look again.
+    pub(crate) room: Notify,
+    pub(crate) view: Arc<WorkerView>,
+    own: RefCell<OwnStream>,
+    buffer: RefCell<Box<[u8]>>,
+    spare: RefCell<Vec<Vec<u8>>>,
+    flush_wanted: Notify,
+    open: Cell<usize>,
+    all_closed: Notify,
+    pub(crate) limits: IntakeLimits,
+    pub(crate) holders: Holders,
+    /// For compressed bodies.
+    pub(crate) scratch: Scratch,
+    /// Of connections closed for others.
+    pub(crate) evictions: Occasional,
+}
+
+/// What one read brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadOutcome {
+    /// Messages were taken, and more bytes may be there.
+    More,
+    /// Messages were taken, and the socket was empty behind them.
+    Drained,
+    /// Nothing was there.
+    Blocked,
+    /// The connection is finished with: its sender ended it, it broke, or it must be closed.
+    Finished,
+}
+
+impl Intake {
+    pub(crate) fn new(worker: &Worker) -> io::Result<Intake> {
+        let mut id = [0; 16];
+        getrandom::fill(&mut id).map_err(io::Error::other)?;
+        let lane_moved = Arc::new(Notify::new());
+        let tell = Arc::clone(&lane_moved);
+        worker.lane.on_progress(move || tell.notify_one());
+        let doors = (0u16..)
+            .zip(&worker.listeners)
+            .map(|(source, listener)| Door::new(source, listener, &worker.view.undurable));
+        Ok(Intake {
+            worker: worker.index,
+            lane: worker.lane.clone(),
+            doors: doors.collect(),
+            streams: Arc::clone(&worker.streams),
+            retention: Arc::clone(&worker.retention),
+            colleagues: worker.colleagues.clone(),
+            order_lost: Occasional::default(),
+            budget: Arc::clone(&worker.budget),
+            stopping: Stopping::default(),
+            rounds: Rounds::default(),
+            parked: RefCell::default(),
+            acks: Acks::default(),
+            lane_moved,
+            room: Notify::new(),
+            view: Arc::clone(&worker.view),
+            own: RefCell::new(OwnStream { id: StreamId(id), next: 1 }),
+            buffer: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
+            spare: RefCell::default(),
+            flush_wanted: Notify::new(),
+            open: Cell::new(0),
+            all_closed: Notify::new(),
+            limits: worker.limits,
+            holders: Holders::new(worker.limits.unfinished_bytes_max),
+            scratch: Scratch::default(),
+            evictions: Occasional::default(),
+        })
+    }
+
+    /// Reads a connection once through the worker's buffer and takes every message that is whole.
+    pub(crate) fn read(&self, door: usize, connection: &mut Connection) -> ReadOutcome {
+        let outcome = self.read_and_take(door, connection);
+        if outcome == ReadOutcome::Finished {
+            self.holders.release(&mut connection.hold);
+        }
+        outcome
+    }
+
+    fn read_and_take(&self, door: usize, connection: &mut Connection) -> ReadOutcome {
+        let Connection { stream, framer, peer, hold, heard, .. } = connection;
+        let peer = *peer;
+        let mut buffer = self.buffer.borrow_mut();
+        let bytes = match recv(stream, &mut **buffer, RecvFlags::DONTWAIT) {
+            Ok((_, bytes)) => bytes,
+            Err(Errno::AGAIN) => return ReadOutcome::Blocked,
+            Err(Errno::INTR) => return ReadOutcome::More,
+            Err(_) => {
+                self.frames(door, peer, |rules, emit| framer.abort(rules, emit));
+                return ReadOutcome::Finished;
+            }
+        };
+        if bytes == 0 {
+            self.frames(door, peer, |rules, emit| framer.finish(rules, emit));
+            return ReadOutcome::Finished;
+        }
+        *heard = self.view.active_sessions.now();
+        let held_before = framer.held_bytes();
+        let mut pushed = Ok(());
+        let taken =
+            self.frames(door, peer, |rules, emit| pushed = framer.push(rules, &buffer[..bytes], emit));
+        if let Err(error) = pushed {
+            match error {
+                Misfit::Framing(_) => self.doors[door].ledger.add_dropped(DropReason::Malformed, 1),
+                Misfit::Hello(_) => self.doors[door].ledger.add_refused(1),
+            }
+            if let Some(repeats) = self.doors[door].trouble.report() {
+                tracing::warn!(listener = self.doors[door].spec.source, ?peer, %error, repeats, "connection closed");
+            }
+            return ReadOutcome::Finished;
+        }
+        let held = framer.held_bytes();
+        if (held_before > 0 || held > 0) && !self.may_hold(hold, held, taken > 0) {
+            self.doors[door].ledger.add_dropped(DropReason::Memory, 1);
+            return ReadOutcome::Finished;
+        }
+        if bytes < buffer.len() { ReadOutcome::Drained } else { ReadOutcome::More }
+    }
+
+    /// Counts what a connection holds of an unfinished message, a new one if `is_new`; `false` when it must be closed.
+    fn may_hold(&self, hold: &mut Hold, bytes: usize, is_new: bool) -> bool {
+        if is_new {
+            self.holders.begin_anew(hold);
+        }
+        self.holders.set(hold, bytes).is_ok() && !self.holders.must_go(hold)
+    }
+
+    /// Ends a connection in the middle of what it was sending.
+    pub(crate) fn abort(&self, door: usize, connection: &mut Connection) {
+        self.holders.release(&mut connection.hold);
+        self.frames(door, connection.peer, |rules, emit| connection.framer.abort(rules, emit));
+    }
+
+    /// Lets `produce` emit frames into the door's batch; returns how many messages were added to one.
+    pub(crate) fn frames(
+        &self,
+        door: usize,
+        peer: Peer,
+        produce: impl FnOnce(&FramingRules, &mut dyn FnMut(Frame<'_>)),
+    ) -> u64 {
+        let door = &self.doors[door];
+        let mut batcher = door.batcher.borrow_mut();
+        let mut own = self.own.borrow_mut();
+        let was_empty = batcher.is_empty();
+        let before = own.next + batcher.records();
+        produce(&door.spec.rules, &mut |frame| batcher.take(frame, peer, &self.lane, &mut own));
+        if was_empty && !batcher.is_empty() {
+            self.flush_wanted.notify_one();
+        }
+        own.next + batcher.records() - before
+    }
+
+    /// Adds a message that is whole already.
+    pub(crate) fn message(&self, door: usize, message: &[u8], peer: Peer) {
+        let _added = self.frames(door, peer, |_, emit| emit(Frame::Message(message)));
+    }
+
+    /// Hands batches on after the tasks that were ready have added theirs.
+    pub(crate) async fn flush_when_wanted(self: Rc<Self>) {
+        loop {
+            self.flush_wanted.notified().await;
+            self.flush_all();
+            // A full batch that the lane took is room, too: nobody else says so before the lane has written it.
+            self.room.notify_waiters();
+        }
+    }
+
+    /// Hands every batch on that the lane takes.
+    pub(crate) fn flush_all(&self) {
+        let mut own = self.own.borrow_mut();
+        let mut handed = 0;
+        for door in &self.doors {
+            let mut batcher = door.batcher.borrow_mut();
+            batcher.flush(&self.lane, &mut own);
+            handed += batcher.take_handed();
+        }
+        self.view.text_weight.fetch_add(handed, Ordering::Relaxed);
+    }
+
+    /// Waits until the lane has taken every batch, or failed.
+    pub(crate) async fn flushed(&self) {
+        loop {
+            let room = self.room.notified();
+            self.flush_all();
+            if self.doors.iter().all(|door| door.batcher.borrow().is_empty()) {
+                return;
+            }
+            room.await;
+        }
+    }
+
+    /// Hands every batch on; what the lane does not take now, at the very end, is counted as lost.
+    pub(crate) fn flush_or_count(&self) {
+        self.flush_all();
+        for door in &self.doors {
+            door.batcher.borrow_mut().give_up();
+        }
+    }
+
+    pub(crate) fn has_room(&self, door: usize) -> bool {
+        self.doors[door].spec.on_full == OnFull::DropNewest || self.doors[door].batcher.borrow().has_room()
+    }
+
+    /// Waits until the door may read on.
+    pub(crate) async fn wait_room(&self, door: usize) {
+        while !self.has_room(door) && self.lane.failure().is_none() {
+            self.room.notified().await;
+        }
+    }
+
+    /// An empty buffer for unfinished batches.
+    pub(crate) fn spare_buffer(&self) -> Vec<u8> {
+        if self.holders.is_scarce() {
+            return Vec::with_capacity(SMALL_BUFFER_BYTES);
+        }
+        self.spare.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(SPARE_BUFFER_BYTES))
+    }
+
+    /// Keeps a buffer for the next one, if it has the usual size and there are not enough.
+    pub(crate) fn give_back(&self, mut buffer: Vec<u8>) {
+        let mut spare = self.spare.borrow_mut();
+        if buffer.capacity() == SPARE_BUFFER_BYTES && spare.len() < SPARE_BUFFERS_MAX {
+            buffer.clear();
+            spare.push(buffer);
+        }
+    }
+
+    /// Counts a connection that stays; the budget was claimed for it.
+    pub(crate) fn connection_opened(self: &Rc<Self>, count: Option<OpenCount>) -> OpenConnection {
+        self.connection_received(BudgetShare::of_claimed(&self.budget), count)
+    }
+
+    /// Counts a connection that another worker had.
+    pub(crate) fn connection_received(
+        self: &Rc<Self>,
+        budget: BudgetShare,
+        count: Option<OpenCount>,
+    ) -> OpenConnection {
+        self.open.set(self.open.get() + 1);
+        self.view.connections.fetch_add(1, Ordering::Relaxed);
+        OpenConnection { here: OpenHere { intake: Rc::clone(self) }, budget, count }
+    }
+
+    /// Waits until no connection is open.
+    pub(crate) async fn connections_closed(&self) {
+        while self.open.get() > 0 {
+            self.all_closed.notified().await;
+        }
+    }
+}
+
+/// A connection that is counted as open while this lives, whether it has a task or not.
+pub(crate) struct OpenConnection {
+    here: OpenHere,
+    budget: BudgetShare,
+    /// The distribution counts it, too.
+    count: Option<OpenCount>,
+}
+
+impl OpenConnection {
+    /// For another worker: it is counted here no longer, and stays in the process's budget.
+    pub(crate) fn leave(self) -> (BudgetShare, Option<OpenCount>) {
+        drop(self.here);
+        (self.budget, self.count)
+    }
+}
+
+/// Counts a connection at one worker.
+struct OpenHere {
+    intake: Rc<Intake>,
+}
+
+impl Drop for OpenHere {
+    fn drop(&mut self) {
+        let intake = &self.intake;
+        intake.open.set(intake.open.get() - 1);
+        intake.view.connections.fetch_sub(1, Ordering::Relaxed);
+        if intake.open.get() == 0 {
+            intake.all_closed.notify_one();
+        }
+    }
+}

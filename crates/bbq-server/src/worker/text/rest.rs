@@ -1,0 +1,89 @@
+//! What a worker does between two turns, so that it is not woken for each message.
+
+use std::thread;
+use std::time::Duration;
+
+use bbq_listen::{Address, Seat};
+use rustix::thread::sched_yield;
+
+/// What a message costs beside its bytes, in bytes that could be copied meanwhile.
+const MESSAGE_COST_BYTES: usize = 256;
+/// A turn that brought so much was worth its wake-up: taking it cost several times what being woken does.
+const ENOUGH_BYTES: usize = 32 * 1024;
+/// How long a worker that took less leaves its sockets alone. It is short beside `spool.flush_interval_ms`, for which
+/// messages that nobody waits for may collect anyway.
+const PAUSE: Duration = Duration::from_millis(1);
+/// UDP sockets with a smaller buffer are never left alone: the kernel's default (208 KiB) holds some hundred short datagrams,
+/// less than may come in a pause when a burst begins; this holds five times as many.
+const PAUSE_BUFFER_BYTES_MIN: u32 = 1024 * 1024;
+
+/// Taken after a turn, before the worker waits for the next event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Waits for the next event at once: nothing came, or somebody may wait for an acknowledgement.
+    None,
+    /// Lets others run first, if there are any: what they send meanwhile comes in one turn.
+    Yield,
+    /// Leaves its sockets alone for a moment: messages come one by one, and to be woken costs more than to read one.
+    Pause,
+}
+
+/// What taking messages that nobody waits for comes to; see [`Rest::after`].
+pub(crate) fn weight(messages: u32, bytes: usize) -> usize {
+    messages as usize * MESSAGE_COST_BYTES + bytes
+}
+
+/// Whether a socket may be left alone for a moment: when it loses nothing by that, and lets nobody wait. The queue of a
+/// unixgram is a few messages long, and senders wait when it is full.
+pub(crate) fn may_pause(seat: &Seat) -> bool {
+    match seat.address() {
+        Address::Tcp(_) | Address::Unix(_) => true,
+        Address::Udp(_) => {
+            seat.socket().receive_buffer_bytes().is_some_and(|bytes| bytes >= PAUSE_BUFFER_BYTES_MIN)
+        }
+        Address::UnixDatagram(_) => false,
+    }
+}
+
+impl Rest {
+    /// After a turn that brought messages of this weight; `is_waited_for` when clients may wait for acknowledgements.
+    pub(crate) fn after(weight: usize, is_waited_for: bool, may_pause: bool) -> Rest {
+        match weight {
+            0 => Rest::None,
+            // Others may run for as long as the scheduler lets them, some milliseconds, and a client may wait.
+            _ if is_waited_for => Rest::None,
+            1..ENOUGH_BYTES if may_pause => Rest::Pause,
+            _ => Rest::Yield,
+        }
+    }
+
+    pub(crate) fn take(self) {
+        match self {
+            Rest::None => {}
+            Rest::Yield => sched_yield(),
+            Rest::Pause => pause(),
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "not to hear of anything is what it is for, and it is short")]
+fn pause() {
+    thread::sleep(PAUSE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_pauses_when_little_came_and_nobody_waits() {
+        assert_eq!(Rest::after(0, false, true), Rest::None);
+        assert_eq!(Rest::after(weight(1, 1), false, true), Rest::Pause);
+        assert_eq!(Rest::after(weight(1, 1), false, false), Rest::Yield);
+        assert_eq!(Rest::after(weight(1, 1), true, true), Rest::None);
+        // Many short messages are as much as few long ones.
+        assert_eq!(Rest::after(weight(128, 0), false, true), Rest::Yield);
+        assert_eq!(Rest::after(weight(1, ENOUGH_BYTES), false, true), Rest::Yield);
+        assert_eq!(Rest::after(weight(1, ENOUGH_BYTES), true, true), Rest::None);
+    }
+}
