@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+mod error;
 mod format;
 mod lifecycle;
 mod observe;
@@ -20,8 +21,9 @@ mod time;
 mod worker;
 
 pub use config::{Config, ConfigError, ConfigSource, Overrides};
+pub use error::StartError;
 pub use format::Formatter;
-pub use lifecycle::server::{Server, StartError};
+pub use lifecycle::server::Server;
 pub use lifecycle::signals::Signals;
 pub use lifecycle::upgrade::Program;
 pub use observe::status;

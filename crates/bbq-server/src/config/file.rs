@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::error::ConfigError;
+use super::quantity::parse_bytes;
 use super::query::nearest;
-use super::{ConfigError, parse_bytes};
 
 const KEYS: [&str; 14] = [
     "listen",

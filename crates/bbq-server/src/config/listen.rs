@@ -7,7 +7,7 @@ use bbq_wire::SourceKind;
 use bbq_wire::framing::{FramingRules, OnIncomplete, OnOversize};
 use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 
-use super::ConfigError;
+use super::error::ConfigError;
 use super::query::{Query, nearest};
 
 /// How messages are told apart.

@@ -4,6 +4,7 @@
 //! Keys of the file are the words of the command line. Nothing is ignored: an unknown key, a value out of range or a
 //! contradiction is an error that says where it stands, what is allowed and what to write.
 
+mod error;
 mod file;
 mod listen;
 mod quantity;
@@ -20,6 +21,7 @@ use bbq_spool::limits::{
     SPOOL_BYTES_DEFAULT,
 };
 
+pub use error::ConfigError;
 pub use file::ConfigFile;
 pub use listen::{ListenSpec, OnFull, Protocol};
 pub use quantity::parse_bytes;
@@ -63,25 +65,6 @@ pub const STALL_THRESHOLD_MAX: Duration = Duration::from_secs(60);
 pub const SINKS_MAX: usize = 64;
 /// Workers at most, as in bbq-listen.
 pub const WORKERS_MAX: usize = 256;
-
-/// What is wrong with a configuration. Always the operator's to mend; nothing was opened.
-#[derive(Debug, thiserror::Error)]
-#[error("{place}{message}")]
-pub struct ConfigError {
-    /// File, line and column with a colon behind it; empty for the command line.
-    place: String,
-    message: String,
-}
-
-impl ConfigError {
-    pub(crate) fn new(message: impl Into<String>) -> ConfigError {
-        ConfigError { place: String::new(), message: message.into() }
-    }
-
-    pub(crate) fn at(self, place: impl Into<String>) -> ConfigError {
-        if self.place.is_empty() { ConfigError { place: place.into(), ..self } } else { self }
-    }
-}
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]

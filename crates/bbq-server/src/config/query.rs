@@ -1,6 +1,7 @@
 //! The `?key=value&...` behind a SPEC: each key at most once, each known, each value checked where it stands.
 
-use super::{ConfigError, parse_bytes};
+use super::error::ConfigError;
+use super::quantity::parse_bytes;
 
 /// The options of one SPEC. Each is taken out by whoever knows it; what is left in the end nobody knows.
 pub(super) struct Query<'a> {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::ConfigError;
+use super::error::ConfigError;
 use super::query::Query;
 
 /// How a message is written.

@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 
 use bbq_listen::{Activated, bound_address};
 
+use crate::error::StartError;
 use crate::lifecycle::listeners::OfferedGroup;
-use crate::lifecycle::server::StartError;
 
 /// Puts the sockets of one address together, in their order. systemd removes the files of unix sockets itself.
 pub(crate) fn offered(activated: Vec<Activated>) -> Result<Vec<OfferedGroup>, StartError> {

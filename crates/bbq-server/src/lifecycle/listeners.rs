@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bbq_listen::{Address, Group, GroupOptions, Holder, Steering};
 
 use crate::config::{Config, ListenSpec};
-use crate::lifecycle::server::StartError;
+use crate::error::StartError;
 use crate::observe::evenness::EvennessWatch;
 use crate::observe::foreign::ForeignWatch;
 

@@ -2,12 +2,15 @@
 
 pub(crate) mod activation;
 pub(crate) mod control;
+pub(crate) mod limits;
 pub(crate) mod listeners;
 pub(crate) mod notify;
 pub(crate) mod panics;
+pub(crate) mod parts;
 pub(crate) mod reload;
 pub(crate) mod running;
 pub(crate) mod server;
 pub(crate) mod signals;
 pub(crate) mod sink_phases;
+pub(crate) mod threads;
 pub(crate) mod upgrade;

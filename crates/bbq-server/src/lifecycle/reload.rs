@@ -9,8 +9,8 @@ use bbq_listen::ListenError;
 use tracing::warn;
 
 use crate::config::{Config, ListenSpec};
+use crate::error::StartError;
 use crate::lifecycle::listeners::Listener;
-use crate::lifecycle::server::StartError;
 
 /// What to go on with.
 pub(crate) struct Plan {

@@ -14,15 +14,18 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bbq_listen::{ListenError, Watch, WatchEvent, raise_descriptor_limit};
+use bbq_listen::{ListenError, Watch, WatchEvent};
 use bbq_spool::{DiskStorage, Spool, Storage};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::config::Config;
+use crate::error::StartError;
+use crate::lifecycle::limits::connections_max;
 use crate::lifecycle::listeners::Listener;
-use crate::lifecycle::server::{Parts, StartError};
+use crate::lifecycle::parts::Parts;
 use crate::lifecycle::sink_phases::Lifecycle;
+use crate::lifecycle::threads::spawn;
 use crate::observe::changes::Changes;
 use crate::observe::occasional::Occasional;
 use crate::sink::PendingSink;
@@ -33,19 +36,6 @@ use crate::time::unix_seconds;
 use crate::worker::{
     Colleagues, ConnectionBudget, IntakeLimits, Order, ParkedConnection, Worker, WorkerView,
 };
-
-/// Descriptors that connections never get: standard ones, lock, event loops, admin and its clients.
-const DESCRIPTORS_RESERVED: u64 = 48;
-/// Descriptors a lane may have open: segment, the next one, a directory while it is synced.
-const DESCRIPTORS_PER_LANE: u64 = 4;
-/// Descriptors a sink may have open: output, a segment of each lane (added by lane), a cursor and a directory.
-const DESCRIPTORS_PER_SINK: u64 = 4;
-/// A worker's epoll, eventfd and timer, and the set of its quiet sessions, with some to spare.
-const DESCRIPTORS_PER_WORKER: u64 = 8;
-/// A worker's socket of a listener, its door, and the set of its connections.
-const DESCRIPTORS_PER_SEAT: u64 = 3;
-/// The fewest connections that are worth starting for.
-const CONNECTIONS_MIN: u64 = 8;
 
 /// How long a sink that was told to give up may take to notice: it looks ten times a second at least, and the rest is a
 /// system call's.
@@ -367,14 +357,6 @@ fn resume(listener: &Listener, workers: usize) -> Result<(), ListenError> {
     listener.group.resume()
 }
 
-pub(crate) fn spawn<T: Send + 'static>(
-    name: String,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>, StartError> {
-    let thread = std::thread::Builder::new().name(name.clone()).spawn(work);
-    thread.map_err(|source| StartError::Thread { name, source })
-}
-
 /// Lets somebody look after stalled workers, unless that is not wanted or there is nobody to help.
 fn rescue(parts: &Parts, threshold: Option<Duration>) -> Result<Option<Watch>, StartError> {
     let Some(threshold) = threshold.filter(|_| parts.workers.len() > 1) else { return Ok(None) };
@@ -396,19 +378,6 @@ fn report(event: &WatchEvent, occasional: &Occasional) {
             info!(worker, address, rescued, "worker is back");
         }
         _ => {}
-    }
-}
-
-fn connections_max(config: &Config) -> Result<u64, StartError> {
-    let limit = raise_descriptor_limit().soft;
-    let (lanes, sinks) = (config.workers as u64, config.sinks.len() as u64);
-    let reserved = DESCRIPTORS_RESERVED
-        + lanes * (DESCRIPTORS_PER_LANE + DESCRIPTORS_PER_WORKER + sinks)
-        + sinks * DESCRIPTORS_PER_SINK
-        + (config.listen.len() as u64) * lanes * DESCRIPTORS_PER_SEAT;
-    match limit.saturating_sub(reserved) {
-        0..CONNECTIONS_MIN => Err(StartError::Descriptors { limit, needed: reserved + CONNECTIONS_MIN }),
-        left => Ok(left),
     }
 }
 

@@ -27,7 +27,9 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::{error, warn};
 
-use crate::lifecycle::server::{Parts, StartError};
+use crate::error::StartError;
+use crate::lifecycle::parts::Parts;
+use crate::lifecycle::threads::spawn;
 use crate::observe::occasional::Occasional;
 use crate::observe::status::Status;
 
@@ -73,7 +75,7 @@ impl Admin {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (order, orders) = watch::channel(Order::Wait);
         let (tell_serves, serves) = watch::channel(false);
-        let thread = crate::lifecycle::running::spawn("admin".to_owned(), move || {
+        let thread = spawn("admin".to_owned(), move || {
             if let Err(error) = runtime.block_on(work(listener, orders, &tell_serves)) {
                 error!(%error, "the admin failed; bbq status gets nothing any more");
             }

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::lifecycle::running::spawn;
-use crate::lifecycle::server::{Parts, StartError};
+use crate::error::StartError;
+use crate::lifecycle::parts::Parts;
+use crate::lifecycle::threads::spawn;
 
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_secs(2);

@@ -1,10 +1,13 @@
 //! What the server tells about itself: the status, the admin's routes, and the log lines that are repeated.
 
 pub(crate) mod admin;
+pub(crate) mod assembly;
 pub(crate) mod changes;
+pub(crate) mod checks;
 pub(crate) mod drops;
 pub(crate) mod evenness;
 pub(crate) mod foreign;
 pub(crate) mod look;
 pub(crate) mod occasional;
+pub(crate) mod owed;
 pub mod status;

@@ -1,0 +1,20 @@
+//! What is wrong with a configuration.
+
+/// What is wrong with a configuration. Always the operator's to mend; nothing was opened.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}{message}")]
+pub struct ConfigError {
+    /// File, line and column with a colon behind it; empty for the command line.
+    place: String,
+    message: String,
+}
+
+impl ConfigError {
+    pub(crate) fn new(message: impl Into<String>) -> ConfigError {
+        ConfigError { place: String::new(), message: message.into() }
+    }
+
+    pub(crate) fn at(self, place: impl Into<String>) -> ConfigError {
+        if self.place.is_empty() { ConfigError { place: place.into(), ..self } } else { self }
+    }
+}

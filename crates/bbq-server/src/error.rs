@@ -1,0 +1,95 @@
+//! Why a server does not start: what is wrong, with whom, and what to do about it.
+
+use std::io;
+
+use bbq_listen::{Holder, ListenError};
+use bbq_spool::SpoolError;
+
+/// Why the server did not start. Nothing was served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The data directory.
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
+    /// A listener.
+    #[error("cannot listen on {spec}")]
+    Listen {
+        /// As configured.
+        spec: String,
+        /// What is wrong.
+        source: ListenError,
+    },
+    /// The admin's address.
+    #[error(
+        "cannot listen on {address} for the admin{}; choose another with --admin, or --admin off",
+        holder.as_ref().map(|holder| format!(", as {holder} has it")).unwrap_or_default()
+    )]
+    Admin {
+        /// Where.
+        address: std::net::SocketAddr,
+        /// Who has it, where the system tells.
+        holder: Option<Holder>,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Sockets that were handed over by systemd.
+    #[error("cannot take the sockets of LISTEN_FDS")]
+    Activation(#[source] io::Error),
+    /// Sockets of systemd's that the configuration does not name.
+    #[error(
+        "systemd handed over {sockets}, which no listener names; add it to the configuration, or remove it from the socket unit"
+    )]
+    Unclaimed {
+        /// Their addresses.
+        sockets: String,
+    },
+    /// The hand-over by another server.
+    #[error("the server to take over from ended or said nothing sensible")]
+    Upgrade(#[source] io::Error),
+    /// A sink.
+    #[error("sink {spec}: {problem}")]
+    Sink {
+        /// As configured.
+        spec: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Too few file descriptors.
+    #[error(
+        "the limit of {limit} file descriptors leaves too few for connections; at least {needed} are needed: raise it \
+             (ulimit -n, systemd: LimitNOFILE=)"
+    )]
+    Descriptors {
+        /// The limit.
+        limit: u64,
+        /// The least.
+        needed: u64,
+    },
+    /// A signal asked for an end before there was anything to end. Nothing is wrong.
+    #[error("stopped by a signal before it served")]
+    Stopped,
+    /// What is known of the senders' streams.
+    #[error("cannot read which messages of each sender are here already")]
+    Streams(#[source] io::Error),
+    /// A thread could not be started.
+    #[error("cannot start thread {name}")]
+    Thread {
+        /// Its name.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl StartError {
+    /// Whether the configuration is at fault, rather than the system.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        match self {
+            StartError::Spool(SpoolError::LimitTooSmall { .. }) => true,
+            StartError::Listen { source, .. } => source.is_usage(),
+            _ => false,
+        }
+    }
+}

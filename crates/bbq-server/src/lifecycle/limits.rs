@@ -1,0 +1,36 @@
+//! How many connections the limit of file descriptors allows, after everything else has its own.
+
+use bbq_listen::raise_descriptor_limit;
+
+use crate::config::Config;
+use crate::error::StartError;
+
+/// Descriptors that connections never get: standard ones, lock, event loops, admin and its clients.
+const DESCRIPTORS_RESERVED: u64 = 48;
+/// Descriptors a lane may have open: segment, the next one, a directory while it is synced.
+const DESCRIPTORS_PER_LANE: u64 = 4;
+/// Descriptors a sink may have open: output, a segment of each lane (added by lane), a cursor and a directory.
+const DESCRIPTORS_PER_SINK: u64 = 4;
+/// A worker's epoll, eventfd and timer, and the set of its quiet sessions, with some to spare.
+const DESCRIPTORS_PER_WORKER: u64 = 8;
+/// A worker's socket of a listener, its door, and the set of its connections.
+const DESCRIPTORS_PER_SEAT: u64 = 3;
+/// The fewest connections that are worth starting for.
+const CONNECTIONS_MIN: u64 = 8;
+
+/// How many connections may be open.
+///
+/// # Errors
+/// The limit leaves too few.
+pub(crate) fn connections_max(config: &Config) -> Result<u64, StartError> {
+    let limit = raise_descriptor_limit().soft;
+    let (lanes, sinks) = (config.workers as u64, config.sinks.len() as u64);
+    let reserved = DESCRIPTORS_RESERVED
+        + lanes * (DESCRIPTORS_PER_LANE + DESCRIPTORS_PER_WORKER + sinks)
+        + sinks * DESCRIPTORS_PER_SINK
+        + (config.listen.len() as u64) * lanes * DESCRIPTORS_PER_SEAT;
+    match limit.saturating_sub(reserved) {
+        0..CONNECTIONS_MIN => Err(StartError::Descriptors { limit, needed: reserved + CONNECTIONS_MIN }),
+        left => Ok(left),
+    }
+}

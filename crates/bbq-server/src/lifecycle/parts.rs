@@ -1,0 +1,104 @@
+//! What a start has made and everything else looks at: listeners, workers, lanes, sinks and what is counted.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use bbq_spool::{Lane, Spool};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use crate::error::StartError;
+use crate::lifecycle::listeners::Listener;
+use crate::observe::changes::Changes;
+use crate::sink::SinkLedger;
+use crate::stored::ledger::Ledger;
+use crate::stored::retention::Retention;
+use crate::stored::streams::Streams;
+use crate::worker::{
+    Colleagues, ConnectionBudget, IntakeLimits, ListenerSeat, Order, SessionInbox, Worker, WorkerView,
+};
+
+/// What control and admin look at.
+pub(crate) struct Parts {
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) workers: Vec<Arc<WorkerView>>,
+    pub(crate) sinks: Vec<(String, Arc<SinkLedger>)>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) spool: Arc<Spool>,
+    pub(crate) streams: Arc<Streams>,
+    pub(crate) retention: Arc<Retention>,
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) budget: Arc<ConnectionBudget>,
+    pub(crate) limits: IntakeLimits,
+    pub(crate) changes: Arc<Changes>,
+    pub(crate) ready: AtomicBool,
+}
+
+impl Parts {
+    /// A worker, without the connections that it goes on with.
+    pub(crate) fn worker(
+        &self,
+        index: usize,
+        stop: watch::Receiver<Order>,
+        (colleagues, inbox): (Colleagues, SessionInbox),
+    ) -> Result<Worker, StartError> {
+        let seat = |(place, listener): (usize, &Listener)| {
+            let seat = listener
+                .group
+                .seat(index)
+                .map_err(|source| StartError::Listen { spec: listener.spec().text.clone(), source })?;
+            Ok(ListenerSeat { spec: listener.spec(), ledger: Arc::clone(self.ledger.listener(place)), seat })
+        };
+        Ok(Worker {
+            index,
+            lane: self.lanes[index].clone(),
+            listeners: self.listeners.iter().enumerate().map(seat).collect::<Result<_, StartError>>()?,
+            streams: Arc::clone(&self.streams),
+            retention: Arc::clone(&self.retention),
+            colleagues,
+            inbox,
+            budget: Arc::clone(&self.budget),
+            limits: self.limits,
+            view: Arc::clone(&self.workers[index]),
+            stop,
+            parked: Vec::new(),
+        })
+    }
+
+    pub(crate) fn announce(&self) {
+        for listener in &self.listeners {
+            let distribution = listener.group.distribution();
+            info!(listener = listener.spec().text, address = %listener.group.local_address(), %distribution, "listening");
+            if let Some(reason) = listener.group.fallback()
+                && listener.group.configured() == bbq_listen::Distribution::Auto
+            {
+                info!(listener = listener.spec().text, reason, %distribution, "auto has chosen");
+            } else if let Some(reason) = listener.group.fallback() {
+                warn!(listener = listener.spec().text, reason, %distribution, "not the distribution that was configured");
+            }
+        }
+        for (spec, _) in &self.sinks {
+            info!(sink = spec, "delivering");
+        }
+        if self.sinks.is_empty() {
+            warn!("no sink is configured: the spool fills up to its limit, and then holds its senders back");
+        }
+    }
+
+    /// The lanes are closed: what they could not write was counted as spooled, and that is corrected. Of a lane that failed
+    /// earlier its worker has done that.
+    pub(crate) fn note_unwritten(&self) {
+        let ledger = |listener: u16| {
+            let listener = usize::from(listener);
+            (listener < self.listeners.len()).then(|| &**self.ledger.listener(listener))
+        };
+        for (lane, worker) in self.lanes.iter().zip(&self.workers) {
+            worker.undurable.give_up(lane.view().records, ledger);
+        }
+    }
+}
+
+/// Why a lane waits, if it still does, and what to do about it.
+pub(crate) fn waiting_for_space(lane: &Lane) -> Option<String> {
+    Some(format!("lane {} waits for space: {}", lane.index(), lane.no_room()?))
+}

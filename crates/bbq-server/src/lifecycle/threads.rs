@@ -1,0 +1,17 @@
+//! Threads that the server starts by name.
+
+use std::thread::JoinHandle;
+
+use crate::error::StartError;
+
+/// Starts a thread.
+///
+/// # Errors
+/// The system has no thread left.
+pub(crate) fn spawn<T: Send + 'static>(
+    name: String,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, StartError> {
+    let thread = std::thread::Builder::new().name(name.clone()).spawn(work);
+    thread.map_err(|source| StartError::Thread { name, source })
+}

@@ -1,0 +1,166 @@
+//! Assembles the status from the parts of the server.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bbq_listen::Address;
+use bbq_spool::LaneCondition;
+
+use crate::lifecycle::parts::{Parts, waiting_for_space};
+use crate::observe::owed::Owed;
+use crate::observe::status::{
+    Dropped, LaneStatus, LedgerStatus, ListenerLedgerStatus, ListenerStatus, SinkStatus, SocketStatus,
+    SpoolStatus, Status, WorkerStatus,
+};
+use crate::sink::{Account, SinkLedger};
+use crate::time::unix_ns;
+use crate::worker::WorkerView;
+
+impl Parts {
+    /// Everything at this moment.
+    pub(crate) fn status(&self) -> Status {
+        self.note_kernel_drops();
+        let going = self.changes.drops.going();
+        Status {
+            ready: self.ready.load(Ordering::Acquire),
+            troubles: self.troubles().into_iter().chain(going.troubles).collect(),
+            notices: going.notices,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            refused_change: self.changes.refused(),
+            uptime_seconds: self.changes.started().elapsed().as_secs(),
+            connections_max: self.budget.max(),
+            workers: self.workers.iter().enumerate().map(worker_status).collect(),
+            listeners: (0..self.listeners.len()).map(|index| self.listener_status(index)).collect(),
+            sinks: self.sinks.iter().map(|(spec, ledger)| self.sink_status(spec, ledger)).collect(),
+            ledger: self.ledger_status(),
+            spool: self.spool_status(),
+        }
+    }
+
+    fn troubles(&self) -> Vec<String> {
+        let lanes = self.lanes.iter().filter_map(|lane| match lane.view().condition {
+            LaneCondition::Writing => None,
+            LaneCondition::WaitingForSpace => waiting_for_space(lane),
+            LaneCondition::Failed => {
+                let why = lane.failure().unwrap_or_default();
+                Some(format!("lane {} failed and takes nothing until a restart: {why}", lane.index()))
+            }
+        });
+        let sinks = self.sinks.iter().filter_map(|(spec, ledger)| {
+            Some(format!("sink {spec} cannot deliver and tries again: {}", ledger.trouble()?))
+        });
+        let listeners = self.listeners.iter().enumerate().filter_map(|(index, listener)| {
+            let why = self.ledger.listener(index).failure()?;
+            Some(format!("listener {} takes nothing any more: {why}", listener.spec().text))
+        });
+        let foreign = self.listeners.iter().filter_map(|listener| {
+            Some(format!("listener {} {}", listener.spec().text, listener.foreign.trouble()?))
+        });
+        lanes.chain(sinks).chain(listeners).chain(foreign).collect()
+    }
+
+    fn listener_status(&self, index: usize) -> ListenerStatus {
+        let listener = &self.listeners[index];
+        let ledger = self.ledger.listener(index);
+        let dropped = ledger.dropped();
+        let is_tcp = matches!(listener.group.local_address(), Address::Tcp(_));
+        let sockets = listener.group.sockets().into_iter().map(|socket| {
+            let queue = socket.queue();
+            SocketStatus {
+                index: socket.index(),
+                worker: socket.worker(),
+                accepted: socket.counters().accepted() + socket.counters().received(),
+                queue: queue.map(|state| state.queue),
+                backlog: queue.map(|state| state.backlog),
+                drops: socket.drops(),
+                starved: socket.counters().starved(),
+                rescued: socket.counters().rescued(),
+                accept_delay_ms: is_tcp.then(|| socket.accept_delay().into()),
+            }
+        });
+        ListenerStatus {
+            spec: listener.spec().text.clone(),
+            address: listener.group.local_address().to_string(),
+            configured: listener.group.configured().to_string(),
+            distribution: listener.group.distribution().to_string(),
+            fallback: listener.group.fallback().map(str::to_owned),
+            steering: listener.group.steering(),
+            sockets: sockets.collect(),
+            foreign: listener.foreign.members(),
+            evenness: listener.evenness.last(),
+            ledger: ListenerLedgerStatus {
+                received: ledger.spooled() + dropped.values().sum::<u64>(),
+                dropped,
+                cut: ledger.cut(),
+                duplicates: ledger.duplicates(),
+                skipped: ledger.skipped(),
+                refused: ledger.refused(),
+                evicted: ledger.evicted(),
+            },
+        }
+    }
+
+    fn sink_status(&self, spec: &str, ledger: &SinkLedger) -> SinkStatus {
+        let beginnings = self.spool.beginnings();
+        let account = ledger.account();
+        let delivered = account.delivered;
+        let owed = self.owed_to(&beginnings, account);
+        let age_ns = unix_ns().saturating_sub(ledger.last_received_ns());
+        SinkStatus {
+            spec: spec.to_owned(),
+            delivered,
+            queued: owed.queued,
+            lag_seconds: if owed.queued == 0 { 0.0 } else { age_ns as f64 / 1e9 },
+            dropped: owed.dropped,
+            trouble: ledger.trouble(),
+        }
+    }
+
+    /// The sums over all listeners, with the sink that is furthest behind.
+    fn ledger_status(&self) -> LedgerStatus {
+        // In this order: what is received meanwhile shows as queued, never as delivered before it came.
+        let beginnings = self.spool.beginnings();
+        let behind = self.sinks.iter().map(|(_, ledger)| ledger.account()).min_by_key(Account::passed);
+        let delivered = behind.as_ref().map_or(0, |account| account.delivered);
+        let owed = match behind {
+            Some(account) => self.owed_to(&beginnings, account),
+            None => Owed { queued: self.ledger.spooled(), dropped: Dropped::new() },
+        };
+        let mut dropped = self.ledger.dropped();
+        let received = self.ledger.spooled() + dropped.values().sum::<u64>();
+        for (reason, records) in owed.dropped {
+            *dropped.entry(reason).or_default() += records;
+        }
+        LedgerStatus { received, delivered, queued: owed.queued, dropped }
+    }
+
+    fn spool_status(&self) -> SpoolStatus {
+        let lanes = self.lanes.iter().map(|lane| {
+            let view = lane.view();
+            let condition = match view.condition {
+                LaneCondition::Writing => "writing",
+                LaneCondition::WaitingForSpace => "waiting-for-space",
+                LaneCondition::Failed => "failed",
+            };
+            LaneStatus { index: view.index, records: view.records, condition: condition.to_owned() }
+        });
+        SpoolStatus {
+            bytes: self.spool.usage().bytes(),
+            bytes_max: self.spool.usage().bytes_max(),
+            segments: self.spool.segments(),
+            quarantined: self.spool.quarantined(),
+            lanes: lanes.collect(),
+        }
+    }
+}
+
+fn worker_status((index, view): (usize, &Arc<WorkerView>)) -> WorkerStatus {
+    WorkerStatus {
+        index,
+        connections: view.connections.load(Ordering::Relaxed),
+        sessions: view.sessions.load(Ordering::Relaxed),
+        sessions_active: view.active_sessions.count(),
+        heartbeat_ms: view.heartbeat_age_ms(),
+    }
+}

@@ -1,0 +1,68 @@
+//! What is looked at from time to time: drops, stalled workers, uneven shares, and other processes on a listener's address.
+
+use crate::lifecycle::parts::Parts;
+use crate::observe::drops::{EVICTED, Tally};
+use crate::observe::status::Dropped;
+
+impl Parts {
+    /// Asks the kernel what it dropped, for the ledgers.
+    pub(crate) fn note_kernel_drops(&self) {
+        for (index, listener) in
+            self.listeners.iter().enumerate().filter(|(_, listener)| listener.spec().is_datagram())
+        {
+            let drops = || listener.group.sockets().iter().filter_map(|socket| socket.drops()).sum();
+            self.ledger.listener(index).note_kernel_drops(drops);
+        }
+    }
+
+    /// Tells of what was dropped since the last look.
+    pub(crate) fn look_at_drops(&self) {
+        self.note_kernel_drops();
+        self.changes.drops.look(self.drops());
+    }
+
+    /// Tells of what was dropped and is not told yet, as nobody looks again.
+    pub(crate) fn look_at_drops_last(&self) {
+        self.note_kernel_drops();
+        self.changes.drops.look_last(self.drops());
+    }
+
+    /// What was dropped ever, by whom and why.
+    pub(crate) fn drops(&self) -> Vec<Tally> {
+        let tallies = |subject: String, dropped: Dropped| {
+            dropped.into_iter().map(move |(what, count)| Tally { subject: subject.clone(), what, count })
+        };
+        let listeners = self.listeners.iter().enumerate().flat_map(|(index, listener)| {
+            let ledger = self.ledger.listener(index);
+            let mut counts = ledger.dropped();
+            counts.insert(EVICTED.to_owned(), ledger.evicted());
+            tallies(format!("listener {}", listener.spec().text), counts)
+        });
+        let beginnings = self.spool.beginnings();
+        let sinks = self.sinks.iter().flat_map(|(spec, ledger)| {
+            tallies(format!("sink {spec}"), self.owed_to(&beginnings, ledger.account()).dropped)
+        });
+        listeners.chain(sinks).collect()
+    }
+
+    /// Looks whether other processes have joined. Not on the control thread's loop: see `ForeignWatch::look`.
+    pub(crate) fn look_for_foreign_members(&self) {
+        for listener in &self.listeners {
+            listener.foreign.look(&listener.spec().text, &listener.group);
+        }
+    }
+
+    /// Looks whether the workers come around.
+    pub(crate) fn look_at_workers(&self) {
+        for worker in &self.workers {
+            let _compared_with_next_time = worker.heartbeat_age_ms();
+        }
+    }
+
+    /// Looks how even the workers' shares are.
+    pub(crate) fn look_at_evenness(&self) {
+        for listener in self.listeners.iter().filter(|listener| !listener.spec().is_datagram()) {
+            listener.evenness.look(&listener.spec(), listener.group.distribution(), listener.group.taken());
+        }
+    }
+}
