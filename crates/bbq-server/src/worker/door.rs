@@ -9,7 +9,8 @@ use bbq_wire::batch::BatchLimits;
 use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
 use bbq_wire::session::Refusal;
 
-use super::{ListenerSeat, Undurable};
+use super::given::ListenerSeat;
+use super::undurable::Undurable;
 use crate::config::ListenSpec;
 use crate::observe::occasional::Occasional;
 use crate::stored::ledger::ListenerLedger;

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use super::session::LaneAccounts;
+use super::session::acks::LaneAccounts;
 use crate::time::unix_seconds;
 use crate::worker::text::intake::Intake;
 

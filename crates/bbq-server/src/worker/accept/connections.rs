@@ -3,19 +3,17 @@
 //! They are entries of a set (`watched.rs`), served by one task.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-use bbq_wire::Peer;
 use tokio::sync::Notify;
 
-use super::eviction::{Candidate, longest_idle};
+use super::connection::Connection;
+use super::idle::{Candidate, longest_idle};
+use super::parked::ParkedConnection;
 use super::watched::{Served, Watched};
 use crate::stored::ledger::DropReason;
-use crate::worker::ParkedConnection;
 use crate::worker::holders::Hold;
-use crate::worker::text::framer::Framer;
-use crate::worker::text::intake::{Intake, OpenConnection, ReadOutcome};
+use crate::worker::text::intake::{Intake, ReadOutcome};
 
 /// Connections that are read before the worker looks at anything else: 4 MiB at most, some two milliseconds, while others may
 /// wait for an acknowledgement or to be accepted.
@@ -24,25 +22,6 @@ const CONNECTIONS_PER_TURN_MAX: usize = 16;
 pub(crate) const READS_PER_TURN_MAX: usize = 4;
 /// Reads of one connection after the stop has begun: a sender that never pauses must not hold it up.
 const READS_AT_STOP_MAX: usize = 64;
-
-/// A connection that would have blocked.
-pub(crate) struct Connection {
-    pub(crate) stream: OwnedFd,
-    pub(crate) framer: Framer,
-    pub(crate) peer: Peer,
-    /// `None` right after it was accepted.
-    pub(crate) open: Option<OpenConnection>,
-    /// Of what is unfinished.
-    pub(crate) hold: Hold,
-    /// When something came last; see `ActiveSessions::now`.
-    pub(crate) heard: u32,
-}
-
-impl AsFd for Connection {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
-    }
-}
 
 /// The connections of one listener at one worker.
 pub(crate) struct Connections {
@@ -82,7 +61,7 @@ impl Connections {
         let mut hold = Hold::default();
         // It goes on as before, whatever it holds: newcomers wait.
         let _counted = intake.holders.set(&mut hold, framer.held_bytes());
-        let open = Some(intake.connection_opened(None));
+        let open = Some(intake.open.add(None));
         let heard = intake.view.active_sessions.now();
         self.add(intake, Connection { stream, framer, peer, open, hold, heard });
     }

@@ -11,10 +11,12 @@ use bbq_wire::Peer;
 use rustix::net::sockopt::set_tcp_nodelay;
 use tracing::warn;
 
-use super::connections::{Connection, Connections, READS_PER_TURN_MAX};
-use super::eviction::EVICTIONS_MAX;
+use super::connection::Connection;
+use super::connections::{Connections, READS_PER_TURN_MAX};
+use super::idle::EVICTIONS_MAX;
 use crate::worker::holders::Hold;
 use crate::worker::session::quiet::QuietSessions;
+use crate::worker::session::tasks;
 use crate::worker::text::framer::Framer;
 use crate::worker::text::intake::{Intake, ReadOutcome};
 
@@ -139,8 +141,8 @@ fn welcome(intake: &Rc<Intake>, homes: &Homes, accepted: Accepted) -> Welcomed {
         // An acknowledgement is small and waited for: not until the one before it is known to have come (RFC 896). Unix
         // sockets have no such wait.
         let _not_tcp = set_tcp_nodelay(&accepted.stream, true);
-        let open = intake.connection_opened(accepted.open);
-        homes.sessions.begin(intake, door, accepted.stream, peer, open);
+        let open = intake.open.add(accepted.open);
+        tasks::begin(intake, &homes.sessions, door, accepted.stream, peer, open);
         return Welcomed::Stays;
     };
     let heard = intake.view.active_sessions.now();
@@ -157,7 +159,7 @@ fn welcome(intake: &Rc<Intake>, homes: &Homes, accepted: Accepted) -> Welcomed {
             ReadOutcome::Drained | ReadOutcome::More => {}
         }
     }
-    connection.open = Some(intake.connection_opened(accepted.open));
+    connection.open = Some(intake.open.add(accepted.open));
     homes.connections.add(intake, connection);
     Welcomed::Stays
 }

@@ -12,7 +12,7 @@ use bbq_wire::session::AckLevel;
 use super::replies::{Connection, Replies};
 use crate::stored::ledger::ListenerLedger;
 use crate::stored::streams::{Stream, Streams};
-use crate::worker::Undurable;
+use crate::worker::undurable::Undurable;
 
 /// What a lane holds that is not durable: a buffer that fills, and one that is written.
 const LANE_BYTES_MAX: usize = 2 * LANE_BUFFER_BYTES_MAX;

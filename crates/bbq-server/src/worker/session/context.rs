@@ -9,7 +9,8 @@ use super::replies::Replies;
 use crate::stored::ledger::ListenerLedger;
 use crate::stored::retention::Retention;
 use crate::stored::streams::{LaneState, Streams};
-use crate::worker::{Scratch, Undurable};
+use crate::worker::scratch::Scratch;
+use crate::worker::undurable::Undurable;
 
 /// What a worker lends to one of its sessions for a step.
 pub struct SessionContext<'a, C> {

@@ -5,20 +5,15 @@
 //! ```
 
 use std::os::fd::OwnedFd;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use bbq_listen::OpenCount;
 use bbq_spool::Lane;
 use bbq_wire::Peer;
 use tokio::sync::mpsc;
-use tokio::task::spawn_local;
 
-use super::quiet::QuietSessions;
-use super::tasks;
+use super::state::HandedHello;
 use crate::worker::accept::budget::BudgetShare;
-use crate::worker::session::HandedHello;
-use crate::worker::text::intake::Intake;
 
 /// Sessions on their way to a worker at most: clients that reconnect all at once. One more is refused, and comes again.
 const INBOX_SESSIONS_MAX: usize = 1024;
@@ -65,18 +60,5 @@ impl Colleagues {
             Some(sender) => sender.try_send(session).map_err(|error| Box::new(error.into_inner())),
             None => Err(Box::new(session)),
         }
-    }
-}
-
-/// Goes on with the sessions that come, until the server stops.
-pub(crate) async fn serve(mut inbox: SessionInbox, intake: Rc<Intake>, quiet: Rc<QuietSessions>) {
-    loop {
-        let session = tokio::select! {
-            biased;
-            () = intake.stopping.wait() => return,
-            session = inbox.recv() => session,
-        };
-        let Some(session) = session else { return };
-        spawn_local(tasks::serve_handed(&intake, Rc::clone(&quiet), session));
     }
 }

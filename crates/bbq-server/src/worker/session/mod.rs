@@ -10,7 +10,7 @@
 //!
 //! Invariant: nothing here waits, reads a clock or makes a system call.
 
-mod acks;
+pub(crate) mod acks;
 mod context;
 pub(crate) mod handover;
 pub(crate) mod inbox;

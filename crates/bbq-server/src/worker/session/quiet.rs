@@ -16,20 +16,18 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use bbq_wire::Peer;
 use bbq_wire::session::{Refusal, RefusalCode, ServerSession};
 use rustix::net::{SendFlags, send};
-use tokio::task::spawn_local;
 
+use super::owner::Standing;
 use super::task::late_hello;
-use super::tasks;
-use crate::worker::accept::eviction::{Candidate, longest_idle};
+use crate::worker::accept::idle::{Candidate, longest_idle};
+use crate::worker::accept::open::OpenConnection;
 use crate::worker::accept::watched::Watched;
-use crate::worker::session::Standing;
-use crate::worker::text::intake::{Intake, OpenConnection};
+use crate::worker::text::intake::Intake;
 
 /// Sessions that get a task before the worker looks at anything else: a tenth of a millisecond.
 const SESSIONS_PER_TURN_MAX: usize = 64;
@@ -68,25 +66,10 @@ impl QuietSessions {
         Ok(QuietSessions { entries: Watched::new()?, greeting: RefCell::default() })
     }
 
-    /// Keeps a connection until its client says hello.
-    pub(crate) fn begin(
-        self: &Rc<Self>,
-        intake: &Rc<Intake>,
-        door: usize,
-        stream: OwnedFd,
-        peer: Peer,
-        open: OpenConnection,
-    ) {
-        intake.view.sessions.fetch_add(1, Ordering::Relaxed);
-        let protocol = ServerSession::new(intake.doors[door].batch_limits());
-        let moved = intake.view.active_sessions.now();
-        self.add(intake, QuietSession { stream, door, peer, open, protocol, standing: None, moved });
-    }
-
-    /// Keeps a session until it has something to say.
-    pub(crate) fn add(self: &Rc<Self>, intake: &Rc<Intake>, session: QuietSession) {
+    /// Keeps a session until there is something to read from its client. Returns it when the server stops: it must have a task.
+    pub(crate) fn add(&self, intake: &Intake, session: QuietSession) -> Option<QuietSession> {
         if intake.stopping.has_begun() {
-            return self.wake(intake, session);
+            return Some(session);
         }
         let (has_greeted, moved) = (session.standing.is_some(), session.moved);
         match self.entries.add(session) {
@@ -101,6 +84,20 @@ impl QuietSessions {
                 intake.view.sessions.fetch_sub(1, Ordering::Relaxed);
             }
         }
+        None
+    }
+
+    /// Waits until there is something to read from some of them, and gives those to `wake`.
+    ///
+    /// # Errors
+    /// The runtime ends.
+    pub(crate) async fn take_ready(&self, wake: impl FnMut(QuietSession)) -> io::Result<()> {
+        self.entries.take_ready(wake).await
+    }
+
+    /// Takes all of them out.
+    pub(crate) fn take_all(&self) -> impl Iterator<Item = QuietSession> {
+        self.entries.take_all()
     }
 
     /// Those that are idle for longest, of those that are since `latest` or earlier.
@@ -125,7 +122,7 @@ impl QuietSessions {
     }
 
     /// Closes those that have taken too long to say hello.
-    fn close_late(&self, intake: &Intake) {
+    pub(crate) fn close_late(&self, intake: &Intake) {
         let now = intake.view.active_sessions.now();
         let mut greeting = self.greeting.borrow_mut();
         let is_over =
@@ -137,33 +134,6 @@ impl QuietSessions {
             }
         }
         intake.view.active_sessions.set_greeted(!greeting.is_empty());
-    }
-
-    /// Gives those that have something to say a task, and all when the server stops; begins the rounds.
-    pub(crate) async fn serve(self: Rc<Self>, intake: Rc<Intake>) {
-        loop {
-            let turn = tokio::select! {
-                biased;
-                () = intake.stopping.wait() => break,
-                () = intake.view.active_sessions.round() => {
-                    intake.rounds.begin(&intake.view.active_sessions, !intake.acks.is_empty());
-                    self.close_late(&intake);
-                    continue;
-                }
-                turn = self.entries.take_ready(|session| self.wake(&intake, session)) => turn,
-            };
-            // An error means that the runtime ends.
-            if turn.is_err() {
-                return;
-            }
-        }
-        for session in self.entries.take_all() {
-            self.wake(&intake, session);
-        }
-    }
-
-    fn wake(self: &Rc<Self>, intake: &Rc<Intake>, session: QuietSession) {
-        spawn_local(tasks::serve(intake, Rc::clone(self), session));
     }
 }
 

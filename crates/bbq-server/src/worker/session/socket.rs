@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use tokio::sync::Notify;
 
-use crate::worker::session::{Connection, Replies, Sent};
+use super::replies::{Connection, Replies, Sent};
 
 /// How long a refused client may take to read why, and how much it may send meanwhile.
 const LINGER: Duration = Duration::from_secs(1);

@@ -10,12 +10,13 @@ use bbq_wire::Peer;
 use bbq_wire::session::{AckLevel, Refusal, RefusalCode};
 use tracing::{debug, warn};
 
+use super::context::SessionContext;
 use super::inbox::Inbox;
 use super::rounds::Heard;
 use super::socket::{SessionSocket, flushed, refuse, unsent};
+use super::state::{HandedHello, Input, Left, SessionState, Step};
 use crate::time::unix_ns;
-use crate::worker::IntakeLimits;
-use crate::worker::session::{HandedHello, Input, Left, SessionContext, SessionState, Step};
+use crate::worker::limits::IntakeLimits;
 use crate::worker::text::intake::{Intake, READ_BYTES};
 
 /// Reads of one session before the others have their turn.

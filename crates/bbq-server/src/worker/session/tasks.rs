@@ -5,16 +5,83 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use bbq_listen::AsyncConnection;
+use bbq_wire::Peer;
+use bbq_wire::session::ServerSession;
+use tokio::task::spawn_local;
 
-use super::handover::HandedSession;
+use super::handover::{HandedSession, SessionInbox};
 use super::quiet::{QuietSession, QuietSessions};
 use super::socket::SessionSocket;
+use super::state::{HandedHello, Left, SessionState};
 use super::task::{Outcome, SessionTask};
-use crate::worker::session::{HandedHello, Left, SessionState};
-use crate::worker::text::intake::{Intake, OpenConnection};
+use crate::worker::accept::open::OpenConnection;
+use crate::worker::text::intake::Intake;
+
+/// Keeps a connection among the quiet sessions until its client says hello.
+pub(crate) fn begin(
+    intake: &Rc<Intake>,
+    quiet: &Rc<QuietSessions>,
+    door: usize,
+    stream: OwnedFd,
+    peer: Peer,
+    open: OpenConnection,
+) {
+    intake.view.sessions.fetch_add(1, Ordering::Relaxed);
+    let protocol = ServerSession::new(intake.doors[door].batch_limits());
+    let moved = intake.view.active_sessions.now();
+    keep(intake, quiet, QuietSession { stream, door, peer, open, protocol, standing: None, moved });
+}
+
+/// Gives the quiet sessions that have something to say a task, and all when the server stops; begins the rounds.
+pub(crate) async fn serve_quiet(intake: Rc<Intake>, quiet: Rc<QuietSessions>) {
+    loop {
+        let turn = tokio::select! {
+            biased;
+            () = intake.stopping.wait() => break,
+            () = intake.view.active_sessions.round() => {
+                intake.rounds.begin(&intake.view.active_sessions, !intake.acks.is_empty());
+                quiet.close_late(&intake);
+                continue;
+            }
+            turn = quiet.take_ready(|session| wake(&intake, &quiet, session)) => turn,
+        };
+        // An error means that the runtime ends.
+        if turn.is_err() {
+            return;
+        }
+    }
+    for session in quiet.take_all() {
+        wake(&intake, &quiet, session);
+    }
+}
+
+/// Goes on with the sessions that other workers hand over, until the server stops.
+pub(crate) async fn serve_inbox(mut inbox: SessionInbox, intake: Rc<Intake>, quiet: Rc<QuietSessions>) {
+    loop {
+        let session = tokio::select! {
+            biased;
+            () = intake.stopping.wait() => return,
+            session = inbox.recv() => session,
+        };
+        let Some(session) = session else { return };
+        spawn_local(serve_handed(&intake, Rc::clone(&quiet), session));
+    }
+}
+
+/// Keeps a session without a task, or gives it one when the server stops.
+fn keep(intake: &Rc<Intake>, quiet: &Rc<QuietSessions>, session: QuietSession) {
+    if let Some(session) = quiet.add(intake, session) {
+        wake(intake, quiet, session);
+    }
+}
+
+/// Gives a session a task.
+fn wake(intake: &Rc<Intake>, quiet: &Rc<QuietSessions>, session: QuietSession) {
+    spawn_local(serve(intake, Rc::clone(quiet), session));
+}
 
 /// Serves a session until its end or the server's, or until it is quiet again or another worker's.
-pub(crate) fn serve(
+fn serve(
     intake: &Rc<Intake>,
     quiet: Rc<QuietSessions>,
     session: QuietSession,
@@ -26,13 +93,13 @@ pub(crate) fn serve(
 }
 
 /// Goes on with a session that another worker has accepted, and that has said hello.
-pub(crate) fn serve_handed(
+fn serve_handed(
     intake: &Rc<Intake>,
     quiet: Rc<QuietSessions>,
     session: HandedSession,
 ) -> impl Future<Output = ()> + use<> {
     let HandedSession { handed, door, peer, held, budget, count } = session;
-    let open = intake.connection_received(budget, count);
+    let open = intake.open.receive(budget, count);
     intake.view.sessions.fetch_add(1, Ordering::Relaxed);
     let moved = intake.view.active_sessions.now();
     let task = SessionTask::new(Rc::clone(intake), door, peer, moved).behind(held);
@@ -64,7 +131,7 @@ fn run(
         match outcome {
             Outcome::Quiet(Left { connection, protocol, standing }) => {
                 let stream = connection.into_stream();
-                quiet.add(&intake, QuietSession { stream, door, peer, open, protocol, standing, moved });
+                keep(&intake, &quiet, QuietSession { stream, door, peer, open, protocol, standing, moved });
             }
             Outcome::Handed(lane, HandedHello { connection, protocol, hello }, held) => {
                 intake.view.sessions.fetch_sub(1, Ordering::Relaxed);

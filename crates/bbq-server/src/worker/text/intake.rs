@@ -1,12 +1,11 @@
 //! What a worker's tasks share: the lane and the batches on their way to it, the read buffer, the budgets.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bbq_listen::OpenCount;
 use bbq_spool::Lane;
 use bbq_wire::framing::{Frame, FramingRules};
 use bbq_wire::{Peer, StreamId};
@@ -21,17 +20,21 @@ use crate::observe::occasional::Occasional;
 use crate::stored::ledger::DropReason;
 use crate::stored::retention::Retention;
 use crate::stored::streams::Streams;
-use crate::worker::accept::budget::BudgetShare;
-use crate::worker::accept::connections::Connection;
+use crate::worker::accept::budget::ConnectionBudget;
+use crate::worker::accept::connection::Connection;
+use crate::worker::accept::open::OpenHere;
+use crate::worker::accept::parked::ParkedConnection;
 use crate::worker::door::Door;
+use crate::worker::given::Worker;
 use crate::worker::holders::{Hold, Holders};
+use crate::worker::limits::IntakeLimits;
 use crate::worker::scratch::Scratch;
-use crate::worker::session::Acks;
+use crate::worker::session::acks::Acks;
 use crate::worker::session::handover::Colleagues;
 use crate::worker::session::rounds::Rounds;
 use crate::worker::session::socket::SessionSocket;
 use crate::worker::stopping::Stopping;
-use crate::worker::{ConnectionBudget, IntakeLimits, ParkedConnection, Worker, WorkerView};
+use crate::worker::view::WorkerView;
 
 /// One read at most: as large as a batch should be, and it stays in the second-level cache.
 pub(crate) const READ_BYTES: usize = 256 * 1024;
@@ -67,8 +70,8 @@ pub(crate) struct Intake {
     buffer: RefCell<Box<[u8]>>,
     spare: RefCell<Vec<Vec<u8>>>,
     flush_wanted: Notify,
-    open: Cell<usize>,
-    all_closed: Notify,
+    /// The connections that are open here.
+    pub(crate) open: Rc<OpenHere>,
     pub(crate) limits: IntakeLimits,
     pub(crate) holders: Holders,
     /// For compressed bodies.
@@ -120,8 +123,7 @@ impl Intake {
             buffer: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
             spare: RefCell::default(),
             flush_wanted: Notify::new(),
-            open: Cell::new(0),
-            all_closed: Notify::new(),
+            open: Rc::new(OpenHere::new(&worker.budget, &worker.view)),
             limits: worker.limits,
             holders: Holders::new(worker.limits.unfinished_bytes_max),
             scratch: Scratch::default(),
@@ -283,61 +285,6 @@ impl Intake {
         if buffer.capacity() == SPARE_BUFFER_BYTES && spare.len() < SPARE_BUFFERS_MAX {
             buffer.clear();
             spare.push(buffer);
-        }
-    }
-
-    /// Counts a connection that stays; the budget was claimed for it.
-    pub(crate) fn connection_opened(self: &Rc<Self>, count: Option<OpenCount>) -> OpenConnection {
-        self.connection_received(BudgetShare::of_claimed(&self.budget), count)
-    }
-
-    /// Counts a connection that another worker had.
-    pub(crate) fn connection_received(
-        self: &Rc<Self>,
-        budget: BudgetShare,
-        count: Option<OpenCount>,
-    ) -> OpenConnection {
-        self.open.set(self.open.get() + 1);
-        self.view.connections.fetch_add(1, Ordering::Relaxed);
-        OpenConnection { here: OpenHere { intake: Rc::clone(self) }, budget, count }
-    }
-
-    /// Waits until no connection is open.
-    pub(crate) async fn connections_closed(&self) {
-        while self.open.get() > 0 {
-            self.all_closed.notified().await;
-        }
-    }
-}
-
-/// A connection that is counted as open while this lives, whether it has a task or not.
-pub(crate) struct OpenConnection {
-    here: OpenHere,
-    budget: BudgetShare,
-    /// The distribution counts it, too.
-    count: Option<OpenCount>,
-}
-
-impl OpenConnection {
-    /// For another worker: it is counted here no longer, and stays in the process's budget.
-    pub(crate) fn leave(self) -> (BudgetShare, Option<OpenCount>) {
-        drop(self.here);
-        (self.budget, self.count)
-    }
-}
-
-/// Counts a connection at one worker.
-struct OpenHere {
-    intake: Rc<Intake>,
-}
-
-impl Drop for OpenHere {
-    fn drop(&mut self) {
-        let intake = &self.intake;
-        intake.open.set(intake.open.get() - 1);
-        intake.view.connections.fetch_sub(1, Ordering::Relaxed);
-        if intake.open.get() == 0 {
-            intake.all_closed.notify_one();
         }
     }
 }

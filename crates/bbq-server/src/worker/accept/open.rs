@@ -1,0 +1,80 @@
+//! How many connections are open at a worker, and what each of them takes of the process's budget.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bbq_listen::OpenCount;
+use tokio::sync::Notify;
+
+use super::budget::{BudgetShare, ConnectionBudget};
+use crate::worker::view::WorkerView;
+
+/// The connections that are open at one worker.
+pub(crate) struct OpenHere {
+    count: Cell<usize>,
+    all_closed: Notify,
+    budget: Arc<ConnectionBudget>,
+    view: Arc<WorkerView>,
+}
+
+impl OpenHere {
+    pub(crate) fn new(budget: &Arc<ConnectionBudget>, view: &Arc<WorkerView>) -> OpenHere {
+        OpenHere {
+            count: Cell::new(0),
+            all_closed: Notify::new(),
+            budget: Arc::clone(budget),
+            view: Arc::clone(view),
+        }
+    }
+
+    /// Counts a connection that stays; the budget was claimed for it.
+    pub(crate) fn add(self: &Rc<Self>, count: Option<OpenCount>) -> OpenConnection {
+        self.receive(BudgetShare::of_claimed(&self.budget), count)
+    }
+
+    /// Counts a connection that another worker had.
+    pub(crate) fn receive(self: &Rc<Self>, budget: BudgetShare, count: Option<OpenCount>) -> OpenConnection {
+        self.count.set(self.count.get() + 1);
+        self.view.connections.fetch_add(1, Ordering::Relaxed);
+        OpenConnection { here: Counted(Rc::clone(self)), budget, count }
+    }
+
+    /// Waits until no connection is open.
+    pub(crate) async fn all_closed(&self) {
+        while self.count.get() > 0 {
+            self.all_closed.notified().await;
+        }
+    }
+}
+
+/// A connection that is counted as open while this lives, whether it has a task or not.
+pub(crate) struct OpenConnection {
+    here: Counted,
+    budget: BudgetShare,
+    /// The distribution counts it, too.
+    count: Option<OpenCount>,
+}
+
+impl OpenConnection {
+    /// For another worker: it is counted here no longer, and stays in the process's budget.
+    pub(crate) fn leave(self) -> (BudgetShare, Option<OpenCount>) {
+        drop(self.here);
+        (self.budget, self.count)
+    }
+}
+
+/// Counts a connection at one worker.
+struct Counted(Rc<OpenHere>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let here = &self.0;
+        here.count.set(here.count.get() - 1);
+        here.view.connections.fetch_sub(1, Ordering::Relaxed);
+        if here.count.get() == 0 {
+            here.all_closed.notify_one();
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Everything a worker is given before it runs.
+
+use std::sync::Arc;
+
+use bbq_listen::Seat;
+use bbq_spool::Lane;
+use tokio::sync::watch;
+
+use super::accept::budget::ConnectionBudget;
+use super::accept::parked::ParkedConnection;
+use super::limits::IntakeLimits;
+use super::session::handover::{Colleagues, SessionInbox};
+use super::stopping::Order;
+use super::view::WorkerView;
+use crate::config::ListenSpec;
+use crate::stored::ledger::ListenerLedger;
+use crate::stored::retention::Retention;
+use crate::stored::streams::Streams;
+
+/// A worker's place at one listener.
+pub(crate) struct ListenerSeat {
+    pub(crate) spec: Arc<ListenSpec>,
+    pub(crate) ledger: Arc<ListenerLedger>,
+    pub(crate) seat: Seat,
+}
+
+/// Everything a worker is given.
+pub(crate) struct Worker {
+    pub(crate) index: usize,
+    pub(crate) lane: Lane,
+    pub(crate) listeners: Vec<ListenerSeat>,
+    pub(crate) streams: Arc<Streams>,
+    pub(crate) retention: Arc<Retention>,
+    pub(crate) colleagues: Colleagues,
+    pub(crate) inbox: SessionInbox,
+    pub(crate) budget: Arc<ConnectionBudget>,
+    pub(crate) limits: IntakeLimits,
+    pub(crate) view: Arc<WorkerView>,
+    pub(crate) stop: watch::Receiver<Order>,
+    /// Connections that were open before, to go on with.
+    pub(crate) parked: Vec<ParkedConnection>,
+}

@@ -1,0 +1,112 @@
+//! A worker at work: its event loop, its tasks, and its end.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bbq_listen::{AsyncDatagrams, AsyncListener, Pulse};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::task::spawn_local;
+
+use super::accept::connections::Connections;
+use super::accept::eviction::Evictor;
+use super::accept::listener::{self, Homes};
+use super::accept::parked::ParkedConnection;
+use super::datagrams;
+use super::given::Worker;
+use super::session::quiet::QuietSessions;
+use super::session::tasks;
+use super::settling;
+use super::stopping::Order;
+use super::text::intake::Intake;
+use super::text::rest;
+
+/// How long a stop waits for clients that were in the middle of something.
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
+/// Between two looks whether batches that are whole need not wait for room in the lane any more.
+const SYNC_LOOK: Duration = Duration::from_secs(2);
+
+impl Worker {
+    /// Works until it is told to stop, finishes what is there, and returns with everything handed to the lane. Answers the
+    /// connections that somebody else goes on with.
+    ///
+    /// # Errors
+    /// What keeps the event loop or a socket from being set up.
+    pub(crate) fn run(self) -> io::Result<Vec<ParkedConnection>> {
+        let pulse = Pulse::of_this_thread();
+        // Set once.
+        let _first = self.view.pulse.set(Arc::clone(&pulse));
+        let may_pause = self.listeners.iter().all(|listener| rest::may_pause(&listener.seat));
+        let mut builder = Builder::new_current_thread();
+        builder.on_thread_park({
+            let pulse = Arc::clone(&pulse);
+            let view = Arc::clone(&self.view);
+            move || {
+                pulse.sleep();
+                view.rest(may_pause).take();
+            }
+        });
+        builder.on_thread_unpark(move || pulse.wake());
+        let runtime = builder.enable_all().build_local(LocalOptions::default())?;
+        runtime.block_on(self.serve())
+    }
+
+    async fn serve(mut self) -> io::Result<Vec<ParkedConnection>> {
+        let intake = Rc::new(Intake::new(&self)?);
+        let lane = spawn_local(settling::serve(Rc::clone(&intake)));
+        let flusher = spawn_local(Rc::clone(&intake).flush_when_wanted());
+        let sessions = Rc::new(QuietSessions::new()?);
+        spawn_local(tasks::serve_quiet(Rc::clone(&intake), Rc::clone(&sessions)));
+        spawn_local(tasks::serve_inbox(self.inbox, Rc::clone(&intake), Rc::clone(&sessions)));
+        let mut doors = Vec::new();
+        let mut of_text = Vec::new();
+        let mut parked = std::mem::take(&mut self.parked);
+        for (index, listener) in std::mem::take(&mut self.listeners).into_iter().enumerate() {
+            if listener.spec.is_datagram() {
+                let datagrams = AsyncDatagrams::new(listener.seat)?;
+                doors.push(spawn_local(datagrams::serve(Rc::clone(&intake), index, datagrams)));
+                continue;
+            }
+            let connections = Rc::new(Connections::new(index)?);
+            for parked in parked.extract_if(.., |parked| parked.door == index) {
+                connections.resume(&intake, parked);
+            }
+            let listener = AsyncListener::new(listener.seat)?;
+            of_text.push(Rc::clone(&connections));
+            let homes = Homes { connections: Rc::clone(&connections), sessions: Rc::clone(&sessions) };
+            doors.push(spawn_local(listener::serve(Rc::clone(&intake), homes, listener)));
+            spawn_local(connections.serve(Rc::clone(&intake)));
+        }
+        let evictor = Evictor { intake: Rc::clone(&intake), connections: of_text, sessions };
+        spawn_local(evictor.serve());
+        let order = self.stop.wait_for(|order| *order != Order::Work).await.map(|order| order.clone());
+        // An error means that the server is gone, which is a stop, too.
+        let order = order.unwrap_or(Order::Stop);
+        let pauses = order != Order::Stop;
+        intake.stopping.begin(order);
+        intake.rounds.tell();
+        let finish = async {
+            for door in doors {
+                // A door that panicked is reported by the runtime's hook; the others still finish.
+                let _finished = door.await;
+            }
+            intake.open.all_closed().await;
+            if pauses {
+                intake.flushed().await;
+            }
+        };
+        let _in_time = tokio::time::timeout(STOP_PATIENCE, finish).await;
+        // A lane whose buffer is full takes more when its sync is over, however long that takes: whoever closes the lane waits for
+        // it, too. One that failed, or has no room on disk, does not.
+        while tokio::time::timeout(SYNC_LOOK, intake.flushed()).await.is_err() {
+            if intake.lane.failure().is_some() || intake.lane.no_room().is_some() {
+                break;
+            }
+        }
+        intake.flush_or_count();
+        flusher.abort();
+        lane.abort();
+        Ok(intake.parked.take())
+    }
+}

@@ -1,0 +1,53 @@
+//! What a worker shows of itself to the other threads.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bbq_listen::Pulse;
+
+use super::session::rounds::ActiveSessions;
+use super::text::rest::Rest;
+use super::undurable::Undurable;
+
+/// What a worker shows of itself.
+#[derive(Debug)]
+pub(crate) struct WorkerView {
+    pub(crate) connections: AtomicU64,
+    /// Of its thread, once that runs.
+    pub(crate) pulse: OnceLock<Arc<Pulse>>,
+    /// The weight of messages that nobody waits for, since its thread slept.
+    pub(crate) text_weight: AtomicUsize,
+    /// Open sessions of bbq clients.
+    pub(crate) sessions: AtomicU64,
+    /// Those of them that have a task.
+    pub(crate) active_sessions: ActiveSessions,
+    /// What it has put into its lane and is not durable yet.
+    pub(crate) undurable: Arc<Undurable>,
+}
+
+impl WorkerView {
+    /// For a worker whose lane has so many records.
+    pub(crate) fn new(records: u64) -> WorkerView {
+        WorkerView {
+            connections: AtomicU64::new(0),
+            pulse: OnceLock::new(),
+            text_weight: AtomicUsize::new(0),
+            sessions: AtomicU64::new(0),
+            active_sessions: ActiveSessions::default(),
+            undurable: Arc::new(Undurable::behind(records)),
+        }
+    }
+
+    /// What its thread does before it waits for the next event.
+    pub(crate) fn rest(&self, may_pause: bool) -> Rest {
+        let weight = self.text_weight.swap(0, Ordering::Relaxed);
+        Rest::after(weight, self.active_sessions.may_wait(), may_pause)
+    }
+
+    /// For how long its thread has been running without coming around; 0 while it waits for something to do.
+    pub(crate) fn heartbeat_age_ms(&self) -> u64 {
+        let age = self.pulse.get().map_or(Duration::ZERO, |pulse| pulse.running_for());
+        u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
+    }
+}
