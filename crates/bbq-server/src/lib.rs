@@ -35,7 +35,8 @@ pub mod simulated {
     pub use crate::sink::{Now, SinkDriver, SinkOpening, SinkStep, Wish};
     pub use crate::stored::ledger::ListenerLedger;
     pub use crate::stored::retention::Retention;
-    pub use crate::stored::streams::{Stream, Streams};
+    pub use crate::stored::stream::Stream;
+    pub use crate::stored::streams::Streams;
     pub use crate::worker::session::{
         Acks, Connection, HandedHello, Input, LaneAccounts, Left, Replies, Sent, SessionContext,
         SessionState, Standing, Step, StreamOwner,
@@ -49,7 +50,7 @@ pub mod simulated {
 pub mod fuzzing {
     /// Reads text as the checkpoint of streams.
     pub fn checkpoint(text: &str) -> bool {
-        crate::stored::streams::decode(text).is_some()
+        crate::stored::checkpoint::decode(text).is_some()
     }
 
     /// Reads text as the ledger.

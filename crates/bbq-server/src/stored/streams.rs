@@ -8,28 +8,23 @@
 //! unread of a stream stays in one lane, and comes out in order: a session is served by the worker of its stream's home until
 //! every sink has committed what is there.
 //!
-//! ```text
-//! bbq streams 1 <crc>                         see bbq_spool::sealed
-//! lane <index> <position>                     the segments before it are covered
-//! stream <id> <last sequence> <unix seconds of its last batch> <home lane> <position behind its last batch>
-//! ```
-//!
 //! Invariant: the table's lock is taken when a session begins and for checkpoints, never for a batch; a stream's own lock
 //! is taken per batch and by one connection at a time.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bbq_spool::limits::READ_TRIES_MAX;
-use bbq_spool::{Cursor, GroupRead, LaneError, LanePlace, LaneReader, Spool, Storage, sealed};
+use bbq_spool::{Cursor, GroupRead, LanePlace, LaneReader, Spool, Storage};
 use bbq_storage::is_unreadable;
-use bbq_wire::{BatchHeader, SequenceCheck, StreamId};
-use tokio::sync::Notify;
+use bbq_wire::StreamId;
 use tracing::error;
+
+use super::checkpoint::{Known, decode, encode};
+use super::stream::{Home, LaneState, Stream};
 
 /// Streams that are remembered. The ones silent for longest are forgotten first, which matters only if one of them then
 /// resends what was already acknowledged. At about 200 bytes each this is 50 MiB.
@@ -39,245 +34,6 @@ pub(crate) const STREAMS_MAX: usize = 262_144;
 const CHECKPOINT_EVERY_BYTES: u64 = 128 * 1024 * 1024;
 /// ...or so many times what it takes itself, as with the most streams it is large.
 const CHECKPOINT_EVERY_TIMES: u64 = 16;
-
-/// What a stream's connections agree on.
-#[derive(Debug, Default)]
-pub(crate) struct Head {
-    /// Last sequence appended to a lane, durable or not.
-    pub(crate) appended: u64,
-    /// Which connection speaks for the stream: the newest.
-    pub(crate) owner: u64,
-    /// The lane that its batches go to.
-    home: Option<u32>,
-    /// The highest epoch that a hello has told; 0 before the first that tells one.
-    epoch: u64,
-}
-
-impl Head {
-    /// Whether a hello of this epoch is older than one that was read before: its client has a newer connection. Remembers it
-    /// if not.
-    fn is_late(&mut self, epoch: u64) -> bool {
-        let is_late = epoch != 0 && epoch < self.epoch;
-        self.epoch = self.epoch.max(epoch);
-        is_late
-    }
-}
-
-/// One sender's stream.
-#[derive(Debug, Default)]
-pub struct Stream {
-    head: Mutex<Head>,
-    durable: AtomicU64,
-    /// A position of its home that is not before its last durable batch.
-    home_position: AtomicU64,
-    /// Unix seconds of the last batch.
-    last_seen: AtomicU64,
-    /// A lane failed with batches of this stream in it.
-    failed: AtomicBool,
-    moved: Notify,
-}
-
-impl Stream {
-    pub(crate) fn head(&self) -> MutexGuard<'_, Head> {
-        self.head.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The last sequence that is on disk, with all before it.
-    pub fn durable(&self) -> u64 {
-        self.durable.load(Ordering::Acquire)
-    }
-
-    /// Everything up to `sequence` is on disk, before `position` of its home.
-    pub fn set_durable(&self, sequence: u64, position: u64, now_seconds: u64) {
-        self.home_position.store(position, Ordering::Release);
-        self.last_seen.store(now_seconds, Ordering::Relaxed);
-        self.durable.fetch_max(sequence, Ordering::AcqRel);
-        self.moved.notify_waiters();
-    }
-
-    fn known(&self, id: StreamId) -> Known {
-        // The position behind the sequence it belongs to: one that is too far along is right, too.
-        let last = self.durable();
-        let position = self.home_position.load(Ordering::Acquire);
-        let home = self.head().home.map(|lane| (lane, position));
-        Known { id, last, seen: self.last_seen.load(Ordering::Relaxed), home }
-    }
-
-    /// The lane that its batches are to go to, for a session at the worker of lane `here`. A stream that has nothing unread in
-    /// its home moves. `passed` says up to where every sink has committed a lane, and `state` what a lane does with
-    /// more batches.
-    fn find_home(
-        &self,
-        head: &mut Head,
-        here: u32,
-        passed: impl FnOnce(u32) -> u64,
-        state: impl FnOnce(u32) -> LaneState,
-    ) -> Home {
-        let home = match head.home {
-            None => Home::Here,
-            Some(home) if home == here => Home::Here,
-            Some(home) => {
-                let is_durable = self.durable() >= head.appended;
-                if is_durable && self.home_position.load(Ordering::Acquire) <= passed(home) {
-                    Home::Here
-                } else {
-                    match state(home) {
-                        LaneState::Taking => Home::Elsewhere(home),
-                        LaneState::Unwritten => Home::Here,
-                        LaneState::Failed => Home::Lost(home),
-                    }
-                }
-            }
-        };
-        if head.home != Some(here) && !matches!(home, Home::Elsewhere(_)) {
-            head.home = Some(here);
-            // Nothing of it is there yet.
-            self.home_position.store(0, Ordering::Release);
-        }
-        home
-    }
-
-    /// A lane failed with batches of this stream in it.
-    pub fn set_failed(&self) {
-        self.failed.store(true, Ordering::Release);
-        self.moved.notify_waiters();
-    }
-
-    /// Appends a batch of connection `owner` by `put`, if it is new.
-    ///
-    /// # Errors
-    /// Why the connection is to be refused.
-    pub fn append(
-        &self,
-        owner: u64,
-        header: &BatchHeader,
-        put: impl FnOnce() -> Result<u64, LaneError>,
-    ) -> Result<Appended, NotAppended> {
-        let mut head = self.head();
-        if head.owner != owner {
-            return Err(NotAppended::TakenOver);
-        }
-        let skipped = match SequenceCheck::of(head.appended, header.first_sequence, header.records) {
-            SequenceCheck::Next => 0,
-            SequenceCheck::Gap { missing } => missing,
-            SequenceCheck::Duplicate => return Ok(Appended::Duplicate),
-            SequenceCheck::Overlap => return Err(NotAppended::Overlap { known: head.appended }),
-        };
-        match put() {
-            Ok(group) => {
-                head.appended = header.last_sequence();
-                Ok(Appended::New { group, skipped })
-            }
-            Err(LaneError::Full) => Ok(Appended::Full),
-            Err(error) => Err(NotAppended::Failed(error.to_string())),
-        }
-    }
-
-    /// Waits until all that was appended is durable, for as long as connection `owner` speaks for the stream: with a full
-    /// disk a client that tries again and again must not leave a connection behind each time.
-    pub(crate) async fn settled(&self, owner: u64) -> Settled {
-        self.when(|| self.settled_now(owner)).await
-    }
-
-    /// Waits until a newer connection than `owner` speaks for the stream.
-    pub(crate) async fn taken_over(&self, owner: u64) {
-        self.when(|| (self.head().owner != owner).then_some(())).await;
-    }
-
-    /// Looks each time something has changed, until there is something.
-    async fn when<T>(&self, look: impl Fn() -> Option<T>) -> T {
-        loop {
-            let moved = self.moved.notified();
-            tokio::pin!(moved);
-            moved.as_mut().enable();
-            if let Some(found) = look() {
-                return found;
-            }
-            moved.await;
-        }
-    }
-
-    /// The same without waiting; `None` when something is on its way to the disk.
-    pub fn settled_now(&self, owner: u64) -> Option<Settled> {
-        let (appended, speaks) = {
-            let head = self.head();
-            (head.appended, head.owner == owner)
-        };
-        if !speaks {
-            return Some(Settled::TakenOver);
-        }
-        if self.durable() >= appended {
-            return Some(Settled::Until(self.durable()));
-        }
-        self.failed.load(Ordering::Acquire).then_some(Settled::Never)
-    }
-}
-
-/// What a lane does with more batches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LaneState {
-    /// It appends them.
-    Taking,
-    /// It has no worker in this run. Every sink reads it to its end before what this run puts into the others
-    /// ([`bbq_spool::ReadOrder`]).
-    Unwritten,
-    /// It failed, and refuses them.
-    Failed,
-}
-
-/// Where a stream's batches go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
-    /// To the lane of the worker that asked.
-    Here,
-    /// To this lane, where earlier ones are unread.
-    Elsewhere(u32),
-    /// Nowhere: its client has a newer connection. A stuck worker reads some hellos late.
-    Late,
-    /// To the lane of the worker that asked, although earlier ones are unread in this lane, which takes nothing any more.
-    Lost(u32),
-}
-
-/// What became of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Appended {
-    /// It is in this group of the lane; the numbers in front of it that its sender skipped.
-    New {
-        /// The group.
-        group: u64,
-        /// How many numbers.
-        skipped: u64,
-    },
-    /// All of it is known.
-    Duplicate,
-    /// The lane has no room for it now.
-    Full,
-}
-
-/// Why a batch was not appended, and its connection ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotAppended {
-    /// A newer connection speaks for the stream.
-    TakenOver,
-    /// It begins with known numbers and ends with new ones.
-    Overlap {
-        /// The last known number.
-        known: u64,
-    },
-    /// The lane takes nothing any more.
-    Failed(String),
-}
-
-/// How waiting for a stream to be durable ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settled {
-    /// Everything up to this sequence is on disk, and nothing behind it was appended.
-    Until(u64),
-    /// A lane failed, and nobody will ever know.
-    Never,
-    /// A newer connection speaks for the stream.
-    TakenOver,
-}
 
 /// All streams.
 pub struct Streams {
@@ -395,7 +151,7 @@ impl Streams {
         }
         drop(head);
         // The one before may be waiting in its `settled`.
-        stream.moved.notify_waiters();
+        stream.tell();
         (home, owner)
     }
 
@@ -456,18 +212,6 @@ impl Streams {
     }
 }
 
-/// What a checkpoint says of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Known {
-    id: StreamId,
-    /// Its last durable sequence.
-    last: u64,
-    /// Unix seconds of its last batch.
-    seen: u64,
-    /// The lane of its last batch, and a position that is not before it.
-    home: Option<(u32, u64)>,
-}
-
 fn learn(by_id: &mut HashMap<StreamId, Arc<Stream>>, known: &Known) {
     let stream = by_id.entry(known.id).or_default();
     let mut head = stream.head();
@@ -493,52 +237,6 @@ fn read_all(reader: &mut LaneReader, note: &mut dyn FnMut(&bbq_spool::Entry<'_>)
     }
 }
 
-fn encode(ends: &[LanePlace], rows: &[Known]) -> String {
-    let mut body = String::new();
-    // Writing to a String cannot fail.
-    for end in ends {
-        let _infallible = writeln!(body, "lane {} {}", end.lane, end.position);
-    }
-    for Known { id, last, seen, home } in rows.iter().filter(|row| row.last > 0) {
-        let _infallible = write!(body, "stream {id} {last} {seen}");
-        if let Some((lane, position)) = home {
-            let _infallible = write!(body, " {lane} {position}");
-        }
-        body.push('\n');
-    }
-    sealed::seal("streams", &body)
-}
-
-pub(crate) type Checkpoint = (Vec<Known>, Vec<LanePlace>);
-
-pub(crate) fn decode(text: &str) -> Option<Checkpoint> {
-    let body = sealed::open("streams", text)?;
-    let (mut streams, mut places) = Checkpoint::default();
-    for line in body.lines() {
-        let mut words = line.split(' ');
-        match words.next()? {
-            "lane" => places.push(LanePlace {
-                lane: words.next()?.parse().ok()?,
-                position: words.next()?.parse().ok()?,
-                record: 0,
-            }),
-            "stream" => {
-                let id = StreamId(u128::from_str_radix(words.next()?, 16).ok()?.to_be_bytes());
-                let last = words.next()?.parse().ok()?;
-                let seen = words.next()?.parse().ok()?;
-                // An earlier version did not say where.
-                let home = match words.next() {
-                    Some(lane) => Some((lane.parse().ok()?, words.next()?.parse().ok()?)),
-                    None => None,
-                };
-                streams.push(Known { id, last, seen, home });
-            }
-            _ => {}
-        }
-    }
-    Some((streams, places))
-}
-
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
@@ -549,6 +247,7 @@ mod tests {
     use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind};
 
     use super::*;
+    use crate::stored::stream::Settled;
 
     fn empty(data: &Path) -> Streams {
         let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
@@ -725,17 +424,5 @@ mod tests {
         streams.checkpoint(&[]).unwrap();
         assert!(!streams.is_crowded());
         assert_eq!(streams.stream(name(0)).durable(), 1);
-    }
-
-    #[test]
-    fn the_checkpoint_comes_back_and_damage_is_noticed() {
-        let ends = [LanePlace { lane: 1, position: 77, record: 0 }];
-        let id = StreamId([0x0f, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0xff]);
-        let known = Known { id, last: 9, seen: 5, home: Some((1, 70)) };
-        let older = Known { home: None, ..known };
-        let unknown = Known { id: StreamId([0; 16]), last: 0, seen: 6, home: None };
-        let text = encode(&ends, &[known, older, unknown]);
-        assert_eq!(decode(&text), Some((vec![known, older], ends.to_vec())));
-        assert_eq!(decode(&text.replace("77", "78")), None);
     }
 }

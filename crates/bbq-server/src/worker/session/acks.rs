@@ -11,7 +11,8 @@ use bbq_wire::session::AckLevel;
 
 use super::replies::{Connection, Replies};
 use crate::stored::ledger::ListenerLedger;
-use crate::stored::streams::{Stream, Streams};
+use crate::stored::stream::Stream;
+use crate::stored::streams::Streams;
 use crate::worker::undurable::Undurable;
 
 /// What a lane holds that is not durable: a buffer that fills, and one that is written.

@@ -8,7 +8,8 @@ use super::acks::Acks;
 use super::replies::Replies;
 use crate::stored::ledger::ListenerLedger;
 use crate::stored::retention::Retention;
-use crate::stored::streams::{LaneState, Streams};
+use crate::stored::stream::LaneState;
+use crate::stored::streams::Streams;
 use crate::worker::scratch::Scratch;
 use crate::worker::undurable::Undurable;
 

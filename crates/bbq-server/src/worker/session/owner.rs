@@ -11,7 +11,7 @@ use bbq_wire::session::{AckLevel, Refusal, RefusalCode};
 use super::acks::Pending;
 use super::context::SessionContext;
 use super::replies::{Connection, Replies};
-use crate::stored::streams::{Appended, NotAppended, Stream};
+use crate::stored::stream::{Appended, NotAppended, Stream};
 use crate::worker::undurable::Fallback;
 
 /// A stream, and what it calls this connection.

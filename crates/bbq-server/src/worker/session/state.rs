@@ -17,7 +17,7 @@ use tracing::debug;
 use super::context::SessionContext;
 use super::owner::{Standing, StreamOwner, taken_over};
 use super::replies::{Connection, Replies};
-use crate::stored::streams::{Home, Settled};
+use crate::stored::stream::{Home, Settled};
 
 /// What has arrived, and what came of it.
 #[derive(Debug)]
