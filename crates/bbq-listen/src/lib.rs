@@ -78,92 +78,58 @@
 
 #![deny(unsafe_code)]
 
-mod accept_delay;
-mod acceptor;
-mod activation;
 mod address;
-mod adopt;
-#[cfg(feature = "tokio")]
-mod async_connection;
-#[cfg(feature = "tokio")]
-mod async_datagrams;
-#[cfg(feature = "tokio")]
-mod async_family;
-#[cfg(feature = "tokio")]
-mod async_listener;
-mod bell;
-mod chi_square;
-mod counters;
+mod diagnose;
+mod dispatch;
 mod distribution;
-mod door;
-#[cfg(feature = "tokio")]
-mod entrance;
 mod error;
-mod evenness;
 mod family;
-mod foreign;
-mod group;
-mod handoff;
-mod holder;
-mod inbox;
-mod inet_diag;
+mod io;
 mod limits;
-mod netlink;
-mod open;
-mod outbox;
-#[cfg(feature = "tokio")]
-mod pace;
-mod places;
-mod program;
-mod pulse;
-mod receiver;
-mod seat;
-mod seen;
-mod socket;
-mod steered;
+mod sockets;
+mod stall;
 mod steering;
 mod sys;
-mod unix_diag;
-mod unix_path;
-mod watch;
+#[cfg(feature = "tokio")]
+mod tokio;
 
-pub use accept_delay::{ACCEPT_DELAY_BUCKETS_MS, AcceptDelay};
-pub use acceptor::{ACCEPTS_PER_TURN_MAX, AcceptOutcome, AcceptState, Accepted, Acceptor};
-pub use activation::{Activated, activated, bound_address};
 pub use address::{Address, Transport, UNIX_PATH_BYTES_MAX};
-#[cfg(feature = "tokio")]
-pub use async_connection::AsyncConnection;
-#[cfg(feature = "tokio")]
-pub use async_datagrams::{AsyncDatagrams, RECEIVES_PER_TURN_MAX};
-#[cfg(feature = "tokio")]
-pub use async_family::AsyncFamily;
-#[cfg(feature = "tokio")]
-pub use async_listener::AsyncListener;
-pub use counters::Counters;
+pub use diagnose::evenness::Evenness;
+pub use diagnose::foreign::ForeignMember;
+pub use diagnose::holder::Holder;
+pub use dispatch::door::OpenCount;
 pub use distribution::{Distribution, HandoffRule};
-pub use door::OpenCount;
 pub use error::ListenError;
-pub use evenness::Evenness;
 pub use family::{
     Connection, Family, FamilyEvent, KEPT_BYTES_MAX, Looked, Member, PendingAnswer, Turn, UnfinishedAnswer,
 };
-pub use foreign::ForeignMember;
-pub use group::{BACKLOG_DEFAULT, Group, GroupOptions};
-pub use holder::Holder;
+pub use io::accept_delay::{ACCEPT_DELAY_BUCKETS_MS, AcceptDelay};
+pub use io::acceptor::{ACCEPTS_PER_TURN_MAX, AcceptOutcome, AcceptState, Accepted, Acceptor};
+pub use io::counters::Counters;
+pub use io::outbox::{OUTBOX_DATAGRAMS_MAX, Outbox};
+pub use io::receiver::{DATAGRAM_BYTES_MAX, Datagram, ReceiveOutcome, ReceiveState, Receiver};
 pub use limits::{DescriptorLimit, WORKERS_MAX, raise_descriptor_limit, return_freed_memory, worker_count};
-pub use open::RECEIVE_BUFFER_BYTES_DEFAULT;
-pub use outbox::{OUTBOX_DATAGRAMS_MAX, Outbox};
+pub use sockets::activation::{Activated, activated, bound_address};
+pub use sockets::group::{BACKLOG_DEFAULT, Group, GroupOptions};
+pub use sockets::open::RECEIVE_BUFFER_BYTES_DEFAULT;
+pub use sockets::seat::Seat;
+pub use sockets::socket::{PeerAddress, QueueState, Socket};
+pub use stall::pulse::Pulse;
 #[cfg(feature = "tokio")]
-pub use pace::STARVED_PAUSE;
-pub use pulse::Pulse;
-#[cfg(feature = "tokio")]
-pub use pulse::install_pulse;
-pub use receiver::{DATAGRAM_BYTES_MAX, Datagram, ReceiveOutcome, ReceiveState, Receiver};
-pub use seat::Seat;
-pub use socket::{PeerAddress, QueueState, Socket};
+pub use stall::pulse::install_pulse;
+pub use stall::watch::{STALL_THRESHOLD_DEFAULT, STALL_THRESHOLD_MIN, Watch, WatchEvent};
 pub use steering::{Steering, WEIGHT_MAX};
 pub use sys::DATAGRAMS_PER_CALL;
-pub use watch::{STALL_THRESHOLD_DEFAULT, STALL_THRESHOLD_MIN, Watch, WatchEvent};
+#[cfg(feature = "tokio")]
+pub use tokio::connection::AsyncConnection;
+#[cfg(feature = "tokio")]
+pub use tokio::datagrams::{AsyncDatagrams, RECEIVES_PER_TURN_MAX};
+#[cfg(feature = "tokio")]
+pub use tokio::family::AsyncFamily;
+#[cfg(feature = "tokio")]
+pub use tokio::listener::AsyncListener;
+#[cfg(feature = "tokio")]
+pub use tokio::pace::STARVED_PAUSE;
 
 // Of the public API: the reason in `AcceptState::Starved` and `ReceiveState::Starved`.
 pub use rustix::io::Errno;

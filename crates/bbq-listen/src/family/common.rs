@@ -15,7 +15,7 @@ use rustix::process::{PidfdFlags, Resource, Rlimit, getpid, getrlimit, pidfd_ope
 
 use super::epolls::{self, Source};
 use super::ledger::Ledger;
-use crate::bell::Bell;
+use crate::dispatch::bell::Bell;
 use crate::sys;
 use crate::{Distribution, Group, Socket};
 

@@ -14,7 +14,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::netlink::{Scope, ask, attribute, word};
+use crate::diagnose::netlink::{Scope, ask, attribute, word};
 
 const INET_DIAG_SKV6ONLY: u16 = 11;
 /// Bits of states in linux's net/tcp_states.h. A UDP socket without a peer is "closed"; one with a peer takes only that

@@ -4,11 +4,15 @@
 //! kernel's hash moves about half of all senders. So groups for datagrams always choose by slots, and a change moves only the
 //! slots that it must: those of workers that go.
 
+pub(crate) mod program;
+pub(crate) mod seen;
+pub(crate) mod steered;
+
 use std::fmt;
 use std::str::FromStr;
 
 use crate::ListenError;
-use crate::program::{SLOTS, by_cpu, by_slot};
+use crate::steering::program::{SLOTS, by_cpu, by_slot};
 use crate::sys::Instruction;
 
 /// The largest weight: ratios of more than this are no ratios any more.

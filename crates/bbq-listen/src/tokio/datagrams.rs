@@ -6,8 +6,8 @@
 
 use std::io;
 
-use crate::entrance::{Entrance, Ready};
-use crate::pace::Pace;
+use crate::tokio::entrance::{Entrance, Ready};
+use crate::tokio::pace::Pace;
 use crate::{
     DATAGRAM_BYTES_MAX, DATAGRAMS_PER_CALL, Datagram, OUTBOX_DATAGRAMS_MAX, ReceiveOutcome, ReceiveState,
     Receiver, Seat,

@@ -12,8 +12,8 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 
-use crate::door::{DOOR_EVENTS_MAX, OpenCount, Waiting};
-use crate::seat::Served;
+use crate::dispatch::door::{DOOR_EVENTS_MAX, OpenCount, Waiting};
+use crate::sockets::seat::Served;
 use crate::{Distribution, PeerAddress, Seat, Socket};
 
 /// Connections accepted before the worker looks at anything else. An accept loop that empties the queue first runs out

@@ -13,8 +13,8 @@ use std::path::Path;
 
 use socket2::{Domain, Socket, Type};
 
-use crate::open::{ONE_WORKER_REASON, Opened, Steps, UNIX_REASON};
-use crate::unix_path::OwnedPath;
+use crate::sockets::open::{ONE_WORKER_REASON, Opened, Steps, UNIX_REASON};
+use crate::sockets::unix_path::OwnedPath;
 use crate::{Address, Distribution, GroupOptions, ListenError};
 
 pub(crate) fn adopt(options: &GroupOptions, sockets: Vec<OwnedFd>) -> Result<Opened, ListenError> {

@@ -11,10 +11,10 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use crate::door::Door;
-use crate::handoff::relieve;
-use crate::seen::Seen;
-use crate::watch::Alarm;
+use crate::dispatch::door::Door;
+use crate::dispatch::handoff::relieve;
+use crate::stall::watch::Alarm;
+use crate::steering::seen::Seen;
 use crate::{Address, Distribution, Socket};
 
 /// Where a common socket is armed.

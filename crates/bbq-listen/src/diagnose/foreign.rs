@@ -5,8 +5,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::holder::{Holder, owner_of};
-use crate::inet_diag::{BoundSocket, Protocol, bound_sockets};
+use crate::diagnose::holder::{Holder, owner_of};
+use crate::diagnose::inet_diag::{BoundSocket, Protocol, bound_sockets};
 use crate::{Address, Group};
 
 /// A socket at a group's address, or at one that overlaps it, that the group did not open.

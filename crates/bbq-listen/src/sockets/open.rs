@@ -16,8 +16,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, TcpKeepalive, Type};
 
-use crate::holder::holder_of;
-use crate::unix_path::{OwnedPath, make_way};
+use crate::diagnose::holder::holder_of;
+use crate::sockets::unix_path::{OwnedPath, make_way};
 use crate::{Address, Distribution, GroupOptions, ListenError, worker_count};
 
 /// Receive buffer asked for when nobody says how large: a burst of 3,000 datagrams of 1 KiB while the worker is busy

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
-use crate::inbox::Inbox;
-use crate::pulse::Pulse;
+use crate::dispatch::inbox::Inbox;
+use crate::stall::pulse::Pulse;
 
 /// Sockets looked at in one turn: a group has one common socket, or one for 8 processors.
 pub(crate) const DOOR_EVENTS_MAX: usize = 16;

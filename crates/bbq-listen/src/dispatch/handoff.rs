@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::acceptor::{ACCEPTS_PER_TURN_MAX, AcceptState, Accepted, accept_from};
-use crate::bell::Bell;
-use crate::door::Door;
-use crate::inbox::INBOX_MAX;
-use crate::places::Places;
+use crate::dispatch::bell::Bell;
+use crate::dispatch::door::Door;
+use crate::dispatch::inbox::INBOX_MAX;
+use crate::dispatch::places::Places;
+use crate::io::acceptor::{ACCEPTS_PER_TURN_MAX, AcceptState, Accepted, accept_from};
 use crate::{HandoffRule, Socket};
 
 /// How long it waits when all inboxes are full, or no worker is there yet: short against what a person notices, long against

@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
-use crate::door::Door;
-use crate::group::Inner;
-use crate::handoff::relieve;
-use crate::places::Baton;
+use crate::dispatch::door::Door;
+use crate::dispatch::handoff::relieve;
+use crate::dispatch::places::Baton;
+use crate::sockets::group::Inner;
 use crate::{Distribution, Group, Socket};
 
 /// A worker that runs for so long without coming around is stalled, unless configured: far longer than a turn takes, and

@@ -3,7 +3,7 @@
 //! It counts nothing itself and remembers nothing. Over which time to look is the caller's choice: in too short a one
 //! nothing can be seen, in too long a one what is going on now is lost in what was.
 
-use crate::chi_square;
+use crate::diagnose::chi_square;
 
 /// How much the shares of workers or sockets differ from equal ones.
 #[derive(Debug, Clone, Copy, PartialEq)]

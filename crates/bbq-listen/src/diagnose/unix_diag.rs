@@ -12,7 +12,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
 
-use crate::netlink::{Scope, ask, attribute, word};
+use crate::diagnose::netlink::{Scope, ask, attribute, word};
 
 const UDIAG_SHOW_RQLEN: u32 = 0x10;
 const UNIX_DIAG_RQLEN: u16 = 4;

@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex};
 
-use crate::accept_delay::{AcceptDelay, AcceptDelays};
-use crate::places::Baton;
-use crate::{Address, Counters, sys, unix_diag};
+use crate::diagnose::unix_diag;
+use crate::dispatch::places::Baton;
+use crate::io::accept_delay::{AcceptDelay, AcceptDelays};
+use crate::{Address, Counters, sys};
 
 /// What waits on a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 
 use std::io;
 
-use crate::entrance::{Entrance, Ready};
-use crate::pace::Pace;
+use crate::tokio::entrance::{Entrance, Ready};
+use crate::tokio::pace::Pace;
 use crate::{AcceptOutcome, AcceptState, Accepted, Acceptor, Seat};
 
 /// Accepts the connections of one seat on the tokio runtime that it is made in, best a `current_thread` one per worker.

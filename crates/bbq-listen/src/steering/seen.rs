@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::program::{SLOTS, slot_of};
+use crate::steering::program::{SLOTS, slot_of};
 
 /// A sender that was silent for longer than two of these may get another worker, as its NAT may have forgotten it, too.
 const GENERATION: Duration = Duration::from_secs(30);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::io::unix::AsyncFd;
 
-use crate::pace::Pace;
+use crate::tokio::pace::Pace;
 use crate::{Family, FamilyEvent, sys};
 
 /// A [`Family`] whose master runs in a `current_thread` runtime: any other has threads, and then no child can be started.

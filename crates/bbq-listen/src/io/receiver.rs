@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::door::{DOOR_EVENTS_MAX, Waiting};
-use crate::seat::Served;
-use crate::seen::Seen;
+use crate::dispatch::door::{DOOR_EVENTS_MAX, Waiting};
+use crate::sockets::seat::Served;
+use crate::steering::seen::Seen;
 use crate::sys::{self, DATAGRAMS_PER_CALL, Slot};
 use crate::{PeerAddress, Seat, Socket};
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 
 use crate::Accepted;
-use crate::bell::Bell;
+use crate::dispatch::bell::Bell;
 
 /// Connections that wait for one worker. Behind it they wait in the kernel's queue, where nothing is lost when the process
 /// ends; as many as one turn of the worker accepts are plenty.

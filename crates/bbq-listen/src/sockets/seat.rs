@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use crate::door::Door;
-use crate::places::Places;
+use crate::dispatch::door::Door;
+use crate::dispatch::places::Places;
 use crate::{AcceptOutcome, Address, Distribution, Pulse, Socket};
 
 /// A worker's place in a group: who it is, the socket that is its own if it has one, and the door where common sockets

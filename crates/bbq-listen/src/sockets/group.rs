@@ -9,14 +9,14 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::adopt::adopt;
-use crate::door::Door;
-use crate::handoff::{Handoff, relieve};
+use crate::dispatch::door::Door;
+use crate::dispatch::handoff::{Handoff, relieve};
+use crate::dispatch::places::Places;
 use crate::limits::WORKERS_MAX;
-use crate::open::{Opened, Steps, open, open_another};
-use crate::places::Places;
-use crate::steered::Steered;
-use crate::unix_path::OwnedPath;
+use crate::sockets::adopt::adopt;
+use crate::sockets::open::{Opened, Steps, open, open_another};
+use crate::sockets::unix_path::OwnedPath;
+use crate::steering::steered::Steered;
 use crate::{Address, Distribution, ListenError, Seat, Socket, Steering};
 
 /// Connections that may wait on each socket of a group when nobody says how many. The system grants at most

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::holder::holder_of;
+use crate::diagnose::holder::holder_of;
 use crate::{Address, ListenError};
 
 /// Frees `path` for a bind: removes a stale socket file, refuses everything else that is there.

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use crate::door::Door;
-use crate::seen::Seen;
+use crate::dispatch::door::Door;
+use crate::steering::seen::Seen;
 use crate::steering::{Slots, cpu_program};
 use crate::{Address, Distribution, GroupOptions, ListenError, Socket, Steering, sys};
 

@@ -1,0 +1,7 @@
+//! Who gets the next connection: which worker serves which socket, and what is passed from one worker to another.
+
+pub(crate) mod bell;
+pub(crate) mod door;
+pub(crate) mod handoff;
+pub(crate) mod inbox;
+pub(crate) mod places;

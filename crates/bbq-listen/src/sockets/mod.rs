@@ -1,0 +1,9 @@
+//! What is open: the sockets of a group, from opening or adopting them to the worker that listens on them.
+
+pub(crate) mod activation;
+pub(crate) mod adopt;
+pub(crate) mod group;
+pub(crate) mod open;
+pub(crate) mod seat;
+pub(crate) mod socket;
+pub(crate) mod unix_path;

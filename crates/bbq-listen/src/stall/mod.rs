@@ -1,0 +1,4 @@
+//! Which worker does not come around.
+
+pub(crate) mod pulse;
+pub(crate) mod watch;

@@ -1,0 +1,8 @@
+//! The same for tokio.
+
+pub(crate) mod connection;
+pub(crate) mod datagrams;
+pub(crate) mod entrance;
+pub(crate) mod family;
+pub(crate) mod listener;
+pub(crate) mod pace;
