@@ -4,10 +4,9 @@
 
 use std::fmt;
 use std::num::NonZeroU16;
-use std::str::FromStr;
 
+use crate::Transport;
 use crate::limits::WORKERS_MAX;
-use crate::{ListenError, Transport};
 
 /// How connections and datagrams are spread over the workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -94,57 +93,6 @@ impl fmt::Display for Distribution {
             Self::Handoff(HandoffRule::Fewest) => f.write_str("handoff=fewest"),
             Self::Duplicate(None) => f.write_str("duplicate"),
             Self::Duplicate(Some(sockets)) => write!(f, "duplicate={sockets}"),
-        }
-    }
-}
-
-impl FromStr for Distribution {
-    type Err = ListenError;
-
-    fn from_str(word: &str) -> Result<Self, ListenError> {
-        let unknown = || ListenError::UnknownDistribution { word: word.to_owned() };
-        Ok(match word.split_once('=') {
-            None => match word {
-                "auto" => Self::Auto,
-                "reuseport" => Self::Reuseport,
-                "shared" => Self::Shared,
-                "accept-mutex" => Self::AcceptMutex,
-                "handoff" => Self::Handoff(HandoffRule::RoundRobin),
-                "duplicate" => Self::Duplicate(None),
-                _ => return Err(unknown()),
-            },
-            Some(("handoff", "round-robin")) => Self::Handoff(HandoffRule::RoundRobin),
-            Some(("handoff", "fewest")) => Self::Handoff(HandoffRule::Fewest),
-            Some(("duplicate", sockets)) => match sockets.parse() {
-                Ok(sockets) => Self::Duplicate(Some(sockets)),
-                Err(_) => return Err(unknown()),
-            },
-            Some(_) => return Err(unknown()),
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_read_back_and_an_unknown_one_names_the_known() {
-        for word in Distribution::WORDS {
-            let word = word.replace('N', "3");
-            let read: Distribution = word.parse().unwrap();
-            let again: Distribution = read.to_string().parse().unwrap();
-            assert_eq!(again, read);
-        }
-        for word in
-            ["round-robin", "duplicate=0", "duplicate=x", "handoff=most", "shared=1", "duplicate=70000"]
-        {
-            let message = word.parse::<Distribution>().unwrap_err().to_string();
-            for known in
-                [word, "auto", "reuseport", "shared", "accept-mutex", "handoff=fewest", "duplicate=N"]
-            {
-                assert!(message.contains(known), "{message}");
-            }
         }
     }
 }

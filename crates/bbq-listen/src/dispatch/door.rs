@@ -12,6 +12,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
 use crate::dispatch::inbox::Inbox;
+use crate::dispatch::open_count::OpenCount;
 use crate::stall::pulse::Pulse;
 
 /// Sockets looked at in one turn: a group has one common socket, or one for 8 processors.
@@ -82,8 +83,7 @@ impl Door {
 
     /// Counts one more open connection for as long as the answer lives.
     pub(crate) fn open_one(&self) -> OpenCount {
-        self.open.fetch_add(1, Ordering::Relaxed);
-        OpenCount(Arc::clone(&self.open))
+        OpenCount::one_more(&self.open)
     }
 
     pub(crate) fn open(&self) -> usize {
@@ -183,16 +183,5 @@ impl Door {
 impl AsFd for Door {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
-    }
-}
-
-/// An open connection that was handed to a worker: keep it for as long as the connection, so that the next ones go to those
-/// who have the fewest.
-#[derive(Debug)]
-pub struct OpenCount(Arc<AtomicUsize>);
-
-impl Drop for OpenCount {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

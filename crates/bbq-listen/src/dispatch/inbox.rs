@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-use crate::Accepted;
 use crate::dispatch::bell::Bell;
+use crate::io::accepted::Accepted;
 
 /// Connections that wait for one worker. Behind it they wait in the kernel's queue, where nothing is lost when the process
 /// ends; as many as one turn of the worker accepts are plenty.

@@ -11,23 +11,12 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use crate::dispatch::baton::Baton;
 use crate::dispatch::door::Door;
-use crate::dispatch::handoff::relieve;
-use crate::stall::watch::Alarm;
+use crate::dispatch::inboxes::relieve;
+use crate::stall::alarm::Alarm;
 use crate::steering::seen::Seen;
 use crate::{Address, Distribution, Socket};
-
-/// Where a common socket is armed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Baton {
-    /// Its own worker serves it, or the acceptor thread does.
-    Own,
-    /// Nobody is there to serve it.
-    #[default]
-    Loose,
-    /// In this worker's door.
-    With(usize),
-}
 
 #[derive(Debug)]
 pub(crate) struct Places {

@@ -12,7 +12,7 @@ use rustix::net::{SocketFlags, accept_with};
 use super::common::Common;
 use super::epolls::{self, Source};
 use super::rescue::give;
-use crate::io::acceptor::concerns_one_connection;
+use crate::io::accepted::concerns_one_connection;
 use crate::{ACCEPTS_PER_TURN_MAX, AcceptState, HandoffRule};
 
 #[derive(Debug)]

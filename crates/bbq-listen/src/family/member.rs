@@ -22,7 +22,7 @@ use super::connection::{Connection, Turn};
 use super::epolls::{self, Source};
 use super::ledger::MemberWords;
 use crate::ACCEPTS_PER_TURN_MAX;
-use crate::io::acceptor::concerns_one_connection;
+use crate::io::accepted::concerns_one_connection;
 use crate::sys;
 
 /// Events taken at once: what others could take meanwhile waits behind them.

@@ -1,6 +1,7 @@
 //! Accepting, receiving and sending in bounded batches, for any event loop.
 
 pub(crate) mod accept_delay;
+pub(crate) mod accepted;
 pub(crate) mod acceptor;
 pub(crate) mod counters;
 pub(crate) mod outbox;

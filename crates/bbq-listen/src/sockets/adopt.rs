@@ -14,8 +14,9 @@ use std::path::Path;
 use socket2::{Domain, Socket, Type};
 
 use crate::sockets::open::{ONE_WORKER_REASON, Opened, Steps, UNIX_REASON};
+use crate::sockets::options::GroupOptions;
 use crate::sockets::unix_path::OwnedPath;
-use crate::{Address, Distribution, GroupOptions, ListenError};
+use crate::{Address, Distribution, ListenError};
 
 pub(crate) fn adopt(options: &GroupOptions, sockets: Vec<OwnedFd>) -> Result<Opened, ListenError> {
     let configured = &options.address;

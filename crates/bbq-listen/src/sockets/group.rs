@@ -10,55 +10,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::dispatch::door::Door;
-use crate::dispatch::handoff::{Handoff, relieve};
+use crate::dispatch::handoff::Handoff;
+use crate::dispatch::inboxes::relieve;
 use crate::dispatch::places::Places;
 use crate::limits::WORKERS_MAX;
 use crate::sockets::adopt::adopt;
 use crate::sockets::open::{Opened, Steps, open, open_another};
+use crate::sockets::options::GroupOptions;
 use crate::sockets::unix_path::OwnedPath;
 use crate::steering::steered::Steered;
 use crate::{Address, Distribution, ListenError, Seat, Socket, Steering};
 
-/// Connections that may wait on each socket of a group when nobody says how many. The system grants at most
-/// `net.core.somaxconn`, which is 4,096 since Linux 5.4.
-pub const BACKLOG_DEFAULT: u32 = 4096;
-
 /// How long the socket of a worker that was removed stays open at least: so long a handshake that began with it may take to
 /// end there. A connection whose handshake ends on a closed socket is reset (unless `net.ipv4.tcp_migrate_req` is set).
 const REMOVED_LINGER: Duration = Duration::from_secs(3);
-
-/// What to open.
-#[derive(Debug, Clone)]
-pub struct GroupOptions {
-    /// Where. Port 0 lets the system choose one, the same for the whole group.
-    pub address: Address,
-    /// How connections or datagrams are spread over the workers.
-    pub distribution: Distribution,
-    /// Which worker a sender gets, for `reuseport`.
-    pub steering: Steering,
-    /// How many seats: 1 to [`WORKERS_MAX`].
-    pub workers: usize,
-    /// Connections that may wait on each socket. Only for tcp and unix.
-    pub backlog: u32,
-    /// Receive buffer to ask for, in bytes, for each socket; `None` is
-    /// [`RECEIVE_BUFFER_BYTES_DEFAULT`](crate::RECEIVE_BUFFER_BYTES_DEFAULT). Only for udp and unixgram.
-    pub receive_buffer_bytes: Option<u32>,
-}
-
-impl GroupOptions {
-    /// `address` for `workers`, everything else by default: distribution `auto`, steering `hash`, backlog
-    /// [`BACKLOG_DEFAULT`].
-    pub fn new(address: Address, workers: usize) -> Self {
-        Self {
-            address,
-            distribution: Distribution::Auto,
-            steering: Steering::Hash,
-            workers,
-            backlog: BACKLOG_DEFAULT,
-            receive_buffer_bytes: None,
-        }
-    }
-}
 
 /// All the sockets that listen on one address, opened once by their owner.
 ///

@@ -17,12 +17,9 @@ use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, TcpKeepalive, Type};
 
 use crate::diagnose::holder::holder_of;
+use crate::sockets::options::{GroupOptions, RECEIVE_BUFFER_BYTES_DEFAULT};
 use crate::sockets::unix_path::{OwnedPath, make_way};
-use crate::{Address, Distribution, GroupOptions, ListenError, worker_count};
-
-/// Receive buffer asked for when nobody says how large: a burst of 3,000 datagrams of 1 KiB while the worker is busy
-/// elsewhere. The system grants at most `net.core.rmem_max`.
-pub const RECEIVE_BUFFER_BYTES_DEFAULT: u32 = 4 * 1024 * 1024;
+use crate::{Address, Distribution, ListenError, worker_count};
 
 /// A peer that lost its power or its way says nothing any more, and its connection would stay for ever: the kernel asks
 /// after this long without a sign, and so often (nine times, unless the system says otherwise). Connections have it from

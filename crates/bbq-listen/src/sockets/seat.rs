@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::dispatch::door::Door;
 use crate::dispatch::places::Places;
-use crate::{AcceptOutcome, Address, Distribution, Pulse, Socket};
+use crate::io::accepted::AcceptOutcome;
+use crate::{Address, Distribution, Pulse, Socket};
 
 /// A worker's place in a group: who it is, the socket that is its own if it has one, and the door where common sockets
 /// and connections from others come in.

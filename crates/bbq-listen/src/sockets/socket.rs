@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex};
 
 use crate::diagnose::unix_diag;
-use crate::dispatch::places::Baton;
+use crate::dispatch::baton::Baton;
 use crate::io::accept_delay::{AcceptDelay, AcceptDelays};
 use crate::{Address, Counters, sys};
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::stall::watch::Alarm;
+use crate::stall::alarm::Alarm;
 
 thread_local! {
     static PULSE: OnceCell<Arc<Pulse>> = const { OnceCell::new() };

@@ -11,14 +11,15 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::thread::{JoinHandle, Thread};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::dispatch::baton::Baton;
 use crate::dispatch::door::Door;
-use crate::dispatch::handoff::relieve;
-use crate::dispatch::places::Baton;
+use crate::dispatch::inboxes::relieve;
 use crate::sockets::group::Inner;
+use crate::stall::alarm::Alarm;
 use crate::{Distribution, Group, Socket};
 
 /// A worker that runs for so long without coming around is stalled, unless configured: far longer than a turn takes, and
@@ -30,31 +31,6 @@ pub const STALL_THRESHOLD_MIN: Duration = Duration::from_millis(2);
 /// New connections are turned away from a worker that has been stalled for so many thresholds. The others take what comes
 /// to it anyway; a worker that a busy system does not schedule for a while is not to lose its share for that.
 const STEER_AFTER: u32 = 50;
-
-/// Tells the watch that a worker woke up.
-#[derive(Debug)]
-pub(crate) struct Alarm {
-    asleep: AtomicBool,
-    /// Some worker rings another watch, so this one must look by itself.
-    deaf: AtomicBool,
-    thread: OnceLock<Thread>,
-}
-
-impl Alarm {
-    /// A worker has another alarm already.
-    pub(crate) fn set_deaf(&self) {
-        self.deaf.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn ring(&self) {
-        if self.asleep.load(Ordering::SeqCst)
-            && self.asleep.swap(false, Ordering::SeqCst)
-            && let Some(thread) = self.thread.get()
-        {
-            thread.unpark();
-        }
-    }
-}
 
 /// Something that the watch did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,11 +78,7 @@ impl Watch {
         threshold: Duration,
         tell: impl FnMut(WatchEvent) + Send + 'static,
     ) -> io::Result<Watch> {
-        let alarm = Arc::new(Alarm {
-            asleep: AtomicBool::new(false),
-            deaf: AtomicBool::new(false),
-            thread: OnceLock::new(),
-        });
+        let alarm = Arc::new(Alarm::new());
         let over = Arc::new(AtomicBool::new(false));
         let round = Round {
             groups: Arc::default(),
@@ -136,7 +108,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
-        self.alarm.asleep.store(false, Ordering::SeqCst);
+        self.alarm.set_asleep(false);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
             let _ended = thread.join();
@@ -176,20 +148,19 @@ struct Round<F> {
 
 impl<F: FnMut(WatchEvent)> Round<F> {
     fn run(mut self, over: &AtomicBool) {
-        // This thread's own handle, set once.
-        let _first = self.alarm.thread.set(std::thread::current());
+        self.alarm.wakes_this_thread();
         while !over.load(Ordering::SeqCst) {
             if self.look() {
                 std::thread::park_timeout(self.threshold / 2);
                 continue;
             }
             // First say so, then look again who does not sleep: a worker wakes up the other way around.
-            self.alarm.asleep.store(true, Ordering::SeqCst);
+            self.alarm.set_asleep(true);
             if self.is_anybody_awake() {
-                self.alarm.asleep.store(false, Ordering::SeqCst);
+                self.alarm.set_asleep(false);
             } else {
-                while self.alarm.asleep.load(Ordering::SeqCst) && !over.load(Ordering::SeqCst) {
-                    if self.alarm.deaf.load(Ordering::Relaxed) {
+                while self.alarm.is_asleep() && !over.load(Ordering::SeqCst) {
+                    if self.alarm.is_deaf() {
                         std::thread::park_timeout(self.threshold / 2);
                         break;
                     }

@@ -5,9 +5,10 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use crate::dispatch::door::Door;
+use crate::sockets::options::GroupOptions;
 use crate::steering::seen::Seen;
-use crate::steering::{Slots, cpu_program};
-use crate::{Address, Distribution, GroupOptions, ListenError, Socket, Steering, sys};
+use crate::steering::slots::{Slots, cpu_program};
+use crate::{Address, Distribution, ListenError, Socket, Steering, sys};
 
 #[derive(Debug)]
 pub(crate) struct Steered {

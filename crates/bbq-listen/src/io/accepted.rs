@@ -1,0 +1,112 @@
+//! One bounded batch of connections from one socket, and what it brings.
+//!
+//! Invariant: one call makes at most `ACCEPTS_PER_TURN_MAX` system calls, and two to see how long connections waited.
+//! Invariant: whatever the kernel says of one connection, the next one is still accepted.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, acceptfrom_with};
+
+use crate::dispatch::open_count::OpenCount;
+use crate::sockets::socket::{PeerAddress, Socket};
+
+/// Connections accepted before the worker looks at anything else. An accept loop that empties the queue first runs out
+/// of descriptors under load, before it has read a byte; 64 is already enough for the cost of a wake-up to vanish in
+/// that of the accepts.
+pub const ACCEPTS_PER_TURN_MAX: usize = 64;
+
+/// A connection just accepted. Non-blocking and closed on exec; a tcp one asks a silent peer whether it is there
+/// (`SO_KEEPALIVE`). No other option is set on it.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The connection.
+    pub stream: OwnedFd,
+    /// Who connected.
+    pub peer: PeerAddress,
+    /// Counts it as open, where the distribution looks at that (`handoff`): keep it as long as the connection.
+    pub open: Option<OpenCount>,
+}
+
+/// Why a batch ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AcceptState {
+    /// Nothing waits any more.
+    Drained,
+    /// The limit was reached and more may wait.
+    More,
+    /// No descriptor or no memory was left for the next one: `EMFILE`, `ENFILE`, `ENOBUFS` or `ENOMEM`. It still waits.
+    /// Close something or let some time pass; trying again at once only burns the processor.
+    Starved(Errno),
+}
+
+/// What a batch brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AcceptOutcome {
+    /// Connections handed over, 0 to the limit.
+    pub accepted: usize,
+    /// Why it ended.
+    pub state: AcceptState,
+}
+
+/// Accepts a batch from a socket.
+pub(crate) fn accept_from(
+    socket: &Socket,
+    limit: usize,
+    f: &mut impl FnMut(Accepted),
+) -> io::Result<AcceptOutcome> {
+    let sampling = socket.accept_delays().sampling();
+    let (mut accepted, mut aborted) = (0, 0);
+    let mut state = Ok(AcceptState::More);
+    while accepted + aborted < limit.min(ACCEPTS_PER_TURN_MAX) {
+        match acceptfrom_with(socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+            Ok((stream, peer)) => {
+                if sampling.wants(accepted) {
+                    socket.accept_delays().sample(&stream);
+                }
+                accepted += 1;
+                let peer = PeerAddress(peer.and_then(|peer| SocketAddr::try_from(peer).ok()));
+                f(Accepted { stream, peer, open: None });
+            }
+            Err(Errno::AGAIN) => {
+                state = Ok(AcceptState::Drained);
+                break;
+            }
+            Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                socket.counters().add_starved();
+                state = Ok(AcceptState::Starved(errno));
+                break;
+            }
+            Err(errno) if concerns_one_connection(errno) => aborted += 1,
+            Err(errno) => {
+                state = Err(errno);
+                break;
+            }
+        }
+    }
+    socket.counters().add_batch(accepted, aborted);
+    Ok(AcceptOutcome { accepted, state: state? })
+}
+
+/// Errors that are pending on the connection, not on the listener: accept(2), "Error handling", and `EPERM` of a
+/// firewall.
+pub(crate) fn concerns_one_connection(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::CONNABORTED
+            | Errno::INTR
+            | Errno::PERM
+            | Errno::NETDOWN
+            | Errno::PROTO
+            | Errno::NOPROTOOPT
+            | Errno::HOSTDOWN
+            | Errno::NONET
+            | Errno::HOSTUNREACH
+            | Errno::OPNOTSUPP
+            | Errno::NETUNREACH
+            | Errno::TIMEDOUT
+            | Errno::CONNRESET
+    )
+}
