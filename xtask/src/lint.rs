@@ -15,7 +15,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     let deny = ["--", "-D", "warnings"];
     cargo(&[], &[&clippy[..], &["--workspace"], &deny].concat())?;
     // In the workspace others turn their features on, and so do the examples; who uses the library alone may leave them off.
-    for library in ["bbq-listen", "bbq-client"] {
+    for library in ["bbq-listen", "bbq-prefork", "bbq-client"] {
         cargo(&[], &[&clippy_library[..], &[library], &deny].concat())?;
     }
     cargo(&[("RUSTDOCFLAGS", "-D warnings")], &["doc", "--release", "--locked", "--no-deps", "--workspace"])

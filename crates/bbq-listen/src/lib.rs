@@ -53,7 +53,7 @@
 //! ([`Seat::own`]), and that of its door ([`Seat::door_descriptor`]), through which come connections of common sockets. Around
 //! the wait it calls [`Pulse::sleep`] and [`Pulse::wake`].
 //!
-//! Whole servers are in `examples/`: a greeter, HTTP, a TCP proxy, a name server, and one of several processes.
+//! Whole servers are in `examples/`: a greeter, HTTP, a TCP proxy, a name server.
 //!
 //! # What it does for you
 //! - **Guard.** An address that somebody listens on is refused, and the holder named. Plain `SO_REUSEPORT` lets a second
@@ -62,8 +62,6 @@
 //! - **No hostages.** With a [`Watch`] nothing waits for a worker that is stalled or gone, whatever the distribution is.
 //! - **Nothing lost.** [`Group::resize`] grows and shrinks a group, [`Group::adopt`] takes the sockets of another process, and
 //!   [`Group::pause`] lets all workers end and others come: what is queued stays queued.
-//! - **Processes.** A [`Family`] serves a group by child processes instead of threads, in which no connection dies with one that
-//!   is killed: its successor goes on, in the middle of an answer if need be.
 //! - **Bounds.** A turn accepts at most [`ACCEPTS_PER_TURN_MAX`]; running out of descriptors is an outcome, not an error,
 //!   and the rest goes on waiting in the queue.
 //! - **Answers in bulk.** An [`Outbox`] sends datagrams together, and those of one peer on one way through the kernel
@@ -71,8 +69,8 @@
 //! - **To be seen.** Per socket: [`Counters`], [`Socket::queue`] (how much waits, and how much may), [`Socket::drops`],
 //!   [`Socket::accept_delay`]; per group [`Group::taken`], [`Evenness`], [`Group::foreign_members`].
 //!
-//! It knows nothing of messages, reads no connection, logs nothing, and starts a thread only for a watch and for `handoff`, and processes only for
-//! a family.
+//! It knows nothing of messages, reads no connection, logs nothing, and starts a thread only for a watch and for `handoff`.
+//! Processes instead of threads are a crate of their own, bbq-prefork.
 //!
 //! Invariant: raw system calls and `unsafe` are in `sys`, nowhere else.
 
@@ -83,7 +81,6 @@ mod diagnose;
 mod dispatch;
 mod distribution;
 mod error;
-mod family;
 mod io;
 mod limits;
 mod parse;
@@ -101,9 +98,6 @@ pub use diagnose::holder::Holder;
 pub use dispatch::open_count::OpenCount;
 pub use distribution::{Distribution, HandoffRule};
 pub use error::ListenError;
-pub use family::{
-    Connection, Family, FamilyEvent, KEPT_BYTES_MAX, Looked, Member, PendingAnswer, Turn, UnfinishedAnswer,
-};
 pub use io::accept_delay::{ACCEPT_DELAY_BUCKETS_MS, AcceptDelay};
 pub use io::accepted::{ACCEPTS_PER_TURN_MAX, AcceptOutcome, AcceptState, Accepted};
 pub use io::acceptor::Acceptor;
@@ -127,11 +121,24 @@ pub use tokio::connection::AsyncConnection;
 #[cfg(feature = "tokio")]
 pub use tokio::datagrams::{AsyncDatagrams, RECEIVES_PER_TURN_MAX};
 #[cfg(feature = "tokio")]
-pub use tokio::family::AsyncFamily;
-#[cfg(feature = "tokio")]
 pub use tokio::listener::AsyncListener;
 #[cfg(feature = "tokio")]
 pub use tokio::pace::STARVED_PAUSE;
 
 // Of the public API: the reason in `AcceptState::Starved` and `ReceiveState::Starved`.
 pub use rustix::io::Errno;
+
+/// For bbq-prefork alone, and no part of the API: `unsafe` stays in this crate's `sys`, whichever crate needs it.
+///
+/// These functions take descriptors by their numbers. The compiler does not see who owns a number: a caller that closes one
+/// that is not its own breaks the owner.
+#[doc(hidden)]
+pub mod for_prefork {
+    pub use crate::io::accepted::concerns_one_connection;
+    pub use crate::sys::processes::{
+        ChildProcess, Progress, SharedWords, borrow_number, clone_sharing_descriptors, close_number,
+        tcp_progress,
+    };
+    #[cfg(feature = "tokio")]
+    pub use crate::sys::register_readable;
+}

@@ -92,7 +92,7 @@ pub(crate) fn accept_from(
 
 /// Errors that are pending on the connection, not on the listener: accept(2), "Error handling", and `EPERM` of a
 /// firewall.
-pub(crate) fn concerns_one_connection(errno: Errno) -> bool {
+pub fn concerns_one_connection(errno: Errno) -> bool {
     matches!(
         errno,
         Errno::CONNABORTED

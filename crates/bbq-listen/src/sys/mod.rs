@@ -8,7 +8,7 @@
 
 #![expect(unsafe_code, reason = "the raw system calls of this crate live here, and only here")]
 
-mod processes;
+pub(crate) mod processes;
 
 use std::io;
 use std::io::IoSlice;
@@ -21,10 +21,6 @@ use std::sync::Arc;
 use socket2::SockAddr;
 #[cfg(feature = "tokio")]
 use tokio::io::{Interest, unix::AsyncFd};
-
-pub(crate) use processes::{
-    Child, Progress, SharedWords, borrow_number, clone_sharing_descriptors, close_number, tcp_progress,
-};
 
 /// Datagrams taken by one `recvmmsg`, and messages sent by one `sendmmsg`. Beyond 32 the cost of the call itself is already lost in the cost of copying the
 /// datagrams, while the buffers (64 KiB each) grow with every one.
@@ -322,7 +318,7 @@ pub(crate) fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
 /// Registers a descriptor for reading with the current tokio runtime. Several runtimes may have the same one: each has an
 /// epoll of its own, and their edges are kept apart.
 #[cfg(feature = "tokio")]
-pub(crate) fn register_readable(descriptor: Arc<OwnedFd>) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
+pub fn register_readable(descriptor: Arc<OwnedFd>) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
     // SAFETY: an OwnedFd is open and stays the same number for as long as it lives; the registration owns a share of it,
     // and nobody can replace or take what is inside an Arc while it is shared with the registration.
     let registration = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };

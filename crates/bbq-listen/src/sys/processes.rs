@@ -34,14 +34,14 @@ const STATES_WITH_PEERS_END: [u32; 3] = [8, 9, 11];
 
 /// 64-bit words that this process shares with those that it clones from here on. All zero at first. Unmapped when dropped.
 #[derive(Debug)]
-pub(crate) struct SharedWords {
+pub struct SharedWords {
     start: NonNull<AtomicU64>,
     count: usize,
 }
 
 impl SharedWords {
     /// Maps `count` words, more than none. Pages that nobody touches cost nothing.
-    pub(crate) fn new(count: usize) -> io::Result<Self> {
+    pub fn new(count: usize) -> io::Result<Self> {
         let bytes = count.checked_mul(mem::size_of::<AtomicU64>()).ok_or(io::ErrorKind::InvalidInput)?;
         // SAFETY: a new mapping at a place of the kernel's choice touches nothing that exists.
         let start = unsafe {
@@ -86,10 +86,11 @@ unsafe impl Sync for SharedWords {}
 
 /// A child process, not yet waited for.
 #[derive(Debug)]
-pub(crate) struct Child {
-    pub(crate) pid: Pid,
+pub struct ChildProcess {
+    /// Its number.
+    pub pid: Pid,
     /// Readable when it has ended.
-    pub(crate) ended: OwnedFd,
+    pub ended: OwnedFd,
 }
 
 /// Runs `f` in a child process with memory of its own, but with the very descriptors of this one: what either opens or closes
@@ -100,7 +101,7 @@ pub(crate) struct Child {
 ///
 /// In the child signals have their default actions, but for those that are ignored, and the C library still takes it for its
 /// parent's thread: raise(3) does not reach it.
-pub(crate) fn clone_sharing_descriptors(f: &dyn Fn() -> bool) -> io::Result<Child> {
+pub fn clone_sharing_descriptors(f: &dyn Fn() -> bool) -> io::Result<ChildProcess> {
     let is_alone = (0..THREAD_LOOKS_MAX).any(|_| {
         let is_alone = std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
         if !is_alone {
@@ -132,7 +133,7 @@ pub(crate) fn clone_sharing_descriptors(f: &dyn Fn() -> bool) -> io::Result<Chil
             let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
             // SAFETY: the kernel has just opened it for this process, and nobody else has its number.
             let ended = unsafe { OwnedFd::from_raw_fd(pidfd) };
-            Ok(Child { pid, ended })
+            Ok(ChildProcess { pid, ended })
         }
         _ => Err(io::Error::last_os_error()),
     }
@@ -140,25 +141,25 @@ pub(crate) fn clone_sharing_descriptors(f: &dyn Fn() -> bool) -> io::Result<Chil
 
 /// A descriptor by its number, of which the caller knows that it is open, and that nobody closes it meanwhile, or to which it
 /// does only what is harmless to any.
-pub(crate) fn borrow_number<'a>(number: RawFd) -> BorrowedFd<'a> {
+pub fn borrow_number<'a>(number: RawFd) -> BorrowedFd<'a> {
     // SAFETY: it is not -1, as numbers come from the kernel. It is used for system calls only, which answer EBADF for what is
     // not open; no memory depends on it.
     unsafe { BorrowedFd::borrow_raw(number) }
 }
 
 /// Closes a descriptor by its number, which belongs to the caller alone.
-pub(crate) fn close_number(number: RawFd) {
+pub fn close_number(number: RawFd) {
     // SAFETY: the caller says that it is open and has no other owner.
     drop(unsafe { OwnedFd::from_raw_fd(number) });
 }
 
 /// Bytes that the two ends of a connection have taken, since it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Progress {
+pub struct Progress {
     /// Taken by the kernel to be sent.
-    pub(crate) written: u64,
+    pub written: u64,
     /// Taken from the kernel, not only looked at.
-    pub(crate) read: u64,
+    pub read: u64,
 }
 
 /// What the kernel has counted on a tcp connection whose sending side was not shut down.
@@ -166,7 +167,7 @@ pub(crate) struct Progress {
 /// Written is what was acknowledged and what was not yet (`tcpi_bytes_acked`, `SIOCOUTQ`); read is what came and does not wait
 /// any more (`tcpi_bytes_received`, `SIOCINQ`). They are several system calls, so they are made again until nothing came or was
 /// acknowledged in between.
-pub(crate) fn tcp_progress(connection: BorrowedFd<'_>) -> io::Result<Progress> {
+pub fn tcp_progress(connection: BorrowedFd<'_>) -> io::Result<Progress> {
     let mut before = tcp_counts(connection)?;
     loop {
         let unacknowledged = queue_bytes(connection, libc::TIOCOUTQ)?;

@@ -3,6 +3,5 @@
 pub(crate) mod connection;
 pub(crate) mod datagrams;
 pub(crate) mod entrance;
-pub(crate) mod family;
 pub(crate) mod listener;
 pub(crate) mod pace;

@@ -91,6 +91,11 @@ pub(crate) fn command(name: &str) -> Command {
     let directory: PathBuf = test.parent().and_then(|deps| deps.parent()).unwrap().join("examples");
     let program = directory.join(name);
     // `cargo test --test NAME` builds no example.
-    assert!(program.exists(), "{}: cargo build --release -p bbq-listen --examples", program.display());
+    assert!(
+        program.exists(),
+        "{}: cargo build --release -p {} --examples",
+        program.display(),
+        env!("CARGO_PKG_NAME")
+    );
     Command::new(program)
 }

@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use bbq_listen::{AsyncFamily, Family, FamilyEvent, Group, Member};
+use bbq_listen::Group;
+use bbq_prefork::{AsyncFamily, Family, FamilyEvent, Member};
 
 use crate::common;
 use crate::exchange::Exchange;

@@ -10,11 +10,12 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use bbq_listen::for_prefork::{borrow_number, close_number, tcp_progress};
+use bbq_listen::{Address, bound_address};
 use rustix::net::sockopt::{socket_acceptconn, socket_cookie};
 
-use super::common::Common;
-use super::epolls;
-use crate::{Address, bound_address, sys};
+use crate::common::Common;
+use crate::epolls;
 
 /// A connection in hand at so many deaths, without an answer in between, is what kills: it is closed.
 const STRIKES_MAX: u64 = 3;
@@ -48,7 +49,7 @@ pub(crate) fn rescue(common: &Common, seat: usize) -> io::Result<Rescued> {
     let mut rescued = Rescued::default();
     let mut found = Vec::new();
     for number in open_numbers()? {
-        let descriptor = sys::borrow_number(number);
+        let descriptor = borrow_number(number);
         let (Ok(cookie), Some(entry)) = (socket_cookie(descriptor), common.ledger.entry(number)) else {
             continue;
         };
@@ -58,12 +59,12 @@ pub(crate) fn rescue(common: &Common, seat: usize) -> io::Result<Rescued> {
             if in_hand == number as u64 + 1 {
                 if entry.add_strike() >= STRIKES_MAX {
                     rescued.refused += 1;
-                    sys::close_number(number);
+                    close_number(number);
                     continue;
                 }
                 // It may have been killed while it wrote down that an answer has ended.
                 if entry.pending().is_none()
-                    && let Ok(progress) = sys::tcp_progress(descriptor)
+                    && let Ok(progress) = tcp_progress(descriptor)
                 {
                     entry.set_base(progress);
                 }
@@ -95,7 +96,7 @@ impl Orphans {
         }
         for (number, cookie) in self.found.drain(..) {
             // Closed meanwhile, or another one.
-            if socket_cookie(sys::borrow_number(number)) != Ok(cookie) {
+            if socket_cookie(borrow_number(number)) != Ok(cookie) {
                 continue;
             }
             if common.ledger.entry(number).is_some_and(|entry| !entry.is_of(cookie)) {
@@ -109,7 +110,7 @@ impl Orphans {
 /// Makes a connection that was just accepted that of a member, which is told.
 pub(crate) fn give(common: &Common, seat: usize, number: RawFd, cookie: u64) -> io::Result<()> {
     let Some(entry) = common.ledger.entry(number) else {
-        sys::close_number(number);
+        close_number(number);
         return Ok(());
     };
     let words = common.ledger.member(seat);
@@ -125,7 +126,7 @@ fn in_section(section: u64) -> bool {
 
 /// Whether a socket was accepted from one of the family's: it has their name and does not listen.
 fn is_accepted(common: &Common, number: RawFd) -> bool {
-    let socket = sys::borrow_number(number);
+    let socket = borrow_number(number);
     let has_name = common.listeners.first().is_some_and(|listener| {
         match (bound_address(socket), listener.address()) {
             // One that is bound to all addresses has connections to each.

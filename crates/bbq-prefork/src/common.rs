@@ -9,15 +9,15 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
+use bbq_listen::for_prefork::borrow_number;
+use bbq_listen::{Distribution, Group, Socket};
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Resource, Rlimit, getpid, getrlimit, pidfd_open, setrlimit};
 
-use super::epolls::{self, Source};
-use super::ledger::Ledger;
-use crate::dispatch::bell::Bell;
-use crate::sys;
-use crate::{Distribution, Group, Socket};
+use crate::epolls::{self, Source};
+use crate::ledger::Ledger;
 
 /// Descriptors that a family may have open: the ledger is so long. It costs memory only for numbers that were in use, and
 /// addresses for all: 4 GiB.
@@ -40,7 +40,8 @@ pub(crate) struct Common {
     /// One member accepts at a time, and passes the turn on.
     pub(crate) has_mutex: bool,
     distribution: Distribution,
-    stop: Bell,
+    /// Readable when the members are to end: an eventfd.
+    stop: OwnedFd,
     /// Readable when the master has ended.
     master: OwnedFd,
 }
@@ -56,7 +57,7 @@ impl Common {
             seats: seats.collect::<Result<_, _>>()?,
             has_mutex: distribution == Distribution::AcceptMutex,
             distribution,
-            stop: Bell::new()?,
+            stop: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             master: pidfd_open(getpid(), PidfdFlags::empty())?,
         };
         for (seat, epoll) in common.seats.iter().enumerate() {
@@ -130,18 +131,19 @@ impl Common {
 
     /// Lets a member wait for a connection of its own, for which it has not waited yet.
     pub(crate) fn watch(&self, seat: usize, number: RawFd, flags: EventFlags) -> Result<(), Errno> {
-        epolls::add(&self.seats[seat], sys::borrow_number(number), Source::Connection(number), flags)
+        epolls::add(&self.seats[seat], borrow_number(number), Source::Connection(number), flags)
     }
 
     /// The same, whether it has or not. What the connection is ready for is an event once more.
     pub(crate) fn watch_again(&self, seat: usize, number: RawFd, flags: EventFlags) -> Result<(), Errno> {
-        epolls::set(&self.seats[seat], sys::borrow_number(number), Source::Connection(number), flags)
+        epolls::set(&self.seats[seat], borrow_number(number), Source::Connection(number), flags)
     }
 
     /// Tells all members to take what waits and end.
     pub(crate) fn stop(&self) {
         self.ledger.stopping().store(1, SeqCst);
-        self.stop.ring();
+        // Any number but 0 makes it readable, in whatever byte order.
+        let _readable_already = rustix::io::write(&self.stop, &[1; 8]);
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -11,19 +11,18 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
+use bbq_listen::ACCEPTS_PER_TURN_MAX;
+use bbq_listen::for_prefork::{close_number, concerns_one_connection};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_cookie;
 use rustix::net::{SocketFlags, accept_with};
 use rustix::thread::sched_yield;
 
-use super::common::{Common, Listens};
-use super::connection::{Connection, Turn};
-use super::epolls::{self, Source};
-use super::ledger::MemberWords;
-use crate::ACCEPTS_PER_TURN_MAX;
-use crate::io::accepted::concerns_one_connection;
-use crate::sys;
+use crate::common::{Common, Listens};
+use crate::connection::{Connection, Turn};
+use crate::epolls::{self, Source};
+use crate::ledger::MemberWords;
 
 /// Events taken at once: what others could take meanwhile waits behind them.
 const EVENTS_MAX: usize = 64;
@@ -35,7 +34,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// At the end every connection that is readable has had its turn after so many rounds.
 const LAST_ROUNDS: usize = 16;
 
-/// The process that has a seat of a [`Family`](super::Family).
+/// The process that has a seat of a [`Family`](crate::Family).
 #[derive(Debug)]
 pub struct Member<'a> {
     common: &'a Common,
@@ -52,7 +51,7 @@ enum Taken {
 }
 
 impl<'a> Member<'a> {
-    pub(super) fn new(common: &'a Common, seat: usize) -> Self {
+    pub(crate) fn new(common: &'a Common, seat: usize) -> Self {
         Self { common, seat }
     }
 
@@ -147,7 +146,7 @@ impl<'a> Member<'a> {
                 let number = stream.into_raw_fd();
                 // The limit of descriptors was set so that there is one.
                 let Some(entry) = self.common.ledger.entry(number) else {
-                    sys::close_number(number);
+                    close_number(number);
                     return Ok(Taken::Broken);
                 };
                 self.words().in_hand().store(number as u64 + 1, SeqCst);
@@ -198,7 +197,7 @@ impl<'a> Member<'a> {
     fn put_down(&self, connection: &Connection<'_>, waits: bool) {
         if !waits {
             self.words().open().fetch_sub(1, Relaxed);
-            sys::close_number(connection.number);
+            close_number(connection.number);
         }
         self.words().in_hand().store(0, SeqCst);
     }

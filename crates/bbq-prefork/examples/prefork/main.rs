@@ -1,26 +1,26 @@
 //! Seed 004's server: a master opens all sockets, and child processes inherit them. Answers every GET with the number of
 //! the process that took it.
 //!
-//!     cargo run --release -p bbq-listen --example prefork -- --listen 127.0.0.1:8080 --processes 4
+//!     cargo run --release -p bbq-prefork --example prefork -- --listen 127.0.0.1:8080 --processes 4
 //!     curl http://127.0.0.1:8080/
 //!
 //! A child that ends or is killed is replaced, and nothing is lost with it: what waits on its socket goes on waiting, and the
 //! connections that it had accepted go over to its successor, which goes on in the middle of an answer if need be
-//! (`bbq_listen::Family`). SIGTERM to the master ends the children, which take what is queued.
+//! (`bbq_prefork::Family`). SIGTERM to the master ends the children, which take what is queued.
 
-#[path = "../common/block.rs"]
+#[path = "../../../bbq-listen/examples/common/block.rs"]
 mod block;
-#[path = "../common/mod.rs"]
+#[path = "../../../bbq-listen/examples/common/mod.rs"]
 #[expect(dead_code, reason = "what serves by threads is for the other examples")]
 mod common;
-#[path = "../common/conversation.rs"]
+#[path = "../../../bbq-listen/examples/common/conversation.rs"]
 #[expect(dead_code, reason = "only its terms: a connection that may change hands is served by an exchange")]
 mod conversation;
 mod exchange;
-#[path = "../common/http.rs"]
+#[path = "../../../bbq-listen/examples/common/http.rs"]
 mod http;
 mod master;
-#[path = "../common/site.rs"]
+#[path = "../../../bbq-listen/examples/common/site.rs"]
 mod site;
 
 use clap::Parser;

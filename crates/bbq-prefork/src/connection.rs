@@ -6,13 +6,11 @@ use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 
+use bbq_listen::for_prefork::{borrow_number, tcp_progress};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-use super::ledger::{Entry, Ledger, Pending};
-use crate::sys;
-
-pub use super::ledger::KEPT_BYTES_MAX;
+use crate::ledger::{Entry, KEPT_BYTES_MAX, Ledger, Pending};
 
 /// An answer that is about to be written, as it must be known when this process is killed in the middle of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,14 +70,14 @@ pub enum Turn {
 /// A connection whose turn it is. Non-blocking.
 #[derive(Debug)]
 pub struct Connection<'a> {
-    pub(super) number: RawFd,
-    pub(super) entry: Entry<'a>,
-    pub(super) is_hung_up: bool,
+    pub(crate) number: RawFd,
+    pub(crate) entry: Entry<'a>,
+    pub(crate) is_hung_up: bool,
 }
 
 impl<'a> Connection<'a> {
     /// The one with this number, if it belongs to `owner`.
-    pub(super) fn of(ledger: &'a Ledger, number: RawFd, owner: usize, is_hung_up: bool) -> Option<Self> {
+    pub(crate) fn of(ledger: &'a Ledger, number: RawFd, owner: usize, is_hung_up: bool) -> Option<Self> {
         let entry = ledger.entry(number).filter(|entry| entry.owner() == owner)?;
         Some(Self { number, entry, is_hung_up })
     }
@@ -131,7 +129,7 @@ impl<'a> Connection<'a> {
     /// the connection can only be closed.
     pub fn unfinished_answer(&self) -> io::Result<Option<UnfinishedAnswer>> {
         let Some(pending) = self.entry.pending() else { return Ok(None) };
-        let (base, now) = (self.entry.base(), sys::tcp_progress(self.as_fd())?);
+        let (base, now) = (self.entry.base(), tcp_progress(self.as_fd())?);
         let left = |all: u32, from: u64, to: u64| {
             // The peer's end and our own count as a byte each, after the last one.
             usize::try_from((from + u64::from(all)).saturating_sub(to))
@@ -149,6 +147,6 @@ impl<'a> Connection<'a> {
 
 impl AsFd for Connection<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        sys::borrow_number(self.number)
+        borrow_number(self.number)
     }
 }

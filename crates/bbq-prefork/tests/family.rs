@@ -3,6 +3,7 @@
 //!
 //! Without the test harness, which has threads.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "../../bbq-listen/tests/common/mod.rs"]
 mod common;
 
 use std::cell::Cell;
@@ -10,7 +11,8 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::mpsc;
 
-use bbq_listen::{Connection, Distribution, Family, FamilyEvent, Turn};
+use bbq_listen::Distribution;
+use bbq_prefork::{Connection, Family, FamilyEvent, Turn};
 use common::{group, port_of};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};

@@ -4,33 +4,33 @@ use std::io;
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
+use bbq_listen::for_prefork::concerns_one_connection;
+use bbq_listen::{ACCEPTS_PER_TURN_MAX, AcceptState, HandoffRule};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_cookie;
 use rustix::net::{SocketFlags, accept_with};
 
-use super::common::Common;
-use super::epolls::{self, Source};
-use super::rescue::give;
-use crate::io::accepted::concerns_one_connection;
-use crate::{ACCEPTS_PER_TURN_MAX, AcceptState, HandoffRule};
+use crate::common::Common;
+use crate::epolls::{self, Source};
+use crate::rescue::give;
 
 #[derive(Debug)]
-pub(super) struct Handoff {
+pub(crate) struct Handoff {
     rule: HandoffRule,
     /// Who got the last connection.
     last: usize,
 }
 
 impl Handoff {
-    pub(super) fn new(rule: HandoffRule, common: &Common, epoll: &OwnedFd) -> io::Result<Self> {
+    pub(crate) fn new(rule: HandoffRule, common: &Common, epoll: &OwnedFd) -> io::Result<Self> {
         let handoff = Self { rule, last: common.seats.len() - 1 };
         handoff.listen(common, epoll)?;
         Ok(handoff)
     }
 
     /// Waits for the listener, if it does not.
-    pub(super) fn listen(&self, common: &Common, epoll: &OwnedFd) -> io::Result<()> {
+    pub(crate) fn listen(&self, common: &Common, epoll: &OwnedFd) -> io::Result<()> {
         match epolls::add(epoll, &common.listeners[0], Source::Listener(0), EventFlags::IN) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(errno.into()),
@@ -39,7 +39,7 @@ impl Handoff {
 
     /// Accepts what waits and hands it on. When descriptors or memory ran out it does not wait for the listener
     /// until it is told to.
-    pub(super) fn turn(&mut self, common: &Common, epoll: &OwnedFd) -> io::Result<AcceptState> {
+    pub(crate) fn turn(&mut self, common: &Common, epoll: &OwnedFd) -> io::Result<AcceptState> {
         for _ in 0..ACCEPTS_PER_TURN_MAX {
             match accept_with(&common.listeners[0], SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(stream) => {

@@ -1,32 +1,6 @@
-//! A family of processes that serves a group, and in which no connection dies with a process.
-//!
-//! The processes have memory of their own, so what goes wrong in one hurts only itself; but they have one table of descriptors
-//! (`clone(2)` with `CLONE_FILES`). A connection stays open when the process that accepted it is killed, and the successor
-//! on the same seat goes on with it. A small mapping that all share, the ledger, says whose each connection is, and which
-//! answer is on its way; how much of that was written the kernel knows.
-//!
-//! So that a killed process takes nothing with it, a member looks at a request (`MSG_PEEK`), says which answer it begins,
-//! writes it, and only then reads the request. The beginning of a request is kept in the ledger until its end comes. Whoever finds an answer begun makes it again from the same request and the same
-//! stamp, and writes what is missing of it: to the peer no answer is missing, none comes twice, and none is torn. An answer may
-//! be *made* twice: requests that change something need more than this.
-//!
-//! ```text
-//!   master    epoll: a pidfd per child, a timer, with `handoff` the listener        no other thread
-//!   child     epoll of its seat: its listeners, its connections, stop, master       accept, peek, begin, write, read, end
-//! ```
-//!
-//! All processes together have one limit of descriptors. A child opens nothing but connections: what it opened besides would
-//! stay open when it is killed.
+//! The master of a family: it starts the processes and their successors, and takes no connection itself.
 //!
 //! Invariant: a child is waited for before its connections are touched, and its successor begins after that.
-
-mod common;
-mod connection;
-mod epolls;
-mod handoff;
-mod ledger;
-mod member;
-mod rescue;
 
 use std::fmt;
 use std::io;
@@ -43,15 +17,14 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-use common::Common;
-pub use connection::{Connection, KEPT_BYTES_MAX, Looked, PendingAnswer, Turn, UnfinishedAnswer};
-use epolls::Source;
-use handoff::Handoff;
-pub use member::Member;
-use rescue::{Orphans, rescue};
+use bbq_listen::for_prefork::{ChildProcess, clone_sharing_descriptors};
+use bbq_listen::{AcceptState, Distribution, Group};
 
-use crate::sys::{self, Child};
-use crate::{AcceptState, Distribution, Group};
+use crate::common::Common;
+use crate::epolls::{self, Source};
+use crate::handoff::Handoff;
+use crate::member::Member;
+use crate::rescue::{Orphans, rescue};
 
 /// A child that ends before it waits for anything has a reason that will not go away: after so many in a row its seat is given
 /// up.
@@ -113,7 +86,7 @@ type Run<'a> = dyn Fn(&Member<'_>) -> io::Result<()> + 'a;
 
 #[derive(Debug, Default)]
 struct Place {
-    child: Option<Child>,
+    child: Option<ChildProcess>,
     /// In a row.
     false_starts: u32,
 }
@@ -122,7 +95,7 @@ impl<'a> Family<'a> {
     /// Starts a process for every seat of `group`, each of which runs `run` and ends with it: that makes what it needs, and
     /// calls [`Member::serve`].
     ///
-    /// From here on the group is the family's: no [`Acceptor`](crate::Acceptor) and no [`Watch`](crate::Watch) may serve it.
+    /// From here on the group is the family's: no [`Acceptor`](bbq_listen::Acceptor) and no [`Watch`](bbq_listen::Watch) may serve it.
     ///
     /// # Errors
     /// If the group has datagrams, if this process has other threads than the one that calls, or if the system refuses a step.
@@ -229,7 +202,7 @@ impl<'a> Family<'a> {
     fn start_child(&mut self, seat: usize) -> io::Result<()> {
         self.common.ledger.member(seat).came_up().store(0, SeqCst);
         let member = Member::new(&self.common, seat);
-        let child = sys::clone_sharing_descriptors(&|| {
+        let child = clone_sharing_descriptors(&|| {
             // A terminal's Ctrl-C is for the master, which tells the children.
             let _ = setpgid(None, None);
             (self.run)(&member).is_ok()

@@ -10,7 +10,8 @@ use std::num::NonZeroU64;
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use bbq_listen::{Connection, Errno, KEPT_BYTES_MAX, PendingAnswer, Turn, UnfinishedAnswer};
+use bbq_listen::Errno;
+use bbq_prefork::{Connection, KEPT_BYTES_MAX, PendingAnswer, Turn, UnfinishedAnswer};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use crate::conversation::Next;

@@ -21,7 +21,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
-use crate::sys::{Progress, SharedWords};
+use bbq_listen::for_prefork::{Progress, SharedWords};
 
 /// Words before the members'.
 const COMMON_WORDS: usize = 16;

@@ -5,10 +5,10 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use bbq_listen::for_prefork::register_readable;
 use tokio::io::unix::AsyncFd;
 
-use crate::tokio::pace::Pace;
-use crate::{Family, FamilyEvent, sys};
+use crate::family::{Family, FamilyEvent};
 
 /// A [`Family`] whose master runs in a `current_thread` runtime: any other has threads, and then no child can be started.
 #[derive(Debug)]
@@ -16,13 +16,14 @@ pub struct AsyncFamily<'a> {
     // Dropped first: it waits for the family's descriptor.
     registration: AsyncFd<Arc<OwnedFd>>,
     family: Family<'a>,
-    pace: Pace,
+    /// The last turn had something to do: others run before the next one.
+    yields: bool,
 }
 
 impl<'a> AsyncFamily<'a> {
     /// Registers the master with the current runtime.
     pub fn new(family: Family<'a>) -> io::Result<Self> {
-        Ok(Self { registration: sys::register_readable(family.descriptor())?, family, pace: Pace::Ready })
+        Ok(Self { registration: register_readable(family.descriptor())?, family, yields: false })
     }
 
     /// Waits until there is something to do, does a bounded part of it, and says what happened. Call it in a loop until the
@@ -31,10 +32,13 @@ impl<'a> AsyncFamily<'a> {
     /// # Errors
     /// As of [`Family::turn`].
     pub async fn turn(&mut self, f: impl FnMut(FamilyEvent)) -> io::Result<()> {
-        self.pace.keep().await;
+        if self.yields {
+            tokio::task::yield_now().await;
+            self.yields = false;
+        }
         let mut ready = self.registration.readable().await?;
         if self.family.turn(f)? {
-            self.pace = Pace::Yield;
+            self.yields = true;
         } else {
             ready.clear_ready();
         }
