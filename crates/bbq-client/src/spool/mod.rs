@@ -11,10 +11,14 @@
 //! Invariant: a record's number is its place: the segment's first number and how many stand before it.
 //! Invariant: a number that a server may have seen is not given to another record of the same stream.
 
+mod extent;
 mod progress;
+mod reader;
 mod record;
 mod recovery;
+mod scan;
 mod segment;
+mod sizes;
 mod writer;
 
 use std::collections::VecDeque;
@@ -25,49 +29,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bbq_storage::{OpenMode, Storage, StorageFile};
 use bbq_wire::StreamId;
+pub(crate) use extent::Extent;
 pub(crate) use progress::NotRemembered;
 use progress::{Progress, Renamed};
 pub(crate) use recovery::OutletBefore;
 use recovery::{Outlets, Stored};
-pub(crate) use segment::Extent;
 use segment::Segment;
+pub use sizes::Sizes;
 use writer::Writer;
 
 use crate::StartError;
 use crate::environment::{BOOT_UNKNOWN, Environment};
 use crate::numbering::Numbering;
-
-/// How large a spool and its parts are.
-#[derive(Clone, Copy, Debug)]
-pub struct Sizes {
-    /// Bytes that the segments take at most.
-    pub bytes_max: u64,
-    /// Bytes of records that are read, and sent, together.
-    pub extent_bytes: u64,
-    /// A segment has so many bytes at least before the next one follows.
-    pub segment_bytes_min: u64,
-    /// And at most.
-    pub segment_bytes_max: u64,
-    /// The last segment is begun anew when it has so many bytes, all acknowledged.
-    pub anew_bytes: u64,
-}
-
-impl Sizes {
-    /// What is good on a disk.
-    pub(crate) fn new(bytes_max: u64, extent_bytes: u64) -> Sizes {
-        Sizes {
-            bytes_max,
-            extent_bytes,
-            // Making and deleting a file costs as much as some hundred records; a small one would have hardly more.
-            segment_bytes_min: 1024 * 1024,
-            // Small enough that space comes back soon.
-            segment_bytes_max: 16 * 1024 * 1024,
-            // Where there is room, less is not worth two system calls: a sender that waits for each acknowledgement would pay
-            // them each time.
-            anew_bytes: 64 * 1024,
-        }
-    }
-}
 
 pub(crate) struct Spool {
     environment: Arc<dyn Environment>,

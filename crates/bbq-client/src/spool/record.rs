@@ -1,4 +1,4 @@
-//! One record in a segment, and the reader of many.
+//! One record in a segment.
 //!
 //! ```text
 //! record   checksum (u32) | bytes (u32) | the bytes
@@ -7,20 +7,13 @@
 //! The checksum is the CRC-32C of all that follows xor that of the record's number (u64), or 1 where that is 0: so that what the file
 //! held before it was begun anew, and a power failure brings back, is no record.
 
-use std::io;
-
 use bbq_wire::batch::crc32c;
-use bbq_wire::limits::MESSAGE_BYTES_MAX;
-
-use super::segment::Segment;
 
 pub(super) const RECORD_HEADER_BYTES: usize = 8;
-const CRC_BYTES: usize = 4;
-/// One read at recovery and of an extent.
-const READ_BYTES: usize = 256 * 1024;
+pub(super) const CRC_BYTES: usize = 4;
 
 /// The checksum of the record with a number; `None` stands for an earlier version's. `bytes` are its length and itself.
-fn checksum(number: Option<u64>, bytes: &[u8]) -> u32 {
+pub(super) fn checksum(number: Option<u64>, bytes: &[u8]) -> u32 {
     let crc = crc32c(bytes);
     match number {
         // 0 is what stands where nothing does.
@@ -37,83 +30,4 @@ pub(super) fn encode(number: u64, record: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(record);
     let crc = checksum(Some(number), &out[CRC_BYTES..]);
     out[..CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
-}
-
-/// What stands at a place in a segment.
-pub(super) enum Item<'a> {
-    Record(&'a [u8]),
-    /// A record that is not what was written; of so many bytes, if that is not what is damaged.
-    Damaged {
-        bytes: Option<usize>,
-    },
-    /// Nothing, or a record that its process did not finish.
-    End,
-}
-
-/// Reads records one after the other.
-pub(super) struct Reader<'a> {
-    segment: &'a Segment,
-    /// Of the record that is read next.
-    number: u64,
-    /// Of the end of `buffer` in the file.
-    offset: u64,
-    /// `buffer[taken..]` is not read yet.
-    buffer: Vec<u8>,
-    taken: usize,
-}
-
-impl Reader<'_> {
-    pub(super) fn new(segment: &Segment, offset: u64, number: u64) -> Reader<'_> {
-        Reader { segment, number, offset, buffer: Vec::new(), taken: 0 }
-    }
-
-    pub(super) fn next(&mut self) -> io::Result<Item<'_>> {
-        if !self.fill(RECORD_HEADER_BYTES)? {
-            return Ok(Item::End);
-        }
-        let header = &self.buffer[self.taken..];
-        let field = |at: usize| header[at..].first_chunk::<4>().copied().map_or(0, u32::from_le_bytes);
-        let (crc, bytes) = (field(0), field(CRC_BYTES));
-        // Zeros are no record: a file that was begun anew and not cut has them.
-        if crc == 0 && bytes == 0 {
-            return Ok(Item::End);
-        }
-        if bytes > MESSAGE_BYTES_MAX {
-            return Ok(Item::Damaged { bytes: None });
-        }
-        let whole = RECORD_HEADER_BYTES + bytes as usize;
-        // Cut by the end of its process, or so it seems.
-        if !self.fill(whole)? {
-            return Ok(Item::End);
-        }
-        let record = self.taken + RECORD_HEADER_BYTES..self.taken + whole;
-        // The length counts, too.
-        let number = (!self.segment.is_earlier()).then_some(self.number);
-        if checksum(number, &self.buffer[self.taken + CRC_BYTES..self.taken + whole]) != crc {
-            return Ok(Item::Damaged { bytes: Some(bytes as usize) });
-        }
-        self.taken += whole;
-        self.number += 1;
-        Ok(Item::Record(&self.buffer[record]))
-    }
-
-    /// Makes `bytes` available; `false` at the end of the file.
-    fn fill(&mut self, bytes: usize) -> io::Result<bool> {
-        if self.buffer.len() - self.taken >= bytes {
-            return Ok(true);
-        }
-        self.buffer.drain(..self.taken);
-        self.taken = 0;
-        while self.buffer.len() < bytes {
-            let filled = self.buffer.len();
-            self.buffer.resize(filled + READ_BYTES.max(bytes - filled), 0);
-            let read = self.segment.read_at(self.offset, &mut self.buffer[filled..])?;
-            self.buffer.truncate(filled + read);
-            self.offset += read as u64;
-            if read == 0 {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
 }

@@ -12,8 +12,10 @@ use std::sync::Arc;
 
 use bbq_storage::Storage;
 
+use super::extent::Extent;
 use super::progress::{self, Known, Progress};
-use super::segment::{self, Extent, Place, Seen, Segment};
+use super::scan::{self, Seen};
+use super::segment::{self, Place, Segment};
 use crate::environment::{BOOT_UNKNOWN, Boot};
 use crate::numbering::Numbering;
 
@@ -45,7 +47,7 @@ impl Stored {
         for path in paths {
             let told = |error: io::Error| format!("{}: {error}", path.display());
             let before = stored.extents.len();
-            let seen = Segment::recover(storage, &path, extent_bytes, &mut stored.extents).map_err(told)?;
+            let seen = scan::scan(storage, &path, extent_bytes, &mut stored.extents).map_err(told)?;
             let aside = match seen {
                 Seen::Empty => continue,
                 Seen::Damaged(why) => why,
@@ -72,7 +74,7 @@ impl Stored {
         self.doubt.get_or_insert(why);
     }
 
-    fn add(&mut self, found: segment::Recovered) {
+    fn add(&mut self, found: scan::Recovered) {
         let Place { stream, first, base } = found.segment.place;
         let path = found.segment.path.display().to_string();
         if found.segment.is_earlier() {

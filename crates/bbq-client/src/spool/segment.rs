@@ -19,7 +19,7 @@ use bbq_storage::{OpenMode, Storage, StorageFile, parent_of};
 use bbq_wire::StreamId;
 use bbq_wire::batch::crc32c;
 
-use super::record::{Item, RECORD_HEADER_BYTES, Reader};
+use super::record::RECORD_HEADER_BYTES;
 
 const MAGIC: [u8; 4] = *b"BBQR";
 const VERSION: u32 = 3;
@@ -106,44 +106,6 @@ impl Place {
     }
 }
 
-/// Consecutive records of one segment.
-#[derive(Clone, Debug)]
-pub(crate) struct Extent {
-    pub(super) segment: Arc<Segment>,
-    pub(super) offset: u64,
-    /// Number of its first record.
-    pub(crate) first: u64,
-    pub(crate) records: u32,
-}
-
-impl Extent {
-    /// With so many records.
-    pub(crate) fn of(self, records: u32) -> Extent {
-        Extent { records, ..self }
-    }
-
-    pub(crate) fn last(&self) -> u64 {
-        self.first + u64::from(self.records) - 1
-    }
-
-    /// Reads its records from number `from` on.
-    pub(crate) fn read(&self, from: u64, mut take: impl FnMut(&[u8])) -> io::Result<()> {
-        let mut reader = Reader::new(&self.segment, self.offset, self.first);
-        for sequence in self.first..=self.last() {
-            let Item::Record(record) = reader.next()? else {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    format!("{}: record {sequence} is damaged", self.segment.path.display()),
-                ));
-            };
-            if sequence >= from {
-                take(record);
-            }
-        }
-        Ok(())
-    }
-}
-
 /// The segments of a directory, in order.
 pub(super) fn paths(storage: &dyn Storage, directory: &Path) -> io::Result<Vec<PathBuf>> {
     let names = storage.list(directory)?;
@@ -184,13 +146,8 @@ impl Segment {
         Ok(Segment { path, place, is_earlier: false, is_damaged: AtomicBool::new(false), file })
     }
 
-    /// Opens a segment and adds its extents of about `extent_bytes`.
-    pub(super) fn recover(
-        storage: &dyn Storage,
-        path: &Path,
-        extent_bytes: u64,
-        extents: &mut Vec<Extent>,
-    ) -> io::Result<Seen> {
+    /// Opens the segment in a file.
+    pub(super) fn open(storage: &dyn Storage, path: &Path) -> io::Result<Opened> {
         // It was found, so it is there; and it must be one that can be written to.
         let file = storage.open(path, OpenMode::ExistingOrNew)?;
         file.stay_in_cache();
@@ -202,7 +159,7 @@ impl Segment {
         if header.len() < HEADER_1_BYTES
             || (header.starts_with(&MAGIC) && header[4] != 1 && bytes < HEADER_BYTES as u64)
         {
-            return Ok(Seen::Empty);
+            return Ok(Opened::Empty);
         }
         let (place, header_bytes, version) = match Place::decode(header) {
             Ok((place, header_bytes, version @ VERSION_1..=VERSION)) => (place, header_bytes as u64, version),
@@ -210,12 +167,12 @@ impl Segment {
                 let text = format!("version {later}, of a later release; this one reads up to {VERSION}");
                 return Err(io::Error::new(io::ErrorKind::InvalidData, text));
             }
-            Err(why) => return Ok(Seen::Damaged(why)),
+            Err(why) => return Ok(Opened::Damaged(why)),
         };
         let is_earlier = version < VERSION;
         let (path, is_damaged) = (path.to_owned(), AtomicBool::new(false));
-        let segment = Arc::new(Segment { path, place, is_earlier, is_damaged, file: file.into() });
-        Found { extent_bytes, extents, end: header_bytes, damaged: 0 }.read(segment).map(Seen::Segment)
+        let segment = Segment { path, place, is_earlier, is_damaged, file: file.into() };
+        Ok(Opened::Segment(segment, header_bytes))
     }
 
     /// Whether it is of an earlier version, to which nothing is added.
@@ -226,6 +183,11 @@ impl Segment {
     /// Whether something in it cannot be read. It is not begun anew: what it has stays as it is.
     pub(super) fn is_damaged(&self) -> bool {
         self.is_damaged.load(Ordering::Relaxed)
+    }
+
+    /// Something in it cannot be read.
+    pub(super) fn set_damaged(&self) {
+        self.is_damaged.store(true, Ordering::Relaxed);
     }
 
     /// Takes its file out of the spool, as no server is owed any record of it: deletes it, or sets it aside if it is damaged.
@@ -257,77 +219,13 @@ impl Segment {
 }
 
 /// What a segment's file is.
-pub(super) enum Seen {
+pub(super) enum Opened {
     /// Its process died before the first record.
     Empty,
     /// Its header cannot be read, and so nobody knows which records it has.
     Damaged(&'static str),
-    Segment(Recovered),
-}
-
-/// A segment that was found.
-pub(super) struct Recovered {
-    pub(super) segment: Arc<Segment>,
-    /// Where the last whole record ends.
-    pub(super) end: u64,
-    /// Number of the record that comes next.
-    pub(super) next: u64,
-    /// Records that cannot be read; one where nobody knows how many.
-    pub(super) damaged: u64,
-}
-
-impl Recovered {
-    pub(super) fn is_empty(&self) -> bool {
-        self.next == self.segment.place.first
-    }
-}
-
-/// What is found in a segment, so far.
-struct Found<'a> {
-    extent_bytes: u64,
-    extents: &'a mut Vec<Extent>,
-    end: u64,
-    damaged: u64,
-}
-
-impl Found<'_> {
-    /// Reads all records. One that is damaged alone is passed over; the rest is not looked for where its length is damaged, too.
-    fn read(mut self, segment: Arc<Segment>) -> io::Result<Recovered> {
-        let mut number = segment.place.first;
-        let mut reader = Reader::new(&segment, self.end, number);
-        let begin = |offset, first| Extent { segment: Arc::clone(&segment), offset, first, records: 0 };
-        let mut open = begin(self.end, number);
-        loop {
-            match reader.next()? {
-                Item::Record(record) => {
-                    self.end += (RECORD_HEADER_BYTES + record.len()) as u64;
-                    number += 1;
-                    open.records += 1;
-                    if self.end - open.offset >= self.extent_bytes {
-                        self.extents.push(std::mem::replace(&mut open, begin(self.end, number)));
-                    }
-                }
-                Item::Damaged { bytes } => {
-                    self.damaged += 1;
-                    let Some(bytes) = bytes else { break };
-                    let behind = self.end + (RECORD_HEADER_BYTES + bytes) as u64;
-                    reader = Reader::new(&segment, behind, number + 1);
-                    if !matches!(reader.next()?, Item::Record(_)) {
-                        break;
-                    }
-                    reader = Reader::new(&segment, behind, number + 1);
-                    (self.end, number) = (behind, number + 1);
-                    let before = std::mem::replace(&mut open, begin(self.end, number));
-                    self.extents.extend((before.records > 0).then_some(before));
-                }
-                Item::End => break,
-            }
-        }
-        drop(reader);
-        segment.is_damaged.store(self.damaged > 0, Ordering::Relaxed);
-        self.extents.extend((open.records > 0).then_some(open));
-        Ok(Recovered { segment, end: self.end, next: number, damaged: self.damaged })
-    }
+    /// A segment, and the bytes of its header.
+    Segment(Segment, u64),
 }
 
 /// Gives a segment of which something cannot be read another name: a person may still want what is in it.

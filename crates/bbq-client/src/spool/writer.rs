@@ -8,9 +8,9 @@ use std::sync::Arc;
 use bbq_storage::Storage;
 use bbq_wire::StreamId;
 
-use super::Sizes;
 use super::recovery::Stored;
 use super::segment::{self, Place, Segment};
+use super::sizes::Sizes;
 
 /// A segment that is such a part of the spool is followed by the next one: no more than that waits for its end to be
 /// acknowledged.

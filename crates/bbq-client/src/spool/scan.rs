@@ -1,0 +1,106 @@
+//! What is found in a segment of an earlier sender.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use bbq_storage::Storage;
+
+use super::extent::Extent;
+use super::reader::{Item, Reader};
+use super::record::RECORD_HEADER_BYTES;
+use super::segment::{Opened, Segment};
+
+/// What a segment's file is.
+pub(super) enum Seen {
+    /// Its process died before the first record.
+    Empty,
+    /// Its header cannot be read, and so nobody knows which records it has.
+    Damaged(&'static str),
+    Segment(Recovered),
+}
+
+/// A segment that was found.
+pub(super) struct Recovered {
+    pub(super) segment: Arc<Segment>,
+    /// Where the last whole record ends.
+    pub(super) end: u64,
+    /// Number of the record that comes next.
+    pub(super) next: u64,
+    /// Records that cannot be read; one where nobody knows how many.
+    pub(super) damaged: u64,
+}
+
+impl Recovered {
+    pub(super) fn is_empty(&self) -> bool {
+        self.next == self.segment.place.first
+    }
+}
+
+/// Opens a segment and adds its extents of about `extent_bytes`.
+pub(super) fn scan(
+    storage: &dyn Storage,
+    path: &Path,
+    extent_bytes: u64,
+    extents: &mut Vec<Extent>,
+) -> io::Result<Seen> {
+    match Segment::open(storage, path)? {
+        Opened::Empty => Ok(Seen::Empty),
+        Opened::Damaged(why) => Ok(Seen::Damaged(why)),
+        Opened::Segment(segment, header_bytes) => {
+            Found { extent_bytes, extents, end: header_bytes, damaged: 0 }
+                .read(Arc::new(segment))
+                .map(Seen::Segment)
+        }
+    }
+}
+
+/// What is found in a segment, so far.
+struct Found<'a> {
+    extent_bytes: u64,
+    extents: &'a mut Vec<Extent>,
+    end: u64,
+    damaged: u64,
+}
+
+impl Found<'_> {
+    /// Reads all records. One that is damaged alone is passed over; the rest is not looked for where its length is damaged, too.
+    fn read(mut self, segment: Arc<Segment>) -> io::Result<Recovered> {
+        let mut number = segment.place.first;
+        let mut reader = Reader::new(&segment, self.end, number);
+        let begin = |offset, first| Extent { segment: Arc::clone(&segment), offset, first, records: 0 };
+        let mut open = begin(self.end, number);
+        loop {
+            match reader.next()? {
+                Item::Record(record) => {
+                    self.end += (RECORD_HEADER_BYTES + record.len()) as u64;
+                    number += 1;
+                    open.records += 1;
+                    if self.end - open.offset >= self.extent_bytes {
+                        self.extents.push(std::mem::replace(&mut open, begin(self.end, number)));
+                    }
+                }
+                Item::Damaged { bytes } => {
+                    self.damaged += 1;
+                    let Some(bytes) = bytes else { break };
+                    let behind = self.end + (RECORD_HEADER_BYTES + bytes) as u64;
+                    reader = Reader::new(&segment, behind, number + 1);
+                    if !matches!(reader.next()?, Item::Record(_)) {
+                        break;
+                    }
+                    reader = Reader::new(&segment, behind, number + 1);
+                    (self.end, number) = (behind, number + 1);
+                    let before = std::mem::replace(&mut open, begin(self.end, number));
+                    self.extents.extend((before.records > 0).then_some(before));
+                }
+                Item::End => break,
+            }
+        }
+        drop(reader);
+        if self.damaged > 0 {
+            segment.set_damaged();
+        }
+        self.extents.extend((open.records > 0).then_some(open));
+        Ok(Recovered { segment, end: self.end, next: number, damaged: self.damaged })
+    }
+}
