@@ -41,9 +41,12 @@ mod intake;
 mod link;
 #[cfg(any(feature = "log", feature = "tracing"))]
 mod logging;
+mod notice;
 mod numbering;
+mod options;
 mod outlet;
 mod outlet_state;
+mod outlet_thread;
 mod patience;
 mod queue;
 mod reconnect;
@@ -59,7 +62,7 @@ mod stream;
 
 pub use bbq_wire::StreamId;
 pub use bbq_wire::session::AckLevel;
-pub use builder::{Compress, Delivery, Notice, OnFull, SenderBuilder};
+pub use builder::SenderBuilder;
 pub use counters::{Counters, Dropped, ServerProgress};
 pub use error::{SendError, StartError};
 #[cfg(feature = "log")]
@@ -68,6 +71,8 @@ pub use logging::LogBackend;
 pub use logging::TracingLayer;
 #[cfg(any(feature = "log", feature = "tracing"))]
 pub use logging::{FlushGuard, Format};
+pub use notice::Notice;
+pub use options::{Compress, Delivery, OnFull};
 pub use reconnect::{AdaptiveReconnect, Reconnect, ReconnectError, ReconnectNow};
 pub use sender::Sender;
 pub use server_address::{AddressError, ServerAddress};

@@ -24,14 +24,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use bbq_wire::BatchBuilder;
 use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 
+use crate::OnFull;
 use crate::bell::Bell;
 use crate::block::{Block, Body, Packing, body_bytes, buffer_bytes};
 use crate::compress::Compressor;
 use crate::environment::Environment;
 use crate::numbering::Numbering;
+use crate::options::Options;
 use crate::outlet_state::OutletState;
 use crate::spool::{Extent, OutletBefore};
-use crate::{OnFull, SenderBuilder};
 
 pub(crate) use repair::Repair;
 use state::{Entry, State};
@@ -93,7 +94,7 @@ pub(crate) struct NoRoom;
 impl Queue {
     /// A queue whose first record gets the number `next_sequence`. Of each outlet, where it goes on and its servers.
     pub(crate) fn new(
-        options: &SenderBuilder,
+        options: &Options,
         environment: Arc<dyn Environment>,
         next_sequence: u64,
         outlets: impl Iterator<Item = (OutletBefore, Vec<u32>)>,

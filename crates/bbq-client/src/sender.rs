@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use crate::block::buffer_bytes;
 use crate::environment::System;
+use crate::options::Options;
 use crate::outlet::Outlet;
+use crate::outlet_thread;
 use crate::shared::Shared;
 use crate::spool::Sizes;
-use crate::{Counters, Reconnect, ReconnectError, SendError, SenderBuilder, ServerProgress, StartError};
+use crate::{Counters, Reconnect, ReconnectError, SendError, ServerProgress, StartError};
 
 /// Threads whose work is done end in this; others are not waited for.
 const END_WAIT: Duration = Duration::from_millis(100);
 
 /// Sends records as one stream, from any number of threads. Dropping it waits for what is not acknowledged, at most as long as
-/// [`SenderBuilder::close_timeout`] says.
+/// [`crate::SenderBuilder::close_timeout`] says.
 ///
 /// It belongs to the process that has started it. In a forked child its methods return [`SendError::Forked`] as soon as they
 /// notice, and never wait for who is in the parent; dropping it does nothing. `send` looks at the process only where it leaves its
@@ -26,12 +28,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender to be, with the defaults.
-    pub fn builder() -> SenderBuilder {
-        SenderBuilder::default()
-    }
-
-    pub(crate) fn start(options: SenderBuilder) -> Result<Sender, StartError> {
+    pub(crate) fn start(options: Options) -> Result<Sender, StartError> {
         // Its first use finds out, once in a process, what the processor can. A fork meanwhile would wait for that for ever.
         let _known = bbq_wire::batch::crc32c(b"bbq");
         let sizes = Sizes::new(options.spool_bytes_max, buffer_bytes(options.batch_bytes) as u64);
@@ -42,7 +39,7 @@ impl Sender {
             let thread = std::thread::Builder::new()
                 .name("bbq-sender".to_owned())
                 .spawn(move || {
-                    running.outlets[index].run(&running);
+                    outlet_thread::run(&running.outlets[index], &running);
                     running.ended.add();
                 })
                 .map_err(|error| StartError::System(error.to_string()))?;
@@ -57,7 +54,7 @@ impl Sender {
 
     /// Takes a record: copies it, and returns. Records of one thread keep their order.
     ///
-    /// With one over 1 MiB it waits until a server has said what it takes, as long as [`SenderBuilder::on_full`] allows.
+    /// With one over 1 MiB it waits until a server has said what it takes, as long as [`crate::SenderBuilder::on_full`] allows.
     ///
     /// # Errors
     /// [`SendError::Full`], [`SendError::SpoolFull`], [`SendError::MessageTooLarge`] and [`SendError::Spool`] for this record only,
@@ -67,7 +64,7 @@ impl Sender {
         self.shared.intake.push(&self.shared.queue, record)
     }
 
-    /// Takes a record if that needs no waiting, whatever [`SenderBuilder::on_full`] says. One that is refused is not counted as
+    /// Takes a record if that needs no waiting, whatever [`crate::SenderBuilder::on_full`] says. One that is refused is not counted as
     /// dropped: the caller still has it, and may offer it again. With [`crate::OnFull::DropOldest`] older records go for it.
     ///
     /// # Errors

@@ -9,19 +9,18 @@ use bbq_wire::session::{AckLevel, Welcome};
 
 use crate::environment::Environment;
 use crate::intake::Intake;
+use crate::options::Options;
 use crate::outlet::Outlet;
 use crate::outlet_state::Standing;
 use crate::queue::Queue;
 use crate::session::Trouble;
 use crate::spool::{NotRemembered, Recovered, Sizes, Spool};
-use crate::{
-    AdaptiveReconnect, Counters, Delivery, Notice, SendError, SenderBuilder, ServerAddress, StartError,
-};
+use crate::{AdaptiveReconnect, Counters, Delivery, Notice, SendError, ServerAddress, StartError};
 
 /// What the handle and the threads share.
 pub(crate) struct Shared {
     pub(crate) environment: Arc<dyn Environment>,
-    pub(crate) options: SenderBuilder,
+    pub(crate) options: Options,
     pub(crate) intake: Intake,
     pub(crate) queue: Queue,
     pub(crate) outlets: Vec<Outlet>,
@@ -57,7 +56,7 @@ impl Ended {
 impl Shared {
     /// All that a sender has but for its threads. Opens the spool, if there is to be one, and goes on where an earlier sender was.
     pub(crate) fn open(
-        options: SenderBuilder,
+        options: Options,
         environment: Arc<dyn Environment>,
         sizes: Sizes,
     ) -> Result<Shared, StartError> {
@@ -277,7 +276,7 @@ impl Shared {
 }
 
 fn open_spool(
-    options: &SenderBuilder,
+    options: &Options,
     environment: &Arc<dyn Environment>,
     outlets: usize,
     new_stream: StreamId,

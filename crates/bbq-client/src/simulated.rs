@@ -83,7 +83,7 @@ impl Client {
         environment: Arc<dyn Environment>,
         sizes: Sizes,
     ) -> Result<Client, StartError> {
-        let shared = Shared::open(options, environment, sizes)?;
+        let shared = Shared::open(options.options, environment, sizes)?;
         let course = Course::new(shared.options.servers.len());
         Ok(Client { shared, course, connection: None })
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bbq_wire::batch::crc32c;
 use bbq_wire::session::RefusalCode;
 
-use super::{Queue, State};
+use super::Queue;
+use super::state::State;
 use crate::block::Body;
 
 /// What was done.
@@ -80,18 +81,19 @@ fn is_sound(batch: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::OnFull;
     use crate::environment::System;
     use crate::intake::Intake;
+    use crate::options::Options;
     use crate::queue::Next;
     use crate::spool::Recovered;
-    use crate::{OnFull, Sender};
     use bbq_wire::StreamId;
 
     /// A queue of which one batch with the records "0", "1", ... is on its way.
     fn queue(records: u8) -> Queue {
         let before = Recovered::nothing(StreamId([7; 16]), 1).outlets.into_iter();
         let queue =
-            Queue::new(&Sender::builder(), Arc::new(System), 1, before.map(|before| (before, vec![1])));
+            Queue::new(&Options::default(), Arc::new(System), 1, before.map(|before| (before, vec![1])));
         let intake = Intake::new(OnFull::DropNewest, None);
         (0..records).for_each(|record| intake.push(&queue, &[b'0' + record]).unwrap());
         intake.collect(&queue);

@@ -100,8 +100,12 @@ impl Model {
             .on_full(on_full);
         let stream = StreamId([7; 16]);
         let outlets = Recovered::nothing(stream, servers).outlets;
-        let queue =
-            Queue::new(&options, Arc::new(System), 1, outlets.into_iter().map(|before| (before, vec![1])));
+        let queue = Queue::new(
+            &options.options,
+            Arc::new(System),
+            1,
+            outlets.into_iter().map(|before| (before, vec![1])),
+        );
         let intake = Intake::new(on_full, None);
         let servers: Vec<Server> = (0..servers).map(|_| Server { stream: 7, ..Server::default() }).collect();
         (0..servers.len()).for_each(|outlet| queue.connected(outlet, 0, 0, LIMITS));

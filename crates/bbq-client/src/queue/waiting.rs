@@ -3,7 +3,8 @@
 use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Queue, State};
+use super::Queue;
+use super::state::State;
 use crate::SendError;
 use crate::block::buffer_bytes;
 

@@ -1,0 +1,173 @@
+//! How a sender sends: every option, its default and its range.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bbq_wire::limits::{BATCH_BODY_BYTES_TARGET, NAME_BYTES_MAX};
+use bbq_wire::session::AckLevel;
+
+use crate::notice::NoticeHandler;
+use crate::{Reconnect, ServerAddress, StartError};
+
+/// Some seconds of a busy program's log, and small beside the program.
+const QUEUE_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
+/// Less is no queue: a few batches must find room.
+const QUEUE_BYTES_MIN: usize = 64 * 1024;
+/// Large enough that what a batch costs vanishes per message.
+const BATCH_BYTES_DEFAULT: usize = 128 * 1024;
+const BATCH_BYTES_MIN: usize = 1024;
+/// Nobody who looks at a log notices; a hundred messages in this time share a batch at 50,000 a second.
+const LINGER_DEFAULT: Duration = Duration::from_millis(2);
+const LINGER_MAX: Duration = Duration::from_secs(60);
+/// A program that waits longer for its log is better off without the message.
+const BLOCK_DEFAULT: Duration = Duration::from_secs(1);
+/// A server that reads but does not acknowledge for so long does not work; its disk may be slow, but not that slow.
+const DELIVERY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+/// A program that ends waits at most so long for its last messages.
+const CLOSE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+/// An hour's worth of 250 KiB/s.
+const SPOOL_BYTES_DEFAULT: u64 = 1024 * 1024 * 1024;
+/// Some segments, of which each has room for the largest message.
+const SPOOL_BYTES_MIN: u64 = 64 * 1024 * 1024;
+
+/// What becomes of a record for which there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFull {
+    /// `send` waits for room, at most so long or without end; then the record is dropped and counted.
+    Block(Option<Duration>),
+    /// The record is dropped and counted.
+    DropNewest,
+    /// The oldest records that are not on their way are dropped and counted; where there are none, the newest.
+    DropOldest,
+}
+
+/// Whether batches are compressed with LZ4.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compress {
+    /// Never.
+    #[default]
+    Off,
+    /// Always; a batch that would grow stays as it is.
+    On,
+    /// Where it pays: to servers on other machines, while batches shrink by a fifth or more.
+    Auto,
+}
+
+/// Who gets a record when several servers are named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delivery {
+    /// The first server that answers; back to the one named first when it is there again. A record whose acknowledgement was
+    /// lost with its server may be on both.
+    #[default]
+    Any,
+    /// Every server, each with its own progress.
+    All,
+}
+
+/// Options of a sender, set by a [`crate::SenderBuilder`].
+#[derive(Clone)]
+pub(crate) struct Options {
+    pub(crate) servers: Vec<ServerAddress>,
+    pub(crate) delivery: Delivery,
+    pub(crate) ack: AckLevel,
+    pub(crate) queue_bytes_max: usize,
+    pub(crate) on_full: OnFull,
+    pub(crate) batch_bytes: usize,
+    pub(crate) linger: Duration,
+    pub(crate) compress: Compress,
+    pub(crate) reconnect: Reconnect,
+    pub(crate) delivery_timeout: Duration,
+    pub(crate) close_timeout: Duration,
+    pub(crate) spool: Option<PathBuf>,
+    pub(crate) spool_bytes_max: u64,
+    pub(crate) report_drops: bool,
+    pub(crate) name: String,
+    pub(crate) end_on_lasting_errors: bool,
+    pub(crate) notice: Option<NoticeHandler>,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("servers", &self.servers)
+            .field("delivery", &self.delivery)
+            .field("ack", &self.ack)
+            .field("queue_bytes_max", &self.queue_bytes_max)
+            .field("on_full", &self.on_full)
+            .field("spool", &self.spool)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            servers: Vec::new(),
+            delivery: Delivery::Any,
+            ack: AckLevel::Durable,
+            queue_bytes_max: QUEUE_BYTES_DEFAULT,
+            on_full: OnFull::Block(Some(BLOCK_DEFAULT)),
+            batch_bytes: BATCH_BYTES_DEFAULT,
+            linger: LINGER_DEFAULT,
+            compress: Compress::Off,
+            reconnect: Reconnect::default(),
+            delivery_timeout: DELIVERY_TIMEOUT_DEFAULT,
+            close_timeout: CLOSE_TIMEOUT_DEFAULT,
+            spool: None,
+            spool_bytes_max: SPOOL_BYTES_DEFAULT,
+            report_drops: true,
+            name: concat!("bbq-client ", env!("CARGO_PKG_VERSION")).to_owned(),
+            end_on_lasting_errors: false,
+            notice: None,
+        }
+    }
+}
+
+impl Options {
+    /// Whether every option is in its range.
+    pub(crate) fn check(&self) -> Result<(), StartError> {
+        if self.servers.is_empty() {
+            return Err(StartError::NoServers);
+        }
+        let twice = |(index, server): (usize, &ServerAddress)| self.servers[..index].contains(server);
+        if self.delivery == Delivery::All
+            && let Some((_, server)) = self.servers.iter().enumerate().find(|&pair| twice(pair))
+        {
+            return Err(StartError::NamedTwice { server: server.to_string() });
+        }
+        let wrong = |option, value: String, range: String| Err(StartError::Option { option, value, range });
+        if self.queue_bytes_max < QUEUE_BYTES_MIN {
+            return wrong(
+                "queue_bytes_max",
+                self.queue_bytes_max.to_string(),
+                format!("{QUEUE_BYTES_MIN} or more"),
+            );
+        }
+        if !(BATCH_BYTES_MIN..=BATCH_BODY_BYTES_TARGET).contains(&self.batch_bytes) {
+            let range = format!("{BATCH_BYTES_MIN} to {BATCH_BODY_BYTES_TARGET}");
+            return wrong("batch_bytes", self.batch_bytes.to_string(), range);
+        }
+        if self.linger > LINGER_MAX {
+            return wrong("linger", format!("{:?}", self.linger), format!("{LINGER_MAX:?} at most"));
+        }
+        if self.delivery_timeout < Duration::from_secs(1) {
+            return wrong(
+                "delivery_timeout",
+                format!("{:?}", self.delivery_timeout),
+                "1 s or more".to_owned(),
+            );
+        }
+        if self.spool_bytes_max < SPOOL_BYTES_MIN {
+            return wrong(
+                "spool_bytes_max",
+                self.spool_bytes_max.to_string(),
+                format!("{SPOOL_BYTES_MIN} or more"),
+            );
+        }
+        if self.name.len() > NAME_BYTES_MAX {
+            return wrong("name", format!("{} bytes", self.name.len()), format!("{NAME_BYTES_MAX} at most"));
+        }
+        Ok(self.reconnect.check()?)
+    }
+}
