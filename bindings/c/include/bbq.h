@@ -283,19 +283,6 @@ const char *bbq_version(void);
 // next call of this function.
 const char *bbq_last_error(void);
 
-// Reads the set reconnect parameters.
-//
-// # Safety
-// `sender` is from bbq_sender_start and not freed; `reconnect` points to a bbq_reconnect.
-bbq_status bbq_sender_reconnect(const struct bbq_sender *sender, struct bbq_reconnect *reconnect);
-
-// Sets other reconnect parameters; contradictory ones change nothing and answer BBQ_STATUS_OPTION.
-//
-// # Safety
-// `sender` is from bbq_sender_start and not freed; `reconnect` points to a bbq_reconnect.
-bbq_status bbq_sender_set_reconnect(const struct bbq_sender *sender,
-                                    const struct bbq_reconnect *reconnect);
-
 // Options with their defaults, to be freed with bbq_options_free.
 struct bbq_options *bbq_options_new(void);
 
@@ -458,6 +445,19 @@ bbq_status bbq_flush_all(uint64_t timeout_ms);
 // `sender` is from bbq_sender_start and not freed.
 bbq_status bbq_close(const struct bbq_sender *sender,
                      uint64_t timeout_ms);
+
+// Reads the set reconnect parameters.
+//
+// # Safety
+// `sender` is from bbq_sender_start and not freed; `reconnect` points to a bbq_reconnect.
+bbq_status bbq_sender_reconnect(const struct bbq_sender *sender, struct bbq_reconnect *reconnect);
+
+// Sets other reconnect parameters; contradictory ones change nothing and answer BBQ_STATUS_OPTION.
+//
+// # Safety
+// `sender` is from bbq_sender_start and not freed; `reconnect` points to a bbq_reconnect.
+bbq_status bbq_sender_set_reconnect(const struct bbq_sender *sender,
+                                    const struct bbq_reconnect *reconnect);
 
 // Closes the sender with its close time-out unless it is closed, and frees it. Null is nothing to free.
 //

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use bbq_client::{SendError, Sender, SenderBuilder};
 
+use crate::at_exit::AtExit;
 use crate::failure::{Failure, Status};
 use crate::options::Options;
 use crate::process::{PerProcess, watch_forks};
+use crate::reconnect::Reconnect;
 use crate::{at_exit, boundary, pointer};
 
 /// Sends messages as one stream, from any number of threads.
@@ -55,16 +57,12 @@ impl Handle {
         Ok(sender)
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
+    fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn close_timeout(&self) -> Duration {
-        self.close_timeout
-    }
-
     /// Waits for what this process has given it. A child that has sent nothing starts nothing for that.
-    pub(crate) fn flush(&self, timeout: Duration) -> Result<(), Failure> {
+    fn flush(&self, timeout: Duration) -> Result<(), Failure> {
         match self.own.look() {
             Some(Ok(sender)) => Ok(sender.flush(timeout)?),
             Some(Err(failure)) => Err(failure.clone()),
@@ -78,6 +76,14 @@ impl Handle {
             Some(Ok(sender)) => Ok(sender.close(timeout).map(drop)?),
             _ => Ok(()),
         }
+    }
+}
+
+impl AtExit for Handle {
+    fn flush_at_exit(&self, timeout: Option<Duration>, spent: Duration) -> bool {
+        let timeout = timeout.unwrap_or(self.close_timeout);
+        // Whoever has closed it has waited, or has chosen not to.
+        self.is_closed() || self.flush(timeout.saturating_sub(spent)).is_ok()
     }
 }
 
@@ -166,6 +172,39 @@ pub unsafe extern "C" fn bbq_close(sender: *const Handle, timeout_ms: u64) -> St
         // SAFETY: the caller's promise is this function's.
         let handle = unsafe { pointer::shared(sender, "sender") }?;
         handle.close(Duration::from_millis(timeout_ms))
+    })
+}
+
+/// Reads the set reconnect parameters.
+///
+/// # Safety
+/// `sender` is from bbq_sender_start and not freed; `reconnect` points to a bbq_reconnect.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bbq_sender_reconnect(sender: *const Handle, reconnect: *mut Reconnect) -> Status {
+    boundary::status(|| {
+        // SAFETY: the caller's promise is this function's.
+        let (handle, out) =
+            unsafe { (pointer::shared(sender, "sender")?, pointer::unique(reconnect, "reconnect")?) };
+        *out = Reconnect::from_client(handle.sender()?.reconnect());
+        Ok(())
+    })
+}
+
+/// Sets other reconnect parameters; contradictory ones change nothing and answer BBQ_STATUS_OPTION.
+///
+/// # Safety
+/// `sender` is from bbq_sender_start and not freed; `reconnect` points to a bbq_reconnect.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bbq_sender_set_reconnect(
+    sender: *const Handle,
+    reconnect: *const Reconnect,
+) -> Status {
+    boundary::status(|| {
+        // SAFETY: the caller's promise is this function's.
+        let (handle, set) =
+            unsafe { (pointer::shared(sender, "sender")?, pointer::shared(reconnect, "reconnect")?) };
+        let set = handle.sender()?.set_reconnect(set.to_client());
+        set.map_err(|error| Failure::Other(Status::Option, error.to_string()))
     })
 }
 

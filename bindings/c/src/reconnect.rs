@@ -2,10 +2,6 @@
 
 use std::time::Duration;
 
-use crate::failure::{Failure, Status};
-use crate::handle::Handle;
-use crate::{boundary, pointer};
-
 /// How often and how fast servers that do not answer are tried again. Each delivery that fails lowers the attempts by one and
 /// doubles the wait, each success takes one step back. The present values are in bbq_progress.
 #[repr(C)]
@@ -31,7 +27,7 @@ impl Reconnect {
         }
     }
 
-    fn from_client(reconnect: bbq_client::Reconnect) -> Reconnect {
+    pub(crate) fn from_client(reconnect: bbq_client::Reconnect) -> Reconnect {
         Reconnect {
             attempts: reconnect.attempts,
             attempts_min: reconnect.attempts_min,
@@ -43,37 +39,4 @@ impl Reconnect {
 
 pub(crate) fn whole_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Reads the set reconnect parameters.
-///
-/// # Safety
-/// `sender` is from bbq_sender_start and not freed; `reconnect` points to a bbq_reconnect.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_sender_reconnect(sender: *const Handle, reconnect: *mut Reconnect) -> Status {
-    boundary::status(|| {
-        // SAFETY: the caller's promise is this function's.
-        let (handle, out) =
-            unsafe { (pointer::shared(sender, "sender")?, pointer::unique(reconnect, "reconnect")?) };
-        *out = Reconnect::from_client(handle.sender()?.reconnect());
-        Ok(())
-    })
-}
-
-/// Sets other reconnect parameters; contradictory ones change nothing and answer BBQ_STATUS_OPTION.
-///
-/// # Safety
-/// `sender` is from bbq_sender_start and not freed; `reconnect` points to a bbq_reconnect.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_sender_set_reconnect(
-    sender: *const Handle,
-    reconnect: *const Reconnect,
-) -> Status {
-    boundary::status(|| {
-        // SAFETY: the caller's promise is this function's.
-        let (handle, set) =
-            unsafe { (pointer::shared(sender, "sender")?, pointer::shared(reconnect, "reconnect")?) };
-        let set = handle.sender()?.set_reconnect(set.to_client());
-        set.map_err(|error| Failure::Other(Status::Option, error.to_string()))
-    })
 }
