@@ -2,61 +2,27 @@
 //! and tells the application what is acknowledged. Its steps are taken here, one at a time; its disk, clock and network are
 //! simulated.
 
+mod around;
 mod environment;
+mod options;
 mod process;
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
-use bbq_client::Compress;
-use bbq_client::simulated::Sizes;
-use bbq_spool::SteppedTime;
-use bbq_wire::session::AckLevel;
 
 use crate::bug::Bug;
 use crate::disk::{Cut, SimDisk};
-use crate::history::{History, Violation};
+use crate::history::Violation;
 use crate::network::Network;
 use crate::note;
 use crate::random::Random;
 use crate::record::Record;
-use crate::trace::Trace;
+pub(crate) use around::Around;
 use environment::Machine;
+pub(crate) use options::ClientOptions;
 use process::Process;
 
 /// A kill in the middle of something comes within so many calls of the sender that change its disk.
 const CALLS_MAX: u64 = 12;
-
-/// What the world lends to a client for a step.
-pub(crate) struct Around<'a> {
-    pub(crate) network: &'a mut Network,
-    pub(crate) history: &'a mut History,
-    pub(crate) random: &'a mut Random,
-    pub(crate) trace: &'a mut Trace,
-    pub(crate) time: &'a Arc<SteppedTime>,
-    /// A server may have forgotten streams, or parts of them.
-    pub(crate) may_forget: bool,
-}
-
-/// How a client is made.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ClientOptions {
-    pub(crate) level: AckLevel,
-    pub(crate) has_spool: bool,
-    pub(crate) queue_bytes_max: usize,
-    pub(crate) batch_bytes: usize,
-    pub(crate) sizes: Sizes,
-    pub(crate) compress: Compress,
-    /// The oldest records go where there is no room for new ones.
-    pub(crate) drops_oldest: bool,
-    pub(crate) delivery_timeout: Duration,
-    pub(crate) record_bytes_max: u64,
-    /// Its application makes a record once in so many steps.
-    pub(crate) one_record_in: u64,
-    /// Its sender puts what was sent in line once in so many steps.
-    pub(crate) collects_one_in: u64,
-    pub(crate) bug: Option<Bug>,
-}
 
 /// An application with its sender; it outlives the process.
 pub(crate) struct Client {

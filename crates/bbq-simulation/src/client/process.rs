@@ -12,8 +12,9 @@ use bbq_wire::batch::{Batch, BatchLimits};
 use bbq_wire::limits::{BATCH_BODY_BYTES_MAX, MESSAGE_BYTES_MAX};
 use bbq_wire::session::{AckLevel, ServerSession, ServerStep};
 
+use super::around::Around;
 use super::environment::Machine;
-use super::{Around, ClientOptions};
+use super::options::ClientOptions;
 use crate::bug::Bug;
 use crate::disk::SimDisk;
 use crate::history::Violation;

@@ -1,0 +1,21 @@
+//! What is around a client while it takes a step.
+
+use std::sync::Arc;
+
+use bbq_spool::SteppedTime;
+
+use crate::history::History;
+use crate::network::Network;
+use crate::random::Random;
+use crate::trace::Trace;
+
+/// What the world lends to a client for a step.
+pub(crate) struct Around<'a> {
+    pub(crate) network: &'a mut Network,
+    pub(crate) history: &'a mut History,
+    pub(crate) random: &'a mut Random,
+    pub(crate) trace: &'a mut Trace,
+    pub(crate) time: &'a Arc<SteppedTime>,
+    /// A server may have forgotten streams, or parts of them.
+    pub(crate) may_forget: bool,
+}

@@ -1,0 +1,29 @@
+//! How a client is made.
+
+use std::time::Duration;
+
+use bbq_client::Compress;
+use bbq_client::simulated::Sizes;
+use bbq_wire::session::AckLevel;
+
+use crate::bug::Bug;
+
+/// Options of a client, and of its sender.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientOptions {
+    pub(crate) level: AckLevel,
+    pub(crate) has_spool: bool,
+    pub(crate) queue_bytes_max: usize,
+    pub(crate) batch_bytes: usize,
+    pub(crate) sizes: Sizes,
+    pub(crate) compress: Compress,
+    /// The oldest records go where there is no room for new ones.
+    pub(crate) drops_oldest: bool,
+    pub(crate) delivery_timeout: Duration,
+    pub(crate) record_bytes_max: u64,
+    /// Its application makes a record once in so many steps.
+    pub(crate) one_record_in: u64,
+    /// Its sender puts what was sent in line once in so many steps.
+    pub(crate) collects_one_in: u64,
+    pub(crate) bug: Option<Bug>,
+}
