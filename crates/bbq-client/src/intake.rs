@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use bbq_wire::limits::MESSAGE_BYTES_MAX;
 
-use crate::bell::Bell;
 use crate::block::Block;
+use crate::parker::Parker;
 use crate::patience::{Patience, Slice};
 use crate::queue::{NoRoom, Queue};
 use crate::spool::{AppendError, Spool};
@@ -103,7 +103,7 @@ impl Intake {
         match error {
             TryLockError::Poisoned(place) => Some(place.into_inner()),
             // Who holds it may be in the parent.
-            TryLockError::WouldBlock if !self.is_at_home() => None,
+            TryLockError::WouldBlock if !self.is_own_process() => None,
             TryLockError::WouldBlock => Some(inner.lock().unwrap_or_else(PoisonError::into_inner)),
         }
     }
@@ -239,7 +239,7 @@ impl Intake {
         patience: &mut Patience<'_>,
     ) -> Result<(), SendError> {
         // From here on other locks are taken, and a child has its own idea of where the spool's files end.
-        if !self.is_at_home() {
+        if !self.is_own_process() {
             return Err(SendError::Forked);
         }
         loop {
@@ -305,7 +305,7 @@ impl Intake {
         }
         block.push(record);
         if is_first {
-            queue.bells.iter().for_each(Bell::first_record);
+            queue.parkers.iter().for_each(Parker::unpark_for_first_record);
         }
         Put::Done
     }
@@ -338,7 +338,7 @@ impl Intake {
     }
 
     /// Whether this is the process that started the sender.
-    pub(crate) fn is_at_home(&self) -> bool {
+    pub(crate) fn is_own_process(&self) -> bool {
         std::process::id() == self.process
     }
 

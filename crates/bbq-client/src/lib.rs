@@ -29,24 +29,24 @@
 
 #![forbid(unsafe_code)]
 
-mod bell;
 mod block;
 mod builder;
 mod compress;
+mod connection;
 mod counters;
-mod course;
+mod destination;
+mod destination_state;
+mod destination_thread;
 mod environment;
 mod error;
+mod failover;
 mod intake;
-mod link;
 #[cfg(any(feature = "log", feature = "tracing"))]
 mod logging;
 mod notice;
 mod numbering;
 mod options;
-mod outlet;
-mod outlet_state;
-mod outlet_thread;
+mod parker;
 mod patience;
 mod queue;
 mod reconnect;

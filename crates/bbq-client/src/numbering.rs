@@ -1,4 +1,4 @@
-//! What an outlet's servers call its records: a stream, and numbers in it.
+//! What a destination's servers call its records: a stream, and numbers in it.
 //!
 //! The sender numbers its records from 1 and never gives a number twice; a server knows them by a stream and numbers that
 //! begin at 1 in each. Where the sender cannot be sure that a number was not used before, or a server has forgotten what it

@@ -1,13 +1,13 @@
-//! What is taken and not acknowledged, in the order of its numbers, and how far each outlet is with it.
+//! What is taken and not acknowledged, in the order of its numbers, and how far each destination is with it.
 //!
 //! ```text
 //! entries   | batch | batch | batch | records | records |  <- blocks of the application's threads
 //!            ^       ^               ^
-//!            front   acknowledged    sent              one pair of marks per outlet; sent goes back with a connection
+//!            front   acknowledged    sent              one pair of marks per destination; sent goes back with a connection
 //! ```
 //!
-//! An entry goes when every outlet's server has acknowledged it. Records are numbered when their block comes in, and made into a
-//! batch when the first outlet comes to them.
+//! An entry goes when every destination's server has acknowledged it. Records are numbered when their block comes in, and made into a
+//! batch when the first destination comes to them.
 //!
 //! Invariant: the memory of entries, blocks and spare buffers together stays under the bound.
 //! Invariant: a batch's bytes never change, so that the server can tell one that is sent again.
@@ -25,14 +25,14 @@ use bbq_wire::BatchBuilder;
 use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 
 use crate::OnFull;
-use crate::bell::Bell;
 use crate::block::{Block, Body, Packing, body_bytes, buffer_bytes};
 use crate::compress::Compressor;
+use crate::destination_state::DestinationState;
 use crate::environment::Environment;
 use crate::numbering::Numbering;
 use crate::options::Options;
-use crate::outlet_state::OutletState;
-use crate::spool::{Extent, OutletBefore};
+use crate::parker::Parker;
+use crate::spool::{Extent, RecoveredDestination};
 
 pub(crate) use repair::Repair;
 use state::{Entry, State};
@@ -42,7 +42,7 @@ const BLOCKS_MIN: usize = 8;
 /// Buffers that are made before they are needed: an application's thread then never waits for the system's memory.
 const WARM: usize = 2;
 
-/// Shared by the application's threads and the outlets'.
+/// Shared by the application's threads and the destinations'.
 pub(crate) struct Queue {
     state: Mutex<State>,
     /// There is room, or never will be.
@@ -59,11 +59,11 @@ pub(crate) struct Queue {
     is_full: AtomicBool,
     /// The largest message that every server takes, as far as known.
     message_bytes_max: AtomicU32,
-    pub(crate) bells: Box<[Bell]>,
+    pub(crate) parkers: Box<[Parker]>,
     environment: Arc<dyn Environment>,
 }
 
-/// What an outlet should do next.
+/// What a destination should do next.
 pub(crate) enum Next {
     /// Send this, up to the record.
     Send(Arc<Vec<u8>>, u64),
@@ -92,23 +92,23 @@ struct Made {
 pub(crate) struct NoRoom;
 
 impl Queue {
-    /// A queue whose first record gets the number `next_sequence`. Of each outlet, where it goes on and its servers.
+    /// A queue whose first record gets the number `next_sequence`. Of each destination, where it goes on and its servers.
     pub(crate) fn new(
         options: &Options,
         environment: Arc<dyn Environment>,
         next_sequence: u64,
-        outlets: impl Iterator<Item = (OutletBefore, Vec<u32>)>,
+        destinations: impl Iterator<Item = (RecoveredDestination, Vec<u32>)>,
     ) -> Queue {
-        let outlets: Vec<OutletState> =
-            outlets.map(|(before, servers)| OutletState::new(before, &servers)).collect();
-        let bells = outlets.iter().map(|_| Bell::default()).collect();
+        let destinations: Vec<DestinationState> =
+            destinations.map(|(before, servers)| DestinationState::new(before, &servers)).collect();
+        let parkers = destinations.iter().map(|_| Parker::default()).collect();
         let block_bytes = buffer_bytes(options.batch_bytes).min(options.queue_bytes_max / BLOCKS_MIN);
         let state = State {
             entries: VecDeque::new(),
             next_sequence,
             charged: 0,
             spare: Vec::new(),
-            outlets,
+            destinations,
             acknowledged: 0,
             sent: 0,
             dropped_oldest: 0,
@@ -127,7 +127,7 @@ impl Queue {
             compressor: Compressor::new(options.compress),
             is_full: AtomicBool::new(false),
             message_bytes_max: AtomicU32::new(MESSAGE_BYTES_DEFAULT),
-            bells,
+            parkers,
             environment,
         };
         queue.warm();
@@ -212,7 +212,7 @@ impl Queue {
         }
         state.entries.push_back(entry);
         drop(state);
-        self.bells.iter().for_each(Bell::work);
+        self.parkers.iter().for_each(Parker::unpark_for_work);
     }
 
     /// Forgets an entry's records, which the spool has. Its charge was given back.
@@ -273,14 +273,14 @@ impl Queue {
         self.locked().next_sequence
     }
 
-    /// What the outlet should do next.
-    pub(crate) fn next(&self, outlet: usize) -> Next {
+    /// What the destination should do next.
+    pub(crate) fn next(&self, destination: usize) -> Next {
         let mut state = self.locked();
         loop {
-            if state.failed.is_some() || state.outlets[outlet].ended {
+            if state.failed.is_some() || state.destinations[destination].ended {
                 return Next::End;
             }
-            let mine = &state.outlets[outlet];
+            let mine = &state.destinations[destination];
             if mine.broken {
                 return Next::Reconnect;
             }
@@ -288,7 +288,7 @@ impl Queue {
             let (numbering, body_bytes_max, awaits) = (mine.numbering(), mine.body_bytes_max, mine.awaits());
             let at = state.entries.partition_point(|entry| entry.last() <= sent);
             let Some(entry) = state.entries.get_mut(at) else {
-                return if state.closed && state.is_done(outlet) { Next::End } else { Next::Idle };
+                return if state.closed && state.is_done(destination) { Next::End } else { Next::Idle };
             };
             let (first, last, records, largest) = (entry.first, entry.last(), entry.records, entry.largest);
             if first > numbering.until {
@@ -305,13 +305,13 @@ impl Queue {
                 }
                 Body::Batch(bytes) => {
                     let mut bytes = Arc::clone(bytes);
-                    if state.outlets[outlet].is_over_window(bytes.len(), self.window_bytes_max) {
+                    if state.destinations[destination].is_over_window(bytes.len(), self.window_bytes_max) {
                         return Next::Window;
                     }
                     if let Some(changed) = self.packing(numbering).adapted(&bytes, first, sent) {
                         bytes = Arc::new(changed);
                     }
-                    state.sent += state.outlets[outlet].send(last, records, bytes.len());
+                    state.sent += state.destinations[destination].send(last, records, bytes.len());
                     return Next::Send(bytes, last);
                 }
                 Body::Busy => state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner),
@@ -398,25 +398,25 @@ impl Queue {
         }
     }
 
-    /// All up to `sequence` is at the level that was asked for; answers up to which number every outlet has everything.
-    pub(crate) fn acknowledged(&self, outlet: usize, sequence: u64) -> u64 {
+    /// All up to `sequence` is at the level that was asked for; answers up to which number every destination has everything.
+    pub(crate) fn acknowledged(&self, destination: usize, sequence: u64) -> u64 {
         let mut state = self.locked();
-        state.acknowledge(outlet, sequence);
+        state.acknowledge(destination, sequence);
         let everyone = state.everyone_has();
         self.forget(&mut state, everyone);
-        let is_over = state.closed && state.is_done(outlet);
+        let is_over = state.closed && state.is_done(destination);
         drop(state);
         self.moved.notify_all();
         // Who naps or waits for records goes on doing so: or each acknowledgement would cut its batches short.
         if is_over {
-            self.bells[outlet].all()
+            self.parkers[destination].unpark()
         } else {
-            self.bells[outlet].change()
+            self.parkers[destination].unpark_for_change()
         }
         everyone
     }
 
-    /// Lets entries go that every outlet's server has.
+    /// Lets entries go that every destination's server has.
     fn forget(&self, state: &mut State, everyone: u64) {
         let before = state.charged;
         while state

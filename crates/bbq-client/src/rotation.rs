@@ -1,9 +1,9 @@
-//! Whose turn it is among the servers of an outlet.
+//! Whose turn it is among the servers of a destination.
 
 /// The preferred server is number 0.
 #[derive(Debug)]
 pub(crate) struct Rotation {
-    present: usize,
+    current: usize,
     /// Servers that will never take what this sender has.
     refused: Vec<bool>,
     /// Servers tried in a row: all that are left are one attempt.
@@ -13,35 +13,35 @@ pub(crate) struct Rotation {
 impl Rotation {
     /// Begins with the preferred one.
     pub(crate) fn new(servers: usize) -> Rotation {
-        Rotation { present: 0, refused: vec![false; servers], tried: 0 }
+        Rotation { current: 0, refused: vec![false; servers], tried: 0 }
     }
 
-    pub(crate) fn present(&self) -> usize {
-        self.present
+    pub(crate) fn current(&self) -> usize {
+        self.current
     }
 
-    /// Whether a server that is preferred to the present one may come back.
+    /// Whether a server that is preferred to the current one may come back.
     pub(crate) fn is_substitute(&self) -> bool {
-        self.present > 0 && !self.refused[0]
+        self.current > 0 && !self.refused[0]
     }
 
     pub(crate) fn back_to_preferred(&mut self) {
-        self.present = 0;
+        self.current = 0;
     }
 
-    /// The present server will never take anything; `false` when no other is left.
+    /// The current server will never take anything; `false` when no other is left.
     pub(crate) fn refuse(&mut self) -> bool {
-        self.refused[self.present] = true;
+        self.refused[self.current] = true;
         self.refused.iter().any(|refused| !refused)
     }
 
     /// Goes on to the next server; answers whether every one was tried since it last answered `true`. One that has taken
     /// something begins the count anew.
-    pub(crate) fn go_on(&mut self, has_taken: bool) -> bool {
+    pub(crate) fn advance(&mut self, has_taken: bool) -> bool {
         let servers = self.refused.len();
         let next =
-            (1..=servers).map(|step| (self.present + step) % servers).find(|&next| !self.refused[next]);
-        self.present = next.unwrap_or(self.present);
+            (1..=servers).map(|step| (self.current + step) % servers).find(|&next| !self.refused[next]);
+        self.current = next.unwrap_or(self.current);
         self.tried = if has_taken { 1 } else { self.tried + 1 };
         let round = self.tried >= self.refused.iter().filter(|refused| !**refused).count();
         if round {
@@ -60,18 +60,18 @@ mod tests {
         let mut rotation = Rotation::new(3);
         let mut turns = Vec::new();
         for _ in 0..3 {
-            turns.push((rotation.present(), rotation.go_on(false)));
+            turns.push((rotation.current(), rotation.advance(false)));
         }
         assert_eq!(turns, [(0, false), (1, false), (2, true)]);
-        assert!(!rotation.go_on(true) && rotation.present() == 1 && rotation.is_substitute());
+        assert!(!rotation.advance(true) && rotation.current() == 1 && rotation.is_substitute());
         assert!(rotation.refuse());
-        rotation.go_on(false);
-        assert_eq!(rotation.present(), 2);
-        rotation.go_on(false);
-        assert_eq!(rotation.present(), 0);
+        rotation.advance(false);
+        assert_eq!(rotation.current(), 2);
+        rotation.advance(false);
+        assert_eq!(rotation.current(), 0);
         assert!(rotation.refuse());
-        rotation.go_on(false);
-        assert!(rotation.present() == 2 && !rotation.is_substitute());
+        rotation.advance(false);
+        assert!(rotation.current() == 2 && !rotation.is_substitute());
         assert!(!rotation.refuse());
     }
 }

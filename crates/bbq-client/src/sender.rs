@@ -5,10 +5,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::block::buffer_bytes;
+use crate::destination::Destination;
+use crate::destination_thread;
 use crate::environment::System;
 use crate::options::Options;
-use crate::outlet::Outlet;
-use crate::outlet_thread;
 use crate::shared::Shared;
 use crate::spool::Sizes;
 use crate::{Counters, Reconnect, ReconnectError, SendError, ServerProgress, StartError};
@@ -34,12 +34,12 @@ impl Sender {
         let sizes = Sizes::new(options.spool_bytes_max, buffer_bytes(options.batch_bytes) as u64);
         let shared = Arc::new(Shared::open(options, Arc::new(System), sizes)?);
         let sender = Sender { shared: Arc::clone(&shared), threads: Mutex::default() };
-        for index in 0..shared.outlets.len() {
+        for index in 0..shared.destinations.len() {
             let running = Arc::clone(&shared);
             let thread = std::thread::Builder::new()
                 .name("bbq-sender".to_owned())
                 .spawn(move || {
-                    outlet_thread::run(&running.outlets[index], &running);
+                    destination_thread::run(&running.destinations[index], &running);
                     running.ended.add();
                 })
                 .map_err(|error| StartError::System(error.to_string()))?;
@@ -99,7 +99,7 @@ impl Sender {
     /// # Errors
     /// [`SendError::Timeout`], or what ended the sender.
     pub fn flush(&self, timeout: Duration) -> Result<(), SendError> {
-        if !self.shared.intake.is_at_home() {
+        if !self.shared.intake.is_own_process() {
             return Err(SendError::Forked);
         }
         self.shared.intake.collect(&self.shared.queue);
@@ -112,7 +112,7 @@ impl Sender {
     /// # Errors
     /// [`SendError::Timeout`], or what ended the sender before.
     pub fn close(&self, timeout: Duration) -> Result<Counters, SendError> {
-        if !self.shared.intake.is_at_home() {
+        if !self.shared.intake.is_own_process() {
             return Err(SendError::Forked);
         }
         let queue = &self.shared.queue;
@@ -124,7 +124,7 @@ impl Sender {
             spool.close(queue.acknowledged_by_all());
         }
         // Those that wait for a name, for a server's answer, or for a server that stands still end by themselves, or with the process.
-        self.shared.ended.wait(self.shared.outlets.len(), END_WAIT.min(timeout));
+        self.shared.ended.wait(self.shared.destinations.len(), END_WAIT.min(timeout));
         let threads = std::mem::take(&mut *self.threads());
         for thread in threads.into_iter().filter(JoinHandle::is_finished) {
             // A panic in it was printed; there is nothing left to do about it.
@@ -136,7 +136,7 @@ impl Sender {
     /// What it has done so far. Nothing in a forked child.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        if !self.shared.intake.is_at_home() {
+        if !self.shared.intake.is_own_process() {
             return Counters::default();
         }
         self.shared.counters()
@@ -145,22 +145,22 @@ impl Sender {
     /// How far each server is; with [`Delivery::Any`](crate::Delivery::Any) all of them are one. None in a forked child.
     #[must_use]
     pub fn servers(&self) -> Vec<ServerProgress> {
-        if !self.shared.intake.is_at_home() {
+        if !self.shared.intake.is_own_process() {
             return Vec::new();
         }
         let shared = &self.shared;
-        let progress = |(index, outlet): (usize, &Outlet)| {
+        let progress = |(index, destination): (usize, &Destination)| {
             let (acknowledged, missing) = shared.queue.account_of(index);
-            outlet.progress(acknowledged, missing)
+            destination.progress(acknowledged, missing)
         };
-        shared.outlets.iter().enumerate().map(progress).collect()
+        shared.destinations.iter().enumerate().map(progress).collect()
     }
 
     /// Number of the last record taken, over all lives of the spool: a program that was killed goes on behind it. 0 in a
     /// forked child.
     #[must_use]
     pub fn last_sequence(&self) -> u64 {
-        if !self.shared.intake.is_at_home() {
+        if !self.shared.intake.is_own_process() {
             return 0;
         }
         self.shared.intake.collect(&self.shared.queue);
@@ -170,10 +170,10 @@ impl Sender {
     /// The set reconnect parameters; the present values are in [`Sender::servers`].
     #[must_use]
     pub fn reconnect(&self) -> Reconnect {
-        if !self.shared.intake.is_at_home() {
+        if !self.shared.intake.is_own_process() {
             return self.shared.options.reconnect;
         }
-        self.shared.outlets.first().map(|outlet| outlet.reconnect().set()).unwrap_or_default()
+        self.shared.destinations.first().map(|destination| destination.reconnect().set()).unwrap_or_default()
     }
 
     /// Sets other reconnect parameters. Nothing happens in a forked child.
@@ -182,10 +182,10 @@ impl Sender {
     /// Parameters that contradict each other; then nothing changes.
     pub fn set_reconnect(&self, reconnect: Reconnect) -> Result<(), ReconnectError> {
         reconnect.check()?;
-        if !self.shared.intake.is_at_home() {
+        if !self.shared.intake.is_own_process() {
             return Ok(());
         }
-        self.shared.outlets.iter().for_each(|outlet| outlet.reconnect().change(reconnect));
+        self.shared.destinations.iter().for_each(|destination| destination.reconnect().change(reconnect));
         Ok(())
     }
 }

@@ -11,24 +11,24 @@ const REMEDY: &str = "name the address of a bbq+tcp or bbq+unix listener";
 
 /// Why a connection was of no use.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum ConnectionError {
     /// Worth another try; what happened.
-    Passing(String),
+    Transient(String),
     /// The server refused what was sent, and may not when it is sent again or repaired.
     Refused(SendError, RefusalCode),
     /// The server broke the protocol: bytes changed on the way, or it has a defect.
-    Broken(SendError),
+    Protocol(SendError),
     /// Does not go away by itself, as far as can be told; the operator may do something about it.
     Lasting(SendError),
     /// For good.
-    Final(SendError),
+    Fatal(SendError),
 }
 
-impl Trouble {
+impl ConnectionError {
     /// What a refusal leaves to do.
-    fn of(server: &str, refusal: Refusal) -> Trouble {
+    fn of(server: &str, refusal: Refusal) -> ConnectionError {
         if refusal.retry {
-            return Trouble::Passing(refusal.text);
+            return ConnectionError::Transient(refusal.text);
         }
         let code = refusal.code;
         let error = SendError::Refused { server: server.to_owned(), refusal };
@@ -39,21 +39,21 @@ impl Trouble {
             | RefusalCode::MessageTooLarge
             | RefusalCode::BatchTooLarge
             | RefusalCode::Sequence
-            | RefusalCode::HelloExpected => Trouble::Refused(error, code),
-            _ => Trouble::Final(error),
+            | RefusalCode::HelloExpected => ConnectionError::Refused(error, code),
+            _ => ConnectionError::Fatal(error),
         }
     }
 }
 
-impl From<io::Error> for Trouble {
-    fn from(error: io::Error) -> Trouble {
-        Trouble::Passing(error.to_string())
+impl From<io::Error> for ConnectionError {
+    fn from(error: io::Error) -> ConnectionError {
+        ConnectionError::Transient(error.to_string())
     }
 }
 
 /// What a server has said.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum ServerMessage {
     /// Once, first.
     Welcome(Welcome),
     /// Everything up to this number is acknowledged.
@@ -75,30 +75,32 @@ impl Session {
     }
 
     /// Takes what has arrived.
-    pub(crate) fn arrived(&mut self, bytes: &[u8]) {
+    pub(crate) fn receive(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
     /// The next whole thing that the server has said; `None` when more has to arrive first. `Err` is the end of the connection.
-    pub(crate) fn next(&mut self) -> Result<Option<Heard>, Trouble> {
+    pub(crate) fn next(&mut self) -> Result<Option<ServerMessage>, ConnectionError> {
         let step = match self.session.next(&self.bytes) {
             Ok(step) => step,
             Err(error @ SessionError::Magic { .. }) if !self.answered => {
-                return Err(Trouble::Lasting(self.protocol(&format!("{error}; {REMEDY}"))));
+                return Err(ConnectionError::Lasting(self.protocol(&format!("{error}; {REMEDY}"))));
             }
-            Err(error) => return Err(Trouble::Broken(self.protocol(&error.to_string()))),
+            Err(error) => return Err(ConnectionError::Protocol(self.protocol(&error.to_string()))),
         };
         let (heard, consumed) = match step {
             ClientStep::NeedMore { .. } => return Ok(None),
-            ClientStep::Refused { refusal, .. } => return Err(Trouble::of(&self.server, refusal)),
+            ClientStep::Refused { refusal, .. } => return Err(ConnectionError::of(&self.server, refusal)),
             ClientStep::Welcome { .. } if self.answered => {
-                return Err(Trouble::Broken(self.protocol("a second welcome came")));
+                return Err(ConnectionError::Protocol(self.protocol("a second welcome came")));
             }
             ClientStep::Ack { .. } if !self.answered => {
-                return Err(Trouble::Broken(self.protocol("something else than a welcome came first")));
+                return Err(ConnectionError::Protocol(
+                    self.protocol("something else than a welcome came first"),
+                ));
             }
-            ClientStep::Welcome { welcome, consumed } => (Heard::Welcome(welcome), consumed),
-            ClientStep::Ack { sequence, consumed } => (Heard::Acknowledged(sequence), consumed),
+            ClientStep::Welcome { welcome, consumed } => (ServerMessage::Welcome(welcome), consumed),
+            ClientStep::Ack { sequence, consumed } => (ServerMessage::Acknowledged(sequence), consumed),
         };
         self.bytes.drain(..consumed);
         self.answered = true;
@@ -106,23 +108,25 @@ impl Session {
     }
 
     /// The connection ended, and nothing whole is left.
-    pub(crate) fn ended(&self) -> Trouble {
+    pub(crate) fn ended(&self) -> ConnectionError {
         if self.answered {
-            return Trouble::Passing("the connection ended".to_owned());
+            return ConnectionError::Transient("the connection ended".to_owned());
         }
-        Trouble::Passing(format!("it ended the connection without an answer; if it always does, {REMEDY}"))
+        ConnectionError::Transient(format!(
+            "it ended the connection without an answer; if it always does, {REMEDY}"
+        ))
     }
 
     /// Nothing arrived for as long as was waited.
-    pub(crate) fn silent(&self) -> Trouble {
-        Trouble::Passing(format!(
+    pub(crate) fn silent(&self) -> ConnectionError {
+        ConnectionError::Transient(format!(
             "it took the connection and gave no answer in time: it is stuck, or does not speak the bbq protocol; {REMEDY}"
         ))
     }
 
     /// An acknowledgement cannot be one.
-    pub(crate) fn disbelieved(&self, problem: &str) -> Trouble {
-        Trouble::Broken(self.protocol(problem))
+    pub(crate) fn disbelieved(&self, problem: &str) -> ConnectionError {
+        ConnectionError::Protocol(self.protocol(problem))
     }
 
     fn protocol(&self, problem: &str) -> SendError {
@@ -149,8 +153,8 @@ mod tests {
             far.shutdown(std::net::Shutdown::Write).unwrap();
         }
         match near.begin(&mut Session::new("the peer".to_owned()), b"hello").unwrap_err() {
-            Trouble::Passing(text) => format!("passing: {text}"),
-            Trouble::Lasting(error) => format!("lasting: {error}"),
+            ConnectionError::Transient(text) => format!("passing: {text}"),
+            ConnectionError::Lasting(error) => format!("lasting: {error}"),
             other => format!("{other:?}"),
         }
     }

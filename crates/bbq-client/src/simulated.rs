@@ -7,59 +7,49 @@ use std::time::Duration;
 
 use bbq_wire::StreamId;
 
-pub use crate::course::After;
+pub use crate::connection::{Action, CloseReason};
 pub use crate::environment::{Boot, Environment};
-pub use crate::link::Done;
+pub use crate::failover::Retry;
 pub use crate::spool::Sizes;
 
-use crate::course::Course;
-use crate::link::{self, Link, Say};
-use crate::session::{Heard, Session, Trouble};
+use crate::connection::{self, Connection};
+use crate::failover::Failover;
+use crate::session::{ConnectionError, ServerMessage, Session};
 use crate::shared::Shared;
 use crate::{Counters, SendError, SenderBuilder, StartError};
 
-/// A sender with one outlet.
+/// A sender with one destination.
 pub struct Client {
     shared: Shared,
-    course: Course,
-    connection: Option<Connection>,
+    failover: Failover,
+    attempt: Option<Attempt>,
 }
 
-/// From its hello to its end.
-struct Connection {
+/// A connection from its hello to its end.
+struct Attempt {
     session: Session,
-    /// Once it is welcome.
-    link: Option<Link>,
+    /// Once the server has welcomed it.
+    connection: Option<Connection>,
     /// The last number that the server has named.
     last_heard: Option<u64>,
 }
 
 /// Why a connection was of no use.
 #[derive(Debug)]
-pub struct Cause(Trouble);
+pub struct Cause(ConnectionError);
 
 impl Cause {
     /// What is not expected of a server that works: not a broken connection, and not a refusal that asks to come again.
     #[must_use]
     pub fn complaint(&self) -> Option<String> {
         match &self.0 {
-            Trouble::Passing(_) => None,
-            Trouble::Refused(error, _)
-            | Trouble::Broken(error)
-            | Trouble::Lasting(error)
-            | Trouble::Final(error) => Some(error.to_string()),
+            ConnectionError::Transient(_) => None,
+            ConnectionError::Refused(error, _)
+            | ConnectionError::Protocol(error)
+            | ConnectionError::Lasting(error)
+            | ConnectionError::Fatal(error) => Some(error.to_string()),
         }
     }
-}
-
-/// How a step ended.
-pub enum Said {
-    /// This is to be written; [`Client::written`] says that it was.
-    Write(Arc<Vec<u8>>),
-    /// Nothing is to be said now.
-    Nothing,
-    /// The connection is to be left.
-    Leave(Done),
 }
 
 /// What a server calls records.
@@ -84,8 +74,8 @@ impl Client {
         sizes: Sizes,
     ) -> Result<Client, StartError> {
         let shared = Shared::open(options.options, environment, sizes)?;
-        let course = Course::new(shared.options.servers.len());
-        Ok(Client { shared, course, connection: None })
+        let failover = Failover::new(shared.options.servers.len());
+        Ok(Client { shared, failover, attempt: None })
     }
 
     /// As the application's `send`; never waits if [`crate::OnFull`] does not.
@@ -107,74 +97,70 @@ impl Client {
     /// # Errors
     /// What ends it before it is made.
     pub fn connect(&mut self) -> Result<Vec<u8>, Cause> {
-        let outlet = &self.shared.outlets[0];
-        self.course.begin(outlet, &self.shared);
-        let session = Session::new(outlet.address(self.course.server()).to_string());
-        self.connection = Some(Connection { session, link: None, last_heard: None });
-        link::hello(&self.shared, 0).map_err(Cause)
+        let destination = &self.shared.destinations[0];
+        self.failover.begin(destination, &self.shared);
+        let session = Session::new(destination.address(self.failover.server()).to_string());
+        self.attempt = Some(Attempt { session, connection: None, last_heard: None });
+        connection::hello(&self.shared, 0).map_err(Cause)
     }
 
     /// Whether a server has welcomed the connection that it has.
     #[must_use]
-    pub fn is_welcome(&self) -> bool {
-        self.connection.as_ref().is_some_and(|connection| connection.link.is_some())
+    pub fn is_welcomed(&self) -> bool {
+        self.attempt.as_ref().is_some_and(|attempt| attempt.connection.is_some())
     }
 
     /// Takes what has arrived.
     ///
     /// # Errors
     /// What ends the connection.
-    pub fn arrived(&mut self, bytes: &[u8], now: Duration) -> Result<(), Cause> {
-        let Some(connection) = &mut self.connection else { return Ok(()) };
-        connection.session.arrived(bytes);
-        while let Some(heard) = connection.session.next().map_err(Cause)? {
-            connection.last_heard = Some(match &heard {
-                Heard::Welcome(welcome) => welcome.last_sequence,
-                Heard::Acknowledged(number) => *number,
+    pub fn receive(&mut self, bytes: &[u8], now: Duration) -> Result<(), Cause> {
+        let Some(attempt) = &mut self.attempt else { return Ok(()) };
+        attempt.session.receive(bytes);
+        while let Some(message) = attempt.session.next().map_err(Cause)? {
+            attempt.last_heard = Some(match &message {
+                ServerMessage::Welcome(welcome) => welcome.last_sequence,
+                ServerMessage::Acknowledged(number) => *number,
             });
-            match (&heard, &connection.link) {
-                (Heard::Welcome(welcome), None) => {
-                    let outlet = &self.shared.outlets[0];
-                    let welcomed = self.course.welcomed(outlet, &self.shared, welcome, now);
-                    connection.link = Some(welcomed.map_err(Cause)?);
+            match (&message, &attempt.connection) {
+                (ServerMessage::Welcome(welcome), None) => {
+                    let destination = &self.shared.destinations[0];
+                    let welcomed = self.failover.welcomed(destination, &self.shared, welcome, now);
+                    attempt.connection = Some(welcomed.map_err(Cause)?);
                 }
                 _ => {
-                    let server = self.course.server();
-                    link::heard(&self.shared, 0, server, &connection.session, &heard).map_err(Cause)?;
+                    let server = self.failover.server();
+                    connection::received(&self.shared, 0, server, &attempt.session, &message)
+                        .map_err(Cause)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// What is to be said next.
+    /// What to do next.
     ///
     /// # Errors
     /// What ends the connection.
-    pub fn next(&mut self, now: Duration) -> Result<Said, Cause> {
-        let link = self.connection.as_mut().and_then(|connection| connection.link.as_mut());
-        let Some(link) = link else { return Ok(Said::Nothing) };
-        link.check(&self.shared, now).map_err(Cause)?;
-        Ok(match link.next(&self.shared).map_err(Cause)? {
-            Say::Write(bytes) => Said::Write(bytes),
-            Say::Nothing | Say::NothingYet => Said::Nothing,
-            Say::Leave(done) => Said::Leave(done),
-        })
+    pub fn next(&mut self, now: Duration) -> Result<Action, Cause> {
+        let connection = self.attempt.as_mut().and_then(|attempt| attempt.connection.as_mut());
+        let Some(connection) = connection else { return Ok(Action::Idle) };
+        connection.check(&self.shared, now).map_err(Cause)?;
+        connection.next(&self.shared).map_err(Cause)
     }
 
     /// What was to be written is.
     pub fn written(&self) {
-        if let Some(link) = self.connection.as_ref().and_then(|connection| connection.link.as_ref()) {
-            link.written(&self.shared);
+        if let Some(connection) = self.attempt.as_ref().and_then(|attempt| attempt.connection.as_ref()) {
+            connection.written(&self.shared);
         }
     }
 
     /// The connection has come to its end: in order, or because of this, or it broke. Says what to do then.
-    pub fn ended(&mut self, outcome: Result<Done, Option<Cause>>) -> After {
-        let Some(connection) = self.connection.take() else { return After::Again };
-        let outcome =
-            outcome.map_err(|cause| cause.map_or_else(|| connection.session.ended(), |cause| cause.0));
-        self.course.end(&self.shared.outlets[0], &self.shared, outcome)
+    pub fn ended(&mut self, outcome: Result<CloseReason, Option<Cause>>) -> Retry {
+        let Some(attempt) = self.attempt.take() else { return Retry::Now };
+        let outcome = outcome.map_err(|cause| cause.map_or_else(|| attempt.session.ended(), |cause| cause.0));
+        self.failover.end(&self.shared.destinations[0], &self.shared, outcome)
     }
 
     /// Leaves its spool to the next one, as [`crate::Sender::close`] does.
@@ -209,7 +195,7 @@ impl Client {
     /// The last number that the server has named on this connection, whatever became of that.
     #[must_use]
     pub fn last_heard(&self) -> Option<u64> {
-        self.connection.as_ref().and_then(|connection| connection.last_heard)
+        self.attempt.as_ref().and_then(|attempt| attempt.last_heard)
     }
 
     /// What servers call its records, from the present connection's on.
@@ -221,7 +207,7 @@ impl Client {
             base: numbering.base,
             until: numbering.until,
         };
-        state.outlets[0].numberings().map(name).collect()
+        state.destinations[0].numberings().map(name).collect()
     }
 
     /// What it has done so far.
@@ -232,6 +218,6 @@ impl Client {
 
     /// Takes a record for acknowledged, whatever was sent: what a sender would do that believes a server everything.
     pub fn believe(&self, record: u64) {
-        self.shared.acknowledged(0, self.course.server(), record);
+        self.shared.acknowledged(0, self.failover.server(), record);
     }
 }

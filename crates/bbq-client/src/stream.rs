@@ -9,7 +9,7 @@ use std::time::Duration;
 use bbq_wire::session::Welcome;
 use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
-use crate::session::{Heard, Session, Trouble};
+use crate::session::{ConnectionError, ServerMessage, Session};
 use crate::{SendError, ServerAddress};
 
 /// A server that does not even take the connection in this time is not there.
@@ -33,7 +33,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    pub(crate) fn connect(address: &ServerAddress) -> Result<Stream, Trouble> {
+    pub(crate) fn connect(address: &ServerAddress) -> Result<Stream, ConnectionError> {
         Stream::connected(address).map_err(|error| {
             let lasts = match address {
                 ServerAddress::Unix(_) => matches!(
@@ -46,7 +46,7 @@ impl Stream {
             if !lasts {
                 return error.into();
             }
-            Trouble::Lasting(SendError::Unreachable {
+            ConnectionError::Lasting(SendError::Unreachable {
                 server: address.to_string(),
                 problem: error.to_string(),
             })
@@ -85,16 +85,18 @@ impl Stream {
     }
 
     /// Says hello and waits for the welcome, as long as [`ANSWER_TIMEOUT`] allows, if it is set.
-    pub(crate) fn begin(&mut self, session: &mut Session, hello: &[u8]) -> Result<Welcome, Trouble> {
+    pub(crate) fn begin(&mut self, session: &mut Session, hello: &[u8]) -> Result<Welcome, ConnectionError> {
         self.write_all(hello)?;
-        match self.hear(session)? {
-            Heard::Welcome(welcome) => Ok(welcome),
-            Heard::Acknowledged(_) => Err(session.disbelieved("something else than a welcome came first")),
+        match self.read_message(session)? {
+            ServerMessage::Welcome(welcome) => Ok(welcome),
+            ServerMessage::Acknowledged(_) => {
+                Err(session.disbelieved("something else than a welcome came first"))
+            }
         }
     }
 
     /// Waits for the next whole thing that the server says.
-    pub(crate) fn hear(&mut self, session: &mut Session) -> Result<Heard, Trouble> {
+    pub(crate) fn read_message(&mut self, session: &mut Session) -> Result<ServerMessage, ConnectionError> {
         let mut buffer = [0; READ_BYTES];
         loop {
             if let Some(heard) = session.next()? {
@@ -102,7 +104,7 @@ impl Stream {
             }
             match self.read(&mut buffer) {
                 Ok(0) => return Err(session.ended()),
-                Ok(bytes) => session.arrived(&buffer[..bytes]),
+                Ok(bytes) => session.receive(&buffer[..bytes]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     return Err(session.silent());

@@ -23,10 +23,10 @@ pub(crate) enum Repair {
 }
 
 impl Queue {
-    /// The outlet's server refused the first batch that it has not acknowledged.
-    pub(crate) fn repair(&self, outlet: usize, code: RefusalCode) -> Repair {
+    /// The destination's server refused the first batch that it has not acknowledged.
+    pub(crate) fn repair(&self, destination: usize, code: RefusalCode) -> Repair {
         let mut state = self.locked();
-        let repair = self.repair_first(&mut state, outlet, code);
+        let repair = self.repair_first(&mut state, destination, code);
         drop(state);
         // Who waits for all of it, or for room, may have waited for what is given up.
         self.moved.notify_all();
@@ -34,8 +34,8 @@ impl Queue {
         repair
     }
 
-    fn repair_first(&self, state: &mut State, outlet: usize, code: RefusalCode) -> Repair {
-        let mine = &state.outlets[outlet];
+    fn repair_first(&self, state: &mut State, destination: usize, code: RefusalCode) -> Repair {
+        let mine = &state.destinations[destination];
         let (acknowledged, sent, numbering) = (mine.acknowledged, mine.sent, mine.numbering());
         let at = state.entries.partition_point(|entry| entry.last() <= acknowledged);
         let Some(entry) = state.entries.get_mut(at).filter(|entry| entry.first <= sent) else {
@@ -91,7 +91,7 @@ mod tests {
 
     /// A queue of which one batch with the records "0", "1", ... is on its way.
     fn queue(records: u8) -> Queue {
-        let before = Recovered::nothing(StreamId([7; 16]), 1).outlets.into_iter();
+        let before = Recovered::nothing(StreamId([7; 16]), 1).destinations.into_iter();
         let queue =
             Queue::new(&Options::default(), Arc::new(System), 1, before.map(|before| (before, vec![1])));
         let intake = Intake::new(OnFull::DropNewest, None);

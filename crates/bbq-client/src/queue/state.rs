@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::SendError;
 use crate::block::Body;
-use crate::outlet_state::OutletState;
+use crate::destination_state::DestinationState;
 use crate::spool::Extent;
 
 /// Consecutive numbered records.
@@ -35,7 +35,7 @@ pub(crate) struct State {
     pub(super) charged: usize,
     /// Empty buffers of `block_bytes`.
     pub(super) spare: Vec<Vec<u8>>,
-    pub(crate) outlets: Vec<OutletState>,
+    pub(crate) destinations: Vec<DestinationState>,
     pub(crate) acknowledged: u64,
     pub(crate) sent: u64,
     pub(crate) dropped_oldest: u64,
@@ -57,26 +57,28 @@ impl State {
         self.charged == 0 || self.charged + charge <= bytes_max
     }
 
-    /// Whether the outlet has nothing left to do.
-    pub(super) fn is_done(&self, outlet: usize) -> bool {
-        let acknowledged = self.outlets[outlet].acknowledged;
+    /// Whether the destination has nothing left to do.
+    pub(super) fn is_done(&self, destination: usize) -> bool {
+        let acknowledged = self.destinations[destination].acknowledged;
         self.entries.back().is_none_or(|back| back.last() <= acknowledged)
     }
 
-    /// Records in line that the outlet's server has not acknowledged; 0 where nothing is ever sent again.
-    pub(super) fn missing(&self, outlet: usize) -> u64 {
-        let OutletState { acknowledged, ended: false, .. } = self.outlets[outlet] else { return 0 };
+    /// Records in line that the destination's server has not acknowledged; 0 where nothing is ever sent again.
+    pub(super) fn missing(&self, destination: usize) -> u64 {
+        let DestinationState { acknowledged, ended: false, .. } = self.destinations[destination] else {
+            return 0;
+        };
         let begin = self.entries.partition_point(|entry| entry.last() <= acknowledged);
         self.entries.iter().skip(begin).map(|entry| entry.last() - acknowledged.max(entry.first - 1)).sum()
     }
 
     pub(super) fn everyone_has(&self) -> u64 {
-        let live = self.outlets.iter().filter(|outlet| !outlet.ended);
-        live.map(|outlet| outlet.acknowledged).min().unwrap_or(0)
+        let live = self.destinations.iter().filter(|destination| !destination.ended);
+        live.map(|destination| destination.acknowledged).min().unwrap_or(0)
     }
 
-    pub(super) fn acknowledge(&mut self, outlet: usize, sequence: u64) {
-        let before = self.outlets[outlet].acknowledged;
+    pub(super) fn acknowledge(&mut self, destination: usize, sequence: u64) {
+        let before = self.destinations[destination].acknowledged;
         if sequence <= before {
             return;
         }
@@ -87,10 +89,10 @@ impl State {
             .take_while(|entry| entry.last() <= sequence)
             .map(|entry| if let Body::Batch(bytes) = &entry.body { bytes.len() } else { 0 })
             .sum();
-        self.outlets[outlet].acknowledge(sequence, bytes);
+        self.destinations[destination].acknowledge(sequence, bytes);
     }
 
-    /// Records up to number `target` that some live outlet does not have; `None` when there are none.
+    /// Records up to number `target` that some live destination does not have; `None` when there are none.
     pub(super) fn queued_up_to(&self, target: u64) -> Option<u64> {
         let everyone = self.everyone_has();
         let queued = self
@@ -104,8 +106,10 @@ impl State {
 
     /// Whether a thread is making a batch of it, or a server has it and has not acknowledged it.
     pub(super) fn is_on_its_way(&self, entry: &Entry) -> bool {
-        let sent = |outlet: &OutletState| outlet.sent >= entry.first && outlet.acknowledged < entry.last();
-        matches!(entry.body, Body::Busy) || self.outlets.iter().any(sent)
+        let sent = |destination: &DestinationState| {
+            destination.sent >= entry.first && destination.acknowledged < entry.last()
+        };
+        matches!(entry.body, Body::Busy) || self.destinations.iter().any(sent)
     }
 
     /// Puts the parts of a batch in its place. What is in none of them is too large for a server, and given up.
@@ -122,7 +126,7 @@ impl State {
         }
     }
 
-    /// Drops the oldest entry that no outlet has on its way; `false` when there is none.
+    /// Drops the oldest entry that no destination has on its way; `false` when there is none.
     pub(super) fn drop_oldest(&mut self) -> bool {
         let droppable = |entry: &Entry| entry.charge > 0 && !self.is_on_its_way(entry);
         let Some(at) = self.entries.iter().position(droppable) else { return false };

@@ -6,9 +6,9 @@ use bbq_wire::{SequenceCheck, StreamId};
 use proptest::prelude::*;
 
 use super::*;
+use crate::destination_state::ResumePoint;
 use crate::environment::System;
 use crate::intake::Intake;
-use crate::outlet_state::Standing;
 use crate::spool::Recovered;
 use crate::{Delivery, Sender};
 
@@ -59,7 +59,7 @@ enum Event {
     /// So many messages of so many bytes.
     Send(u8, u16),
     Collect,
-    /// An outlet gives a batch to its connection.
+    /// A destination gives a batch to its connection.
     Give(usize),
     Receive(usize),
     Acknowledge(usize),
@@ -99,16 +99,16 @@ impl Model {
             .delivery(Delivery::All)
             .on_full(on_full);
         let stream = StreamId([7; 16]);
-        let outlets = Recovered::nothing(stream, servers).outlets;
+        let destinations = Recovered::nothing(stream, servers).destinations;
         let queue = Queue::new(
             &options.options,
             Arc::new(System),
             1,
-            outlets.into_iter().map(|before| (before, vec![1])),
+            destinations.into_iter().map(|before| (before, vec![1])),
         );
         let intake = Intake::new(on_full, None);
         let servers: Vec<Server> = (0..servers).map(|_| Server { stream: 7, ..Server::default() }).collect();
-        (0..servers.len()).for_each(|outlet| queue.connected(outlet, 0, 0, LIMITS));
+        (0..servers.len()).for_each(|destination| queue.connected(destination, 0, 0, LIMITS));
         Model { queue, intake, servers, number: 0, accepted: Vec::new() }
     }
 
@@ -128,50 +128,52 @@ impl Model {
             Event::Collect => {
                 self.intake.collect(&self.queue);
             }
-            Event::Give(outlet) => {
-                if let Next::Send(bytes, _) = self.queue.next(outlet % count) {
-                    self.servers[outlet % count].wire.push_back(bytes);
+            Event::Give(destination) => {
+                if let Next::Send(bytes, _) = self.queue.next(destination % count) {
+                    self.servers[destination % count].wire.push_back(bytes);
                 }
             }
-            Event::Receive(outlet) => self.servers[outlet % count].receive(),
-            Event::Acknowledge(outlet) => {
-                let number = self.servers[outlet % count].last_sequence;
-                let record = self.queue.claimed(outlet % count, 0, number).expect("it was sent");
-                self.servers[outlet % count].told = self.servers[outlet % count].taken.len();
-                self.queue.acknowledged(outlet % count, record);
+            Event::Receive(destination) => self.servers[destination % count].receive(),
+            Event::Acknowledge(destination) => {
+                let number = self.servers[destination % count].last_sequence;
+                let record = self.queue.check_ack(destination % count, 0, number).expect("it was sent");
+                self.servers[destination % count].told = self.servers[destination % count].taken.len();
+                self.queue.acknowledged(destination % count, record);
             }
-            Event::Reconnect(outlet) => {
-                let server = &mut self.servers[outlet % count];
+            Event::Reconnect(destination) => {
+                let server = &mut self.servers[destination % count];
                 server.wire.clear();
                 server.told = server.taken.len();
-                let Standing::Has(record) = self.queue.judge(outlet % count, 0, server.last_sequence) else {
+                let ResumePoint::Has(record) =
+                    self.queue.resume_point(destination % count, 0, server.last_sequence)
+                else {
                     panic!("{} was sent, and is not forgotten", server.last_sequence)
                 };
-                self.queue.connected(outlet % count, 0, record, LIMITS);
+                self.queue.connected(destination % count, 0, record, LIMITS);
             }
-            Event::Forget(outlet) => {
-                let server = &mut self.servers[outlet % count];
+            Event::Forget(destination) => {
+                let server = &mut self.servers[destination % count];
                 server.wire.clear();
                 server.last_sequence = 0;
                 // What was told is gone for good; the rest is sent again.
                 server.taken.truncate(server.told);
-                match self.queue.judge(outlet % count, 0, 0) {
-                    Standing::Has(record) => self.queue.connected(outlet % count, 0, record, LIMITS),
-                    Standing::Forgot { .. } => {
+                match self.queue.resume_point(destination % count, 0, 0) {
+                    ResumePoint::Has(record) => self.queue.connected(destination % count, 0, record, LIMITS),
+                    ResumePoint::Forgot { .. } => {
                         server.stream = server.stream.wrapping_add(1);
-                        self.queue.rename(outlet % count, StreamId([server.stream; 16]));
+                        self.queue.rename(destination % count, StreamId([server.stream; 16]));
                         assert_eq!(
-                            self.queue.judge(outlet % count, 0, 0),
-                            Standing::Has(self.queue.acknowledged_by(outlet % count))
+                            self.queue.resume_point(destination % count, 0, 0),
+                            ResumePoint::Has(self.queue.acknowledged_by(destination % count))
                         );
                         self.queue.connected(
-                            outlet % count,
+                            destination % count,
                             0,
-                            self.queue.acknowledged_by(outlet % count),
+                            self.queue.acknowledged_by(destination % count),
                             LIMITS,
                         );
                     }
-                    Standing::NeverSent => panic!("it knows nothing"),
+                    ResumePoint::NeverSent => panic!("it knows nothing"),
                 }
             }
         }
@@ -184,13 +186,13 @@ impl Model {
     fn settle(&mut self) {
         self.intake.close(&self.queue);
         self.queue.close();
-        for outlet in 0..self.servers.len() {
+        for destination in 0..self.servers.len() {
             for _ in 0..1000 {
-                self.happen(Event::Give(outlet));
-                self.happen(Event::Receive(outlet));
-                self.happen(Event::Acknowledge(outlet));
+                self.happen(Event::Give(destination));
+                self.happen(Event::Receive(destination));
+                self.happen(Event::Acknowledge(destination));
             }
-            assert!(matches!(self.queue.next(outlet), Next::End));
+            assert!(matches!(self.queue.next(destination), Next::End));
         }
     }
 }

@@ -37,13 +37,13 @@ impl Queue {
 
     /// Whether no server has said yet what it takes.
     pub(crate) fn limit_is_unknown(&self) -> bool {
-        self.locked().outlets.iter().all(|outlet| outlet.message_bytes_max.is_none())
+        self.locked().destinations.iter().all(|destination| destination.message_bytes_max.is_none())
     }
 
     /// Waits until a server has said what it takes; `false` at the deadline.
     pub(crate) fn wait_for_limit(&self, deadline: Option<Instant>) -> bool {
         let mut state = self.locked();
-        while !state.outlets.iter().any(|outlet| outlet.message_bytes_max.is_some())
+        while !state.destinations.iter().any(|destination| destination.message_bytes_max.is_some())
             && state.failed.is_none()
             && !state.closed
         {

@@ -32,8 +32,8 @@ use bbq_wire::StreamId;
 pub(crate) use extent::Extent;
 pub(crate) use progress::NotRemembered;
 use progress::{Progress, Renamed};
-pub(crate) use recovery::OutletBefore;
-use recovery::{Outlets, Stored};
+pub(crate) use recovery::RecoveredDestination;
+use recovery::{ProgressFiles, Stored};
 use segment::Segment;
 pub use sizes::Sizes;
 use writer::Writer;
@@ -50,7 +50,7 @@ pub(crate) struct Spool {
     /// long as files are removed: `send` takes only `writer`, and so never waits for that.
     outgoing: Mutex<VecDeque<Arc<Segment>>>,
     writer: Mutex<Writer>,
-    /// By outlet.
+    /// By destination.
     progress: Vec<Progress>,
     /// Held until the sender is closed.
     lock: Box<dyn StorageFile>,
@@ -65,15 +65,15 @@ pub(crate) struct Recovered {
     pub(crate) damaged: u64,
     /// What is in the segments, in order.
     pub(crate) extents: Vec<Extent>,
-    pub(crate) outlets: Vec<OutletBefore>,
+    pub(crate) destinations: Vec<RecoveredDestination>,
     /// Why what comes in has another stream than what is there.
     pub(crate) new_stream: Option<String>,
 }
 
 impl Recovered {
     /// There is no spool.
-    pub(crate) fn nothing(stream: StreamId, outlets: usize) -> Recovered {
-        let outlet = || OutletBefore {
+    pub(crate) fn nothing(stream: StreamId, destinations: usize) -> Recovered {
+        let destination = || RecoveredDestination {
             acknowledged: 0,
             acknowledged_by: 0,
             sent: 0,
@@ -84,7 +84,7 @@ impl Recovered {
             next_sequence: 1,
             damaged: 0,
             extents: Vec::new(),
-            outlets: (0..outlets).map(|_| outlet()).collect(),
+            destinations: (0..destinations).map(|_| destination()).collect(),
             new_stream: None,
         }
     }
@@ -137,10 +137,10 @@ fn make(storage: &dyn Storage, directory: &Path) -> io::Result<()> {
 fn owes_no_other(
     storage: &dyn Storage,
     directory: &Path,
-    outlets: &[String],
+    destinations: &[String],
     extents: &[Extent],
 ) -> Result<(), String> {
-    let others = progress::of_others(storage, directory, outlets);
+    let others = progress::of_others(storage, directory, destinations);
     let others = others.map_err(|error| format!("acknowledged: {error}"))?;
     for (name, known) in others {
         // Whatever numbers the files claim.
@@ -161,7 +161,7 @@ impl Spool {
     pub(crate) fn open(
         environment: &Arc<dyn Environment>,
         directory: &Path,
-        outlets: &[String],
+        destinations: &[String],
         new_stream: StreamId,
         sizes: Sizes,
     ) -> Result<(Spool, Recovered), StartError> {
@@ -171,10 +171,10 @@ impl Spool {
         make(storage, directory).map_err(|error| told("cannot make it", error))?;
         let lock = locked(storage, directory)?;
         let mut stored = Stored::read(storage, directory, sizes.extent_bytes).map_err(failed)?;
-        let outlets_before = Outlets::read(storage, directory, outlets, boot, &mut stored)
+        let progress_files = ProgressFiles::read(storage, directory, destinations, boot, &mut stored)
             .map_err(|error| told("acknowledged", error))?;
-        owes_no_other(storage, directory, outlets, &stored.extents).map_err(failed)?;
-        let (used, everyone) = (outlets_before.used(), outlets_before.everyone());
+        owes_no_other(storage, directory, destinations, &stored.extents).map_err(failed)?;
+        let (used, everyone) = (progress_files.used(), progress_files.everyone());
         // What was sent and is not there is lost, unless it had arrived.
         stored.damaged += used.saturating_sub(everyone.max(stored.next - 1));
         stored.next = stored.next.max(used + 1);
@@ -188,7 +188,7 @@ impl Spool {
         let recovered = Recovered {
             next_sequence: stored.next,
             damaged: stored.damaged,
-            outlets: outlets_before.begin(boot, &stored.numberings(writer.place())),
+            destinations: progress_files.begin(boot, &stored.numberings(writer.place())),
             new_stream: stored.doubt.take(),
             extents: stored.extents,
         };
@@ -198,7 +198,7 @@ impl Spool {
             sizes,
             outgoing: Mutex::default(),
             writer: Mutex::new(writer),
-            progress: outlets_before.files,
+            progress: progress_files.files,
             lock,
             closed: AtomicBool::new(false),
         };
@@ -274,25 +274,30 @@ impl Spool {
         let _released = self.lock.unlock();
     }
 
-    /// Remembers what an outlet's servers have acknowledged, and which one of them did ([`crate::ServerAddress::id`]).
-    pub(crate) fn acknowledged(&self, outlet: usize, record: u64, server: u32) -> Result<(), NotRemembered> {
-        self.progress[outlet].acknowledged(record, server)
+    /// Remembers what a destination's servers have acknowledged, and which one of them did ([`crate::ServerAddress::id`]).
+    pub(crate) fn acknowledged(
+        &self,
+        destination: usize,
+        record: u64,
+        server: u32,
+    ) -> Result<(), NotRemembered> {
+        self.progress[destination].acknowledged(record, server)
     }
 
     /// Remembers that records up to this one are about to be sent.
-    pub(crate) fn sending(&self, outlet: usize, record: u64) -> Result<(), NotRemembered> {
-        self.progress[outlet].sent(record)
+    pub(crate) fn sending(&self, destination: usize, record: u64) -> Result<(), NotRemembered> {
+        self.progress[destination].sent(record)
     }
 
     /// Remembers the epoch of a connection that is about to be made.
-    pub(crate) fn epoch(&self, outlet: usize, epoch: u64) -> Result<(), NotRemembered> {
-        self.progress[outlet].epoch(epoch)
+    pub(crate) fn epoch(&self, destination: usize, epoch: u64) -> Result<(), NotRemembered> {
+        self.progress[destination].epoch(epoch)
     }
 
-    /// Remembers that the outlet's servers have another stream than the segments name.
-    pub(crate) fn renamed(&self, outlet: usize, numbering: &Numbering) -> Result<(), NotRemembered> {
+    /// Remembers that the destination's servers have another stream than the segments name.
+    pub(crate) fn renamed(&self, destination: usize, numbering: &Numbering) -> Result<(), NotRemembered> {
         let Numbering { stream, base, stored, .. } = *numbering;
-        self.progress[outlet].rename(Renamed { stream, base, stored })
+        self.progress[destination].rename(Renamed { stream, base, stored })
     }
 
     /// Every server has what is up to `sequence`: gives back the room of segments that are of no use any more.

@@ -142,7 +142,7 @@ fn run(lives: &[Life]) {
             Err(StartError::Spool { problem, .. }) if problem.contains("of a later release") => return,
             Err(error) => panic!("{error}"),
         };
-        let outlet = &recovered.outlets[0];
+        let destination = &recovered.destinations[0];
         let mut held: Vec<(u64, u64)> = Vec::new();
         for extent in &recovered.extents {
             let mut at = extent.first;
@@ -153,9 +153,9 @@ fn run(lives: &[Life]) {
             whole.expect("it was whole a moment ago");
         }
         assert!(held.is_sorted_by(|a, b| a.0 < b.0), "{held:?}");
-        held.retain(|(record, _)| *record > outlet.acknowledged);
+        held.retain(|(record, _)| *record > destination.acknowledged);
         let next = recovered.next_sequence;
-        assert!(held.last().is_none_or(|last| last.0 < next) && outlet.acknowledged < next);
+        assert!(held.last().is_none_or(|last| last.0 < next) && destination.acknowledged < next);
         for (next, at) in (next..).zip(0..life.appended) {
             message += 1;
             let bytes = [&message.to_le_bytes()[..], &vec![b'm'; usize::from(at)]].concat();
@@ -166,7 +166,7 @@ fn run(lives: &[Life]) {
         let sent = &held[..part(life.sent)];
         for (record, message) in sent {
             spool.sending(0, *record).expect("it is written");
-            let name = called(&outlet.numberings, *record);
+            let name = called(&destination.numberings, *record);
             let same = *got.entry(name).or_insert(*message);
             assert_eq!(same, *message, "{name:?} is another message than before");
         }
@@ -199,7 +199,11 @@ fn open(boot: u8, directory: &Path, new_stream: u8) -> (Spool, Recovered) {
 }
 
 fn streams(recovered: &Recovered) -> Vec<(u8, u64)> {
-    recovered.outlets[0].numberings.iter().map(|numbering| (numbering.stream.0[0], numbering.base)).collect()
+    recovered.destinations[0]
+        .numberings
+        .iter()
+        .map(|numbering| (numbering.stream.0[0], numbering.base))
+        .collect()
 }
 
 #[test]
@@ -327,7 +331,7 @@ fn a_spool_of_an_earlier_release_is_delivered_as_it_was_numbered() {
     fs::write(directory.path().join("acknowledged"), "00000000000000000006\n").expect("it can be written");
     let (spool, recovered) = open(1, directory.path(), 2);
     assert_eq!((streams(&recovered), recovered.next_sequence), (vec![(9, 0), (2, 8)], 9));
-    assert_eq!(recovered.outlets[0].acknowledged, 6);
+    assert_eq!(recovered.destinations[0].acknowledged, 6);
     assert!(spool.append(b"record", true).is_ok());
     spool.acknowledged(0, 8, 0).expect("it is written");
     spool.retire(8).expect("they go");
@@ -395,7 +399,7 @@ fn a_stream_ends_with_its_last_record_that_is_there() {
     // The power fails, and the name of the second segment is lost with it.
     fs::remove_file(segments(directory.path()).remove(1)).expect("it is there");
     let (_spool, recovered) = open(3, directory.path(), 3);
-    let numberings = &recovered.outlets[0].numberings;
+    let numberings = &recovered.destinations[0].numberings;
     let ends: Vec<(u8, u64)> =
         numberings.iter().map(|numbering| (numbering.stream.0[0], numbering.until)).collect();
     assert_eq!((ends, recovered.next_sequence), (vec![(1, 10), (3, u64::MAX)], 21));
@@ -433,13 +437,13 @@ fn a_closed_sender_sends_nothing_that_the_next_one_does_not_know_of() {
     older.sending(0, 4).expect("it is written");
     older.close(0);
     let (newer, recovered) = open(1, directory.path(), 2);
-    let outlet = &recovered.outlets[0];
-    assert_eq!((streams(&recovered), outlet.sent, outlet.epoch), (vec![(1, 0)], 4, 7));
+    let destination = &recovered.destinations[0];
+    assert_eq!((streams(&recovered), destination.sent, destination.epoch), (vec![(1, 0)], 4, 7));
     // A thread of the older one that was held up somewhere goes on now.
     for late in [older.epoch(0, 8), older.sending(0, 6), older.acknowledged(0, 4, 0)] {
         assert!(matches!(late, Err(NotRemembered::Closed)), "{late:?}");
     }
     drop(newer);
     let (_third, recovered) = open(1, directory.path(), 3);
-    assert_eq!((recovered.outlets[0].sent, recovered.outlets[0].epoch), (4, 7));
+    assert_eq!((recovered.destinations[0].sent, recovered.destinations[0].epoch), (4, 7));
 }

@@ -112,8 +112,8 @@ impl Stored {
     }
 }
 
-/// How far an outlet was, and what its servers call its records.
-pub(crate) struct OutletBefore {
+/// How far a destination was, and what its servers call its records.
+pub(crate) struct RecoveredDestination {
     pub(crate) acknowledged: u64,
     /// Which server that was; 0: unknown.
     pub(crate) acknowledged_by: u32,
@@ -122,13 +122,13 @@ pub(crate) struct OutletBefore {
     pub(crate) numberings: VecDeque<Numbering>,
 }
 
-/// The progress files of all outlets.
-pub(super) struct Outlets {
+/// The progress files of all destinations.
+pub(super) struct ProgressFiles {
     pub(super) files: Vec<Progress>,
     known: Vec<Known>,
 }
 
-impl Outlets {
+impl ProgressFiles {
     /// Reads them, and compares them with what is stored.
     pub(super) fn read(
         storage: &dyn Storage,
@@ -136,8 +136,8 @@ impl Outlets {
         names: &[String],
         boot: Boot,
         stored: &mut Stored,
-    ) -> io::Result<Outlets> {
-        let mut outlets = Outlets { files: Vec::new(), known: Vec::new() };
+    ) -> io::Result<ProgressFiles> {
+        let mut destinations = ProgressFiles { files: Vec::new(), known: Vec::new() };
         let mut no_file = true;
         for name in names {
             let (file, read) = Progress::open(storage, directory, name)?;
@@ -150,10 +150,10 @@ impl Outlets {
                     "the system was started since, and may have lost what was written last".to_owned(),
                 );
             }
-            outlets.files.push(file);
-            outlets.known.push(read.known);
+            destinations.files.push(file);
+            destinations.known.push(read.known);
         }
-        let used = outlets.used();
+        let used = destinations.used();
         if used >= stored.next {
             stored.doubt(format!(
                 "records up to {used} were sent, and those from {} on are not there",
@@ -166,7 +166,7 @@ impl Outlets {
         if !no_file && stored.segments.is_empty() {
             stored.doubt("its segments are not there".to_owned());
         }
-        Ok(outlets)
+        Ok(destinations)
     }
 
     /// The last record of which a server may know.
@@ -174,13 +174,13 @@ impl Outlets {
         self.known.iter().map(|known| known.acknowledged.max(known.sent)).max().unwrap_or(0)
     }
 
-    /// What every outlet's servers have.
+    /// What every destination's servers have.
     pub(super) fn everyone(&self) -> u64 {
         self.known.iter().map(|known| known.acknowledged).min().unwrap_or(0)
     }
 
-    /// Where each outlet goes on. `boot` is what the files say from now on.
-    pub(super) fn begin(&self, boot: Boot, numberings: &VecDeque<Numbering>) -> Vec<OutletBefore> {
+    /// Where each destination goes on. `boot` is what the files say from now on.
+    pub(super) fn begin(&self, boot: Boot, numberings: &VecDeque<Numbering>) -> Vec<RecoveredDestination> {
         let begin = |(file, known): (&Progress, &Known)| {
             file.begin(Known { boot, ..*known });
             let mut numberings = numberings.clone();
@@ -192,7 +192,7 @@ impl Outlets {
                 let progress::Renamed { stream, base, stored } = renamed;
                 numberings.push_front(Numbering { stream, base, until, stored });
             }
-            OutletBefore {
+            RecoveredDestination {
                 acknowledged: known.acknowledged,
                 acknowledged_by: known.server,
                 sent: known.sent,

@@ -43,13 +43,13 @@ impl Environment for Run {
 pub(super) fn open_in(
     boot: u8,
     directory: &Path,
-    outlets: &[&str],
+    destinations: &[&str],
     new_stream: StreamId,
     sizes: Sizes,
 ) -> Result<(Spool, Recovered), StartError> {
     let environment: Arc<dyn Environment> = Arc::new(Run([boot; 16]));
-    let outlets: Vec<String> = outlets.iter().map(|&name| name.to_owned()).collect();
-    Spool::open(&environment, directory, &outlets, new_stream, sizes)
+    let destinations: Vec<String> = destinations.iter().map(|&name| name.to_owned()).collect();
+    Spool::open(&environment, directory, &destinations, new_stream, sizes)
 }
 
 /// The segments of a directory, in order.
@@ -67,7 +67,7 @@ fn open(directory: &Path) -> (Spool, Recovered) {
 
 /// The stream of what comes in.
 fn stream(recovered: &Recovered) -> StreamId {
-    recovered.outlets[0].numberings.back().expect("never empty").stream
+    recovered.destinations[0].numberings.back().expect("never empty").stream
 }
 
 fn record(number: u64) -> Vec<u8> {
@@ -164,7 +164,7 @@ fn acknowledged_segments_go_and_the_number_stays() {
     assert_eq!(count(), 1);
     drop(spool);
     let (_spool, recovered) = open(directory.path());
-    assert_eq!((recovered.next_sequence, recovered.outlets[0].acknowledged), (41, 40));
+    assert_eq!((recovered.next_sequence, recovered.destinations[0].acknowledged), (41, 40));
 }
 
 #[test]

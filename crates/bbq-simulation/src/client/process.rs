@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bbq_client::simulated::{After, Cause, Client as Sending, Name, Said};
+use bbq_client::simulated::{Action, Cause, Client as Sending, Name, Retry};
 use bbq_client::{Notice, OnFull, Reconnect, SendError, Sender, ServerAddress};
 use bbq_spool::SteppedTime;
 use bbq_wire::batch::{Batch, BatchLimits};
@@ -104,7 +104,7 @@ impl Process {
             self.sender.acknowledged(),
             self.sender.names(),
             self.connection,
-            self.sender.is_welcome()
+            self.sender.is_welcomed()
         )
     }
 
@@ -199,9 +199,9 @@ impl Process {
         }
         match self.sender.next(now(around.time)) {
             Err(cause) => self.leave(Err(Some(cause)), around),
-            Ok(Said::Leave(done)) => self.leave(Ok(done), around),
-            Ok(Said::Nothing) => Ok(()),
-            Ok(Said::Write(batch)) => {
+            Ok(Action::Close(done)) => self.leave(Ok(done), around),
+            Ok(Action::Idle | Action::AwaitAcknowledgement) => Ok(()),
+            Ok(Action::Write(batch)) => {
                 if disk.halted().is_some() {
                     return Ok(());
                 }
@@ -228,7 +228,7 @@ impl Process {
         }
         let (before, held) = (self.sender.acknowledged(), self.sender.held());
         let Some(name) = self.sender.names().front().copied() else { return Ok(Ok(())) };
-        let heard = self.sender.arrived(bytes, now(around.time));
+        let heard = self.sender.receive(bytes, now(around.time));
         if options.bug == Some(Bug::AcknowledgementNotClamped)
             && let Some(number) = self.sender.last_heard()
         {
@@ -309,7 +309,7 @@ impl Process {
     /// A connection comes to its end.
     fn leave(
         &mut self,
-        outcome: Result<bbq_client::simulated::Done, Option<Cause>>,
+        outcome: Result<bbq_client::simulated::CloseReason, Option<Cause>>,
         around: &mut Around<'_>,
     ) -> Result<(), Violation> {
         let index = self.index;
@@ -321,9 +321,9 @@ impl Process {
             return Err(Violation::new(format!("client {index} complains: {complaint}")));
         }
         match self.sender.ended(outcome) {
-            After::Again => {}
-            After::Wait(wait) => self.wait_until = now(around.time) + wait,
-            After::Over => self.is_over = true,
+            Retry::Now => {}
+            Retry::After(wait) => self.wait_until = now(around.time) + wait,
+            Retry::Never => self.is_over = true,
         }
         if let Some(connection) = self.connection.take() {
             around.network.leave(connection);

@@ -1,4 +1,4 @@
-//! How far one outlet is: the servers that share one progress, and what they call the records.
+//! How far one destination is: the servers that share one progress, and what they call the records.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use bbq_wire::StreamId;
 
 use crate::numbering::{Numbering, next_epoch};
-use crate::spool::OutletBefore;
+use crate::spool::RecoveredDestination;
 
 /// Marks in the queue, by number of a record. `acknowledged <= sent` while it is connected.
 #[derive(Debug)]
-pub(crate) struct OutletState {
+pub(crate) struct DestinationState {
     /// The present stream, and those of later records. Never empty.
     numberings: VecDeque<Numbering>,
     /// Everything up to it may have been given to a connection of the present stream, in any life of a spool.
@@ -41,7 +41,7 @@ pub(crate) struct OutletState {
 
 /// What a welcome's last number means.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum ResumePoint {
     /// The server has everything up to this record.
     Has(u64),
     /// The server has everything up to this record, and acknowledged more: so many records.
@@ -50,14 +50,14 @@ pub(crate) enum Standing {
     NeverSent,
 }
 
-impl OutletState {
-    /// An outlet of these servers ([`crate::ServerAddress::id`]) that goes on where an earlier sender was.
-    pub(crate) fn new(before: OutletBefore, servers: &[u32]) -> OutletState {
+impl DestinationState {
+    /// A destination of these servers ([`crate::ServerAddress::id`]) that goes on where an earlier sender was.
+    pub(crate) fn new(before: RecoveredDestination, servers: &[u32]) -> DestinationState {
         // Of several servers nobody knows who acknowledged how much, and another one than before need not know of it.
         let is_known = servers.len() == 1 && [0, servers[0]].contains(&before.acknowledged_by);
         let known = if is_known { before.acknowledged } else { 0 };
         let begin = before.numberings.front().map_or(0, |present| present.base);
-        OutletState {
+        DestinationState {
             numberings: before.numberings,
             used: before.sent.max(before.acknowledged).max(begin),
             by_server: vec![known; servers.len()],
@@ -112,22 +112,22 @@ impl OutletState {
     }
 
     /// Judges the last number of the present stream that a server knows.
-    pub(crate) fn judge(&mut self, server: usize, last: u64) -> Standing {
+    pub(crate) fn resume_point(&mut self, server: usize, last: u64) -> ResumePoint {
         let (present, known) = (self.numbering(), self.by_server[server]);
         match present.record(last) {
             // Of a stream of an earlier life all may have been sent, and what this life did not find as well.
             Some(record) if present.until < u64::MAX && record >= present.until => {
-                Standing::Has(present.until)
+                ResumePoint::Has(present.until)
             }
-            Some(record) if present.until == u64::MAX && record > self.used => Standing::NeverSent,
-            None => Standing::NeverSent,
-            Some(record) if record < known => Standing::Forgot { has: record, lost: known - record },
-            Some(record) => Standing::Has(record),
+            Some(record) if present.until == u64::MAX && record > self.used => ResumePoint::NeverSent,
+            None => ResumePoint::NeverSent,
+            Some(record) if record < known => ResumePoint::Forgot { has: record, lost: known - record },
+            Some(record) => ResumePoint::Has(record),
         }
     }
 
     /// The record that a server's acknowledgement means; `None` when it was not sent on this connection.
-    pub(crate) fn claimed(&mut self, server: usize, number: u64) -> Option<u64> {
+    pub(crate) fn check_ack(&mut self, server: usize, number: u64) -> Option<u64> {
         let record = self.numbering().record(number).filter(|record| *record <= self.sent)?;
         self.by_server[server] = self.by_server[server].max(record);
         Some(record)
@@ -182,21 +182,22 @@ mod tests {
     fn a_stream_that_nothing_was_sent_in_yet_is_known_up_to_its_beginning() {
         // After a power failure that took records 16 to 21, and another end before a connection was made.
         let numberings = VecDeque::from([Numbering::begin(StreamId([7; 16]), 21)]);
-        let before = OutletBefore { acknowledged: 15, acknowledged_by: 0, sent: 15, epoch: 1, numberings };
-        assert_eq!(OutletState::new(before, &[1]).judge(0, 0), Standing::Has(21));
+        let before =
+            RecoveredDestination { acknowledged: 15, acknowledged_by: 0, sent: 15, epoch: 1, numberings };
+        assert_eq!(DestinationState::new(before, &[1]).resume_point(0, 0), ResumePoint::Has(21));
     }
 
     /// A batch may be sent in one form and stored in another, shorter one when its acknowledgement comes.
     #[test]
     fn where_everything_sent_is_acknowledged_the_window_is_open() {
-        let before = Recovered::nothing(StreamId([7; 16]), 1).outlets.remove(0);
-        let mut outlet = OutletState::new(before, &[1]);
-        outlet.connected(0, 0, 1000, 1000);
-        outlet.send(5, 5, 100);
-        outlet.send(9, 4, 100);
-        outlet.acknowledge(5, 10);
-        assert!(outlet.is_over_window(50, 200), "a batch is on its way");
-        outlet.acknowledge(9, 10);
-        assert!(!outlet.is_over_window(1000, 200));
+        let before = Recovered::nothing(StreamId([7; 16]), 1).destinations.remove(0);
+        let mut destination = DestinationState::new(before, &[1]);
+        destination.connected(0, 0, 1000, 1000);
+        destination.send(5, 5, 100);
+        destination.send(9, 4, 100);
+        destination.acknowledge(5, 10);
+        assert!(destination.is_over_window(50, 200), "a batch is on its way");
+        destination.acknowledge(9, 10);
+        assert!(!destination.is_over_window(1000, 200));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{AdaptiveReconnect, ServerAddress, ServerProgress};
 
 /// Servers that share one progress.
-pub(crate) struct Outlet {
+pub(crate) struct Destination {
     pub(crate) index: usize,
     /// The preferred one first.
     servers: Vec<ServerAddress>,
@@ -19,9 +19,13 @@ pub(crate) struct Outlet {
     pub(crate) present: AtomicU64,
 }
 
-impl Outlet {
-    pub(crate) fn new(index: usize, servers: Vec<ServerAddress>, reconnect: AdaptiveReconnect) -> Outlet {
-        Outlet {
+impl Destination {
+    pub(crate) fn new(
+        index: usize,
+        servers: Vec<ServerAddress>,
+        reconnect: AdaptiveReconnect,
+    ) -> Destination {
+        Destination {
             index,
             ids: servers.iter().map(ServerAddress::id).collect(),
             servers,

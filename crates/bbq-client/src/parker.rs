@@ -9,9 +9,9 @@ use std::time::Duration;
 /// What a sleeper waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Sleep {
+pub(crate) enum ParkState {
     /// Nothing: it is awake.
-    Awake = 0,
+    Running = 0,
     /// The end of the linger: records that come meanwhile need not wake it.
     Linger = 1,
     /// Anything, the first record as well.
@@ -21,37 +21,37 @@ pub(crate) enum Sleep {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
-    /// A [`Sleep`].
-    sleep: AtomicU8,
+pub(crate) struct Parker {
+    /// A [`ParkState`].
+    state: AtomicU8,
     thread: OnceLock<Thread>,
 }
 
-impl Bell {
+impl Parker {
     /// Makes the calling thread the one that sleeps here.
-    pub(crate) fn attend(&self) {
+    pub(crate) fn register_thread(&self) {
         // A second time it is the same thread.
         let _known = self.thread.set(thread::current());
     }
 
     /// Sleeps until it is rung, or so long; not at all when `ready` finds something after others can see that it is about to.
-    pub(crate) fn sleep(&self, sleep: Sleep, timeout: Duration, ready: impl FnOnce() -> bool) {
-        self.sleep.store(sleep as u8, Ordering::Relaxed);
+    pub(crate) fn park(&self, state: ParkState, timeout: Duration, ready: impl FnOnce() -> bool) {
+        self.state.store(state as u8, Ordering::Relaxed);
         // Either who brings something sees that this thread sleeps, or this thread sees what was brought.
         fence(Ordering::SeqCst);
         if !ready() {
             thread::park_timeout(timeout);
         }
-        self.sleep.store(Sleep::Awake as u8, Ordering::Relaxed);
+        self.state.store(ParkState::Running as u8, Ordering::Relaxed);
     }
 
     /// Wakes the thread if it sleeps one of the given sleeps. What it is to find was brought before.
-    fn ring(&self, for_whom: impl FnOnce(u8) -> bool) {
+    fn unpark_if(&self, is_meant: impl FnOnce(u8) -> bool) {
         fence(Ordering::SeqCst);
-        let sleep = self.sleep.load(Ordering::Relaxed);
-        if sleep != Sleep::Awake as u8
-            && for_whom(sleep)
-            && self.sleep.swap(Sleep::Awake as u8, Ordering::Relaxed) != Sleep::Awake as u8
+        let state = self.state.load(Ordering::Relaxed);
+        if state != ParkState::Running as u8
+            && is_meant(state)
+            && self.state.swap(ParkState::Running as u8, Ordering::Relaxed) != ParkState::Running as u8
             && let Some(thread) = self.thread.get()
         {
             thread.unpark();
@@ -59,22 +59,22 @@ impl Bell {
     }
 
     /// The first record since a while has come.
-    pub(crate) fn first_record(&self) {
-        self.ring(|sleep| sleep == Sleep::Work as u8);
+    pub(crate) fn unpark_for_first_record(&self) {
+        self.unpark_if(|state| state == ParkState::Work as u8);
     }
 
     /// Something can be sent.
-    pub(crate) fn work(&self) {
-        self.ring(|sleep| sleep == Sleep::Work as u8 || sleep == Sleep::Linger as u8);
+    pub(crate) fn unpark_for_work(&self) {
+        self.unpark_if(|state| state == ParkState::Work as u8 || state == ParkState::Linger as u8);
     }
 
     /// An acknowledgement has come.
-    pub(crate) fn change(&self) {
-        self.ring(|sleep| sleep == Sleep::Change as u8);
+    pub(crate) fn unpark_for_change(&self) {
+        self.unpark_if(|state| state == ParkState::Change as u8);
     }
 
     /// Something changed that every sleeper must look at.
-    pub(crate) fn all(&self) {
-        self.ring(|_| true);
+    pub(crate) fn unpark(&self) {
+        self.unpark_if(|_| true);
     }
 }

@@ -1,6 +1,6 @@
 //! The thread that keeps a connection: connects, says hello, sends batches, and begins anew when it breaks. Another thread, as long
 //! as the connection, reads acknowledgements. Here are the sockets, the waiting and the threads; what is said and what it means is in
-//! `link`, `session` and `course`.
+//! `connection`, `session` and `failover`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use bbq_wire::session::{AckLevel, Hello};
 
 use crate::ServerAddress;
-use crate::bell::Sleep;
-use crate::course::{After, Course};
+use crate::connection::{self, Action, CloseReason, Connection};
+use crate::destination::Destination;
 use crate::environment::{Environment, System};
-use crate::link::{self, Done, Link, Say};
-use crate::outlet::Outlet;
-use crate::session::{Session, Trouble};
+use crate::failover::{Failover, Retry};
+use crate::parker::ParkState;
+use crate::session::{ConnectionError, Session};
 use crate::shared::Shared;
 use crate::stream::{ANSWER_TIMEOUT, Stream};
 
@@ -23,16 +23,16 @@ const WRITE_SLICE: Duration = Duration::from_millis(500);
 /// The preferred server is looked for so often while another is used.
 const PREFERRED_INTERVAL: Duration = Duration::from_secs(5);
 /// Naps of a linger without a record, before the next record has to wake the thread: in a busy time no `send` pays for that.
-const NAPS: u32 = 10;
+const LINGER_ROUNDS_MAX: u32 = 10;
 /// Nothing is waited for that would not ring.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// A connection on its way.
-struct Wire<'a> {
-    outlet: &'a Outlet,
+struct SendLoop<'a> {
+    destination: &'a Destination,
     shared: &'a Arc<Shared>,
     stream: Stream,
-    link: Link,
+    connection: Connection,
     /// When it was welcomed: its times count from here.
     begin: Instant,
     /// When to look for the preferred server again, and what the look has found.
@@ -40,50 +40,56 @@ struct Wire<'a> {
 }
 
 /// Keeps a connection until everything is acknowledged or nothing can be.
-pub(crate) fn run(outlet: &Outlet, shared: &Arc<Shared>) {
-    shared.queue.bells[outlet.index].attend();
-    let mut course = Course::new(outlet.servers());
-    while !shared.queue.is_over(outlet.index) {
-        course.begin(outlet, shared);
-        let outcome = serve(outlet, shared, &mut course);
-        match course.end(outlet, shared, outcome) {
-            After::Again => {}
-            After::Wait(wait) => pause(outlet, shared, wait),
-            After::Over => return,
+pub(crate) fn run(destination: &Destination, shared: &Arc<Shared>) {
+    shared.queue.parkers[destination.index].register_thread();
+    let mut failover = Failover::new(destination.servers());
+    while !shared.queue.is_over(destination.index) {
+        failover.begin(destination, shared);
+        let outcome = serve(destination, shared, &mut failover);
+        match failover.end(destination, shared, outcome) {
+            Retry::Now => {}
+            Retry::After(wait) => pause(destination, shared, wait),
+            Retry::Never => return,
         }
     }
 }
 
 /// Waits, but not beyond the end.
-fn pause(outlet: &Outlet, shared: &Shared, wait: Duration) {
+fn pause(destination: &Destination, shared: &Shared, wait: Duration) {
     let end = Instant::now() + wait;
     while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
-        && !shared.queue.is_over(outlet.index)
+        && !shared.queue.is_over(destination.index)
     {
-        shared.queue.bells[outlet.index].sleep(Sleep::Change, left, || shared.queue.is_over(outlet.index));
+        shared.queue.parkers[destination.index]
+            .park(ParkState::Change, left, || shared.queue.is_over(destination.index));
     }
 }
 
 /// One connection from its beginning to its end.
-fn serve(outlet: &Outlet, shared: &Arc<Shared>, course: &mut Course) -> Result<Done, Trouble> {
-    let server = course.server();
-    let address = outlet.address(server);
+fn serve(
+    destination: &Destination,
+    shared: &Arc<Shared>,
+    failover: &mut Failover,
+) -> Result<CloseReason, ConnectionError> {
+    let server = failover.server();
+    let address = destination.address(server);
     let mut stream = Stream::connect(address)?;
     let mut session = Session::new(address.to_string());
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     stream.set_write_timeout(WRITE_SLICE)?;
-    let welcome = stream.begin(&mut session, &link::hello(shared, outlet.index)?)?;
+    let welcome = stream.begin(&mut session, &connection::hello(shared, destination.index)?)?;
     stream.set_read_timeout(None)?;
     shared.queue.compressor.connected(stream.is_remote());
     let begin = Instant::now();
-    let link = course.welcomed(outlet, shared, &welcome, begin.elapsed())?;
+    let connection = failover.welcomed(destination, shared, &welcome, begin.elapsed())?;
     let mut acks = stream.try_clone()?;
     let listening = Arc::clone(shared);
-    let index = outlet.index;
+    let index = destination.index;
     let acks = std::thread::Builder::new().name("bbq-acks".to_owned()).spawn(move || {
         let trouble = loop {
-            let heard = acks.hear(&mut session);
-            let taken = heard.and_then(|heard| link::heard(&listening, index, server, &session, &heard));
+            let message = acks.read_message(&mut session);
+            let taken = message
+                .and_then(|message| connection::received(&listening, index, server, &session, &message));
             if let Err(trouble) = taken {
                 break trouble;
             }
@@ -94,11 +100,11 @@ fn serve(outlet: &Outlet, shared: &Arc<Shared>, course: &mut Course) -> Result<D
         trouble
     })?;
     let look = || (begin + PREFERRED_INTERVAL, Arc::new(AtomicBool::new(false)));
-    let preferred = course.is_substitute().then(look);
-    let mut wire = Wire { outlet, shared, stream, link, begin, preferred };
-    let written = wire.send();
+    let preferred = failover.is_substitute().then(look);
+    let mut send_loop = SendLoop { destination, shared, stream, connection, begin, preferred };
+    let written = send_loop.send();
     // Ends the reader, too.
-    wire.stream.shutdown();
+    send_loop.stream.shutdown();
     // Its answer outranks ours: a refusal also breaks the writing.
     match acks.join() {
         Ok(trouble) if written.is_err() => Err(trouble),
@@ -106,27 +112,27 @@ fn serve(outlet: &Outlet, shared: &Arc<Shared>, course: &mut Course) -> Result<D
     }
 }
 
-impl Wire<'_> {
+impl SendLoop<'_> {
     /// Sends batches as they come.
-    fn send(&mut self) -> Result<Done, Trouble> {
+    fn send(&mut self) -> Result<CloseReason, ConnectionError> {
         let (queue, intake) = (&self.shared.queue, &self.shared.intake);
         let linger = self.shared.options.linger;
-        let mut naps = 0;
+        let mut linger_rounds = 0;
         let mut collected = Instant::now();
         loop {
             if self.preferred_is_back() {
-                if !queue.awaits(self.outlet.index) {
-                    return Ok(Done::Preferred);
+                if !queue.awaits(self.destination.index) {
+                    return Ok(CloseReason::PreferredIsBack);
                 }
-                self.wait_for_the_rest()?;
+                self.wait_for_acknowledgements()?;
                 continue;
             }
-            match self.link.next(self.shared)? {
-                Say::Write(bytes) => {
+            match self.connection.next(self.shared)? {
+                Action::Write(bytes) => {
                     self.write(&bytes)?;
                     drop(bytes);
-                    self.link.written(self.shared);
-                    naps = 0;
+                    self.connection.written(self.shared);
+                    linger_rounds = 0;
                     // Others flood the queue: a thread that has little to say comes to its turn all the same.
                     let now = Instant::now();
                     if now.duration_since(collected) >= linger {
@@ -134,58 +140,64 @@ impl Wire<'_> {
                         intake.collect(queue);
                     }
                 }
-                Say::Nothing => {
-                    self.shared.report_drops(self.outlet.index);
+                Action::Idle => {
+                    self.shared.report_drops(self.destination.index);
                     queue.warm();
-                    self.rest(naps);
+                    self.wait_for_records(linger_rounds);
                     collected = Instant::now();
-                    naps = if intake.collect(queue) { 0 } else { naps + 1 };
+                    linger_rounds = if intake.collect(queue) { 0 } else { linger_rounds + 1 };
                 }
-                Say::NothingYet => queue.bells[self.outlet.index]
-                    .sleep(Sleep::Change, WRITE_SLICE, || queue.is_window_open(self.outlet.index)),
-                Say::Leave(done) => return Ok(done),
+                Action::AwaitAcknowledgement => {
+                    queue.parkers[self.destination.index]
+                        .park(ParkState::Change, WRITE_SLICE, || queue.is_window_open(self.destination.index))
+                }
+                Action::Close(done) => return Ok(done),
             }
             self.check_progress()?;
         }
     }
 
     /// Nothing more goes this way: waits a while for the acknowledgement of what went.
-    fn wait_for_the_rest(&mut self) -> Result<(), Trouble> {
-        let (queue, index) = (&self.shared.queue, self.outlet.index);
-        queue.bells[index]
-            .sleep(Sleep::Change, WRITE_SLICE, || !queue.awaits(index) || queue.is_broken(index));
+    fn wait_for_acknowledgements(&mut self) -> Result<(), ConnectionError> {
+        let (queue, index) = (&self.shared.queue, self.destination.index);
+        queue.parkers[index]
+            .park(ParkState::Change, WRITE_SLICE, || !queue.awaits(index) || queue.is_broken(index));
         if queue.is_broken(index) {
-            return Err(Trouble::Passing("the connection ended".to_owned()));
+            return Err(ConnectionError::Transient("the connection ended".to_owned()));
         }
         self.check_progress()
     }
 
-    /// Sleeps until there may be something to send: first for naps, so that nobody has to wake it, then until it is woken.
-    fn rest(&self, naps: u32) {
-        let (queue, intake, index) = (&self.shared.queue, &self.shared.intake, self.outlet.index);
+    /// ParkStates until there may be something to send: first for linger_rounds, so that nobody has to wake it, then until it is woken.
+    fn wait_for_records(&self, linger_rounds: u32) {
+        let (queue, intake, index) = (&self.shared.queue, &self.shared.intake, self.destination.index);
         let linger = self.shared.options.linger;
-        if naps >= NAPS || linger.is_zero() {
+        if linger_rounds >= LINGER_ROUNDS_MAX || linger.is_zero() {
             let bound = if queue.awaits(index) { WRITE_SLICE } else { LONG };
             let bound = if self.preferred.is_some() { bound.min(PREFERRED_INTERVAL) } else { bound };
-            queue.bells[index].sleep(Sleep::Work, bound, || queue.is_ready(index) || intake.has_some());
+            queue.parkers[index].park(ParkState::Work, bound, || queue.is_ready(index) || intake.has_some());
         }
         if !linger.is_zero() && !queue.is_closed() {
-            queue.bells[index].sleep(Sleep::Linger, linger, || queue.is_ready(index));
+            queue.parkers[index].park(ParkState::Linger, linger, || queue.is_ready(index));
         }
     }
 
     /// Writes a batch. A server that stands still is left when it is over with its patience, or with the sender.
-    fn write(&mut self, mut bytes: &[u8]) -> Result<(), Trouble> {
+    fn write(&mut self, mut bytes: &[u8]) -> Result<(), ConnectionError> {
         use std::io::{ErrorKind, Write};
         while !bytes.is_empty() {
             match self.stream.write(bytes) {
-                Ok(0) => return Err(Trouble::Passing("the connection takes nothing any more".to_owned())),
+                Ok(0) => {
+                    return Err(ConnectionError::Transient(
+                        "the connection takes nothing any more".to_owned(),
+                    ));
+                }
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     self.check_progress()?;
-                    if self.shared.queue.is_over(self.outlet.index) {
-                        return Err(Trouble::Passing("the sender was closed".to_owned()));
+                    if self.shared.queue.is_over(self.destination.index) {
+                        return Err(ConnectionError::Transient("the sender was closed".to_owned()));
                     }
                 }
                 Err(error) => return Err(error.into()),
@@ -194,8 +206,8 @@ impl Wire<'_> {
         Ok(())
     }
 
-    fn check_progress(&mut self) -> Result<(), Trouble> {
-        self.link.check(self.shared, self.begin.elapsed())
+    fn check_progress(&mut self) -> Result<(), ConnectionError> {
+        self.connection.check(self.shared, self.begin.elapsed())
     }
 
     /// Looks for the preferred server now and then, on a thread of its own, as that may take long.
@@ -206,10 +218,10 @@ impl Wire<'_> {
         }
         if Instant::now() >= *next {
             *next = Instant::now() + PREFERRED_INTERVAL;
-            let (address, found) = (self.outlet.address(0).clone(), Arc::clone(found));
+            let (address, found) = (self.destination.address(0).clone(), Arc::clone(found));
             // Without a thread it is looked for again later.
-            let _looking = std::thread::Builder::new().name("bbq-look".to_owned()).spawn(move || {
-                if is_welcome(&address).is_ok() {
+            let _probing = std::thread::Builder::new().name("bbq-probe".to_owned()).spawn(move || {
+                if probe(&address).is_ok() {
                     found.store(true, Ordering::Relaxed);
                 }
             });
@@ -219,11 +231,11 @@ impl Wire<'_> {
 }
 
 /// Whether a server takes senders: one that stands still takes connections, too, and one whose disk failed answers.
-fn is_welcome(address: &ServerAddress) -> Result<(), Trouble> {
+fn probe(address: &ServerAddress) -> Result<(), ConnectionError> {
     let hello = Hello {
         stream: System.new_stream()?,
         ack: AckLevel::None,
-        client: "bbq-client, looking".to_owned(),
+        client: "bbq-client, probing".to_owned(),
         epoch: 0,
     };
     let mut stream = Stream::connect(address)?;
