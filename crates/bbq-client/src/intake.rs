@@ -1,9 +1,9 @@
 //! The application's end: where its threads put their records.
 //!
-//! A thread has a place of its own among a few, with a block that it fills. While it fills, nothing is touched but that: a lock
+//! A thread has a shard of its own among a few, with a block that it fills. While it fills, nothing is touched but that: a lock
 //! that nobody else wants, a copy, no clock, no system call. Only a full block, or the first record of an empty one, goes further.
 //!
-//! Invariant: the records of one thread keep their order. Locks are taken in this order: place, then queue or spool.
+//! Invariant: the records of one thread keep their order. Locks are taken in this order: shard, then queue or spool.
 //! Invariant: in a forked child nobody waits for a lock, as who holds it may be in the parent. A lock that is free is taken at once;
 //! before it is waited for, or another one is taken, the process is looked at.
 
@@ -15,33 +15,33 @@ use bbq_wire::limits::MESSAGE_BYTES_MAX;
 
 use crate::block::Block;
 use crate::parker::Parker;
-use crate::patience::{Patience, Slice};
 use crate::queue::{NoRoom, Queue};
 use crate::spool::{AppendError, Spool};
+use crate::wait_limit::{Interrupt, WaitLimit};
 use crate::{Dropped, OnFull, SendError};
 
-/// Places of threads: as many as may send at once without waiting for each other; more share.
-const PLACES: usize = 16;
+/// Shards of threads: as many as may send at once without waiting for each other; more share.
+const SHARDS: usize = 16;
 /// While the disk of a spool is full it is tried again so often.
 const SPOOL_RETRY: Duration = Duration::from_millis(50);
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    static PLACE: usize = THREADS.fetch_add(1, Ordering::Relaxed);
+    static SHARD: usize = THREADS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A thread's place; alone on its cache lines.
+/// A thread's shard; alone on its cache lines.
 #[repr(align(128))]
 #[derive(Default)]
-struct Place {
+struct Shard {
     inner: Mutex<Inner>,
 }
 
 #[derive(Default)]
 struct Inner {
     block: Option<Block>,
-    /// Records taken in this place, those in `block` not included.
+    /// Records taken in this shard, those in `block` not included.
     accepted: u64,
     closed: bool,
 }
@@ -56,7 +56,7 @@ struct Refused {
 }
 
 pub(crate) struct Intake {
-    places: Box<[Place]>,
+    shards: Box<[Shard]>,
     on_full: OnFull,
     spool: Option<std::sync::Arc<Spool>>,
     refused: Refused,
@@ -67,9 +67,9 @@ pub(crate) struct Intake {
 impl Intake {
     pub(crate) fn new(on_full: OnFull, spool: Option<std::sync::Arc<Spool>>) -> Intake {
         // The spool is one file, in the order of the numbers.
-        let places = if spool.is_some() { 1 } else { PLACES };
+        let shards = if spool.is_some() { 1 } else { SHARDS };
         Intake {
-            places: (0..places).map(|_| Place::default()).collect(),
+            shards: (0..shards).map(|_| Shard::default()).collect(),
             on_full,
             spool,
             refused: Refused::default(),
@@ -79,21 +79,21 @@ impl Intake {
 
     #[inline]
     fn mine(&self) -> &Mutex<Inner> {
-        // A thread that is ending has lost its number; then any place will do.
-        let place = PLACE.try_with(|place| *place).unwrap_or(0);
-        &self.places[place % self.places.len()].inner
+        // A thread that is ending has lost its number; then any shard is good.
+        let shard = SHARD.try_with(|shard| *shard).unwrap_or(0);
+        &self.shards[shard % self.shards.len()].inner
     }
 
-    /// The place of this thread; `None` in a forked child where somebody else has it.
-    fn place(&self) -> Option<MutexGuard<'_, Inner>> {
+    /// The shard of this thread; `None` in a forked child where somebody else has it.
+    fn shard(&self) -> Option<MutexGuard<'_, Inner>> {
         let inner = self.mine();
         match inner.try_lock() {
-            Ok(place) => Some(place),
+            Ok(shard) => Some(shard),
             Err(error) => self.wait_for(inner, error),
         }
     }
 
-    /// A place that was not to be had at once.
+    /// A shard that was not to be had at once.
     #[cold]
     fn wait_for<'a>(
         &self,
@@ -101,7 +101,7 @@ impl Intake {
         error: TryLockError<MutexGuard<'a, Inner>>,
     ) -> Option<MutexGuard<'a, Inner>> {
         match error {
-            TryLockError::Poisoned(place) => Some(place.into_inner()),
+            TryLockError::Poisoned(shard) => Some(shard.into_inner()),
             // Who holds it may be in the parent.
             TryLockError::WouldBlock if !self.is_own_process() => None,
             TryLockError::WouldBlock => Some(inner.lock().unwrap_or_else(PoisonError::into_inner)),
@@ -111,26 +111,26 @@ impl Intake {
     /// Takes one record.
     #[inline]
     pub(crate) fn push(&self, queue: &Queue, record: &[u8]) -> Result<(), SendError> {
-        if let Ok(mut place) = self.mine().try_lock()
-            && self.push_at_once(queue, &mut place, record)
+        if let Ok(mut shard) = self.mine().try_lock()
+            && self.push_at_once(queue, &mut shard, record)
         {
             return Ok(());
         }
         self.push_otherwise(queue, record)
     }
 
-    /// Takes one record where more is to be done, or the thread's place is another's now.
+    /// Takes one record where more is to be done, or the thread's shard is another's now.
     fn push_otherwise(&self, queue: &Queue, record: &[u8]) -> Result<(), SendError> {
-        let Some(mut place) = self.place() else { return Err(SendError::Forked) };
-        if self.push_at_once(queue, &mut place, record) {
+        let Some(mut shard) = self.shard() else { return Err(SendError::Forked) };
+        if self.push_at_once(queue, &mut shard, record) {
             return Ok(());
         }
         // A server that is away for long must not make it dearer: the queue is not asked again before something went.
-        if self.on_full == OnFull::DropNewest && queue.is_full() && !place.closed {
+        if self.on_full == OnFull::DropNewest && queue.is_full() && !shard.closed {
             self.refused.full.fetch_add(1, Ordering::Relaxed);
             return Err(SendError::Full { queue_bytes_max: queue.bytes_max() });
         }
-        self.push_slowly(queue, place, record, &mut Patience::of(self.on_full))
+        self.push_slowly(queue, shard, record, &mut WaitLimit::of(self.on_full))
     }
 
     /// Takes one record, and asks `go_on` so often whether to wait on; `None` when it says no, and nobody counts the record.
@@ -141,14 +141,14 @@ impl Intake {
         slice: Duration,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Option<Result<(), SendError>> {
-        let Some(mut place) = self.place() else { return Some(Err(SendError::Forked)) };
-        if self.push_at_once(queue, &mut place, record) {
+        let Some(mut shard) = self.shard() else { return Some(Err(SendError::Forked)) };
+        if self.push_at_once(queue, &mut shard, record) {
             return Some(Ok(()));
         }
-        let slice = Some(Slice::new(slice, go_on));
-        let mut patience = Patience { slice, ..Patience::of(self.on_full) };
-        let outcome = self.try_push(queue, place, record, &mut patience);
-        if outcome.is_err() && patience.slice.is_some_and(|slice| slice.said_no) {
+        let interrupt = Some(Interrupt::new(slice, go_on));
+        let mut limit = WaitLimit { interrupt, ..WaitLimit::of(self.on_full) };
+        let outcome = self.try_push(queue, shard, record, &mut limit);
+        if outcome.is_err() && limit.interrupt.is_some_and(|interrupt| interrupt.said_no) {
             return None;
         }
         self.count(&outcome);
@@ -158,21 +158,21 @@ impl Intake {
     /// Takes one record if that needs no waiting. What is refused is still the caller's, so nobody counts it.
     #[inline]
     pub(crate) fn offer(&self, queue: &Queue, record: &[u8]) -> Result<(), SendError> {
-        let Some(mut place) = self.place() else { return Err(SendError::Forked) };
-        if self.push_at_once(queue, &mut place, record) {
+        let Some(mut shard) = self.shard() else { return Err(SendError::Forked) };
+        if self.push_at_once(queue, &mut shard, record) {
             return Ok(());
         }
         let on_full = if self.on_full == OnFull::DropOldest { self.on_full } else { OnFull::DropNewest };
-        self.try_push(queue, place, record, &mut Patience::of(on_full))
+        self.try_push(queue, shard, record, &mut WaitLimit::of(on_full))
     }
 
-    /// Takes a record for which the place's block has room, if nothing else is to be done.
+    /// Takes a record for which the shard's block has room, if nothing else is to be done.
     #[inline]
-    fn push_at_once(&self, queue: &Queue, place: &mut Inner, record: &[u8]) -> bool {
+    fn push_at_once(&self, queue: &Queue, shard: &mut Inner, record: &[u8]) -> bool {
         if self.spool.is_none()
-            && !place.closed
+            && !shard.closed
             && record.len() <= queue.message_bytes_max()
-            && let Some(block) = &mut place.block
+            && let Some(block) = &mut shard.block
             && block.has_room(record.len())
         {
             block.push(record);
@@ -201,20 +201,20 @@ impl Intake {
     pub(crate) fn push_if_room(&self, queue: &Queue, record: &[u8]) -> Result<(), SendError> {
         self.try_push(
             queue,
-            self.place().ok_or(SendError::Forked)?,
+            self.shard().ok_or(SendError::Forked)?,
             record,
-            &mut Patience::of(OnFull::DropNewest),
+            &mut WaitLimit::of(OnFull::DropNewest),
         )
     }
 
     fn push_slowly<'a>(
         &'a self,
         queue: &Queue,
-        place: MutexGuard<'a, Inner>,
+        shard: MutexGuard<'a, Inner>,
         record: &[u8],
-        patience: &mut Patience<'_>,
+        limit: &mut WaitLimit<'_>,
     ) -> Result<(), SendError> {
-        let outcome = self.try_push(queue, place, record, patience);
+        let outcome = self.try_push(queue, shard, record, limit);
         self.count(&outcome);
         outcome
     }
@@ -234,60 +234,60 @@ impl Intake {
     fn try_push<'a>(
         &'a self,
         queue: &Queue,
-        mut place: MutexGuard<'a, Inner>,
+        mut shard: MutexGuard<'a, Inner>,
         record: &[u8],
-        patience: &mut Patience<'_>,
+        limit: &mut WaitLimit<'_>,
     ) -> Result<(), SendError> {
         // From here on other locks are taken, and a child has its own idea of where the spool's files end.
         if !self.is_own_process() {
             return Err(SendError::Forked);
         }
         loop {
-            if place.closed {
+            if shard.closed {
                 return Err(queue.failure().unwrap_or(SendError::Closed));
             }
             if record.len() > queue.message_bytes_max() {
                 // Whether a server takes more than most do, only its welcome says.
                 let may_be_taken = record.len() <= MESSAGE_BYTES_MAX as usize && queue.limit_is_unknown();
-                drop(place);
-                if !may_be_taken || !patience.waits(|deadline| queue.wait_for_limit(deadline)) {
-                    let limit = queue.message_bytes_max() as u32;
-                    return Err(SendError::MessageTooLarge { bytes: record.len(), limit });
+                drop(shard);
+                if !may_be_taken || !limit.waits(|deadline| queue.wait_for_limit(deadline)) {
+                    let message_bytes_max = queue.message_bytes_max() as u32;
+                    return Err(SendError::MessageTooLarge { bytes: record.len(), limit: message_bytes_max });
                 }
-                place = self.place().ok_or(SendError::Forked)?;
+                shard = self.shard().ok_or(SendError::Forked)?;
                 continue;
             }
-            if place.block.as_ref().is_some_and(|block| block.has_room(record.len())) {
-                match self.put(queue, &mut place, record) {
+            if shard.block.as_ref().is_some_and(|block| block.has_room(record.len())) {
+                match self.put(queue, &mut shard, record) {
                     Put::Done => return Ok(()),
                     Put::Failed(error) => return Err(error),
                     Put::Full(error) => {
-                        drop(place);
-                        if !patience.waits(|deadline| queue.pause(SPOOL_RETRY, deadline)) {
+                        drop(shard);
+                        if !limit.waits(|deadline| queue.pause(SPOOL_RETRY, deadline)) {
                             return Err(error);
                         }
-                        place = self.place().ok_or(SendError::Forked)?;
+                        shard = self.shard().ok_or(SendError::Forked)?;
                         continue;
                     }
                 }
             }
-            hand_over(queue, &mut place);
-            match queue.reserve(record.len(), patience.on_full) {
-                Ok(block) => place.block = Some(block),
+            hand_over(queue, &mut shard);
+            match queue.reserve(record.len(), limit.on_full) {
+                Ok(block) => shard.block = Some(block),
                 Err(NoRoom) => {
-                    drop(place);
-                    if !patience.waits(|deadline| queue.wait_for_room(record.len(), deadline)) {
+                    drop(shard);
+                    if !limit.waits(|deadline| queue.wait_for_room(record.len(), deadline)) {
                         return Err(SendError::Full { queue_bytes_max: queue.bytes_max() });
                     }
-                    place = self.place().ok_or(SendError::Forked)?;
+                    shard = self.shard().ok_or(SendError::Forked)?;
                 }
             }
         }
     }
 
-    /// Adds the record to the place's block, in which it has room.
-    fn put(&self, queue: &Queue, place: &mut Inner, record: &[u8]) -> Put {
-        let Some(block) = &mut place.block else { return Put::Failed(SendError::Closed) };
+    /// Adds the record to the shard's block, in which it has room.
+    fn put(&self, queue: &Queue, shard: &mut Inner, record: &[u8]) -> Put {
+        let Some(block) = &mut shard.block else { return Put::Failed(SendError::Closed) };
         let is_first = block.builder.is_empty();
         if let Some(spool) = &self.spool {
             let directory = || spool.directory().to_owned();
@@ -310,28 +310,28 @@ impl Intake {
         Put::Done
     }
 
-    /// Puts what is in the places in line; answers whether there was something.
+    /// Puts what is in the shards in line; answers whether there was something.
     pub(crate) fn collect(&self, queue: &Queue) -> bool {
         let mut found = false;
-        for place in &self.places {
-            let mut inner = place.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        for shard in &self.shards {
+            let mut inner = shard.inner.lock().unwrap_or_else(PoisonError::into_inner);
             found |= inner.block.is_some();
             hand_over(queue, &mut inner);
         }
         found
     }
 
-    /// Whether a place has something.
+    /// Whether a shard has something.
     pub(crate) fn has_some(&self) -> bool {
-        self.places
+        self.shards
             .iter()
-            .any(|place| place.inner.lock().unwrap_or_else(PoisonError::into_inner).block.is_some())
+            .any(|shard| shard.inner.lock().unwrap_or_else(PoisonError::into_inner).block.is_some())
     }
 
     /// Takes nothing any more, and puts what it has in line.
     pub(crate) fn close(&self, queue: &Queue) {
-        for place in &self.places {
-            let mut inner = place.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        for shard in &self.shards {
+            let mut inner = shard.inner.lock().unwrap_or_else(PoisonError::into_inner);
             inner.closed = true;
             hand_over(queue, &mut inner);
         }
@@ -343,19 +343,19 @@ impl Intake {
     }
 
     /// Records taken, and of these, records that are not in line yet; nothing is taken or put in line while the first part is held.
-    pub(crate) fn stand_still(&self) -> (impl Sized, u64, u64) {
-        let places: Vec<MutexGuard<'_, Inner>> = self
-            .places
+    pub(crate) fn freeze(&self) -> (impl Sized, u64, u64) {
+        let shards: Vec<MutexGuard<'_, Inner>> = self
+            .shards
             .iter()
-            .map(|place| place.inner.lock().unwrap_or_else(PoisonError::into_inner))
+            .map(|shard| shard.inner.lock().unwrap_or_else(PoisonError::into_inner))
             .collect();
-        let accepted: u64 = places.iter().map(|place| place.accepted).sum();
-        let open: u64 = places
+        let accepted: u64 = shards.iter().map(|shard| shard.accepted).sum();
+        let open: u64 = shards
             .iter()
-            .filter_map(|place| place.block.as_ref())
+            .filter_map(|shard| shard.block.as_ref())
             .map(|block| u64::from(block.builder.records()))
             .sum();
-        (places, accepted + open, open)
+        (shards, accepted + open, open)
     }
 
     /// Records that were not taken.
@@ -378,9 +378,9 @@ enum Put {
     Failed(SendError),
 }
 
-fn hand_over(queue: &Queue, place: &mut Inner) {
-    if let Some(block) = place.block.take() {
-        place.accepted += u64::from(block.builder.records());
+fn hand_over(queue: &Queue, shard: &mut Inner) {
+    if let Some(block) = shard.block.take() {
+        shard.accepted += u64::from(block.builder.records());
         queue.append(block);
     }
 }

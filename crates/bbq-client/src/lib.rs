@@ -47,7 +47,6 @@ mod notice;
 mod numbering;
 mod options;
 mod parker;
-mod patience;
 mod queue;
 mod reconnect;
 mod rotation;
@@ -59,6 +58,7 @@ mod shared;
 pub mod simulated;
 mod spool;
 mod stream;
+mod wait_limit;
 
 pub use bbq_wire::StreamId;
 pub use bbq_wire::session::AckLevel;

@@ -245,12 +245,12 @@ impl Queue {
     /// Puts in line what an earlier sender has left, `damaged` records of it unreadable; returns how many records that are.
     pub(crate) fn recover(&self, extents: Vec<Extent>, damaged: u64) -> u64 {
         let mut state = self.locked();
-        let everyone = state.everyone_has();
+        let acknowledged_by_all = state.acknowledged_by_all();
         state.abandoned = damaged;
         let mut count = damaged;
         for extent in extents {
-            if extent.last() > everyone {
-                let first = extent.first.max(everyone + 1);
+            if extent.last() > acknowledged_by_all {
+                let first = extent.first.max(acknowledged_by_all + 1);
                 let records = (extent.last() + 1 - first) as u32;
                 count += u64::from(records);
                 let extent = Some(extent);
@@ -402,8 +402,8 @@ impl Queue {
     pub(crate) fn acknowledged(&self, destination: usize, sequence: u64) -> u64 {
         let mut state = self.locked();
         state.acknowledge(destination, sequence);
-        let everyone = state.everyone_has();
-        self.forget(&mut state, everyone);
+        let acknowledged_by_all = state.acknowledged_by_all();
+        self.forget(&mut state, acknowledged_by_all);
         let is_over = state.closed && state.is_done(destination);
         drop(state);
         self.moved.notify_all();
@@ -413,16 +413,16 @@ impl Queue {
         } else {
             self.parkers[destination].unpark_for_change()
         }
-        everyone
+        acknowledged_by_all
     }
 
     /// Lets entries go that every destination's server has.
-    fn forget(&self, state: &mut State, everyone: u64) {
+    fn forget(&self, state: &mut State, acknowledged_by_all: u64) {
         let before = state.charged;
         while state
             .entries
             .front()
-            .is_some_and(|front| front.last() <= everyone && !matches!(front.body, Body::Busy))
+            .is_some_and(|front| front.last() <= acknowledged_by_all && !matches!(front.body, Body::Busy))
         {
             let Some(front) = state.entries.pop_front() else { break };
             state.acknowledged += u64::from(front.records);

@@ -227,10 +227,10 @@ impl Shared {
             // The next sender on the spool is told, and counts it.
             return;
         }
-        let everyone = self.queue.acknowledged(destination, sequence);
+        let acknowledged_by_all = self.queue.acknowledged(destination, sequence);
         if let Some(spool) = &self.spool {
             // What cannot be deleted is tried again.
-            let _retired = spool.retire(everyone);
+            let _retired = spool.retire(acknowledged_by_all);
         }
     }
 
@@ -269,7 +269,7 @@ impl Shared {
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        let (_still, accepted, open) = self.intake.stand_still();
+        let (_still, accepted, open) = self.intake.freeze();
         let state = self.queue.locked();
         let (queued, queued_bytes) = state.queued();
         let mut counters = Counters {

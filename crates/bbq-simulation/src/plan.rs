@@ -116,7 +116,7 @@ fn sizes(random: &mut Random) -> Sizes {
         extent_bytes: 256 << random.below(6),
         segment_bytes_min,
         segment_bytes_max: 4 * segment_bytes_min,
-        anew_bytes: 256 << random.below(6),
+        reset_bytes_min: 256 << random.below(6),
     }
 }
 

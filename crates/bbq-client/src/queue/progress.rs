@@ -68,8 +68,8 @@ impl Queue {
         if state.destinations.iter().all(|destination| destination.ended) {
             state.failed.get_or_insert_with(|| error.clone());
         }
-        let everyone = state.everyone_has();
-        self.forget(&mut state, everyone);
+        let acknowledged_by_all = state.acknowledged_by_all();
+        self.forget(&mut state, acknowledged_by_all);
         drop(state);
         self.wake_all();
     }
@@ -120,7 +120,7 @@ impl Queue {
 
     /// Everything up to this number is acknowledged by every destination's server.
     pub(crate) fn acknowledged_by_all(&self) -> u64 {
-        self.locked().everyone_has()
+        self.locked().acknowledged_by_all()
     }
 
     /// Everything up to this number was given to the destination's connection.

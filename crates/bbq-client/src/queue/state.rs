@@ -72,7 +72,7 @@ impl State {
         self.entries.iter().skip(begin).map(|entry| entry.last() - acknowledged.max(entry.first - 1)).sum()
     }
 
-    pub(super) fn everyone_has(&self) -> u64 {
+    pub(super) fn acknowledged_by_all(&self) -> u64 {
         let live = self.destinations.iter().filter(|destination| !destination.ended);
         live.map(|destination| destination.acknowledged).min().unwrap_or(0)
     }
@@ -94,11 +94,11 @@ impl State {
 
     /// Records up to number `target` that some live destination does not have; `None` when there are none.
     pub(super) fn queued_up_to(&self, target: u64) -> Option<u64> {
-        let everyone = self.everyone_has();
+        let acknowledged_by_all = self.acknowledged_by_all();
         let queued = self
             .entries
             .iter()
-            .filter(|entry| entry.first <= target && entry.last() > everyone)
+            .filter(|entry| entry.first <= target && entry.last() > acknowledged_by_all)
             .map(|entry| u64::from(entry.records))
             .sum();
         (queued > 0).then_some(queued)

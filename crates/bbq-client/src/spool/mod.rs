@@ -33,7 +33,7 @@ pub(crate) use extent::Extent;
 pub(crate) use progress::NotRemembered;
 use progress::{Progress, Renamed};
 pub(crate) use recovery::RecoveredDestination;
-use recovery::{ProgressFiles, Stored};
+use recovery::{ProgressFiles, StoredSegments};
 use segment::Segment;
 pub use sizes::Sizes;
 use writer::Writer;
@@ -48,7 +48,7 @@ pub(crate) struct Spool {
     sizes: Sizes,
     /// Segments of which everything is acknowledged, in order, whose files are still to be removed. Locked before `writer`, and for as
     /// long as files are removed: `send` takes only `writer`, and so never waits for that.
-    outgoing: Mutex<VecDeque<Arc<Segment>>>,
+    retired: Mutex<VecDeque<Arc<Segment>>>,
     writer: Mutex<Writer>,
     /// By destination.
     progress: Vec<Progress>,
@@ -170,15 +170,16 @@ impl Spool {
         let told = |what: &str, error: io::Error| failed(format!("{what}: {error}"));
         make(storage, directory).map_err(|error| told("cannot make it", error))?;
         let lock = locked(storage, directory)?;
-        let mut stored = Stored::read(storage, directory, sizes.extent_bytes).map_err(failed)?;
+        let mut stored = StoredSegments::read(storage, directory, sizes.extent_bytes).map_err(failed)?;
         let progress_files = ProgressFiles::read(storage, directory, destinations, boot, &mut stored)
             .map_err(|error| told("acknowledged", error))?;
         owes_no_other(storage, directory, destinations, &stored.extents).map_err(failed)?;
-        let (used, everyone) = (progress_files.used(), progress_files.everyone());
+        let (used, acknowledged_by_all) = (progress_files.used(), progress_files.acknowledged_by_all());
         // What was sent and is not there is lost, unless it had arrived.
-        stored.damaged += used.saturating_sub(everyone.max(stored.next - 1));
+        stored.damaged += used.saturating_sub(acknowledged_by_all.max(stored.next - 1));
         stored.next = stored.next.max(used + 1);
-        let mut writer = Writer::behind(&stored, everyone).map_err(|error| told("cannot write", error))?;
+        let mut writer =
+            Writer::behind(&stored, acknowledged_by_all).map_err(|error| told("cannot write", error))?;
         let boot = match writer.begin(storage, directory, &stored, new_stream) {
             Ok(()) => boot,
             // What is there can be sent all the same; the next start finds that in doubt again.
@@ -188,7 +189,7 @@ impl Spool {
         let recovered = Recovered {
             next_sequence: stored.next,
             damaged: stored.damaged,
-            destinations: progress_files.begin(boot, &stored.numberings(writer.place())),
+            destinations: progress_files.begin(boot, &stored.numberings(writer.header())),
             new_stream: stored.doubt.take(),
             extents: stored.extents,
         };
@@ -196,7 +197,7 @@ impl Spool {
             environment: Arc::clone(environment),
             directory: directory.to_owned(),
             sizes,
-            outgoing: Mutex::default(),
+            retired: Mutex::default(),
             writer: Mutex::new(writer),
             progress: progress_files.files,
             lock,
@@ -213,8 +214,8 @@ impl Spool {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn outgoing(&self) -> MutexGuard<'_, VecDeque<Arc<Segment>>> {
-        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn retired(&self) -> MutexGuard<'_, VecDeque<Arc<Segment>>> {
+        self.retired.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Appends one record, to the extent that was begun last or to one that it `begins`: then the answer is where that starts.
@@ -225,7 +226,7 @@ impl Spool {
         let appended = match self.write(&mut writer, &scratch, begins) {
             // Acknowledgements come to an end before the last segment is worth to be begun anew, or before a file that could not be
             // removed is tried again.
-            Err(AppendError::Full(_)) if begins && self.make_room(&mut writer) => {
+            Err(AppendError::Full(_)) if begins && self.reclaim(&mut writer) => {
                 self.write(&mut writer, &scratch, begins)
             }
             appended => appended,
@@ -261,12 +262,12 @@ impl Spool {
     /// `sequence`.
     pub(crate) fn close(&self, sequence: u64) {
         // With both locks held nobody is changing a file, and later nobody will.
-        let mut outgoing = self.outgoing();
+        let mut retired = self.retired();
         let mut writer = self.writer();
-        writer.everyone = writer.everyone.max(sequence);
+        writer.acknowledged_by_all = writer.acknowledged_by_all.max(sequence);
         // What cannot be given back now, the next sender gives back.
-        let _begun_anew = self.set_out(&mut writer, &mut outgoing, 0);
-        let _removed = self.remove(&mut outgoing);
+        let _begun_anew = self.retire_segments(&mut writer, &mut retired, 0);
+        let _removed = self.remove(&mut retired);
         self.closed.store(true, Ordering::SeqCst);
         // A thread that is about to send either has that in the file now, or may not send it any more.
         self.progress.iter().for_each(Progress::close);
@@ -302,68 +303,68 @@ impl Spool {
 
     /// Every server has what is up to `sequence`: gives back the room of segments that are of no use any more.
     pub(crate) fn retire(&self, sequence: u64) -> io::Result<()> {
-        let mut outgoing = self.outgoing();
-        let set_out = {
+        let mut retired = self.retired();
+        let retire_segments = {
             let mut writer = self.writer();
-            writer.everyone = writer.everyone.max(sequence);
-            self.set_out(&mut writer, &mut outgoing, self.sizes.anew_bytes).map(drop)
+            writer.acknowledged_by_all = writer.acknowledged_by_all.max(sequence);
+            self.retire_segments(&mut writer, &mut retired, self.sizes.reset_bytes_min).map(drop)
         };
-        let (bytes, removed) = self.remove(&mut outgoing);
+        let (bytes, removed) = self.remove(&mut retired);
         if bytes > 0 {
             self.writer().give_back(bytes);
         }
-        set_out.and(removed)
+        retire_segments.and(removed)
     }
 
     /// Makes room at once, where there was none for a record. Returns whether there is more now.
-    fn make_room(&self, writer: &mut Writer) -> bool {
+    fn reclaim(&self, writer: &mut Writer) -> bool {
         // Whoever has it locked is removing files now.
-        let Ok(mut outgoing) = self.outgoing.try_lock() else { return false };
-        let begun_anew = self.set_out(writer, &mut outgoing, 0).is_ok_and(|begun_anew| begun_anew);
+        let Ok(mut retired) = self.retired.try_lock() else { return false };
+        let was_reset = self.retire_segments(writer, &mut retired, 0).is_ok_and(|was_reset| was_reset);
         // What cannot be removed is tried again with the next one that finds no room.
-        let (bytes, _removed) = self.remove(&mut outgoing);
+        let (bytes, _removed) = self.remove(&mut retired);
         writer.give_back(bytes);
-        begun_anew || bytes > 0
+        was_reset || bytes > 0
     }
 
-    /// Takes out the segments of which everything is acknowledged, and begins the last one anew if it has `anew_bytes`: it stays, as it
+    /// Takes out the segments of which everything is acknowledged, and resets the last one if it has `reset_bytes_min`: it stays, as it
     /// knows the stream's name and number. Returns whether it was begun anew. What was taken out still counts as full.
-    fn set_out(
+    fn retire_segments(
         &self,
         writer: &mut Writer,
-        outgoing: &mut VecDeque<Arc<Segment>>,
-        anew_bytes: u64,
+        retired: &mut VecDeque<Arc<Segment>>,
+        reset_bytes_min: u64,
     ) -> io::Result<bool> {
         if self.closed.load(Ordering::SeqCst) {
             return Ok(false);
         }
         // With another one behind it, a damaged one can be set aside.
-        let is_set_aside = writer.last_is_done(anew_bytes) && writer.last().is_damaged();
+        let is_set_aside = writer.last_is_acknowledged(reset_bytes_min) && writer.last().is_damaged();
         let begun = if is_set_aside {
             writer.begin_segment(self.environment.storage(), &self.directory)
         } else {
             Ok(())
         };
-        outgoing.extend(writer.take_done());
+        retired.extend(writer.take_acknowledged());
         begun?;
-        let is_done = writer.last_is_done(anew_bytes);
+        let is_done = writer.last_is_acknowledged(reset_bytes_min);
         if is_done {
-            writer.begin_anew()?;
+            writer.reset()?;
         }
         Ok(is_done)
     }
 
-    /// Removes the files of outgoing segments, up to the first that cannot be. Returns how many bytes they had, too.
-    fn remove(&self, outgoing: &mut VecDeque<Arc<Segment>>) -> (u64, io::Result<()>) {
+    /// Removes the files of retired segments, up to the first that cannot be. Returns how many bytes they had, too.
+    fn remove(&self, retired: &mut VecDeque<Arc<Segment>>) -> (u64, io::Result<()>) {
         let mut removed = 0;
         // The directory of a closed one is the next sender's.
-        while let (false, Some(first)) = (self.closed.load(Ordering::SeqCst), outgoing.front()) {
+        while let (false, Some(first)) = (self.closed.load(Ordering::SeqCst), retired.front()) {
             let bytes = first.bytes();
             match bytes.and_then(|bytes| first.remove(self.environment.storage()).map(|()| bytes)) {
                 Ok(bytes) => removed += bytes,
                 Err(error) => return (removed, Err(error)),
             }
-            outgoing.pop_front();
+            retired.pop_front();
         }
         (removed, Ok(()))
     }

@@ -175,7 +175,7 @@ fn run(lives: &[Life]) {
             spool.acknowledged(0, *record, 0).expect("it is written");
             spool.retire(*record).expect("they go");
             if life.drained {
-                spool.set_out(&mut spool.writer(), &mut spool.outgoing(), 0).expect("they go");
+                spool.retire_segments(&mut spool.writer(), &mut spool.retired(), 0).expect("they go");
             }
         }
         drop(spool);

@@ -2,8 +2,8 @@
 //! the records by.
 //!
 //! ```text
-//! two places, at 0 and 512, written in turn; the valid one with the higher turn holds
-//!   "BBQP" | CRC-32C of all that follows (u32) | version 2 (u32) | server (u32) | turn (u64)
+//! two slots, at 0 and 512, written in turn; the valid one with the higher generation holds
+//!   "BBQP" | CRC-32C of all that follows (u32) | version 2 (u32) | server (u32) | generation (u64)
 //!   stream (16) | base (u64) | stored (16)    the server's stream instead of the segments' `stored`; zeros: none
 //!   acknowledged (u64) | sent (u64) | epoch (u64) | boot (16)
 //! ```
@@ -30,16 +30,16 @@ use crate::environment::Boot;
 const OF_ONE: &str = "acknowledged.";
 const MAGIC: [u8; 4] = *b"BBQP";
 const VERSION: u32 = 2;
-const PLACE_BYTES: usize = 104;
-/// A disk writes and loses whole sectors: the two places share none.
-const PLACE_DISTANCE: u64 = 512;
-/// What is read of a file: both places. What stands behind them is not ours.
-const FILE_BYTES: usize = PLACE_DISTANCE as usize + PLACE_BYTES;
+const SLOT_BYTES: usize = 104;
+/// A disk writes and loses whole sectors: the two slots share none.
+const SLOT_DISTANCE: u64 = 512;
+/// What is read of a file: both slots. What stands behind them is not ours.
+const FILE_BYTES: usize = SLOT_DISTANCE as usize + SLOT_BYTES;
 /// Where what the checksum covers begins.
 const CRC_FROM: usize = 8;
 /// No number of a record and no epoch is higher; a file that says so is damaged.
 const NUMBER_MAX: u64 = 1 << 62;
-const NOBODY: StreamId = StreamId([0; 16]);
+const NO_STREAM: StreamId = StreamId([0; 16]);
 
 /// A stream that a server has instead of the one that segments name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,21 +61,21 @@ pub(super) struct Known {
     pub(super) sent: u64,
     pub(super) epoch: u64,
     pub(super) boot: Boot,
-    pub(super) turn: u64,
+    pub(super) generation: u64,
 }
 
 impl Known {
-    fn encode(&self) -> [u8; PLACE_BYTES] {
-        let renamed = self.renamed.unwrap_or(Renamed { stream: NOBODY, base: 0, stored: NOBODY });
-        let mut place = [0; PLACE_BYTES];
+    fn encode(&self) -> [u8; SLOT_BYTES] {
+        let renamed = self.renamed.unwrap_or(Renamed { stream: NO_STREAM, base: 0, stored: NO_STREAM });
+        let mut slot = [0; SLOT_BYTES];
         let mut at = CRC_FROM;
         let mut put = |bytes: &[u8]| {
-            place[at..at + bytes.len()].copy_from_slice(bytes);
+            slot[at..at + bytes.len()].copy_from_slice(bytes);
             at += bytes.len();
         };
         put(&VERSION.to_le_bytes());
         put(&self.server.to_le_bytes());
-        put(&self.turn.to_le_bytes());
+        put(&self.generation.to_le_bytes());
         put(&renamed.stream.0);
         put(&renamed.base.to_le_bytes());
         put(&renamed.stored.0);
@@ -83,18 +83,18 @@ impl Known {
             put(&number.to_le_bytes());
         }
         put(&self.boot);
-        place[..4].copy_from_slice(&MAGIC);
-        let crc = crc32c(&place[CRC_FROM..]);
-        place[4..CRC_FROM].copy_from_slice(&crc.to_le_bytes());
-        place
+        slot[..4].copy_from_slice(&MAGIC);
+        let crc = crc32c(&slot[CRC_FROM..]);
+        slot[4..CRC_FROM].copy_from_slice(&crc.to_le_bytes());
+        slot
     }
 
-    fn decode(place: &[u8]) -> Option<Known> {
-        let place = place.first_chunk::<PLACE_BYTES>()?;
-        let array = |at: usize| place[at..].first_chunk::<16>().copied().unwrap_or_default();
-        let number = |at: usize| place[at..].first_chunk::<8>().copied().map_or(0, u64::from_le_bytes);
+    fn decode(slot: &[u8]) -> Option<Known> {
+        let slot = slot.first_chunk::<SLOT_BYTES>()?;
+        let array = |at: usize| slot[at..].first_chunk::<16>().copied().unwrap_or_default();
+        let number = |at: usize| slot[at..].first_chunk::<8>().copied().map_or(0, u64::from_le_bytes);
         let small = |at: usize| number(at) as u32;
-        if place[..4] != MAGIC || small(4) != crc32c(&place[CRC_FROM..]) || small(8) != VERSION {
+        if slot[..4] != MAGIC || small(4) != crc32c(&slot[CRC_FROM..]) || small(8) != VERSION {
             return None;
         }
         if [40, 64, 72, 80].into_iter().any(|at| number(at) > NUMBER_MAX) {
@@ -103,8 +103,8 @@ impl Known {
         let renamed = Renamed { stream: StreamId(array(24)), base: number(40), stored: StreamId(array(48)) };
         Some(Known {
             server: small(12),
-            turn: number(16),
-            renamed: (renamed.stored != NOBODY).then_some(renamed),
+            generation: number(16),
+            renamed: (renamed.stored != NO_STREAM).then_some(renamed),
             acknowledged: number(64),
             sent: number(72),
             epoch: number(80),
@@ -121,11 +121,11 @@ pub(super) struct Content {
 }
 
 fn read(bytes: &[u8]) -> Content {
-    let place = |at: u64| bytes.get(at as usize..).unwrap_or_default();
-    let places = [place(0), place(PLACE_DISTANCE)];
-    let known: Vec<Known> = places.iter().filter_map(|place| Known::decode(place)).collect();
-    let written = places.iter().filter(|place| place.iter().take(PLACE_BYTES).any(|byte| *byte != 0)).count();
-    let newest = known.iter().max_by_key(|known| known.turn);
+    let slot = |at: u64| bytes.get(at as usize..).unwrap_or_default();
+    let slots = [slot(0), slot(SLOT_DISTANCE)];
+    let known: Vec<Known> = slots.iter().filter_map(|slot| Known::decode(slot)).collect();
+    let written = slots.iter().filter(|slot| slot.iter().take(SLOT_BYTES).any(|byte| *byte != 0)).count();
+    let newest = known.iter().max_by_key(|known| known.generation);
     if let Some(newest) = newest {
         let doubt = (known.len() < written).then_some("what it knows of its servers is damaged");
         return Content { known: *newest, is_new: false, doubt };
@@ -224,17 +224,17 @@ impl Progress {
         self.mine().is_closed = true;
     }
 
-    /// Begins to be of the system's present run. Both places are written, so that there is room for them on a disk that is full
+    /// Begins to be of the system's present run. Both slots are written, so that there is room for them on a disk that is full
     /// later; one that is full now has none for records, either.
     pub(super) fn begin(&self, known: Known) {
         let mine = &mut self.mine().known;
-        *mine = Known { turn: mine.turn, ..known };
+        *mine = Known { generation: mine.generation, ..known };
         let _written = self.write(mine).and_then(|()| self.write(mine));
     }
 
     fn write(&self, known: &mut Known) -> io::Result<()> {
-        known.turn += 1;
-        self.file.write_all_at(known.turn % 2 * PLACE_DISTANCE, &known.encode())
+        known.generation += 1;
+        self.file.write_all_at(known.generation % 2 * SLOT_DISTANCE, &known.encode())
     }
 
     fn change(&self, change: impl FnOnce(&mut Known)) -> Result<(), NotRemembered> {

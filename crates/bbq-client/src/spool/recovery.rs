@@ -14,14 +14,14 @@ use bbq_storage::Storage;
 
 use super::extent::Extent;
 use super::progress::{self, Known, Progress};
-use super::scan::{self, Seen};
-use super::segment::{self, Place, Segment};
+use super::scan::{self, Scan};
+use super::segment::{self, Segment, SegmentHeader};
 use crate::environment::{BOOT_UNKNOWN, Boot};
 use crate::numbering::Numbering;
 
 /// The segments of a directory.
 #[derive(Default)]
-pub(super) struct Stored {
+pub(super) struct StoredSegments {
     pub(super) segments: VecDeque<Arc<Segment>>,
     pub(super) extents: Vec<Extent>,
     /// Where the last one's last whole record ends.
@@ -39,27 +39,31 @@ pub(super) struct Stored {
     pub(super) doubt: Option<String>,
 }
 
-impl Stored {
+impl StoredSegments {
     /// Reads all segments. One in which nothing but damage is found is set aside.
-    pub(super) fn read(storage: &dyn Storage, directory: &Path, extent_bytes: u64) -> Result<Stored, String> {
-        let mut stored = Stored { next: 1, ..Stored::default() };
+    pub(super) fn read(
+        storage: &dyn Storage,
+        directory: &Path,
+        extent_bytes: u64,
+    ) -> Result<StoredSegments, String> {
+        let mut stored = StoredSegments { next: 1, ..StoredSegments::default() };
         let paths = segment::paths(storage, directory).map_err(|error| format!("cannot read it: {error}"))?;
         for path in paths {
             let told = |error: io::Error| format!("{}: {error}", path.display());
             let before = stored.extents.len();
             let seen = scan::scan(storage, &path, extent_bytes, &mut stored.extents).map_err(told)?;
             let aside = match seen {
-                Seen::Empty => continue,
-                Seen::Damaged(why) => why,
-                Seen::Segment(found) if found.segment.place.first < stored.next => {
+                Scan::Empty => continue,
+                Scan::Damaged(why) => why,
+                Scan::Segment(found) if found.segment.header.first < stored.next => {
                     stored.extents.truncate(before);
                     "it has records that another one has, too"
                 }
-                Seen::Segment(found) if found.damaged > 0 && found.is_empty() => {
+                Scan::Segment(found) if found.damaged > 0 && found.is_empty() => {
                     stored.damaged += found.damaged;
                     "its first record is damaged, and those behind it cannot be told"
                 }
-                Seen::Segment(found) => {
+                Scan::Segment(found) => {
                     stored.add(found);
                     continue;
                 }
@@ -74,8 +78,8 @@ impl Stored {
         self.doubt.get_or_insert(why);
     }
 
-    fn add(&mut self, found: scan::Recovered) {
-        let Place { stream, first, base } = found.segment.place;
+    fn add(&mut self, found: scan::ScannedSegment) {
+        let SegmentHeader { stream, first, base } = found.segment.header;
         let path = found.segment.path.display().to_string();
         if found.segment.is_earlier() {
             self.doubt(format!("{path}: it is of an earlier release"));
@@ -85,7 +89,7 @@ impl Stored {
         }
         self.damaged += found.damaged;
         // Where a stream begins, what was lost before it is known.
-        if self.segments.back().is_some_and(|last| last.place.stream == stream) && first > self.next {
+        if self.segments.back().is_some_and(|last| last.header.stream == stream) && first > self.next {
             self.damaged += first - self.next;
             self.doubt(format!("{path}: records before it are not there"));
         }
@@ -100,7 +104,7 @@ impl Stored {
     }
 
     /// The streams of the segments and of what comes in, in order.
-    pub(super) fn numberings(&self, comes_in: Place) -> VecDeque<Numbering> {
+    pub(super) fn numberings(&self, comes_in: SegmentHeader) -> VecDeque<Numbering> {
         let mut numberings = self.streams.clone();
         match numberings.back_mut() {
             Some(last) if (last.stored, last.base) == (comes_in.stream, comes_in.base) => {
@@ -135,7 +139,7 @@ impl ProgressFiles {
         directory: &Path,
         names: &[String],
         boot: Boot,
-        stored: &mut Stored,
+        stored: &mut StoredSegments,
     ) -> io::Result<ProgressFiles> {
         let mut destinations = ProgressFiles { files: Vec::new(), known: Vec::new() };
         let mut no_file = true;
@@ -175,7 +179,7 @@ impl ProgressFiles {
     }
 
     /// What every destination's servers have.
-    pub(super) fn everyone(&self) -> u64 {
+    pub(super) fn acknowledged_by_all(&self) -> u64 {
         self.known.iter().map(|known| known.acknowledged).min().unwrap_or(0)
     }
 

@@ -12,16 +12,16 @@ use super::record::RECORD_HEADER_BYTES;
 use super::segment::{Opened, Segment};
 
 /// What a segment's file is.
-pub(super) enum Seen {
+pub(super) enum Scan {
     /// Its process died before the first record.
     Empty,
     /// Its header cannot be read, and so nobody knows which records it has.
     Damaged(&'static str),
-    Segment(Recovered),
+    Segment(ScannedSegment),
 }
 
 /// A segment that was found.
-pub(super) struct Recovered {
+pub(super) struct ScannedSegment {
     pub(super) segment: Arc<Segment>,
     /// Where the last whole record ends.
     pub(super) end: u64,
@@ -31,9 +31,9 @@ pub(super) struct Recovered {
     pub(super) damaged: u64,
 }
 
-impl Recovered {
+impl ScannedSegment {
     pub(super) fn is_empty(&self) -> bool {
-        self.next == self.segment.place.first
+        self.next == self.segment.header.first
     }
 }
 
@@ -43,30 +43,30 @@ pub(super) fn scan(
     path: &Path,
     extent_bytes: u64,
     extents: &mut Vec<Extent>,
-) -> io::Result<Seen> {
+) -> io::Result<Scan> {
     match Segment::open(storage, path)? {
-        Opened::Empty => Ok(Seen::Empty),
-        Opened::Damaged(why) => Ok(Seen::Damaged(why)),
+        Opened::Empty => Ok(Scan::Empty),
+        Opened::Damaged(why) => Ok(Scan::Damaged(why)),
         Opened::Segment(segment, header_bytes) => {
-            Found { extent_bytes, extents, end: header_bytes, damaged: 0 }
+            Scanner { extent_bytes, extents, end: header_bytes, damaged: 0 }
                 .read(Arc::new(segment))
-                .map(Seen::Segment)
+                .map(Scan::Segment)
         }
     }
 }
 
 /// What is found in a segment, so far.
-struct Found<'a> {
+struct Scanner<'a> {
     extent_bytes: u64,
     extents: &'a mut Vec<Extent>,
     end: u64,
     damaged: u64,
 }
 
-impl Found<'_> {
+impl Scanner<'_> {
     /// Reads all records. One that is damaged alone is passed over; the rest is not looked for where its length is damaged, too.
-    fn read(mut self, segment: Arc<Segment>) -> io::Result<Recovered> {
-        let mut number = segment.place.first;
+    fn read(mut self, segment: Arc<Segment>) -> io::Result<ScannedSegment> {
+        let mut number = segment.header.first;
         let mut reader = Reader::new(&segment, self.end, number);
         let begin = |offset, first| Extent { segment: Arc::clone(&segment), offset, first, records: 0 };
         let mut open = begin(self.end, number);
@@ -101,6 +101,6 @@ impl Found<'_> {
             segment.set_damaged();
         }
         self.extents.extend((open.records > 0).then_some(open));
-        Ok(Recovered { segment, end: self.end, next: number, damaged: self.damaged })
+        Ok(ScannedSegment { segment, end: self.end, next: number, damaged: self.damaged })
     }
 }

@@ -37,7 +37,7 @@ const RECORD_MAX: u64 = 1 << 63;
 
 pub(crate) struct Segment {
     pub(super) path: PathBuf,
-    pub(super) place: Place,
+    pub(super) header: SegmentHeader,
     /// Of an earlier version, whose records' checksums have no numbers.
     is_earlier: bool,
     /// Something in it cannot be read.
@@ -51,14 +51,14 @@ impl fmt::Debug for Segment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Segment")
             .field("path", &self.path)
-            .field("place", &self.place)
+            .field("header", &self.header)
             .finish_non_exhaustive()
     }
 }
 
 /// Which records a segment begins with, and what servers call them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SegmentHeader {
     pub(super) stream: StreamId,
     /// Number of its first record.
     pub(super) first: u64,
@@ -66,7 +66,7 @@ pub(super) struct Place {
     pub(super) base: u64,
 }
 
-impl Place {
+impl SegmentHeader {
     fn encode(&self) -> Vec<u8> {
         let mut header = Vec::with_capacity(HEADER_BYTES + RECORD_HEADER_BYTES);
         header.extend_from_slice(&MAGIC);
@@ -79,8 +79,8 @@ impl Place {
         header
     }
 
-    /// The place, and the size of its header. `Err` says what is wrong.
-    fn decode(bytes: &[u8]) -> Result<(Place, usize, u32), &'static str> {
+    /// The header, its size and its version. `Err` says what is wrong.
+    fn decode(bytes: &[u8]) -> Result<(SegmentHeader, usize, u32), &'static str> {
         let small =
             |at: usize| bytes.get(at..).and_then(<[u8]>::first_chunk).copied().map_or(0, u32::from_le_bytes);
         let number = |at: usize| u64::from(small(at)) | u64::from(small(at + 4)) << 32;
@@ -88,21 +88,23 @@ impl Place {
         if !bytes.starts_with(&MAGIC) {
             return Err("it does not begin as a segment does");
         }
-        let (place, header_bytes) = match small(4) {
-            VERSION_1 => (Place { stream, first: number(24), base: 0 }, HEADER_1_BYTES),
+        let (header, header_bytes) = match small(4) {
+            VERSION_1 => (SegmentHeader { stream, first: number(24), base: 0 }, HEADER_1_BYTES),
             VERSION_2 | VERSION
                 if bytes.len() < HEADER_BYTES || small(HEADER_CRC_AT) != crc32c(&bytes[..HEADER_CRC_AT]) =>
             {
                 return Err("the checksum of its header does not fit");
             }
-            VERSION_2 | VERSION => (Place { stream, first: number(24), base: number(32) }, HEADER_BYTES),
-            later => return Ok((Place { stream, first: 0, base: 0 }, HEADER_BYTES, later)),
+            VERSION_2 | VERSION => {
+                (SegmentHeader { stream, first: number(24), base: number(32) }, HEADER_BYTES)
+            }
+            later => return Ok((SegmentHeader { stream, first: 0, base: 0 }, HEADER_BYTES, later)),
         };
         // Numbers that no sender reaches are damage, where no checksum tells.
-        if place.first <= place.base || place.first > RECORD_MAX {
+        if header.first <= header.base || header.first > RECORD_MAX {
             return Err("its header's numbers cannot be");
         }
-        Ok((place, header_bytes, small(4)))
+        Ok((header, header_bytes, small(4)))
     }
 }
 
@@ -116,34 +118,38 @@ pub(super) fn paths(storage: &dyn Storage, directory: &Path) -> io::Result<Vec<P
 }
 
 impl Segment {
-    /// Where [`Segment::create`] makes the one of a place.
-    pub(super) fn path_of(directory: &Path, place: Place) -> PathBuf {
-        directory.join(format!("{:020}.{SUFFIX}", place.first))
+    /// The file of a segment with this header.
+    pub(super) fn path_of(directory: &Path, header: SegmentHeader) -> PathBuf {
+        directory.join(format!("{:020}.{SUFFIX}", header.first))
     }
 
-    pub(super) fn create(storage: &dyn Storage, directory: &Path, place: Place) -> io::Result<Segment> {
-        let path = Segment::path_of(directory, place);
+    pub(super) fn create(
+        storage: &dyn Storage,
+        directory: &Path,
+        header: SegmentHeader,
+    ) -> io::Result<Segment> {
+        let path = Segment::path_of(directory, header);
         // A file of this name has no whole header, or it would have been found: its process died before the first record.
         let file = storage.open(&path, OpenMode::Empty)?;
         file.stay_in_cache();
-        if let Err(error) = file.write_all_at(0, &place.encode()) {
+        if let Err(error) = file.write_all_at(0, &header.encode()) {
             // An empty file is none, but nobody would ever delete it.
             let _removed = storage.remove(&path);
             return Err(error);
         }
-        Ok(Segment { path, place, is_earlier: false, is_damaged: AtomicBool::new(false), file: file.into() })
+        Ok(Segment { path, header, is_earlier: false, is_damaged: AtomicBool::new(false), file: file.into() })
     }
 
-    /// The same file without a record, for those from `place` on. Needs no room on the disk, where blocks are written in
+    /// The same file without a record, for those from `header` on. Needs no room on the disk, where blocks are written in
     /// place. When it fails, nothing may be appended here any more until it is tried again and does not.
-    pub(super) fn begin_anew(&self, place: Place) -> io::Result<Segment> {
+    pub(super) fn reset(&self, header: SegmentHeader) -> io::Result<Segment> {
         // In one write, so that no end of the process comes between: a new number, and no record behind it.
-        let mut bytes = place.encode();
+        let mut bytes = header.encode();
         bytes.resize(HEADER_BYTES + RECORD_HEADER_BYTES, 0);
         self.file.write_all_at(0, &bytes)?;
         self.file.set_len(HEADER_BYTES as u64)?;
         let (path, file) = (self.path.clone(), Arc::clone(&self.file));
-        Ok(Segment { path, place, is_earlier: false, is_damaged: AtomicBool::new(false), file })
+        Ok(Segment { path, header, is_earlier: false, is_damaged: AtomicBool::new(false), file })
     }
 
     /// Opens the segment in a file.
@@ -161,8 +167,10 @@ impl Segment {
         {
             return Ok(Opened::Empty);
         }
-        let (place, header_bytes, version) = match Place::decode(header) {
-            Ok((place, header_bytes, version @ VERSION_1..=VERSION)) => (place, header_bytes as u64, version),
+        let (header, header_bytes, version) = match SegmentHeader::decode(header) {
+            Ok((header, header_bytes, version @ VERSION_1..=VERSION)) => {
+                (header, header_bytes as u64, version)
+            }
             Ok((.., later)) => {
                 let text = format!("version {later}, of a later release; this one reads up to {VERSION}");
                 return Err(io::Error::new(io::ErrorKind::InvalidData, text));
@@ -171,7 +179,7 @@ impl Segment {
         };
         let is_earlier = version < VERSION;
         let (path, is_damaged) = (path.to_owned(), AtomicBool::new(false));
-        let segment = Segment { path, place, is_earlier, is_damaged, file: file.into() };
+        let segment = Segment { path, header, is_earlier, is_damaged, file: file.into() };
         Ok(Opened::Segment(segment, header_bytes))
     }
 

@@ -12,7 +12,7 @@ pub struct Sizes {
     /// And at most.
     pub segment_bytes_max: u64,
     /// The last segment is begun anew when it has so many bytes, all acknowledged.
-    pub anew_bytes: u64,
+    pub reset_bytes_min: u64,
 }
 
 impl Sizes {
@@ -27,7 +27,7 @@ impl Sizes {
             segment_bytes_max: 16 * 1024 * 1024,
             // Where there is room, less is not worth two system calls: a sender that waits for each acknowledgement would pay
             // them each time.
-            anew_bytes: 64 * 1024,
+            reset_bytes_min: 64 * 1024,
         }
     }
 }

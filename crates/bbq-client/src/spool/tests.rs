@@ -174,7 +174,7 @@ fn the_last_segment_is_begun_anew_and_no_number_comes_again() {
     let path = only_segment(&directory);
     append(&spool, 1..4001);
     let before = fs::read(&path).expect("it is there");
-    assert!(before.len() as u64 > sizes().anew_bytes);
+    assert!(before.len() as u64 > sizes().reset_bytes_min);
     spool.retire(3999).expect("it can wait");
     assert_eq!(fs::read(&path).expect("it is there"), before, "one is not acknowledged");
     spool.retire(4000).expect("it is written");

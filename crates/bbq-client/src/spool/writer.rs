@@ -8,8 +8,8 @@ use std::sync::Arc;
 use bbq_storage::Storage;
 use bbq_wire::StreamId;
 
-use super::recovery::Stored;
-use super::segment::{self, Place, Segment};
+use super::recovery::StoredSegments;
+use super::segment::{self, Segment, SegmentHeader};
 use super::sizes::Sizes;
 
 /// A segment that is such a part of the spool is followed by the next one: no more than that waits for its end to be
@@ -32,14 +32,14 @@ pub(super) struct Writer {
     /// Number of the next record.
     pub(super) next_sequence: u64,
     /// Every server has what is up to this number.
-    pub(super) everyone: u64,
+    pub(super) acknowledged_by_all: u64,
     /// Header and bytes of one record.
     pub(super) scratch: Vec<u8>,
 }
 
 impl Writer {
     /// Goes on behind what is stored, which is in no doubt so far.
-    pub(super) fn behind(stored: &Stored, everyone: u64) -> io::Result<Writer> {
+    pub(super) fn behind(stored: &StoredSegments, acknowledged_by_all: u64) -> io::Result<Writer> {
         let mut full_bytes = 0;
         for segment in stored.segments.iter().rev().skip(1) {
             full_bytes += segment.bytes()?;
@@ -47,7 +47,7 @@ impl Writer {
         let (stream, base) = stored
             .segments
             .back()
-            .map_or((StreamId([0; 16]), 0), |last| (last.place.stream, last.place.base));
+            .map_or((StreamId([0; 16]), 0), |last| (last.header.stream, last.header.base));
         Ok(Writer {
             stream,
             base,
@@ -56,7 +56,7 @@ impl Writer {
             offset: stored.end,
             is_spoiled: false,
             next_sequence: stored.next,
-            everyone,
+            acknowledged_by_all,
             scratch: Vec::new(),
         })
     }
@@ -66,7 +66,7 @@ impl Writer {
         &mut self,
         storage: &dyn Storage,
         directory: &Path,
-        stored: &Stored,
+        stored: &StoredSegments,
         new_stream: StreamId,
     ) -> io::Result<()> {
         if let (None, Some(last)) = (&stored.doubt, self.segments.back()) {
@@ -76,7 +76,7 @@ impl Writer {
         self.is_spoiled = true;
         if stored.last_is_empty {
             // The last one has no record, but perhaps its name.
-            self.begin_anew()?;
+            self.reset()?;
         } else {
             self.offset = self.segments.back().map_or(Ok(0), |last| last.bytes())?;
             self.begin_segment(storage, directory)?;
@@ -84,17 +84,17 @@ impl Writer {
         Ok(())
     }
 
-    pub(super) fn place(&self) -> Place {
-        Place { stream: self.stream, first: self.next_sequence, base: self.base }
+    pub(super) fn header(&self) -> SegmentHeader {
+        SegmentHeader { stream: self.stream, first: self.next_sequence, base: self.base }
     }
 
     pub(super) fn begin_segment(&mut self, storage: &dyn Storage, directory: &Path) -> io::Result<()> {
-        let path = Segment::path_of(directory, self.place());
+        let path = Segment::path_of(directory, self.header());
         if self.segments.back().is_some_and(|last| last.path == path) {
             // It has no record and could not be begun anew. Made a second time, it would go when the first of the two does.
-            return self.begin_anew();
+            return self.reset();
         }
-        let segment = Segment::create(storage, directory, self.place())?;
+        let segment = Segment::create(storage, directory, self.header())?;
         self.full_bytes += self.offset;
         self.offset = segment::HEADER_BYTES as u64;
         self.is_spoiled = false;
@@ -103,9 +103,9 @@ impl Writer {
     }
 
     /// Begins the last segment anew, without a record.
-    pub(super) fn begin_anew(&mut self) -> io::Result<()> {
+    pub(super) fn reset(&mut self) -> io::Result<()> {
         self.is_spoiled = true;
-        let anew = self.last().begin_anew(self.place())?;
+        let anew = self.last().reset(self.header())?;
         self.segments.pop_back();
         self.segments.push_back(Arc::new(anew));
         self.offset = segment::HEADER_BYTES as u64;
@@ -114,9 +114,10 @@ impl Writer {
     }
 
     /// Takes out the segments of which every server has everything; never the last.
-    pub(super) fn take_done(&mut self) -> impl Iterator<Item = Arc<Segment>> {
-        let everyone = self.everyone.saturating_add(1);
-        let done = self.segments.iter().skip(1).take_while(|next| next.place.first <= everyone).count();
+    pub(super) fn take_acknowledged(&mut self) -> impl Iterator<Item = Arc<Segment>> {
+        let acknowledged_by_all = self.acknowledged_by_all.saturating_add(1);
+        let done =
+            self.segments.iter().skip(1).take_while(|next| next.header.first <= acknowledged_by_all).count();
         self.segments.drain(..done)
     }
 
@@ -126,9 +127,9 @@ impl Writer {
     }
 
     /// Whether the last segment is the only one, every server has all of it, and it has more than `bytes`.
-    pub(super) fn last_is_done(&self, bytes: u64) -> bool {
+    pub(super) fn last_is_acknowledged(&self, bytes: u64) -> bool {
         self.segments.len() == 1
-            && self.everyone.saturating_add(1) >= self.next_sequence
+            && self.acknowledged_by_all.saturating_add(1) >= self.next_sequence
             && self.offset > bytes.max(segment::HEADER_BYTES as u64)
     }
 

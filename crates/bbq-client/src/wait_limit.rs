@@ -5,30 +5,30 @@ use std::time::{Duration, Instant};
 use crate::OnFull;
 
 /// How long a record may wait. The clock is only read when it has to.
-pub(crate) struct Patience<'a> {
+pub(crate) struct WaitLimit<'a> {
     pub(crate) on_full: OnFull,
     pub(crate) deadline: Option<Instant>,
-    pub(crate) slice: Option<Slice<'a>>,
+    pub(crate) interrupt: Option<Interrupt<'a>>,
 }
 
 /// Who waits is asked now and then whether to go on.
-pub(crate) struct Slice<'a> {
-    pub(crate) length: Duration,
+pub(crate) struct Interrupt<'a> {
+    pub(crate) interval: Duration,
     pub(crate) go_on: &'a mut dyn FnMut() -> bool,
     /// When to ask next, once a wait has begun: news that is not enough must not put it off.
     pub(crate) next: Option<Instant>,
     pub(crate) said_no: bool,
 }
 
-impl<'a> Slice<'a> {
-    pub(crate) fn new(length: Duration, go_on: &'a mut dyn FnMut() -> bool) -> Slice<'a> {
-        Slice { length, go_on, next: None, said_no: false }
+impl<'a> Interrupt<'a> {
+    pub(crate) fn new(interval: Duration, go_on: &'a mut dyn FnMut() -> bool) -> Interrupt<'a> {
+        Interrupt { interval, go_on, next: None, said_no: false }
     }
 }
 
-impl Patience<'_> {
+impl WaitLimit<'_> {
     pub(crate) fn of(on_full: OnFull) -> Self {
-        Patience { on_full, deadline: None, slice: None }
+        WaitLimit { on_full, deadline: None, interrupt: None }
     }
 
     /// Waits by `wait`, which is `false` at the deadline that it is given (`None` is without end). Whether there is something new.
@@ -38,19 +38,19 @@ impl Patience<'_> {
             self.deadline = Instant::now().checked_add(most);
         }
         let deadline = self.deadline;
-        let Some(slice) = &mut self.slice else { return wait(deadline) };
+        let Some(interrupt) = &mut self.interrupt else { return wait(deadline) };
         loop {
             let now = Instant::now();
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return false;
             }
-            let next = *slice.next.get_or_insert(now + slice.length);
+            let next = *interrupt.next.get_or_insert(now + interrupt.interval);
             let has_news = wait(Some(deadline.map_or(next, |deadline| deadline.min(next))));
             let now = Instant::now();
             if now >= next {
-                slice.next = Some(now + slice.length);
-                if !(slice.go_on)() {
-                    slice.said_no = true;
+                interrupt.next = Some(now + interrupt.interval);
+                if !(interrupt.go_on)() {
+                    interrupt.said_no = true;
                     return false;
                 }
             }
@@ -65,14 +65,14 @@ impl Patience<'_> {
 mod tests {
     use super::*;
 
-    /// Waits by short pauses, each of which ends before a slice does, until it is told to stop; answers how often.
+    /// Waits by short pauses, each of which ends before an interval does, until it is told to stop; returns how often.
     #[expect(clippy::disallowed_methods, reason = "the pauses are what is tested")]
-    fn waits(patience: &mut Patience<'_>) -> u32 {
+    fn waits(limit: &mut WaitLimit<'_>) -> u32 {
         let pause = |end: Option<Instant>| {
             std::thread::sleep(Duration::from_millis(1));
             end.is_none_or(|end| Instant::now() < end)
         };
-        (0..5000).take_while(|_| patience.waits(pause)).count() as u32
+        (0..5000).take_while(|_| limit.waits(pause)).count() as u32
     }
 
     #[test]
@@ -82,22 +82,22 @@ mod tests {
             asked += 1;
             asked < 3
         };
-        let slice = Some(Slice::new(Duration::from_millis(20), &mut go_on));
-        let mut patience = Patience { slice, ..Patience::of(OnFull::Block(None)) };
-        let times = waits(&mut patience);
-        assert!(patience.slice.is_some_and(|slice| slice.said_no), "it waits after {times} pauses");
+        let interrupt = Some(Interrupt::new(Duration::from_millis(20), &mut go_on));
+        let mut limit = WaitLimit { interrupt, ..WaitLimit::of(OnFull::Block(None)) };
+        let times = waits(&mut limit);
+        assert!(limit.interrupt.is_some_and(|interrupt| interrupt.said_no), "it waits after {times} pauses");
         assert_eq!(asked, 3);
     }
 
     #[test]
     fn who_may_go_on_waits_until_the_deadline() {
         let mut go_on = || true;
-        let slice = Some(Slice::new(Duration::from_millis(5), &mut go_on));
+        let interrupt = Some(Interrupt::new(Duration::from_millis(5), &mut go_on));
         let most = Duration::from_millis(50);
-        let mut patience = Patience { slice, ..Patience::of(OnFull::Block(Some(most))) };
+        let mut limit = WaitLimit { interrupt, ..WaitLimit::of(OnFull::Block(Some(most))) };
         let start = Instant::now();
-        let times = waits(&mut patience);
+        let times = waits(&mut limit);
         assert!(start.elapsed() >= most && times < 5000, "{times} pauses");
-        assert!(patience.slice.is_some_and(|slice| !slice.said_no));
+        assert!(limit.interrupt.is_some_and(|interrupt| !interrupt.said_no));
     }
 }
