@@ -7,17 +7,19 @@
 //! Invariant: in a forked child nobody waits for a lock, as who holds it may be in the parent. A lock that is free is taken at once;
 //! before it is waited for, or another one is taken, the process is looked at.
 
+mod wait_limit;
+
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use bbq_wire::limits::MESSAGE_BYTES_MAX;
 
-use crate::block::Block;
-use crate::parker::Parker;
+use crate::intake::wait_limit::{Interrupt, WaitLimit};
+use crate::queue::block::Block;
+use crate::queue::parker::Parker;
 use crate::queue::{NoRoom, Queue};
 use crate::spool::{AppendError, Spool};
-use crate::wait_limit::{Interrupt, WaitLimit};
 use crate::{Dropped, OnFull, SendError};
 
 /// Shards of threads: as many as may send at once without waiting for each other; more share.

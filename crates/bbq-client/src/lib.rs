@@ -29,36 +29,25 @@
 
 #![forbid(unsafe_code)]
 
-mod block;
 mod builder;
-mod compress;
-mod connection;
 mod counters;
-mod destination;
-mod destination_state;
-mod destination_thread;
+mod delivery;
 mod environment;
 mod error;
-mod failover;
 mod intake;
 #[cfg(any(feature = "log", feature = "tracing"))]
 mod logging;
 mod notice;
 mod numbering;
 mod options;
-mod parker;
 mod queue;
 mod reconnect;
-mod rotation;
 mod sender;
 mod server_address;
-mod session;
 mod shared;
 #[doc(hidden)]
 pub mod simulated;
 mod spool;
-mod stream;
-mod wait_limit;
 
 pub use bbq_wire::StreamId;
 pub use bbq_wire::session::AckLevel;

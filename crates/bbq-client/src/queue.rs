@@ -12,6 +12,10 @@
 //! Invariant: the memory of entries, blocks and spare buffers together stays under the bound.
 //! Invariant: a batch's bytes never change, so that the server can tell one that is sent again.
 
+pub(crate) mod block;
+mod compressor;
+pub(crate) mod destination_state;
+pub(crate) mod parker;
 mod progress;
 mod repair;
 mod state;
@@ -25,13 +29,13 @@ use bbq_wire::BatchBuilder;
 use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 
 use crate::OnFull;
-use crate::block::{Block, Body, Packing, body_bytes, buffer_bytes};
-use crate::compress::Compressor;
-use crate::destination_state::DestinationState;
 use crate::environment::Environment;
 use crate::numbering::Numbering;
 use crate::options::Options;
-use crate::parker::Parker;
+use crate::queue::block::{Block, Body, Packing, body_bytes, buffer_bytes};
+use crate::queue::compressor::Compressor;
+use crate::queue::destination_state::DestinationState;
+use crate::queue::parker::Parker;
 use crate::spool::{Extent, RecoveredDestination};
 
 pub(crate) use repair::Repair;

@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::block::buffer_bytes;
-use crate::destination::Destination;
-use crate::destination_thread;
+use crate::delivery::destination::Destination;
+use crate::delivery::thread;
 use crate::environment::System;
 use crate::options::Options;
+use crate::queue::block::buffer_bytes;
 use crate::shared::Shared;
 use crate::spool::Sizes;
 use crate::{Counters, Reconnect, ReconnectError, SendError, ServerProgress, StartError};
@@ -39,7 +39,7 @@ impl Sender {
             let thread = std::thread::Builder::new()
                 .name("bbq-sender".to_owned())
                 .spawn(move || {
-                    destination_thread::run(&running.destinations[index], &running);
+                    thread::run(&running.destinations[index], &running);
                     running.ended.add();
                 })
                 .map_err(|error| StartError::System(error.to_string()))?;

@@ -7,13 +7,13 @@ use std::time::Duration;
 use bbq_wire::StreamId;
 use bbq_wire::session::{AckLevel, Welcome};
 
-use crate::destination::Destination;
-use crate::destination_state::ResumePoint;
+use crate::delivery::destination::Destination;
+use crate::delivery::error::ConnectionError;
 use crate::environment::Environment;
 use crate::intake::Intake;
 use crate::options::Options;
 use crate::queue::Queue;
-use crate::session::ConnectionError;
+use crate::queue::destination_state::ResumePoint;
 use crate::spool::{NotRemembered, Recovered, Sizes, Spool};
 use crate::{AdaptiveReconnect, Counters, Delivery, Notice, SendError, ServerAddress, StartError};
 

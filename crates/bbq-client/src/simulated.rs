@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use bbq_wire::StreamId;
 
-pub use crate::connection::{Action, CloseReason};
+pub use crate::delivery::connection::{Action, CloseReason};
+pub use crate::delivery::failover::Retry;
 pub use crate::environment::{Boot, Environment};
-pub use crate::failover::Retry;
 pub use crate::spool::Sizes;
 
-use crate::connection::{self, Connection};
-use crate::failover::Failover;
-use crate::session::{ConnectionError, ServerMessage, Session};
+use crate::delivery::connection::{self, Connection};
+use crate::delivery::error::ConnectionError;
+use crate::delivery::failover::Failover;
+use crate::delivery::session::{ServerMessage, Session};
 use crate::shared::Shared;
 use crate::{Counters, SendError, SenderBuilder, StartError};
 

@@ -7,10 +7,10 @@ use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 
 use super::Queue;
 use crate::SendError;
-use crate::block::{Body, RECORD_OVERHEAD_BYTES};
-use crate::destination_state::ResumePoint;
 use crate::numbering::Numbering;
-use crate::parker::Parker;
+use crate::queue::block::{Body, RECORD_OVERHEAD_BYTES};
+use crate::queue::destination_state::ResumePoint;
+use crate::queue::parker::Parker;
 
 impl Queue {
     /// What the destination's next connection says in its hello: its stream, and its epoch.

@@ -7,7 +7,7 @@ use bbq_wire::session::RefusalCode;
 
 use super::Queue;
 use super::state::State;
-use crate::block::Body;
+use crate::queue::block::Body;
 
 /// What was done.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::SendError;
-use crate::block::Body;
-use crate::destination_state::DestinationState;
+use crate::queue::block::Body;
+use crate::queue::destination_state::DestinationState;
 use crate::spool::Extent;
 
 /// Consecutive numbered records.

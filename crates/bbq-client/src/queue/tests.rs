@@ -6,9 +6,9 @@ use bbq_wire::{SequenceCheck, StreamId};
 use proptest::prelude::*;
 
 use super::*;
-use crate::destination_state::ResumePoint;
 use crate::environment::System;
 use crate::intake::Intake;
+use crate::queue::destination_state::ResumePoint;
 use crate::spool::Recovered;
 use crate::{Delivery, Sender};
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::Queue;
 use super::state::State;
 use crate::SendError;
-use crate::block::buffer_bytes;
+use crate::queue::block::buffer_bytes;
 
 impl Queue {
     /// Waits for room, the end, or the deadline; `false` at the deadline.

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use bbq_wire::session::{RefusalCode, Welcome};
 
-use crate::connection::{CloseReason, Connection};
-use crate::destination::Destination;
+use crate::delivery::connection::{CloseReason, Connection};
+use crate::delivery::destination::Destination;
+use crate::delivery::error::ConnectionError;
+use crate::delivery::rotation::Rotation;
 use crate::queue::Repair;
-use crate::rotation::Rotation;
-use crate::session::ConnectionError;
 use crate::shared::Shared;
 use crate::{Notice, SendError, ServerAddress};
 

@@ -9,14 +9,15 @@ use std::time::{Duration, Instant};
 use bbq_wire::session::{AckLevel, Hello};
 
 use crate::ServerAddress;
-use crate::connection::{self, Action, CloseReason, Connection};
-use crate::destination::Destination;
+use crate::delivery::connection::{self, Action, CloseReason, Connection};
+use crate::delivery::destination::Destination;
+use crate::delivery::error::ConnectionError;
+use crate::delivery::failover::{Failover, Retry};
+use crate::delivery::session::Session;
+use crate::delivery::stream::{ANSWER_TIMEOUT, Stream};
 use crate::environment::{Environment, System};
-use crate::failover::{Failover, Retry};
-use crate::parker::ParkState;
-use crate::session::{ConnectionError, Session};
+use crate::queue::parker::ParkState;
 use crate::shared::Shared;
-use crate::stream::{ANSWER_TIMEOUT, Stream};
 
 /// A write that stands still is looked at again after this: the sender may be closed meanwhile.
 const WRITE_SLICE: Duration = Duration::from_millis(500);

@@ -1,55 +1,12 @@
 //! What a server says on one connection: bytes in, their meaning out. No socket, no clock.
 
-use std::io;
-
-use bbq_wire::session::{ClientSession, ClientStep, Refusal, RefusalCode, SessionError, Welcome};
+use bbq_wire::session::{ClientSession, ClientStep, SessionError, Welcome};
 
 use crate::SendError;
+use crate::delivery::error::ConnectionError;
 
 /// What to do about an address where something else answers, or nothing does.
 const REMEDY: &str = "name the address of a bbq+tcp or bbq+unix listener";
-
-/// Why a connection was of no use.
-#[derive(Debug)]
-pub(crate) enum ConnectionError {
-    /// Worth another try; what happened.
-    Transient(String),
-    /// The server refused what was sent, and may not when it is sent again or repaired.
-    Refused(SendError, RefusalCode),
-    /// The server broke the protocol: bytes changed on the way, or it has a defect.
-    Protocol(SendError),
-    /// Does not go away by itself, as far as can be told; the operator may do something about it.
-    Lasting(SendError),
-    /// For good.
-    Fatal(SendError),
-}
-
-impl ConnectionError {
-    /// What a refusal leaves to do.
-    fn of(server: &str, refusal: Refusal) -> ConnectionError {
-        if refusal.retry {
-            return ConnectionError::Transient(refusal.text);
-        }
-        let code = refusal.code;
-        let error = SendError::Refused { server: server.to_owned(), refusal };
-        match code {
-            // A flipped bit looks like any of these.
-            RefusalCode::Malformed
-            | RefusalCode::Checksum
-            | RefusalCode::MessageTooLarge
-            | RefusalCode::BatchTooLarge
-            | RefusalCode::Sequence
-            | RefusalCode::HelloExpected => ConnectionError::Refused(error, code),
-            _ => ConnectionError::Fatal(error),
-        }
-    }
-}
-
-impl From<io::Error> for ConnectionError {
-    fn from(error: io::Error) -> ConnectionError {
-        ConnectionError::Transient(error.to_string())
-    }
-}
 
 /// What a server has said.
 #[derive(Debug)]
@@ -136,12 +93,12 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
     use std::os::unix::net::UnixStream;
-
     use std::time::Duration;
 
     use super::*;
-    use crate::stream::Stream;
+    use crate::delivery::stream::Stream;
 
     /// What a sender says of a peer that has said this.
     fn trouble(said: &[u8], ends: bool) -> String {

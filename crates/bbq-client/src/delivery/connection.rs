@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bbq_wire::session::{AckLevel, Hello};
 
+use crate::delivery::error::ConnectionError;
+use crate::delivery::session::{ServerMessage, Session};
 use crate::queue::Next;
-use crate::session::{ConnectionError, ServerMessage, Session};
 use crate::shared::Shared;
 
 /// The hello of a destination's next connection: its bytes. `Err`: there is none, the sender is closed.

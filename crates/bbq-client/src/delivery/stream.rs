@@ -9,7 +9,8 @@ use std::time::Duration;
 use bbq_wire::session::Welcome;
 use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
-use crate::session::{ConnectionError, ServerMessage, Session};
+use crate::delivery::error::ConnectionError;
+use crate::delivery::session::{ServerMessage, Session};
 use crate::{SendError, ServerAddress};
 
 /// A server that does not even take the connection in this time is not there.
