@@ -4,11 +4,13 @@
 
 use std::path::Path;
 
+use crate::circles;
 use crate::step::cargo;
 use crate::tidy;
 
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     tidy::run(root)?;
+    circles::run(root)?;
     cargo(&[], &["fmt", "--all", "--check"])?;
     let clippy = ["clippy", "--release", "--locked", "--all-targets"];
     let clippy_library = ["clippy", "--release", "--locked", "--lib", "--package"];

@@ -1,10 +1,13 @@
 //! The tasks of this repository: `cargo xtask lint | test | python | simulate | soak | fuzz | instructions | check`. What it
 //! runs here is what runs everywhere else.
 //!
-//! Not here: anything of the product. It depends on nothing, because everybody who tries the project builds it first.
+//! Not here: anything of the product. It depends on little, because everybody who tries the project builds it first: `syn`
+//! reads the sources for `circles`.
 
 #![forbid(unsafe_code)]
 
+mod circles;
+mod files;
 mod fuzz;
 mod instructions;
 mod lint;
@@ -21,7 +24,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 Usage: cargo xtask TASK
-  lint     formatting, clippy, documentation, tidy
+  lint     formatting, clippy, documentation, tidy, import circles
   test     installs what the tests need (as root; otherwise says what is missing), and runs them
   python   the Python package's tests alone, with the `bbq` that is built
   simulate [--seeds N] [--seed S] [--trace] [--bug NAME]

@@ -1,0 +1,16 @@
+//! The files of the repository: what git knows, or would take in.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Their names, relative to `root`. One that is deleted and not committed yet is among them.
+pub(crate) fn of_repository(root: &Path) -> Result<Vec<String>, String> {
+    let mut git = Command::new("git");
+    git.arg("-C").arg(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let output = git.output().map_err(|error| format!("cannot run git, which lists the files: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("git ls-files: {}", String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    let names = String::from_utf8_lossy(&output.stdout);
+    Ok(names.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+}
