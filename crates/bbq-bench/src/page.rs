@@ -1,6 +1,5 @@
 //! The report as one HTML page that needs nothing else: tables and plots are in it.
 
-use crate::report::Report;
 use crate::svg::escaped;
 use crate::table::Table;
 
@@ -8,24 +7,42 @@ const STYLE: &str = "body{font:15px/1.45 sans-serif;max-width:1100px;margin:2em 
 table{border-collapse:collapse;margin:1em 0;font-size:13px}th,td{padding:.25em .7em;text-align:right;border-bottom:1px solid #ddd;white-space:nowrap}\
 th:first-child,td:first-child{text-align:left}div{overflow-x:auto}p.machine{color:#555}";
 
-/// The page.
-pub(crate) fn of(report: &Report) -> String {
-    let title = escaped(&report.title());
-    let mut body =
-        format!("<h1>{title}</h1>\n<p class=\"machine\">{}</p>\n", escaped_lines(&report.heading()));
-    let remarks: Vec<String> =
-        report.remarks().iter().map(|remark| format!("<li>{}</li>", escaped(remark))).collect();
-    if !remarks.is_empty() {
-        body += &format!("<ul>{}</ul>\n", remarks.join("\n"));
+/// What stands on the page.
+pub(crate) struct Page<'a> {
+    pub(crate) title: String,
+    pub(crate) heading: String,
+    pub(crate) remarks: Vec<String>,
+    pub(crate) sections: Vec<Part<'a>>,
+}
+
+/// A table with its plot.
+pub(crate) struct Part<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) about: &'a str,
+    pub(crate) table: &'a Table,
+    /// An SVG element.
+    pub(crate) plot: &'a str,
+}
+
+impl Page<'_> {
+    pub(crate) fn html(&self) -> String {
+        let title = escaped(&self.title);
+        let mut body =
+            format!("<h1>{title}</h1>\n<p class=\"machine\">{}</p>\n", escaped_lines(&self.heading));
+        let remarks: Vec<String> =
+            self.remarks.iter().map(|remark| format!("<li>{}</li>", escaped(remark))).collect();
+        if !remarks.is_empty() {
+            body += &format!("<ul>{}</ul>\n", remarks.join("\n"));
+        }
+        for part in &self.sections {
+            body += &format!("<h2>{}</h2>\n<p>{}</p>\n", escaped(part.title), escaped_lines(part.about));
+            body += &format!("<div>{}</div>\n<div>{}</div>\n", table(part.table), part.plot);
+        }
+        format!(
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>{title}</title><style>{STYLE}</style></head>\n\
+             <body>\n{body}</body></html>\n"
+        )
     }
-    for section in &report.sections {
-        body += &format!("<h2>{}</h2>\n<p>{}</p>\n", escaped(&section.title), escaped_lines(&section.about));
-        body += &format!("<div>{}</div>\n<div>{}</div>\n", table(&section.table), section.plot);
-    }
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>{title}</title><style>{STYLE}</style></head>\n\
-         <body>\n{body}</body></html>\n"
-    )
 }
 
 fn table(table: &Table) -> String {

@@ -10,11 +10,12 @@ use serde::Serialize;
 use crate::catalogue::Experiment;
 use crate::machine::Machine;
 use crate::metric::Metric;
-use crate::page;
-use crate::plan::{Drawing, Plan};
+use crate::page::{Page, Part};
+use crate::plan::Plan;
 use crate::plot::{Axis, Bar, Curve, bars, curves};
-use crate::run::{Measured, OTHERS_PERCENT_MAX, Results, RowResults, SectionResults};
+use crate::results::{Measured, OTHERS_PERCENT_MAX, Results, RowResults, SectionResults};
 use crate::sample::Sample;
+use crate::section::Drawing;
 use crate::settings::Settings;
 use crate::spread::Spread;
 use crate::table::Table;
@@ -179,10 +180,19 @@ impl Report {
         }
         write(directory.join(format!("{}.json", self.experiment)), self.json()?)?;
         write(directory.join(format!("{}.md", self.experiment)), self.markdown())?;
-        write(directory.join(format!("{}.html", self.experiment)), page::of(self))
+        write(directory.join(format!("{}.html", self.experiment)), self.page().html())
     }
 
-    pub(crate) fn heading(&self) -> String {
+    fn page(&self) -> Page<'_> {
+        Page {
+            title: self.title(),
+            heading: self.heading(),
+            remarks: self.remarks(),
+            sections: self.sections.iter().map(SectionReport::part).collect(),
+        }
+    }
+
+    fn heading(&self) -> String {
         let Report { machine, seconds, rounds, workers, .. } = self;
         let (worker, round) = (plural(*workers as u64), plural(u64::from(*rounds)));
         format!(
@@ -191,12 +201,12 @@ impl Report {
         )
     }
 
-    pub(crate) fn title(&self) -> String {
+    fn title(&self) -> String {
         format!("bbq bench {}: {}", self.experiment, self.summary)
     }
 
     /// Conclusions, warnings, and what is missing.
-    pub(crate) fn remarks(&self) -> Vec<String> {
+    fn remarks(&self) -> Vec<String> {
         let labelled = |label: &str, remarks: &[String]| -> Vec<String> {
             remarks.iter().map(|remark| format!("{label}: {remark}")).collect()
         };
@@ -220,6 +230,11 @@ impl Report {
 }
 
 impl SectionReport {
+    fn part(&self) -> Part<'_> {
+        let SectionReport { title, about, table, plot, .. } = self;
+        Part { title, about, table, plot }
+    }
+
     fn of(results: &SectionResults<'_>) -> SectionReport {
         let section = results.section;
         let rows =

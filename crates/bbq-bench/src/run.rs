@@ -5,78 +5,12 @@ use anyhow::Context;
 use crate::catalogue::Experiment;
 use crate::interrupt::Interrupt;
 use crate::machine::Machine;
-use crate::metric::Metric;
-use crate::plan::{Asked, Plan, Section};
+use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::report::Report;
-use crate::sample::Sample;
+use crate::results::{Measured, Results, RowResults, SectionResults};
+use crate::section::Row;
 use crate::settings::Settings;
-use crate::spread::Spread;
-
-/// Above this, what else ran on the machine decides the figures.
-pub(crate) const OTHERS_PERCENT_MAX: f64 = 25.0;
-/// Of the rate that was asked for, below which a row is of another rate: what the start and the end of a second take, and no
-/// more.
-const RATE_REACHED_MIN: f64 = 0.95;
-
-/// The samples of one row, one a round; none where the row failed.
-#[derive(Debug)]
-pub(crate) struct RowResults<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) asked: Option<Asked>,
-    pub(crate) samples: Vec<Option<Sample>>,
-}
-
-impl RowResults<'_> {
-    pub(crate) fn values(&self, metric: Metric) -> Vec<Option<f64>> {
-        self.samples.iter().map(|sample| sample.as_ref()?.value(metric)).collect()
-    }
-
-    pub(crate) fn spread(&self, metric: Metric) -> Option<Spread> {
-        Spread::of(self.values(metric).into_iter().flatten())
-    }
-
-    /// Whether others had too much of the machine in half of the rounds or more.
-    pub(crate) fn is_noisy(&self) -> bool {
-        self.spread(Metric::OthersBusy).is_some_and(|others| others.median > OTHERS_PERCENT_MAX)
-    }
-
-    /// Whether it had less than the rate that was asked for, in half of the rounds or more.
-    pub(crate) fn falls_short(&self) -> bool {
-        self.asked.is_some_and(|Asked { per_second, figure }| {
-            self.spread(figure).is_some_and(|rate| rate.median < per_second * RATE_REACHED_MIN)
-        })
-    }
-}
-
-/// The results of a section.
-pub(crate) struct SectionResults<'a> {
-    pub(crate) section: &'a Section,
-    pub(crate) rows: Vec<RowResults<'a>>,
-}
-
-impl SectionResults<'_> {
-    /// Of `row` to the section's baseline, within each round.
-    pub(crate) fn ratio(&self, row: usize) -> Option<Spread> {
-        let (baseline, metric) = self.section.baseline?;
-        Spread::of_ratios(&self.rows[row].values(metric), &self.rows[baseline].values(metric))
-    }
-}
-
-/// Everything that was measured.
-pub(crate) struct Results<'a> {
-    pub(crate) sections: Vec<SectionResults<'a>>,
-    pub(crate) failures: Vec<String>,
-}
-
-/// How far a run came.
-pub(crate) struct Measured<'a> {
-    /// Of the rounds that are whole.
-    pub(crate) results: Results<'a>,
-    pub(crate) rounds: u32,
-    /// What ended it before its time.
-    pub(crate) signal: Option<u8>,
-}
 
 /// Measures an experiment. SIGINT and SIGTERM end it; then the report is of the rounds that were whole.
 ///
@@ -91,8 +25,7 @@ pub fn run(experiment: &Experiment, settings: &Settings) -> anyhow::Result<Repor
 }
 
 fn measure<'a>(plan: &'a Plan, settings: &Settings, interrupt: &Interrupt) -> Measured<'a> {
-    let results =
-        |row: &'a crate::plan::Row| RowResults { name: &row.name, asked: row.asked, samples: Vec::new() };
+    let results = |row: &'a Row| RowResults { name: &row.name, asked: row.asked, samples: Vec::new() };
     let mut all = Results {
         sections: plan
             .sections
@@ -150,7 +83,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::plan::Row;
+    use crate::metric::Metric;
+    use crate::sample::Sample;
+    use crate::section::Section;
+    use crate::spread::Spread;
 
     fn settings(rounds: u32) -> Settings {
         Settings {

@@ -4,7 +4,7 @@
 //! section counts as much as another whatever its figures are, and what the machine did in a round meets all rows alike.
 
 use crate::metric::Metric;
-use crate::run::{Results, RowResults};
+use crate::results::{Results, RowResults};
 use crate::spread::Spread;
 
 /// Closer than this is no difference that anybody would notice.
@@ -123,9 +123,9 @@ fn is_noisy(results: &Results<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Section;
-    use crate::run::SectionResults;
+    use crate::results::SectionResults;
     use crate::sample::Sample;
+    use crate::section::Section;
 
     /// The last line for two rows with these rates in each round, and these latencies.
     fn last_line(rates: [&[f64]; 2], p99: [f64; 2], others: f64) -> String {

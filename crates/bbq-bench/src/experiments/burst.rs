@@ -9,10 +9,11 @@ use crate::load::churn::{self, Messages};
 use crate::meter::Meter;
 use crate::metric::Metric;
 use crate::peers::floor;
-use crate::plan::{Drawing, Plan, Row, Section};
+use crate::plan::Plan;
 use crate::product::{Product, ProductOptions, Sinks, shares};
-use crate::run::Results;
+use crate::results::Results;
 use crate::sample::Sample;
+use crate::section::{Drawing, Row, Section};
 use crate::settings::Settings;
 
 /// As the seed has them.

@@ -18,10 +18,11 @@ use crate::load::threads::{self, Done};
 use crate::meter::Meter;
 use crate::metric::Metric;
 use crate::peers::send_cost;
-use crate::plan::{Drawing, Plan, Row, Section};
+use crate::plan::Plan;
 use crate::product::{Product, ProductOptions, Sinks};
-use crate::run::Results;
+use crate::results::Results;
 use crate::sample::Sample;
+use crate::section::{Drawing, Row, Section};
 use crate::settings::Settings;
 
 const MESSAGE: [u8; 100] = [b'm'; 100];
@@ -247,7 +248,7 @@ fn conclude(results: &Results<'_>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{RowResults, SectionResults};
+    use crate::results::{RowResults, SectionResults};
 
     #[test]
     fn calls_that_dropped_their_message_are_told_by_state_where_there_are_any() {

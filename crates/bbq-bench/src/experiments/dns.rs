@@ -9,8 +9,9 @@ use crate::load::threads_beside;
 use crate::meter::Meter;
 use crate::metric::Metric;
 use crate::peers::{self, unbound};
-use crate::plan::{Drawing, Plan, Row, Section};
+use crate::plan::Plan;
 use crate::sample::Sample;
+use crate::section::{Drawing, Row, Section};
 use crate::server::{ServeOptions, Service};
 use crate::settings::Settings;
 

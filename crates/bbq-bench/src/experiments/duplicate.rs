@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::listen::{Case, section};
 use crate::metric::Metric;
-use crate::plan::{Plan, Section};
-use crate::run::Results;
+use crate::plan::Plan;
+use crate::results::Results;
+use crate::section::Section;
 use crate::settings::Settings;
 
 const DISTRIBUTIONS: [&str; 5] = ["shared", "duplicate=1", "duplicate=2", "duplicate=4", "reuseport"];

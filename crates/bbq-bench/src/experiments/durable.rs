@@ -19,9 +19,10 @@ use crate::load::threads_beside;
 use crate::meter::Meter;
 use crate::metric::Metric;
 use crate::peers::nats::{self, JetStream};
-use crate::plan::{Drawing, Plan, Row, Section};
-use crate::run::Results;
+use crate::plan::Plan;
+use crate::results::Results;
 use crate::sample::Sample;
+use crate::section::{Drawing, Row, Section};
 use crate::settings::Settings;
 use crate::spread::Spread;
 

@@ -10,9 +10,10 @@ use crate::listen_server::ListenServer;
 use crate::load::churn::{self, Messages};
 use crate::meter::Meter;
 use crate::metric::Metric;
-use crate::plan::{Drawing, Plan, Row, Section};
-use crate::run::Results;
+use crate::plan::Plan;
+use crate::results::Results;
 use crate::sample::Sample;
+use crate::section::{Drawing, Row, Section};
 use crate::server::{ServeOptions, Service};
 use crate::settings::Settings;
 

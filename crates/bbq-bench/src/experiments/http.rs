@@ -8,8 +8,9 @@ use crate::load::{http, threads_beside};
 use crate::meter::Meter;
 use crate::metric::Metric;
 use crate::peers::{self, nginx};
-use crate::plan::{Plan, Row, Section};
+use crate::plan::Plan;
 use crate::sample::Sample;
+use crate::section::{Row, Section};
 use crate::settings::Settings;
 
 const DISTRIBUTIONS: [&str; 3] = ["reuseport", "shared", "accept-mutex"];

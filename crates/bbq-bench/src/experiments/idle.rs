@@ -17,9 +17,10 @@ use crate::meter::Meter;
 use crate::metric::Metric;
 use crate::pause::wait_for;
 use crate::peers::{self, nginx};
-use crate::plan::{Drawing, Plan, Row, Section};
+use crate::plan::Plan;
 use crate::product::{Product, ProductOptions, Sinks};
 use crate::sample::Sample;
+use crate::section::{Drawing, Row, Section};
 use crate::settings::Settings;
 
 const COUNTS: [usize; 3] = [1_000, 10_000, 100_000];

@@ -11,8 +11,9 @@ use crate::load::source::Sources;
 use crate::meter::Meter;
 use crate::metric::Metric;
 use crate::peers::{self, nginx};
-use crate::plan::{Drawing, Plan, Row, Section};
+use crate::plan::Plan;
 use crate::sample::Sample;
+use crate::section::{Drawing, Row, Section};
 use crate::server::{ServeOptions, Service};
 use crate::settings::Settings;
 

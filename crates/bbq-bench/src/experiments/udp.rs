@@ -12,10 +12,11 @@ use crate::metric::Metric;
 use crate::pause::{self, wait_for};
 use crate::peers;
 use crate::peers::floor::{self, Floor};
-use crate::plan::{Drawing, Plan, Row, Section};
+use crate::plan::Plan;
 use crate::product::{Product, ProductOptions, Sinks, shares};
-use crate::run::Results;
+use crate::results::Results;
 use crate::sample::Sample;
+use crate::section::{Drawing, Row, Section};
 use crate::settings::Settings;
 use crate::spread::Spread;
 
@@ -199,7 +200,7 @@ fn dropped(status: &Value) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{RowResults, SectionResults};
+    use crate::results::{RowResults, SectionResults};
 
     #[test]
     fn rates_that_were_not_reached_are_not_compared() {

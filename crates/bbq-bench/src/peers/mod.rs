@@ -4,30 +4,20 @@
 pub(crate) mod floor;
 pub(crate) mod nats;
 pub(crate) mod nginx;
+mod peer;
+mod programs;
 mod rsyslog;
 pub(crate) mod send_cost;
 mod syslog_ng;
 pub(crate) mod unbound;
 pub(crate) mod zeromq;
 
-use std::net::{SocketAddrV4, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::path::Path;
 
-use anyhow::Context;
-use rustix::process::{Pid, Signal, kill_process};
-
-use crate::leash::{self, End};
-use crate::pause::{self, wait_for};
-use crate::process::{Output, Process};
 use crate::settings::Settings;
-
-const READY_WITHIN: Duration = Duration::from_secs(20);
-/// Without a byte for so long, lines are lost.
-const WRITTEN_WITHIN: Duration = Duration::from_secs(20);
-/// Where system programs are that an ordinary user's PATH does not have.
-const SYSTEM_PATH: &str = "/usr/sbin:/sbin:/usr/local/sbin";
+pub(crate) use peer::Peer;
+use peer::Transport;
+pub(crate) use programs::installed;
 
 /// Starts one, with its files in the directory.
 pub(crate) type Start = fn(&Settings, &Path) -> anyhow::Result<Peer>;
@@ -45,13 +35,6 @@ pub(crate) const DATAGRAM_SERVERS: [Known; 2] = [
     ("rsyslog imudp", "rsyslogd", |_, directory| rsyslog::start(directory, Transport::Udp)),
 ];
 
-/// What a peer receives by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Transport {
-    Tcp,
-    Udp,
-}
-
 /// Those of `known` that are installed, if peers are asked for.
 pub(crate) fn available(
     settings: &Settings,
@@ -63,171 +46,4 @@ pub(crate) fn available(
     }
     let is_here = |(_, program, _): &&Known| installed(program, left_out);
     known.iter().filter(is_here).map(|(name, _, start)| (*name, *start)).collect()
-}
-
-/// Whether a program is here; if not, it is named among what is left out.
-pub(crate) fn installed(program: &str, left_out: &mut Vec<String>) -> bool {
-    let found = find(program).is_some();
-    if !found {
-        left_out.push(format!("{program} is not installed, see bench/peers/install"));
-    }
-    found
-}
-
-/// A program of the system, or one that was unpacked beside the build.
-pub(crate) fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let directories = std::env::split_paths(&path).chain(std::env::split_paths(SYSTEM_PATH));
-    let unpacked = unpacked().into_iter().flat_map(|root| [root.join("usr/sbin"), root.join("bin")]);
-    directories.chain(unpacked).map(|directory| directory.join(program)).find(|path| path.is_file())
-}
-
-/// Where `bench/peers/install` puts what cannot be installed beside its rivals, and in `bin` what it compiles:
-/// target/bench/peers, as this program is in target/release.
-pub(crate) fn unpacked() -> Option<PathBuf> {
-    let program = std::env::current_exe().ok()?;
-    Some(program.parent()?.parent()?.join("bench/peers"))
-}
-
-/// One that runs.
-#[derive(Debug)]
-pub(crate) struct Peer {
-    process: Process,
-    address: SocketAddrV4,
-    output: PathBuf,
-}
-
-impl Peer {
-    /// Starts it, and waits until its socket is there.
-    pub(crate) fn start(
-        name: &str,
-        command: &Command,
-        directory: &Path,
-        address: SocketAddrV4,
-        transport: Transport,
-    ) -> anyhow::Result<Peer> {
-        let mut command = leash::put_on(command, End::Terminate)?;
-        let process = Process::start(name, &mut command, directory, Output::Kept)?;
-        let mut peer = Peer { process, address, output: output(directory) };
-        let ready = wait_for(READY_WITHIN, || {
-            peer.process.check_alive()?;
-            Ok(is_there(address, transport).then_some(()))
-        })?;
-        ready.with_context(|| format!("{name} does not listen"))?;
-        Ok(peer)
-    }
-
-    /// Waits until it has started so many processes: it may listen before.
-    fn wait_processes(&mut self, count: usize) -> anyhow::Result<()> {
-        let started = wait_for(READY_WITHIN, || {
-            self.process.check_alive()?;
-            Ok((crate::cpu::family(self.pid()).len() > count).then_some(()))
-        })?;
-        started.with_context(|| format!("it has not started {count} processes"))
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.process.pid()
-    }
-
-    pub(crate) fn address(&self) -> SocketAddrV4 {
-        self.address
-    }
-
-    /// Waits until its file has so many bytes.
-    pub(crate) fn wait_written(&mut self, bytes: u64) -> anyhow::Result<()> {
-        let (mut length, mut since) = (0, Instant::now());
-        loop {
-            let written = wait_for(Duration::from_secs(1), || {
-                self.process.check_alive()?;
-                Ok((self.length() >= bytes).then_some(()))
-            })?;
-            if written.is_some() {
-                return Ok(());
-            }
-            if self.length() > length {
-                (length, since) = (self.length(), Instant::now());
-            }
-            anyhow::ensure!(
-                since.elapsed() < WRITTEN_WITHIN,
-                "it wrote {length} of {bytes} bytes, and no more"
-            );
-        }
-    }
-
-    /// Waits until its file has not grown for so long; how long it is then.
-    pub(crate) fn wait_quiet(&mut self, quiet: Duration) -> anyhow::Result<u64> {
-        let (mut length, mut since) = (self.length(), Instant::now());
-        while since.elapsed() < quiet {
-            self.process.check_alive()?;
-            pause::until(Instant::now() + quiet / 10);
-            if self.length() != length {
-                (length, since) = (self.length(), Instant::now());
-            }
-        }
-        Ok(length)
-    }
-
-    fn length(&self) -> u64 {
-        std::fs::metadata(&self.output).map_or(0, |file| file.len())
-    }
-
-    /// Stops one of its worker processes, as a blocked one would stand still, for so long or until dropped.
-    pub(crate) fn stop_one_worker(&self, duration: Duration) -> anyhow::Result<Stopped> {
-        let worker = crate::cpu::family(self.pid()).into_iter().nth(1).context("it has no worker process")?;
-        let worker =
-            i32::try_from(worker).ok().and_then(Pid::from_raw).context("no process has this number")?;
-        Stopped::new(worker, duration)
-    }
-
-    pub(crate) fn stop(mut self) -> anyhow::Result<()> {
-        self.process.terminate()
-    }
-
-    /// For those that do not call it success to be told to end.
-    pub(crate) fn kill(self) {
-        drop(self.process);
-    }
-}
-
-/// A process that stands still.
-#[derive(Debug)]
-pub(crate) struct Stopped(Option<std::thread::JoinHandle<()>>);
-
-impl Stopped {
-    fn new(process: Pid, duration: Duration) -> anyhow::Result<Stopped> {
-        kill_process(process, Signal::STOP).context("SIGSTOP")?;
-        let going_on = Instant::now() + duration;
-        let thread = std::thread::Builder::new().name("going-on".to_owned()).spawn(move || {
-            pause::until(going_on);
-            // It may have ended with its server.
-            let _ = kill_process(process, Signal::CONT);
-        })?;
-        Ok(Stopped(Some(thread)))
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        if let Some(thread) = self.0.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-/// The file that it writes.
-fn output(directory: &Path) -> PathBuf {
-    directory.join("output.log")
-}
-
-fn is_there(address: SocketAddrV4, transport: Transport) -> bool {
-    match transport {
-        Transport::Tcp => TcpStream::connect_timeout(&address.into(), Duration::from_secs(1)).is_ok(),
-        Transport::Udp => {
-            let sockets = std::fs::read_to_string("/proc/net/udp").unwrap_or_default();
-            let address =
-                format!("{:08X}:{:04X} ", u32::from_le_bytes(address.ip().octets()), address.port());
-            sockets.contains(&address)
-        }
-    }
 }

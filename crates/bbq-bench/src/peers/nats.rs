@@ -6,7 +6,8 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use super::{Peer, Transport, find, installed, unpacked};
+use super::peer::{Peer, Transport};
+use super::programs::{find, installed, unpacked};
 use crate::address;
 use crate::load::Load;
 use crate::load::pipe::{self, PIECE_BYTES, Pipe};

@@ -6,7 +6,8 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use super::{Peer, Transport, find};
+use super::peer::{Peer, Transport};
+use super::programs::find;
 use crate::address;
 use crate::settings::Settings;
 

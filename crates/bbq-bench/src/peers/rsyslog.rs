@@ -6,7 +6,8 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use super::{Peer, Transport, find, output, unpacked};
+use super::peer::{Peer, Transport, output};
+use super::programs::{find, unpacked};
 use crate::address;
 
 pub(super) fn start(directory: &Path, transport: Transport) -> anyhow::Result<Peer> {

@@ -6,7 +6,8 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use super::{Peer, Transport, find, output};
+use super::peer::{Peer, Transport, output};
+use super::programs::find;
 use crate::address;
 
 pub(super) fn start(directory: &Path, transport: Transport) -> anyhow::Result<Peer> {

@@ -8,7 +8,8 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use super::{Peer, Transport, find};
+use super::peer::{Peer, Transport};
+use super::programs::find;
 use crate::address;
 use crate::load::names::NAMES;
 use crate::settings::Settings;

@@ -9,6 +9,7 @@
 mod greeter;
 mod http;
 mod names;
+mod stop;
 mod work;
 
 use std::io::{self, Read, Write};
@@ -26,6 +27,8 @@ use bbq_listen::{
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
+
+use stop::Stop;
 
 /// What is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,17 +147,6 @@ async fn accept(seat: Seat, stop: Stop, mut f: impl FnMut(Accepted)) -> anyhow::
             () = &mut stop => return Ok(()),
             turn = listener.turn(ACCEPTS_PER_TURN_MAX, &mut f) => turn.map(drop)?,
         }
-    }
-}
-
-/// Resolves when the server is to stop.
-#[derive(Debug, Clone)]
-struct Stop(watch::Receiver<bool>);
-
-impl Stop {
-    async fn requested(mut self) {
-        // An error means that who could say so is gone: stop as well.
-        let _ = self.0.wait_for(|stop| *stop).await;
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bbq_listen::{AsyncDatagrams, DATAGRAMS_PER_CALL, Errno, Seat};
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg};
 
-use super::Stop;
+use super::stop::Stop;
 use crate::load::names::{HEADER_BYTES, NAMES, question};
 
 /// Longer queries are none.

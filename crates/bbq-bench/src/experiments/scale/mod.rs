@@ -1,5 +1,6 @@
 //! What a message costs as there is more of everything: connections, sinks, and what is in the spool already.
 
+mod messages;
 mod spool;
 
 use std::time::Duration;
@@ -10,17 +11,14 @@ use super::streaming::stream_to_product;
 use crate::load::session::{Flow, Streams};
 use crate::load::threads_beside;
 use crate::metric::Metric;
-use crate::plan::{Drawing, Plan, Row, Section};
+use crate::plan::Plan;
 use crate::sample::Sample;
+use crate::section::{Drawing, Row, Section};
 use crate::settings::Settings;
+use messages::{MESSAGE_BYTES, RECORDS, WINDOW};
 
 const CONNECTIONS: [usize; 4] = [10, 100, 1_000, 10_000];
 const SINKS: [usize; 4] = [1, 2, 4, 8];
-const MESSAGE_BYTES: usize = 100;
-/// Messages of a batch: as the clients of a busy server have them, not as one that sends alone.
-const RECORDS: u32 = 100;
-/// Batches on their way, of all connections together, or one each.
-const WINDOW: usize = 1_000;
 /// Messages a second where the rate is fixed: a fraction of what one core takes.
 const PER_SECOND: u32 = 100_000;
 /// The same by sinks: 8 of them and the spool give a disk 180 MB a second, which most take.

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use bbq_wire::AckLevel;
 
-use super::{MESSAGE_BYTES, RECORDS, WINDOW};
+use super::messages::{MESSAGE_BYTES, RECORDS, WINDOW};
 use crate::directory;
 use crate::load::session::{Flow, Streams};
 use crate::load::threads_beside;
 use crate::meter::Meter;
 use crate::metric::Metric;
-use crate::plan::Row;
 use crate::product::{Product, ProductOptions, Sinks};
 use crate::sample::Sample;
+use crate::section::Row;
 use crate::settings::Settings;
 
 /// Messages that wait, in MB.

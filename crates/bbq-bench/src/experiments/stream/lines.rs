@@ -1,20 +1,21 @@
 //! Lines over plain TCP, beside the servers that take them.
 
+use super::pipeline;
 use crate::directory;
 use crate::load::lines;
 use crate::meter::Meter;
 use crate::metric::Metric;
 use crate::peers::{self, Peer};
-use crate::plan::{Drawing, Row, Section};
 use crate::product::{Product, ProductOptions, Sinks};
 use crate::sample::Sample;
+use crate::section::{Drawing, Row, Section};
 use crate::settings::Settings;
 
 const LINE_BYTES: usize = 256;
 const CONNECTIONS: usize = 4;
 
 pub(super) fn section(settings: &Settings, left_out: &mut Vec<String>) -> Section {
-    let section = super::section(
+    let section = pipeline::section(
         "lines of 256 B over 4 TCP connections, to a file",
         "Nothing is acknowledged; the rate is that of delivery. bbq spools and syncs every 10 ms; the others keep no message over \
          a crash. All slow the senders down rather than drop.",

@@ -2,25 +2,19 @@
 //! lines over plain TCP.
 
 mod lines;
+mod pipeline;
 mod queues;
 
 use bbq_wire::AckLevel;
 
-use super::streaming::{STREAM_COLUMNS, stream_to_product};
-use crate::load::session::{Flow, Streams};
-use crate::load::threads_beside;
 use crate::metric::Metric;
-use crate::plan::{Drawing, Plan, Row, Section};
-use crate::sample::Sample;
+use crate::plan::Plan;
+use crate::section::{Drawing, Row, Section};
 use crate::settings::Settings;
+use pipeline::{BYTES, measure, section};
 
 const MESSAGE_BYTES: [usize; 5] = [16, 100, 256, 1024, 4096];
 const CONNECTIONS: [usize; 4] = [1, 4, 16, 64];
-/// Of the other sections.
-const BYTES: usize = 100;
-/// Bytes of messages in a batch, and bytes on their way at most: what bbq-client fills, and what covers a disk's latency.
-const BATCH_BYTES: usize = 256 * 1024;
-const WINDOW_BYTES: usize = 16 * 1024 * 1024;
 
 pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     let mut left_out = Vec::new();
@@ -29,18 +23,6 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
         sections.push(queues::section(settings, &mut left_out));
     }
     Ok(Plan { left_out, ..Plan::of(sections) })
-}
-
-/// Without a baseline.
-fn section(title: &str, about: &str, drawing: Drawing, rows: Vec<Row>) -> Section {
-    Section {
-        title: title.to_owned(),
-        about: about.to_owned(),
-        columns: STREAM_COLUMNS.to_vec(),
-        baseline: None,
-        drawing,
-        rows,
-    }
 }
 
 fn by_size() -> Section {
@@ -83,23 +65,4 @@ fn by_level() -> Section {
         levels.map(row).into(),
     );
     Section { baseline: Some((0, Metric::ServerCpu)), ..section }
-}
-
-fn measure(
-    settings: &Settings,
-    message_bytes: usize,
-    connections: usize,
-    level: AckLevel,
-) -> anyhow::Result<Sample> {
-    let threads = threads_beside(settings.workers).min(connections);
-    let window = (WINDOW_BYTES / BATCH_BYTES / connections).max(2);
-    stream_to_product(settings, 1, settings.duration, &move |server| Streams {
-        server,
-        threads,
-        connections,
-        level,
-        message_bytes,
-        records: (BATCH_BYTES / (message_bytes + 2)) as u32, // at most BATCH_BYTES
-        flow: Flow::Window(window),
-    })
 }

@@ -2,19 +2,19 @@
 
 use bbq_wire::AckLevel;
 
-use super::{BYTES, measure};
+use super::pipeline::{self, BYTES, measure};
 use crate::directory;
 use crate::load::pipe::{self, Pipe};
 use crate::meter::Meter;
 use crate::metric::Metric;
 use crate::peers::floor::{self, Floor};
 use crate::peers::{self, nats, zeromq};
-use crate::plan::{Drawing, Row, Section};
 use crate::sample::Sample;
+use crate::section::{Drawing, Row, Section};
 use crate::settings::Settings;
 
 pub(super) fn section(settings: &Settings, left_out: &mut Vec<String>) -> Section {
-    let section = super::section(
+    let section = pipeline::section(
         "beside other queues, 100 B, one connection",
         "bbq is the only one that keeps a message and says so: it verifies, spools, syncs, acknowledges, and writes a file. NATS \
          core has no subscriber and ZeroMQ's receiver only counts: both store nothing. The floor in C stores the bytes once \

@@ -1,0 +1,73 @@
+//! A section of an experiment: rows that are compared with each other.
+
+use crate::metric::Metric;
+use crate::sample::Sample;
+use crate::settings::Settings;
+
+/// Makes one sample: starts a server, loads it, ends it.
+pub(crate) type Measure = Box<dyn Fn(&Settings) -> anyhow::Result<Sample>>;
+
+/// A rate that a row is loaded at, and which of its figures tells whether it was.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) per_second: f64,
+    pub(crate) figure: Metric,
+}
+
+/// One thing that is measured.
+pub(crate) struct Row {
+    pub(crate) name: String,
+    /// None where the load goes as fast as the server.
+    pub(crate) asked: Option<Asked>,
+    pub(crate) measure: Measure,
+}
+
+impl Row {
+    pub(crate) fn new(
+        name: impl Into<String>,
+        measure: impl Fn(&Settings) -> anyhow::Result<Sample> + 'static,
+    ) -> Row {
+        Row { name: name.into(), asked: None, measure: Box::new(measure) }
+    }
+
+    /// The same at a rate; a row whose `figure` is below it says so.
+    pub(crate) fn asking(self, per_second: f64, figure: Metric) -> Row {
+        Row { asked: Some(Asked { per_second, figure }), ..self }
+    }
+}
+
+/// How a section is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Drawing {
+    /// A bar a row.
+    Bars(Metric),
+    /// A line through the rows, in their order.
+    Curve { x: Metric, y: Metric },
+}
+
+/// Rows under one heading.
+pub(crate) struct Section {
+    pub(crate) title: String,
+    /// What is done, and what an acknowledgement means where there is one.
+    pub(crate) about: String,
+    pub(crate) columns: Vec<Metric>,
+    /// Each row's ratio to this one is shown, of this figure.
+    pub(crate) baseline: Option<(usize, Metric)>,
+    pub(crate) drawing: Drawing,
+    pub(crate) rows: Vec<Row>,
+}
+
+#[cfg(test)]
+impl Section {
+    /// Without anything.
+    pub(crate) fn blank() -> Section {
+        Section {
+            title: String::new(),
+            about: String::new(),
+            columns: Vec::new(),
+            baseline: None,
+            drawing: Drawing::Bars(Metric::Rate),
+            rows: Vec::new(),
+        }
+    }
+}
