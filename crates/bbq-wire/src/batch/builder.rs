@@ -2,7 +2,7 @@
 
 use super::attributes::{put_peers, put_run};
 use super::crc32c;
-use super::header::CRC_FROM;
+use super::format::CRC_FROM;
 use crate::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, BATCH_RECORDS_MAX};
 use crate::{BatchHeader, Compression, Peer, SourceKind, StreamId, varint};
 

@@ -1,12 +1,8 @@
 //! The fixed header: decode and encode, and the checks that need nothing but its 64 bytes.
 
+use super::format::{MAGIC, VERSION};
 use crate::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, BATCH_RECORDS_MAX};
 use crate::{BatchError, StreamId};
-
-pub(crate) const MAGIC: [u8; 4] = *b"BBQB";
-pub(crate) const VERSION: u8 = 1;
-/// The checksum covers everything behind itself.
-pub(crate) const CRC_FROM: usize = 8;
 
 /// How a body is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -1,6 +1,6 @@
 //! A verified batch in parts, for whoever makes much of each record and must not have too many at once.
 
-use super::Batch;
+use super::view::Batch;
 use crate::varint;
 
 /// Iterates the parts of a verified batch; see [`Batch::parts`].
@@ -14,9 +14,12 @@ pub struct Parts<'a> {
     bytes_max: usize,
 }
 
-impl<'a> Parts<'a> {
-    pub(super) fn new(batch: Batch<'a>, records_max: u32, bytes_max: usize) -> Parts<'a> {
-        Parts { rest: batch, records_max: records_max.max(1), bytes_max }
+impl<'a> Batch<'a> {
+    /// The same records in batches of at most `records_max` of them, and of `bytes_max` bytes unless one record is larger, in
+    /// order: for whoever makes much of each record. Their checksums and the sizes of their bodies mean nothing.
+    #[must_use]
+    pub fn parts(&self, records_max: u32, bytes_max: usize) -> Parts<'a> {
+        Parts { rest: self.clone(), records_max: records_max.max(1), bytes_max }
     }
 }
 

@@ -2,8 +2,7 @@
 
 use super::attributes::{self, PeerRuns};
 use super::crc32c;
-use super::header::CRC_FROM;
-use super::parts::Parts;
+use super::format::{CRC_FROM, MAGIC};
 use crate::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, MESSAGE_BYTES_MAX};
 use crate::{BatchError, BatchHeader, Compression, varint};
 
@@ -40,7 +39,7 @@ impl<'a> Batch<'a> {
         match bytes.first_chunk::<BATCH_HEADER_BYTES>() {
             Some(header) => BatchHeader::decode(header).map(Some),
             None => match bytes.first_chunk::<4>() {
-                Some(magic) if *magic != super::header::MAGIC => Err(BatchError::Magic { found: *magic }),
+                Some(magic) if *magic != MAGIC => Err(BatchError::Magic { found: *magic }),
                 _ => Ok(None),
             },
         }
@@ -98,13 +97,6 @@ impl<'a> Batch<'a> {
     #[must_use]
     pub fn records(&self) -> Records<'a> {
         Records { rest: self.records }
-    }
-
-    /// The same records in batches of at most `records_max` of them, and of `bytes_max` bytes unless one record is larger, in
-    /// order: for whoever makes much of each record. Their checksums and the sizes of their bodies mean nothing.
-    #[must_use]
-    pub fn parts(&self, records_max: u32, bytes_max: usize) -> Parts<'a> {
-        Parts::new(self.clone(), records_max, bytes_max)
     }
 
     /// From whom the records came, in runs; empty when the batch does not say.

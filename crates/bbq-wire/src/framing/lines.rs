@@ -7,9 +7,9 @@
 
 use memchr::{memchr, memchr_iter};
 
+use super::mode::Mode;
 use super::partial::Partial;
 use super::suspended::Suspended;
-use super::syslog::Mode;
 use super::{Frame, FramingRules};
 
 /// Cuts one connection into lines.

@@ -16,6 +16,7 @@
 
 mod datagram;
 mod lines;
+mod mode;
 mod partial;
 mod suspended;
 mod syslog;

@@ -3,8 +3,8 @@
 //!
 //! Not here: how it travels; that is for whoever moves the connection.
 
+use super::mode::Mode;
 use super::partial::Partial;
-use super::syslog::Mode;
 
 /// A framer between two reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 //!
 //! A connection without bytes is no message. One that was reset is not whole: [`Whole::abort`].
 
+use super::mode::Mode;
 use super::partial::Partial;
 use super::suspended::Suspended;
-use super::syslog::Mode;
 use super::{Frame, FramingRules};
 
 /// Collects one connection.

@@ -11,7 +11,10 @@ pub enum SessionError {
         found: [u8; 4],
     },
     /// A control frame of another time.
-    #[error("session version {found} is not known here; this build speaks version {}", super::frame::VERSION)]
+    #[error(
+        "session version {found} is not known here; this build speaks version {}",
+        super::format::VERSION
+    )]
     Version {
         /// The version byte.
         found: u8,
@@ -19,7 +22,7 @@ pub enum SessionError {
     /// A control frame that this version does not have.
     #[error(
         "control frame kind {found} is not known here; this build speaks version {}",
-        super::frame::VERSION
+        super::format::VERSION
     )]
     Kind {
         /// The kind byte.

@@ -1,13 +1,9 @@
 //! The control frame: header, checksum, and the fields of a payload. What they mean is their own modules'.
 
 use super::SessionError;
+use super::format::{CRC_FROM, MAGIC, VERSION};
 use crate::batch::crc32c;
 use crate::limits::{CONTROL_HEADER_BYTES, CONTROL_PAYLOAD_BYTES_MAX};
-
-const MAGIC: [u8; 4] = *b"BBQC";
-pub(super) const VERSION: u8 = 1;
-/// The checksum covers everything behind itself.
-const CRC_FROM: usize = 8;
 
 /// What a control frame says. Numbers are append-only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

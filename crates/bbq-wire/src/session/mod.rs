@@ -30,6 +30,7 @@
 mod ack;
 mod client;
 mod error;
+mod format;
 mod frame;
 mod hello;
 mod refusal;
