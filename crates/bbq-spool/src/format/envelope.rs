@@ -5,9 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use bbq_wire::Peer;
 
 use super::bytes::{is_sealed, seal, u16_at, u32_at, u64_at};
+use super::sizes::ENVELOPE_BYTES;
 
-/// Bytes of an envelope.
-pub const ENVELOPE_BYTES: usize = 56;
 const MAGIC: [u8; 4] = *b"BBQE";
 
 /// How a batch came here.

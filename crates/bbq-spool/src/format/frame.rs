@@ -1,10 +1,9 @@
 //! The frame in front of a group.
 
 use super::bytes::{is_sealed, seal, u32_at, u64_at};
+use super::sizes::GROUP_FRAME_BYTES;
 use crate::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, POSITION_MAX};
 
-/// Bytes of a frame.
-pub const GROUP_FRAME_BYTES: usize = 48;
 /// First bytes of a frame.
 pub const FRAME_MAGIC: [u8; 4] = *b"BBQG";
 

@@ -57,7 +57,9 @@ mod bytes;
 mod envelope;
 mod frame;
 mod segment_header;
+mod sizes;
 
-pub use envelope::{Binding, ENVELOPE_BYTES, Envelope};
-pub use frame::{FRAME_MAGIC, GROUP_FRAME_BYTES, GroupFrame};
-pub use segment_header::{SEGMENT_HEADER_BYTES_MAX, SegmentHeader, Sources};
+pub use envelope::{Binding, Envelope};
+pub use frame::{FRAME_MAGIC, GroupFrame};
+pub use segment_header::{SegmentHeader, Sources};
+pub use sizes::{ENVELOPE_BYTES, GROUP_FRAME_BYTES, SEGMENT_HEADER_BYTES_MAX};

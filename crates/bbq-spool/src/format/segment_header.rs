@@ -2,6 +2,7 @@
 //! segments were deleted, from the segments alone.
 
 use super::bytes::{is_sealed, seal, u16_at, u32_at, u64_at};
+use super::sizes::SEGMENT_HEADER_BYTES_MAX;
 use crate::limits::{BLOCK_BYTES, POSITION_MAX, SOURCES_MAX};
 
 const MAGIC: [u8; 4] = *b"BBQS";
@@ -13,9 +14,6 @@ const FIXED_BYTES: usize = 56;
 const ALIGN: usize = BLOCK_BYTES;
 /// The longest source name that is kept.
 const NAME_BYTES_MAX: usize = 512;
-/// Bytes of a header at most; a longer announcement is damage.
-pub const SEGMENT_HEADER_BYTES_MAX: usize = 1024 * 1024;
-
 const _: () =
     assert!(FIXED_BYTES + SOURCES_MAX * (8 + 2 + NAME_BYTES_MAX) + ALIGN <= SEGMENT_HEADER_BYTES_MAX);
 
