@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use bbq_wire::batch::BatchIdentity;
 use bbq_wire::{BatchBuilder, Compression, SourceKind, StreamId};
 
-use super::{Client, Field, pause};
+use super::client::{Client, Field, pause};
 use crate::book::Promise;
 use crate::message::Message;
 use crate::random::Random;

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bbq_client::{AckLevel, Notice, OnFull, SendError, Sender};
 
-use super::{Client, Field, PATIENCE, pause};
+use super::client::{Client, Field, PATIENCE, pause};
 use crate::book::Promise;
 use crate::message::Message;
 use crate::random::Random;

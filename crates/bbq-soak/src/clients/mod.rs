@@ -1,48 +1,18 @@
 //! Senders of every kind. Each works on a thread of its own until it is told to stop, then waits for what it is owed.
 
+mod client;
 mod datagrams;
 mod library;
 mod program;
 mod text;
 mod whole;
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use bbq_client::AckLevel;
 
-use crate::book::Book;
 use crate::random::Random;
-use crate::settings::Places;
-
-/// Nothing takes longer unless it hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
-/// What all clients share.
-pub(crate) struct Field {
-    pub(crate) places: Places,
-    pub(crate) bbq: PathBuf,
-    pub(crate) book: Book,
-    pub(crate) stopping: AtomicBool,
-    pub(crate) client_kills: AtomicU64,
-}
-
-impl Field {
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
-    }
-}
-
-/// One sender.
-pub(crate) trait Client: Send {
-    fn name(&self) -> String;
-
-    /// Sends until the field stops, and then until nothing is left to wait for. `Err` says what was promised and did not
-    /// happen.
-    fn work(&mut self, field: &Field) -> Result<(), String>;
-}
+pub(crate) use client::{Client, Field, PATIENCE};
 
 /// One of each kind.
 pub(crate) fn all(field: &Arc<Field>, random: &Random) -> Vec<Box<dyn Client>> {
@@ -65,9 +35,4 @@ pub(crate) fn all(field: &Arc<Field>, random: &Random) -> Vec<Box<dyn Client>> {
         Box::new(datagrams::Datagrams::new(datagrams::Protocol::Syslog, places.address(3), random(11))),
         Box::new(datagrams::Datagrams::new(datagrams::Protocol::Bbq, places.address(5), random(12))),
     ]
-}
-
-/// Lets the others have the processor.
-pub(crate) fn pause(random: &mut Random, milliseconds_max: u64) {
-    std::thread::sleep(Duration::from_micros(random.below(milliseconds_max * 1000)));
 }

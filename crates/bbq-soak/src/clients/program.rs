@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use rustix::process::Signal;
 
-use super::{Client, Field, PATIENCE, pause};
+use super::client::{Client, Field, PATIENCE, pause};
 use crate::book::Promise;
 use crate::message::Message;
 use crate::random::Random;

@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
-use super::{Client, Field, PATIENCE, pause};
+use super::client::{Client, Field, PATIENCE, pause};
 use crate::book::Promise;
 use crate::message::Message;
 use crate::random::Random;

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use super::{Client, Field, PATIENCE};
+use super::client::{Client, Field, PATIENCE};
 use crate::book::Promise;
 use crate::message::Message;
 
