@@ -1,6 +1,8 @@
 //! The server, step by step: its lanes, sessions and acknowledgements, the table of streams, checkpoints, what deletes segments,
 //! and the sinks.
 
+mod drive;
+mod options;
 mod planted;
 mod session;
 mod sink;
@@ -11,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use bbq_server::simulated::{ListenerLedger, Retention, SinkStep, Streams, Wish};
 use bbq_spool::{Source, Spool, SpoolOptions, Step, SteppedTime, Storage};
@@ -23,23 +24,11 @@ use crate::network::Network;
 use crate::note;
 use crate::random::Random;
 use crate::trace::Trace;
+pub(crate) use options::{ServerOptions, SinkOptions};
 use planted::Told;
 use session::Session;
-pub(crate) use sink::{OUTPUTS, Sink, SinkOptions, outputs};
+pub(crate) use sink::{OUTPUTS, Sink, outputs};
 use worker::{Shared, Worker};
-
-/// How a server is configured; it may change from one run to the next.
-#[derive(Clone, Debug)]
-pub(crate) struct ServerOptions {
-    pub(crate) lanes: u32,
-    pub(crate) segment_bytes: u64,
-    pub(crate) bytes_max: u64,
-    pub(crate) flush_interval: Duration,
-    pub(crate) hot_bytes_max: usize,
-    pub(crate) drops_oldest: bool,
-    pub(crate) sinks: Vec<SinkOptions>,
-    pub(crate) bug: Option<Bug>,
-}
 
 /// Where the checkpoint of streams is.
 const CHECKPOINT: &str = "/data/streams";

@@ -1,36 +1,24 @@
-//! Drives a client's session, whose steps are bbq-server's, as its `session_task` does: hands bytes in, takes replies, waits for
-//! what the session waits for, makes it quiet and wakes it, and gives it to another worker.
+//! A client's session, whose steps are bbq-server's.
 
-use bbq_server::simulated::{HandedHello, Input, Left, SessionState, Step};
-use bbq_wire::session::{Refusal, RefusalCode};
+use bbq_server::simulated::{HandedHello, Left, SessionState};
+use bbq_wire::session::Refusal;
 
-use super::Server;
-use super::planted::forget_epoch;
 use super::socket::Socket;
 use super::worker::LIMITS;
-use crate::bug::Bug;
-use crate::network::Connection;
-use crate::note;
-use crate::trace::Trace;
-
-/// One in so many looks at a session, its client is told that it takes too long, or that others need its place.
-const ONE_IN_EVICTIONS: u64 = 500;
-/// One in so many looks at a session that may, it becomes quiet.
-const ONE_IN_QUIET: u64 = 3;
 
 /// A session, wherever it is.
 pub(super) struct Session {
     /// The worker that has it.
-    worker: usize,
-    place: Place,
+    pub(super) worker: usize,
+    pub(super) place: Place,
     pub(super) socket: Socket,
     /// It was told that the server stops.
-    is_told: bool,
+    pub(super) is_told: bool,
     /// The planted bug "old hello takes over" has made its hello one without an epoch.
-    is_rewritten: bool,
+    pub(super) is_rewritten: bool,
 }
 
-enum Place {
+pub(super) enum Place {
     Task(SessionState<Socket>),
     Quiet(Left<Socket>),
     /// On its way to its worker.
@@ -38,12 +26,6 @@ enum Place {
     /// It ends when the socket has taken all replies.
     Closing(SessionState<Socket>, Option<Refusal>),
     Over,
-}
-
-/// What driving a session came to.
-enum Went {
-    On,
-    Rests,
 }
 
 impl Session {
@@ -58,165 +40,4 @@ impl Session {
     pub(super) fn is_settling(&self) -> bool {
         matches!(&self.place, Place::Task(state) if state.owner().is_some() && !state.is_open())
     }
-}
-
-impl Server {
-    /// Handles all that has arrived on a connection, as far as it goes.
-    pub(super) fn drive(&mut self, number: u64, connection: &mut Connection, trace: &mut Trace) {
-        let worker = (number % self.workers.len() as u64) as usize;
-        let socket_bytes = self.socket_bytes;
-        let accept = || Session::new(worker, socket_bytes);
-        let mut session = self.sessions.remove(&number).unwrap_or_else(accept);
-        session.socket.0.carry(connection);
-        while let Went::On = self.turn(number, &mut session, connection, trace) {}
-        let carried = session.socket.0.carry(connection);
-        if carried > 0 {
-            note!(trace, "server sends {carried} bytes on {number}");
-        }
-        match session.place {
-            Place::Over => connection.done = true,
-            _ => drop(self.sessions.insert(number, session)),
-        }
-    }
-
-    fn turn(
-        &mut self,
-        number: u64,
-        session: &mut Session,
-        connection: &mut Connection,
-        trace: &mut Trace,
-    ) -> Went {
-        match std::mem::replace(&mut session.place, Place::Over) {
-            Place::Task(state) => self.step(number, session, state, connection, trace),
-            Place::Quiet(left) => self.wake(session, left, connection, trace),
-            Place::Handed(_) if self.is_stopping => {
-                note!(trace, "server closes {number}, which no worker has taken");
-                Went::Rests
-            }
-            Place::Handed(handed) => {
-                session.place = Place::Task(SessionState::handed(handed));
-                Went::On
-            }
-            Place::Closing(state, refusal) => {
-                state.replies().push_out();
-                session.socket.0.carry(connection);
-                state.replies().push_out();
-                if !state.replies().is_sent() {
-                    session.place = Place::Closing(state, refusal);
-                    return Went::Rests;
-                }
-                session.socket.0.carry(connection);
-                if let Some(refusal) = refusal {
-                    note!(trace, "server refuses {number}: {refusal}");
-                    refuse(connection, &refusal);
-                }
-                Went::Rests
-            }
-            Place::Over => Went::Rests,
-        }
-    }
-
-    /// A quiet session gets a task if there is something.
-    fn wake(
-        &mut self,
-        session: &mut Session,
-        left: Left<Socket>,
-        connection: &mut Connection,
-        trace: &mut Trace,
-    ) -> Went {
-        if !connection.up.arrived.is_empty() || connection.up.is_at_end() || self.is_stopping {
-            session.place = Place::Task(SessionState::resumed(left));
-            return Went::On;
-        }
-        if self.random.one_in(ONE_IN_EVICTIONS) {
-            note!(trace, "server closes a session that is idle");
-            refuse(connection, &Refusal::new(RefusalCode::Busy, "idle for longest"));
-        } else {
-            session.place = Place::Quiet(left);
-        }
-        Went::Rests
-    }
-
-    fn step(
-        &mut self,
-        number: u64,
-        session: &mut Session,
-        mut state: SessionState<Socket>,
-        connection: &mut Connection,
-        trace: &mut Trace,
-    ) -> Went {
-        let arrived = &mut connection.up.arrived;
-        if self.options.bug == Some(Bug::OldHelloTakesOver) && !session.is_rewritten {
-            session.is_rewritten = forget_epoch(arrived);
-        }
-        let was_open = state.is_open();
-        let context = self.workers[session.worker].context(&self.shared, self.now_ns());
-        let mut input = Input::new(arrived, 0);
-        let step = state.step(&context, &mut input);
-        let Input { handled, order_lost, .. } = input;
-        self.lost_order.extend(order_lost.map(|(stream, _)| stream));
-        connection.up.consume(handled);
-        if state.is_open() && !was_open {
-            note!(trace, "server welcomes {number} at worker {}", session.worker);
-        }
-        if handled > 0 {
-            note!(trace, "server takes {handled} bytes of {number}, then {step:?}");
-        }
-        match step {
-            Step::Read(needed) => return self.read(session, state, needed, connection),
-            Step::AwaitStream if self.is_stopping && !session.is_told => {
-                state.stop();
-                session.is_told = true;
-                session.place = Place::Task(state);
-                return Went::On;
-            }
-            Step::AwaitRoom(_) | Step::AwaitStream | Step::AwaitAcks => session.place = Place::Task(state),
-            Step::HandOver(lane) => {
-                note!(trace, "session {number} goes to worker {lane}");
-                session.worker = lane as usize;
-                session.place = state.hand_over().map_or(Place::Over, Place::Handed);
-                if self.is_stopping {
-                    return Went::On;
-                }
-            }
-            Step::Over(refusal) => {
-                session.place = Place::Closing(state, refusal);
-                return Went::On;
-            }
-        }
-        Went::Rests
-    }
-
-    /// Everything that has arrived is handled, but for the beginning of something.
-    fn read(
-        &mut self,
-        session: &mut Session,
-        mut state: SessionState<Socket>,
-        needed: usize,
-        connection: &mut Connection,
-    ) -> Went {
-        let waiting = connection.up.arrived.len();
-        if self.is_stopping {
-            state.stop();
-        } else if connection.up.is_at_end() {
-            state.input_ended(waiting, needed);
-        } else if waiting > 0 && self.random.one_in(ONE_IN_EVICTIONS) {
-            state.refuse(Refusal::new(RefusalCode::Busy, "nothing came in the middle of something"));
-        } else if waiting == 0 && state.may_leave() && self.random.one_in(ONE_IN_QUIET) {
-            session.place = state.leave().map_or(Place::Over, Place::Quiet);
-            return Went::Rests;
-        } else {
-            session.place = Place::Task(state);
-            return Went::Rests;
-        }
-        session.place = Place::Task(state);
-        Went::On
-    }
-}
-
-/// Tells a client why its session ends.
-fn refuse(connection: &mut Connection, refusal: &Refusal) {
-    let mut bytes = Vec::new();
-    refusal.encode(&mut bytes);
-    connection.down.write(&bytes);
 }

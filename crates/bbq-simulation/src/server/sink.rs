@@ -6,23 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bbq_server::config::{Format, Rotation, SinkSpec, SinkTarget};
+use bbq_server::config::{Format, SinkSpec, SinkTarget};
 use bbq_server::simulated::{Now, Retention, SinkDriver, SinkOpening, SinkStep, Wish};
 use bbq_spool::{Spool, SteppedTime};
 use bbq_storage::Storage;
 
-use super::ServerOptions;
+use super::options::{ServerOptions, SinkOptions};
 use crate::bug::Bug;
 use crate::disk::SimDisk;
 use crate::late_sync::LateSync;
-
-/// How a sink is configured; it may change from one run to the next.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SinkOptions {
-    pub(crate) rotation: Rotation,
-    /// How much faster than others' its clock goes: time hardly passes in a run.
-    pub(crate) clock_rate: u32,
-}
 
 enum Stage {
     /// Its output cannot be opened yet.
