@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bbq_bench::{EXPERIMENTS, End, Report, ServeOptions, Service, Settings};
 
-use crate::Outcome;
 use crate::arguments::{BenchArguments, BenchEnd, BenchLeashArguments, BenchServerArguments, BenchService};
+use crate::outcome::Outcome;
 
 pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<Outcome> {
     let Some(name) = &arguments.experiment else {

@@ -4,8 +4,8 @@ use std::io::Write as _;
 
 use bbq_server::{Config, Overrides};
 
-use crate::Outcome;
 use crate::arguments::CheckArguments;
+use crate::outcome::Outcome;
 
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
     let config = match Config::load(Some(&arguments.file), &Overrides::default()) {

@@ -9,30 +9,19 @@ mod arguments;
 mod bench;
 mod check;
 mod logging;
+mod outcome;
 mod send;
 mod serve;
 mod spool;
 mod status;
 mod status_table;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use arguments::{Arguments, Command};
-
-/// How a command ended.
-pub(crate) enum Outcome {
-    /// As asked.
-    Done,
-    /// Not, and it was said why.
-    Failed,
-    /// By the signal of this number, and it was said what is left, or what was done until then.
-    Signal(u8),
-    /// What was asked for is wrong.
-    Misused(anyhow::Error),
-}
+use outcome::{Outcome, complain};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -62,11 +51,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// The exit code counts, also when nobody reads standard error: `eprintln!` would panic.
-fn complain(error: &anyhow::Error) {
-    let _nobody_reads = writeln!(std::io::stderr(), "bbq: {error:#}");
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

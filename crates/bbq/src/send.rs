@@ -15,8 +15,8 @@ use bbq_client::{Compress, Delivery, MESSAGE_BYTES_MAX, Notice, OnFull, SendErro
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use memchr::memrchr;
 
-use crate::Outcome;
 use crate::arguments::SendArguments;
+use crate::outcome::Outcome;
 use watch::{End, Room, Watch};
 
 /// One read of a file.

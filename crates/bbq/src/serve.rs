@@ -4,8 +4,8 @@ use anyhow::Context;
 use bbq_server::{ConfigSource, Overrides, Program, Server, Signals, StartError};
 use tracing::info;
 
-use crate::Outcome;
 use crate::arguments::ServeArguments;
+use crate::outcome::Outcome;
 
 pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
     // Before anything that one could interrupt.
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
         Err(error) if error.is_usage() => return Ok(Outcome::Misused(error.into())),
         // Said here: a pipe that is broken somewhere in it is no success.
         Err(error) => {
-            crate::complain(&error.into());
+            crate::outcome::complain(&error.into());
             return Ok(Outcome::Failed);
         }
     };

@@ -7,8 +7,8 @@ mod survey;
 
 use std::path::Path;
 
-use crate::Outcome;
 use crate::arguments::{SpoolArguments, SpoolCommand};
+use crate::outcome::Outcome;
 
 pub(crate) fn run(arguments: &SpoolArguments) -> anyhow::Result<Outcome> {
     let (directory, run): (&Path, &dyn Fn() -> anyhow::Result<Outcome>) = match &arguments.command {

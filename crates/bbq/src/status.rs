@@ -11,8 +11,8 @@ use bbq_server::status::Status;
 use hyper::body::Bytes;
 use tokio::time::{sleep, timeout};
 
-use crate::Outcome;
 use crate::arguments::StatusArguments;
+use crate::outcome::Outcome;
 use crate::status_table;
 use question::{ANSWER_TIMEOUT, ask};
 

@@ -11,8 +11,8 @@ use bbq_spool::{DirectoryLock, Entry, Storage};
 use chrono::{DateTime, SecondsFormat};
 
 use super::survey::name_of;
-use crate::Outcome;
 use crate::arguments::SpoolCatArguments;
+use crate::outcome::Outcome;
 
 /// What is collected before it is written.
 const BUFFER_BYTES: usize = 256 * 1024;

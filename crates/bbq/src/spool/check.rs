@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use bbq_spool::DirectoryLock;
 
 use super::survey::{Lane, Piece, Sealed, SinkCursor, Survey};
-use crate::Outcome;
 use crate::arguments::SpoolCheckArguments;
+use crate::outcome::Outcome;
 
 pub(super) fn run(arguments: &SpoolCheckArguments) -> anyhow::Result<Outcome> {
     let _no_server = DirectoryLock::share(&arguments.directory)?;

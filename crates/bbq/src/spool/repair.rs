@@ -9,8 +9,8 @@ use anyhow::Context as _;
 use bbq_spool::{DirectoryLock, DiskStorage, OpenMode, Storage};
 
 use super::survey::{Piece, Survey};
-use crate::Outcome;
 use crate::arguments::SpoolRepairArguments;
+use crate::outcome::Outcome;
 
 /// Ends the names of what is set aside here.
 const SUFFIX: &str = "set-aside";
