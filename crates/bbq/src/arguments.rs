@@ -134,11 +134,11 @@ impl From<Ack> for AckLevel {
 #[derive(Args)]
 #[command(after_help = "\
 Exit codes:
-  0  the server answered, also with troubles; with --wait, it is ready
+  0  the server answered, also with problems; with --wait, it is ready
   1  it did not answer, or was not ready in time; or something else is at that address
   2  wrong usage
-For monitoring ask /health, which is 200, or 503 and the troubles: curl -fsS http://127.0.0.1:7790/health
-docs/OPERATIONS.md explains each line and what to do about each trouble.")]
+For monitoring ask /health, which is 200, or 503 and the problems: curl -fsS http://127.0.0.1:7790/health
+docs/OPERATIONS.md explains each line and what to do about each problem.")]
 pub(crate) struct StatusArguments {
     /// The server's admin address, in numbers: the `--admin` that it was started with, or `admin` of its configuration
     #[arg(long, value_name = "ADDR", default_value = bbq_server::config::ADMIN_DEFAULT, value_parser = admin_address)]

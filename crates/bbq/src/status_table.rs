@@ -8,8 +8,8 @@ use indicatif::BinaryBytes;
 pub(crate) fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     let state = if status.ready { "ready" } else { "not ready" };
     writeln!(out, "bbq {} pid {} {state}, up {} s", status.version, status.pid, status.uptime_seconds)?;
-    for trouble in &status.troubles {
-        writeln!(out, "  trouble: {trouble}")?;
+    for problem in status.problems() {
+        writeln!(out, "  problem: {problem}")?;
     }
     for notice in &status.notices {
         writeln!(out, "  notice: {notice}")?;
@@ -63,7 +63,7 @@ fn write_listener(listener: &ListenerStatus, out: &mut dyn Write) -> io::Result<
     if !listener.spec.contains(address_part(&listener.address)) {
         writeln!(out, "           on {}", listener.address)?;
     }
-    // What auto chose is no trouble.
+    // What auto chose is no problem.
     if let Some(reason) = listener.fallback.as_ref().filter(|_| listener.configured != "auto") {
         writeln!(out, "           {} instead of {}: {reason}", listener.distribution, listener.configured)?;
     }
@@ -125,8 +125,8 @@ fn write_sink(sink: &SinkStatus, out: &mut dyn Write) -> io::Result<()> {
         sink.lag_seconds,
         dropped(&sink.dropped)
     )?;
-    if let Some(trouble) = &sink.trouble {
-        writeln!(out, "           trouble: {trouble}")?;
+    if let Some(problem) = sink.problem() {
+        writeln!(out, "           problem: {problem}")?;
     }
     Ok(())
 }

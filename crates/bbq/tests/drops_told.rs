@@ -93,7 +93,7 @@ fn what_single_senders_do_wrong_is_told_and_leaves_the_server_in_service() {
         let (code, text) = server.health();
         assert!(code == 200 && text.contains(&format!("1 messages dropped ({reason})")), "{text}");
     }
-    assert!(server.status()["troubles"].as_array().unwrap().is_empty());
+    assert!(server.status()["problems"].as_array().unwrap().is_empty());
 }
 
 #[test]

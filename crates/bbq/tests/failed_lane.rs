@@ -23,5 +23,5 @@ fn who_waits_for_an_acknowledgement_hears_that_the_disk_failed() {
     assert_eq!(kind, 4, "a refusal");
     assert_eq!(payload[..3], [8, 0, 1], "spool failed, to be sent again elsewhere");
     let status = server.status();
-    assert!(status["troubles"][0].as_str().is_some_and(|trouble| trouble.contains("failed")), "{status:#}");
+    assert!(status["problems"][0].as_str().is_some_and(|problem| problem.contains("failed")), "{status:#}");
 }

@@ -63,17 +63,18 @@ fn a_disk_that_keeps_failing_shows_until_a_commit_succeeds() {
     let server = setup.start();
     let fault = Fault::inject(server.pid(), "sink-0", "fdatasync:error=EIO");
     server.send(0, b"one\n");
-    let status = server.wait_status("the trouble", |status| status["sinks"][0]["trouble"].is_string());
-    assert!(status["sinks"][0]["trouble"].as_str().expect("a text").contains("error"), "{status:#}");
+    let status = server.wait_status("the problem", |status| status["sinks"][0]["problem"].is_string());
+    assert_eq!(status["sinks"][0]["trouble"], status["sinks"][0]["problem"], "the name of earlier versions");
+    assert!(status["sinks"][0]["problem"].as_str().expect("a text").contains("error"), "{status:#}");
     for _look in 0..20 {
         let status = server.status();
         support::assert_balanced(&status);
-        assert!(status["sinks"][0]["trouble"].is_string(), "{status:#}");
+        assert!(status["sinks"][0]["problem"].is_string(), "{status:#}");
         assert_eq!(server.health().0, 503);
     }
     drop(fault);
     server.wait_delivered(1);
-    server.wait_status("no trouble", |status| status["sinks"][0]["trouble"].is_null());
+    server.wait_status("no problem", |status| status["sinks"][0]["problem"].is_null());
     assert_eq!(setup.written(), b"one\n");
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
 }

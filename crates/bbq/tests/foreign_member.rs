@@ -23,7 +23,7 @@ fn comes_and_goes(transport: &str) {
     let setup = Setup::new(&[&spec]).with(&["--workers", "2"]);
     let server = setup.start();
     let status = server.status();
-    assert_eq!((foreign(&status).len(), &status["troubles"]), (0, &json!([])), "{status:#}");
+    assert_eq!((foreign(&status).len(), &status["problems"]), (0, &json!([])), "{status:#}");
 
     let stranger = Stranger::joins(transport, setup.address(0));
     let since = Instant::now();
@@ -37,7 +37,7 @@ fn comes_and_goes(transport: &str) {
     let pid = stranger.pid();
     stranger.leaves();
     // The two are read one after the other, and it may go in between.
-    server.wait_status("its end", |status| foreign(status).is_empty() && status["troubles"] == json!([]));
+    server.wait_status("its end", |status| foreign(status).is_empty() && status["problems"] == json!([]));
     let log = setup.log();
     let named = |level: &str| {
         log.lines().filter(|line| line.contains(level) && line.contains(&format!("pid={pid}"))).count()
@@ -56,10 +56,11 @@ fn assert_is_named(server: &Server<'_>, status: &Value, stranger: &Stranger) {
     assert!(member["command"].as_str().is_some_and(|command| command.starts_with("python")), "{status:#}");
     assert!(member["inode"].as_u64().is_some_and(|inode| inode > 0), "{status:#}");
     assert_eq!(foreign(status).len(), 1, "{status:#}");
-    let troubles = status["troubles"].as_array().expect("troubles");
-    let trouble = troubles.iter().find_map(Value::as_str).expect("a trouble");
+    let problems = status["problems"].as_array().expect("problems");
+    assert_eq!(status["troubles"], status["problems"], "the name of earlier versions");
+    let problem = problems.iter().find_map(Value::as_str).expect("a problem");
     let spec = server.setup.fill("127.0.0.1:{0}");
-    assert!(trouble.contains(&spec) && trouble.contains(&format!("pid {}", stranger.pid())), "{trouble}");
+    assert!(problem.contains(&spec) && problem.contains(&format!("pid {}", stranger.pid())), "{problem}");
 }
 
 #[test]

@@ -109,9 +109,9 @@ fn a_pipe_that_nobody_reads_holds_up_neither_start_nor_reload_nor_stop() {
     let server = Lineage::start(&setup);
     let mut client = TcpStream::connect(setup.address(0)).expect("it listens");
     client.write_all(b"one\ntw").expect("it reads");
-    let status = server.wait_status("the trouble", |status| status["sinks"][0]["trouble"].is_string());
+    let status = server.wait_status("the problem", |status| status["sinks"][0]["problem"].is_string());
     assert!(
-        status["sinks"][0]["trouble"].as_str().expect("a text").contains("nobody has opened"),
+        status["sinks"][0]["problem"].as_str().expect("a text").contains("nobody has opened"),
         "{status:#}"
     );
     configure(&setup, 2);
@@ -126,7 +126,7 @@ fn a_pipe_that_nobody_reads_holds_up_neither_start_nor_reload_nor_stop() {
     pipe.read_exact(&mut got).expect("the sink writes");
     assert_eq!(&got, b"one\ntwo\n");
     assert_balanced(&server.wait_status("delivery", |status| status["ledger"]["delivered"] == 2));
-    assert_eq!(server.status()["sinks"][0]["trouble"], serde_json::Value::Null);
+    assert_eq!(server.status()["sinks"][0]["problem"], serde_json::Value::Null);
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
 }
 

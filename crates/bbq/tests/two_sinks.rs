@@ -1,4 +1,4 @@
-//! If this fails, one sink keeps another from delivering, or its trouble is not seen.
+//! If this fails, one sink keeps another from delivering, or its problem is not seen.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -47,17 +47,17 @@ fn each_gets_everything_in_its_own_format() {
     assert!(messages.collect::<String>() == text);
 }
 
-/// The first sink has all; the second has trouble, which is shown, and what it owes is kept.
+/// The first sink has all; the second has problem, which is shown, and what it owes is kept.
 fn one_is_full(second: &str, stdout: impl Into<Stdio>) {
     let (setup, text) = setup(&["file:{dir}/out.log", second]);
     let server = setup.start_writing_to(stdout);
     server.send(0, text.as_bytes());
     let status = server.wait_status("the first sink", |status| {
-        status["sinks"][0]["delivered"] == LINES && status["sinks"][1]["trouble"].is_string()
+        status["sinks"][0]["delivered"] == LINES && status["sinks"][1]["problem"].is_string()
     });
     assert!(setup.written() == text.as_bytes());
-    let trouble = status["sinks"][1]["trouble"].as_str().expect("a trouble");
-    assert!(trouble.contains("No space left"), "{trouble}");
+    let problem = status["sinks"][1]["problem"].as_str().expect("a problem");
+    assert!(problem.contains("No space left"), "{problem}");
     assert_eq!((&status["sinks"][1]["delivered"], &status["sinks"][1]["queued"]), (&0.into(), &LINES.into()));
     assert_eq!(status["ledger"]["queued"], LINES, "{status:#}");
     assert_balanced(&status);

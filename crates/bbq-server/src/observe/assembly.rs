@@ -21,9 +21,11 @@ impl Parts {
     pub(crate) fn status(&self) -> Status {
         self.note_kernel_drops();
         let going = self.changes.drops.going();
+        let problems: Vec<String> = self.problems().into_iter().chain(going.problems).collect();
         Status {
             ready: self.ready.load(Ordering::Acquire),
-            troubles: self.troubles().into_iter().chain(going.troubles).collect(),
+            troubles: problems.clone(),
+            problems,
             notices: going.notices,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -38,7 +40,7 @@ impl Parts {
         }
     }
 
-    fn troubles(&self) -> Vec<String> {
+    fn problems(&self) -> Vec<String> {
         let lanes = self.lanes.iter().filter_map(|lane| match lane.view().condition {
             LaneCondition::Writing => None,
             LaneCondition::WaitingForSpace => waiting_for_space(lane),
@@ -55,7 +57,7 @@ impl Parts {
             Some(format!("listener {} takes nothing any more: {why}", listener.spec().text))
         });
         let foreign = self.listeners.iter().filter_map(|listener| {
-            Some(format!("listener {} {}", listener.spec().text, listener.foreign.trouble()?))
+            Some(format!("listener {} {}", listener.spec().text, listener.foreign.problem()?))
         });
         lanes.chain(sinks).chain(listeners).chain(foreign).collect()
     }
@@ -106,6 +108,7 @@ impl Parts {
         let account = ledger.account();
         let delivered = account.delivered;
         let owed = self.owed_to(&beginnings, account);
+        let problem = ledger.trouble();
         let age_ns = unix_ns().saturating_sub(ledger.last_received_ns());
         SinkStatus {
             spec: spec.to_owned(),
@@ -113,7 +116,8 @@ impl Parts {
             queued: owed.queued,
             lag_seconds: if owed.queued == 0 { 0.0 } else { age_ns as f64 / 1e9 },
             dropped: owed.dropped,
-            trouble: ledger.trouble(),
+            trouble: problem.clone(),
+            problem,
         }
     }
 

@@ -31,7 +31,7 @@ pub(crate) const EVICTED: &str = "evicted";
 /// Whose fault it is, and so whether the server works as it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// The server did not keep what it should have kept: a trouble.
+    /// The server did not keep what it should have kept: a problem.
     Server,
     /// Single senders: a notice. A sender must not be able to have the server taken out of service.
     Sender,
@@ -135,7 +135,7 @@ enum Line {
 /// What is going on, a line each.
 #[derive(Debug, Default)]
 pub(crate) struct Going {
-    pub(crate) troubles: Vec<String>,
+    pub(crate) problems: Vec<String>,
     pub(crate) notices: Vec<String>,
 }
 
@@ -190,7 +190,7 @@ impl Drops {
             let line = format!("{subject}: {count} {things}, the last {ago} s ago: {remedy}");
             match cause(what).map(|cause| cause.fault) {
                 Some(Fault::Sender) => going.notices.push(line),
-                _ => going.troubles.push(line),
+                _ => going.problems.push(line),
             }
         }
         going
@@ -307,17 +307,17 @@ mod tests {
     }
 
     #[test]
-    fn what_single_senders_do_is_no_trouble() {
+    fn what_single_senders_do_is_no_problem() {
         let drops = Drops::default();
         let tally = |what: &str, count| Tally { subject: "s".to_owned(), what: what.to_owned(), count };
         drops.begin(vec![tally("full", 9)]);
         drops.look(vec![tally("full", 9), tally("malformed", 2)]);
         let going = drops.going();
-        assert_eq!((going.troubles.len(), going.notices.len()), (0, 1), "{going:?}");
+        assert_eq!((going.problems.len(), going.notices.len()), (0, 1), "{going:?}");
         drops.look(vec![tally("full", 10)]);
         let going = drops.going();
         assert!(
-            going.troubles[0].starts_with("s: 1 messages dropped (full), the last 0 s ago: "),
+            going.problems[0].starts_with("s: 1 messages dropped (full), the last 0 s ago: "),
             "{going:?}"
         );
     }

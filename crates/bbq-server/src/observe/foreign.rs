@@ -79,7 +79,7 @@ impl ForeignWatch {
     }
 
     /// A line for all of them, if there are any.
-    pub(crate) fn trouble(&self) -> Option<String> {
+    pub(crate) fn problem(&self) -> Option<String> {
         let known = self.known();
         let mut names: Vec<String> = known.values().flatten().map(ToString::to_string).collect();
         names.sort_unstable();

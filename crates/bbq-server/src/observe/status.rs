@@ -15,6 +15,10 @@ pub struct Status {
     /// Listening, and able to store.
     pub ready: bool,
     /// What keeps it from working as configured, if anything; one line each.
+    #[serde(default)]
+    pub problems: Vec<String>,
+    /// The same as `problems`, under the name of earlier versions. The next version goes without it.
+    #[serde(default)]
     pub troubles: Vec<String>,
     /// What single senders do wrong, and who had to make room; one line each. The server works as configured.
     #[serde(default)]
@@ -42,17 +46,23 @@ pub struct Status {
 }
 
 impl Status {
+    /// What keeps the server from working as configured, also from a server of an earlier version.
+    #[must_use]
+    pub fn problems(&self) -> &[String] {
+        if self.problems.is_empty() { &self.troubles } else { &self.problems }
+    }
+
     /// What /health says: whether everything works as configured, and a text.
     #[must_use]
     pub fn health(&self) -> (bool, String) {
-        let is_well = self.ready && self.troubles.is_empty();
+        let is_well = self.ready && self.problems().is_empty();
         let state = match (self.ready, is_well, self.notices.is_empty()) {
             (false, ..) => "not ready",
             (true, true, true) => "ok",
             (true, true, false) => "ok, but for single senders",
-            (true, false, _) => "troubles",
+            (true, false, _) => "problems",
         };
-        let lines = self.troubles.iter().chain(&self.notices).map(String::as_str);
+        let lines = self.problems().iter().chain(&self.notices).map(String::as_str);
         (is_well, [state].into_iter().chain(lines).fold(String::new(), |text, line| text + line + "\n"))
     }
 }
@@ -227,7 +237,19 @@ pub struct SinkStatus {
     /// Never handed on.
     pub dropped: Dropped,
     /// What keeps it from delivering.
+    #[serde(default)]
+    pub problem: Option<String>,
+    /// The same as `problem`, under the name of earlier versions. The next version goes without it.
+    #[serde(default)]
     pub trouble: Option<String>,
+}
+
+impl SinkStatus {
+    /// What keeps it from delivering, also from a server of an earlier version.
+    #[must_use]
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref().or(self.trouble.as_deref())
+    }
 }
 
 /// The sums: received = delivered + queued + dropped.

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The status of 256 listeners with 256 sockets each takes 40 MB; another program may send without end.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// One GET of `/status`; answers its JSON. Calls `slow` when it has to wait.
+/// One GET of `/status`; returns its JSON. Calls `slow` when it has to wait.
 pub(super) async fn ask(admin: SocketAddr, slow: impl FnOnce()) -> anyhow::Result<Bytes> {
     let mut answer = pin!(timeout(ANSWER_TIMEOUT, status_of(admin)));
     if let Ok(answer) = timeout(PATIENCE, &mut answer).await {
