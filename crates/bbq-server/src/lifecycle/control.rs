@@ -23,7 +23,7 @@ use crate::lifecycle::upgrade::{Predecessor, Program, Successor};
 use crate::observe::admin::Admin;
 use crate::observe::changes::Changes;
 use crate::observe::look::Look;
-use crate::worker::ParkedConnection;
+use crate::worker::PausedConnection;
 
 /// How often drops are saved, and whether a thread is still there is looked at.
 const TICK: Duration = Duration::from_secs(1);
@@ -245,7 +245,7 @@ impl Control {
         self.lock = None;
         let listeners = self.sockets.listeners.clone();
         let specs: Vec<Arc<ListenSpec>> = listeners.iter().map(Listener::spec).collect();
-        let taken = successor.take_over(&specs, &mut halted.parked, halted.kernel_seen.clone());
+        let taken = successor.take_over(&specs, &mut halted.paused, halted.kernel_seen.clone());
         match taken {
             Ok(()) => {
                 for listener in listeners.iter().filter(|listener| successor.keeps(&listener.spec())) {
@@ -270,7 +270,7 @@ impl Control {
     fn pause(&self, running: &mut Option<Running>, kept: Arc<[bool]>) -> Halted {
         match running.take() {
             Some(running) => running.end(&Halt::Pause { kept }),
-            None => Halted { in_order: false, parked: Vec::new(), kernel_seen: Vec::new() },
+            None => Halted { in_order: false, paused: Vec::new(), kernel_seen: Vec::new() },
         }
     }
 
@@ -282,7 +282,7 @@ impl Control {
         halted: Halted,
         before: Option<Before>,
     ) -> Result<(), String> {
-        let mut parked = halted.parked;
+        let mut paused = halted.paused;
         let old = before.as_ref().map_or(&self.sockets.listeners, |before| &before.listeners).clone();
         let seen_of = |listener: &Listener| {
             let place = old.iter().position(|old| Arc::ptr_eq(&old.group, &listener.group));
@@ -293,7 +293,7 @@ impl Control {
             listeners
         };
         self.sockets.listeners = resume(std::mem::take(&mut self.sockets.listeners));
-        let mut moved = moved(&mut parked, &old, &self.sockets.listeners);
+        let mut moved = moved(&mut paused, &old, &self.sockets.listeners);
         // Only what was never in force may fail: what was before has to go on.
         let failed = match self.start(running, tell_admin, &mut moved, before.is_some()) {
             Ok(()) => return Ok(()),
@@ -313,7 +313,7 @@ impl Control {
         &mut self,
         running: &mut Option<Running>,
         tell_admin: &watch::Sender<Arc<Parts>>,
-        parked: &mut Vec<ParkedConnection>,
+        paused: &mut Vec<PausedConnection>,
         is_strict: bool,
     ) -> Result<(), String> {
         if self.lock.is_none() {
@@ -326,7 +326,7 @@ impl Control {
             changes: &self.changes,
             is_strict,
         };
-        let started = Running::start(start, parked);
+        let started = Running::start(start, paused);
         let started = started.map_err(|error| with_sources(&error))?;
         // Fails only when the admin is off.
         let _nobody = tell_admin.send_replace(Arc::clone(&started.parts));
@@ -347,13 +347,13 @@ struct Before {
 }
 
 /// Connections with the places that their listeners have now. Those whose listener is gone are not kept, so there are none.
-fn moved(parked: &mut Vec<ParkedConnection>, old: &[Listener], new: &[Listener]) -> Vec<ParkedConnection> {
-    let place = |connection: ParkedConnection| {
-        let source = &old.get(connection.door)?.spec().source;
-        let door = new.iter().position(|listener| listener.spec().source == *source)?;
-        Some(ParkedConnection { door, ..connection })
+fn moved(paused: &mut Vec<PausedConnection>, old: &[Listener], new: &[Listener]) -> Vec<PausedConnection> {
+    let place = |connection: PausedConnection| {
+        let source = &old.get(connection.listener_index)?.spec().source;
+        let listener_index = new.iter().position(|listener| listener.spec().source == *source)?;
+        Some(PausedConnection { listener_index, ..connection })
     };
-    parked.drain(..).filter_map(place).collect()
+    paused.drain(..).filter_map(place).collect()
 }
 
 /// A pause would lose what a lane has no room for.

@@ -13,7 +13,7 @@ const DESCRIPTORS_PER_LANE: u64 = 4;
 const DESCRIPTORS_PER_SINK: u64 = 4;
 /// A worker's epoll, eventfd and timer, and the set of its quiet sessions, with some to spare.
 const DESCRIPTORS_PER_WORKER: u64 = 8;
-/// A worker's socket of a listener, its door, and the set of its connections.
+/// A worker's socket of a listener, the epoll set that it waits for, and the set of its connections.
 const DESCRIPTORS_PER_SEAT: u64 = 3;
 /// The fewest connections that are worth starting for.
 const CONNECTIONS_MIN: u64 = 8;

@@ -61,7 +61,7 @@ impl Parts {
             limits: self.limits,
             view: Arc::clone(&self.workers[index]),
             stop,
-            parked: Vec::new(),
+            paused: Vec::new(),
         })
     }
 

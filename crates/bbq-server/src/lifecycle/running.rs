@@ -27,14 +27,14 @@ use crate::lifecycle::parts::Parts;
 use crate::lifecycle::sink_phases::Lifecycle;
 use crate::lifecycle::threads::spawn;
 use crate::observe::changes::Changes;
-use crate::observe::occasional::Occasional;
+use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::sink::PendingSink;
 use crate::stored::ledger::Ledger;
 use crate::stored::retention::Retention;
 use crate::stored::streams::Streams;
 use crate::time::unix_seconds;
 use crate::worker::{
-    Colleagues, ConnectionBudget, IntakeLimits, Order, ParkedConnection, Worker, WorkerView,
+    Colleagues, ConnectionBudget, IntakeLimits, Order, PausedConnection, Worker, WorkerView,
 };
 
 /// How long a sink that was told to give up may take to notice: it looks ten times a second at least, and the rest is a
@@ -52,7 +52,7 @@ const HOLD_LOOK: Duration = Duration::from_millis(2);
 /// Workers and sinks at work.
 pub(crate) struct Running {
     pub(crate) parts: Arc<Parts>,
-    workers: Vec<JoinHandle<Vec<ParkedConnection>>>,
+    workers: Vec<JoinHandle<Vec<PausedConnection>>>,
     sinks: Vec<JoinHandle<()>>,
     tell_workers: watch::Sender<Order>,
     lifecycle: Arc<Lifecycle>,
@@ -73,7 +73,7 @@ pub(crate) struct Halted {
     /// No thread panicked and nothing was lost.
     pub(crate) in_order: bool,
     /// Connections to go on with.
-    pub(crate) parked: Vec<ParkedConnection>,
+    pub(crate) paused: Vec<PausedConnection>,
     /// What the kernel had dropped by listener, as far as the ledger knows.
     pub(crate) kernel_seen: Vec<u64>,
 }
@@ -89,11 +89,11 @@ pub(crate) struct Start<'a> {
 }
 
 impl Running {
-    /// Opens the data directory, whose lock the caller has, and starts the threads. `parked` is emptied if that succeeds.
+    /// Opens the data directory, whose lock the caller has, and starts the threads. `paused` is emptied if that succeeds.
     ///
     /// # Errors
     /// The first thing that cannot be opened. Nothing runs then.
-    pub(crate) fn start(start: Start<'_>, parked: &mut Vec<ParkedConnection>) -> Result<Running, StartError> {
+    pub(crate) fn start(start: Start<'_>, paused: &mut Vec<PausedConnection>) -> Result<Running, StartError> {
         let config = start.config;
         for listener in &start.listeners {
             resume(listener, config.workers)
@@ -129,8 +129,8 @@ impl Running {
         };
         for (mut worker, gate) in workers.into_iter().zip(gated.gates) {
             let count = config.workers;
-            worker.parked =
-                parked.extract_if(.., |connection| connection.worker % count == worker.index).collect();
+            worker.paused =
+                paused.extract_if(.., |connection| connection.worker % count == worker.index).collect();
             // The thread waits for it, and for nothing else.
             let _taken = gate.send(worker);
         }
@@ -195,10 +195,10 @@ impl Running {
         };
         // A send fails only if every worker is gone already.
         let _gone = self.tell_workers.send(order);
-        let mut parked = Vec::new();
+        let mut paused = Vec::new();
         for worker in self.workers {
             match worker.join() {
-                Ok(connections) => parked.extend(connections),
+                Ok(connections) => paused.extend(connections),
                 Err(_) => in_order = false,
             }
         }
@@ -243,13 +243,13 @@ impl Running {
         in_order &= parts.ledger.unwritten() == unwritten_before;
         let listeners = 0..parts.listeners.len();
         let kernel_seen = listeners.map(|index| parts.ledger.listener(index).kernel_seen()).collect();
-        Halted { in_order, parked, kernel_seen }
+        Halted { in_order, paused, kernel_seen }
     }
 }
 
 /// Threads that wait until all of them exist.
 struct Gated {
-    workers: Vec<JoinHandle<Vec<ParkedConnection>>>,
+    workers: Vec<JoinHandle<Vec<PausedConnection>>>,
     /// A worker's thread begins when it is given its worker, and ends when nobody can do that any more.
     gates: Vec<SyncSender<Worker>>,
     sinks: Vec<JoinHandle<()>>,
@@ -293,7 +293,7 @@ impl Gated {
     }
 }
 
-fn serve(worker: Worker) -> Vec<ParkedConnection> {
+fn serve(worker: Worker) -> Vec<PausedConnection> {
     let index = worker.index;
     worker.run().unwrap_or_else(|error| {
         error!(worker = index, %error, "worker failed");
@@ -360,17 +360,17 @@ fn resume(listener: &Listener, workers: usize) -> Result<(), ListenError> {
 /// Lets somebody look after stalled workers, unless that is not wanted or there is nobody to help.
 fn rescue(parts: &Parts, threshold: Option<Duration>) -> Result<Option<Watch>, StartError> {
     let Some(threshold) = threshold.filter(|_| parts.workers.len() > 1) else { return Ok(None) };
-    let occasional = Occasional::default();
+    let log = RateLimitedLog::default();
     let groups = parts.listeners.iter().map(|listener| &*listener.group);
-    let watch = Watch::start(groups, threshold, move |event| report(&event, &occasional));
+    let watch = Watch::start(groups, threshold, move |event| report(&event, &log));
     watch.map(Some).map_err(|source| StartError::Thread { name: "watch".to_owned(), source })
 }
 
 /// Says what the watch did, not more often than one can read.
-fn report(event: &WatchEvent, occasional: &Occasional) {
+fn report(event: &WatchEvent, log: &RateLimitedLog) {
     match event {
         WatchEvent::Stalled { address, worker } => {
-            if let Some(repeats) = occasional.report() {
+            if let Some(repeats) = log.report() {
                 warn!(worker, address, repeats, "worker is stalled; the others take what waits for it");
             }
         }

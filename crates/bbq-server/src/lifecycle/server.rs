@@ -50,12 +50,12 @@ impl Server {
         // From when sockets are open, somebody may wait in their queues: then it serves, and stops in order.
         go_on()?;
         let changes = Arc::new(Changes::new());
-        let mut parked = Vec::new();
+        let mut paused = Vec::new();
         let (sockets, lock, predecessor) = match predecessor {
             Some((mut predecessor, mut offered)) => {
                 let mut sockets = Sockets::open(&config, &mut offered)?;
                 drop(offered);
-                parked = predecessor.take_over(&mut sockets.listeners).map_err(predecessor_gone)?;
+                paused = predecessor.take_over(&mut sockets.listeners).map_err(predecessor_gone)?;
                 // The predecessor has never closed anything, and goes on.
                 go_on()?;
                 (sockets, DirectoryLock::take(&config.data)?, Some(predecessor))
@@ -81,7 +81,7 @@ impl Server {
             changes: &changes,
             is_strict: true,
         };
-        let running = match Running::start(start, &mut parked) {
+        let running = match Running::start(start, &mut paused) {
             Ok(running) => running,
             Err(error) => {
                 if let Some(admin) = admin {

@@ -30,7 +30,7 @@ use tracing::{error, warn};
 use crate::error::StartError;
 use crate::lifecycle::parts::Parts;
 use crate::lifecycle::threads::spawn;
-use crate::observe::occasional::Occasional;
+use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::observe::status::Status;
 
 /// Connections at the same time. Many times the probes of a server, and within the descriptors that connections of senders
@@ -135,7 +135,7 @@ async fn serve(listener: &TcpListener, parts: Now, orders: &mut watch::Receiver<
         .route("/status", get(async |State(parts): State<Now>| Json(status(&parts))))
         .route("/health", get(async |State(parts): State<Now>| health(&status(&parts))))
         .with_state(parts);
-    let occasional = Occasional::default();
+    let log = RateLimitedLog::default();
     let mut connections = Connections::default();
     loop {
         tokio::select! {
@@ -148,7 +148,7 @@ async fn serve(listener: &TcpListener, parts: Now, orders: &mut watch::Receiver<
                     tokio::task::yield_now().await;
                 }
                 Err(error) => {
-                    if let Some(repeats) = occasional.report() {
+                    if let Some(repeats) = log.report() {
                         warn!(%error, repeats, "the admin cannot accept a connection; trying again");
                     }
                     tokio::time::sleep(STARVED_PAUSE).await;
@@ -197,13 +197,13 @@ impl Connections {
             silent.task.abort();
         }
         let has_asked = Arc::new(AtomicBool::new(false));
-        let task = self.tasks.spawn(converse(stream, router, Arc::clone(&has_asked)));
+        let task = self.tasks.spawn(serve_connection(stream, router, Arc::clone(&has_asked)));
         self.open.push_back(Open { task, has_asked });
     }
 }
 
 /// One request and its response.
-async fn converse(stream: TcpStream, router: Router, has_asked: Arc<AtomicBool>) {
+async fn serve_connection(stream: TcpStream, router: Router, has_asked: Arc<AtomicBool>) {
     let routes = TowerToHyperService::new(router);
     let service = service_fn(move |request| {
         has_asked.store(true, Ordering::Relaxed);

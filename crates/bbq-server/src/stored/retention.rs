@@ -14,7 +14,7 @@ use std::time::Duration;
 use bbq_spool::{LanePlace, Spool};
 use tracing::{error, warn};
 
-use crate::observe::occasional::Occasional;
+use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::stored::ledger::Ledger;
 use crate::stored::streams::Streams;
 
@@ -54,7 +54,7 @@ struct State {
     ledger: bool,
     closed: bool,
     /// Of checkpoints.
-    failures: Occasional,
+    failures: RateLimitedLog,
 }
 
 impl State {

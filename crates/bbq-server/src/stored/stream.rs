@@ -16,7 +16,7 @@ use super::checkpoint::Known;
 pub(crate) struct Head {
     /// Last sequence appended to a lane, durable or not.
     pub(crate) appended: u64,
-    /// Which connection speaks for the stream: the newest.
+    /// Which connection owns the stream: the newest.
     pub(crate) owner: u64,
     /// The lane that its batches go to.
     pub(crate) home: Option<u32>,
@@ -144,13 +144,13 @@ impl Stream {
         }
     }
 
-    /// Waits until all that was appended is durable, for as long as connection `owner` speaks for the stream: with a full
+    /// Waits until all that was appended is durable, for as long as connection `owner` owns the stream: with a full
     /// disk a client that tries again and again must not leave a connection behind each time.
     pub(crate) async fn settled(&self, owner: u64) -> Settled {
         self.when(|| self.settled_now(owner)).await
     }
 
-    /// Waits until a newer connection than `owner` speaks for the stream.
+    /// Waits until a newer connection than `owner` owns the stream.
     pub(crate) async fn taken_over(&self, owner: u64) {
         self.when(|| (self.head().owner != owner).then_some(())).await;
     }
@@ -175,11 +175,11 @@ impl Stream {
 
     /// The same without waiting; `None` when something is on its way to the disk.
     pub fn settled_now(&self, owner: u64) -> Option<Settled> {
-        let (appended, speaks) = {
+        let (appended, is_owner) = {
             let head = self.head();
             (head.appended, head.owner == owner)
         };
-        if !speaks {
+        if !is_owner {
             return Some(Settled::TakenOver);
         }
         if self.durable() >= appended {
@@ -233,7 +233,7 @@ pub enum Appended {
 /// Why a batch was not appended, and its connection ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAppended {
-    /// A newer connection speaks for the stream.
+    /// A newer connection owns the stream.
     TakenOver,
     /// It begins with known numbers and ends with new ones.
     Overlap {
@@ -251,6 +251,6 @@ pub enum Settled {
     Until(u64),
     /// A lane failed, and nobody will ever know.
     Never,
-    /// A newer connection speaks for the stream.
+    /// A newer connection owns the stream.
     TakenOver,
 }

@@ -1,5 +1,5 @@
 //! What is known of every sender's stream: the last sequence appended and the last one durable, and which connection
-//! speaks for it. This is what makes resending harmless.
+//! owns it. This is what makes resending harmless.
 //!
 //! The segments are the truth. The checkpoint only saves reading those that it covers, and remembers streams whose
 //! segments are gone; so it is written before a segment is deleted.
@@ -129,7 +129,7 @@ impl Streams {
         Arc::clone(self.locked().entry(id).or_default())
     }
 
-    /// Makes a new connection at the worker of lane `here` the one that speaks for a stream, unless the stream's home is
+    /// Makes a new connection at the worker of lane `here` the owner of a stream, unless the stream's home is
     /// elsewhere, or a connection of a higher `epoch` has said hello before; see [`Stream::find_home`]. Returns where it is, and the connection's number.
     pub fn take_over(
         &self,

@@ -14,64 +14,64 @@ use crate::worker::text::intake::Intake;
 const TURNS_AT_STOP_MAX: usize = 256;
 
 /// Receives until the server stops, then what is queued.
-pub(crate) async fn serve(intake: Rc<Intake>, door: usize, mut datagrams: AsyncDatagrams) {
+pub(crate) async fn serve(intake: Rc<Intake>, listener_index: usize, mut datagrams: AsyncDatagrams) {
     loop {
         // A datagram socket cannot push back: what comes meanwhile waits in its buffer, and then the kernel drops and counts.
         tokio::select! {
             biased;
             () = intake.stopping.wait() => break,
-            () = intake.wait_room(door) => {}
+            () = intake.wait_room(listener_index) => {}
         }
         tokio::select! {
             biased;
             () = intake.stopping.wait() => break,
-            turn = datagrams.turn(|datagram| take(&intake, door, &datagram)) => {
+            turn = datagrams.turn(|datagram| take(&intake, listener_index, &datagram)) => {
                 if let Err(error) = turn {
-                    return intake.doors[door].fail(intake.worker, &error);
+                    return intake.listeners[listener_index].fail(intake.worker, &error);
                 }
             }
         }
     }
-    if intake.stopping.is_kept(door) {
+    if intake.stopping.is_kept(listener_index) {
         return;
     }
     for _ in 0..TURNS_AT_STOP_MAX {
-        match datagrams.turn_now(|datagram| take(&intake, door, &datagram)) {
+        match datagrams.turn_now(|datagram| take(&intake, listener_index, &datagram)) {
             Ok(outcome) if outcome.state == ReceiveState::More => tokio::task::yield_now().await,
             _ => return,
         }
     }
 }
 
-fn take(intake: &Intake, door: usize, received: &Datagram<'_>) {
+fn take(intake: &Intake, listener_index: usize, received: &Datagram<'_>) {
     let peer = received.peer.0.map_or(Peer::Unnamed, Peer::Inet);
-    let spec = &intake.doors[door].spec;
+    let spec = &intake.listeners[listener_index].spec;
     if spec.protocol == Protocol::Bbq {
-        return take_batch(intake, door, received.bytes, peer);
+        return take_batch(intake, listener_index, received.bytes, peer);
     }
     // Longer than any buffer here: the kernel has cut it.
     if received.truncated && spec.rules.on_oversize == OnOversize::Refuse {
-        return intake.doors[door].ledger.add_dropped(DropReason::Oversize, 1);
+        return intake.listeners[listener_index].ledger.add_dropped(DropReason::Oversize, 1);
     }
     if received.truncated {
-        intake.doors[door].ledger.add_cut(1);
+        intake.listeners[listener_index].ledger.add_cut(1);
     }
-    let _added = intake.frames(door, peer, |rules, mut emit| {
+    let _added = intake.frames(listener_index, peer, |rules, mut emit| {
         datagram(spec.protocol.source_kind(), rules, received.bytes, &mut emit);
     });
 }
 
 /// A batch by datagram has no session and is never resent: its records join the worker's own stream.
-fn take_batch(intake: &Intake, door: usize, bytes: &[u8], peer: Peer) {
-    let taken = intake.scratch.verified(bytes, intake.doors[door].batch_limits(), |batch| {
-        batch.records().for_each(|record| intake.message(door, record, peer));
+fn take_batch(intake: &Intake, listener_index: usize, bytes: &[u8], peer: Peer) {
+    let taken = intake.scratch.verified(bytes, intake.listeners[listener_index].batch_limits(), |batch| {
+        batch.records().for_each(|record| intake.message(listener_index, record, peer));
     });
     match taken {
         Ok(()) => {}
         Err(error) => {
-            intake.doors[door].ledger.add_dropped(DropReason::Malformed, 1);
-            if let Some(repeats) = intake.doors[door].trouble.report() {
-                let source = &intake.doors[door].spec.source;
+            intake.listeners[listener_index].ledger.add_dropped(DropReason::Malformed, 1);
+            if let Some(repeats) = intake.listeners[listener_index].peer_problems.report() {
+                let source = &intake.listeners[listener_index].spec.source;
                 tracing::warn!(listener = source, ?peer, %error, repeats, "datagram refused");
             }
         }

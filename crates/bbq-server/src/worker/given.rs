@@ -7,7 +7,7 @@ use bbq_spool::Lane;
 use tokio::sync::watch;
 
 use super::accept::budget::ConnectionBudget;
-use super::accept::parked::ParkedConnection;
+use super::accept::paused::PausedConnection;
 use super::limits::IntakeLimits;
 use super::session::handover::{Colleagues, SessionInbox};
 use super::stopping::Order;
@@ -38,5 +38,5 @@ pub(crate) struct Worker {
     pub(crate) view: Arc<WorkerView>,
     pub(crate) stop: watch::Receiver<Order>,
     /// Connections that were open before, to go on with.
-    pub(crate) parked: Vec<ParkedConnection>,
+    pub(crate) paused: Vec<PausedConnection>,
 }

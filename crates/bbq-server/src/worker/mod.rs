@@ -10,14 +10,14 @@
 //! A message costs no allocation, no lock and no look at the clock: those are paid per read and per batch. A connection
 //! that waits holds no buffer: text is read through the worker's own, and a session is lent one while it is in a batch.
 //!
-//! Invariant: nothing here blocks, but for a rest (`rest`) that nobody waits for.
+//! Invariant: nothing here blocks, but for the pause of `coalescing`, which delays no acknowledgement.
 
 mod accept;
 mod datagrams;
-mod door;
 mod given;
 mod holders;
 mod limits;
+mod local_listener;
 mod run;
 mod scratch;
 pub(crate) mod session;
@@ -28,7 +28,7 @@ mod undurable;
 mod view;
 
 pub(crate) use accept::budget::ConnectionBudget;
-pub(crate) use accept::parked::ParkedConnection;
+pub(crate) use accept::paused::PausedConnection;
 pub(crate) use given::{ListenerSeat, Worker};
 pub(crate) use limits::IntakeLimits;
 pub use scratch::Scratch;

@@ -11,16 +11,16 @@ use tokio::task::spawn_local;
 
 use super::accept::connections::Connections;
 use super::accept::eviction::Evictor;
-use super::accept::listener::{self, Homes};
-use super::accept::parked::ParkedConnection;
+use super::accept::listener::{self, IdleConnections};
+use super::accept::paused::PausedConnection;
 use super::datagrams;
 use super::given::Worker;
 use super::session::quiet::QuietSessions;
 use super::session::tasks;
 use super::settling;
 use super::stopping::Order;
+use super::text::coalescing;
 use super::text::intake::Intake;
-use super::text::rest;
 
 /// How long a stop waits for clients that were in the middle of something.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
@@ -28,23 +28,23 @@ const STOP_PATIENCE: Duration = Duration::from_secs(3);
 const SYNC_LOOK: Duration = Duration::from_secs(2);
 
 impl Worker {
-    /// Works until it is told to stop, finishes what is there, and returns with everything handed to the lane. Answers the
+    /// Works until it is told to stop, finishes what is there, and returns with everything handed to the lane. Returns the
     /// connections that somebody else goes on with.
     ///
     /// # Errors
     /// What keeps the event loop or a socket from being set up.
-    pub(crate) fn run(self) -> io::Result<Vec<ParkedConnection>> {
+    pub(crate) fn run(self) -> io::Result<Vec<PausedConnection>> {
         let pulse = Pulse::of_this_thread();
         // Set once.
         let _first = self.view.pulse.set(Arc::clone(&pulse));
-        let may_pause = self.listeners.iter().all(|listener| rest::may_pause(&listener.seat));
+        let may_pause = self.listeners.iter().all(|listener| coalescing::may_pause(&listener.seat));
         let mut builder = Builder::new_current_thread();
         builder.on_thread_park({
             let pulse = Arc::clone(&pulse);
             let view = Arc::clone(&self.view);
             move || {
                 pulse.sleep();
-                view.rest(may_pause).take();
+                view.coalescing(may_pause).wait();
             }
         });
         builder.on_thread_unpark(move || pulse.wake());
@@ -52,30 +52,31 @@ impl Worker {
         runtime.block_on(self.serve())
     }
 
-    async fn serve(mut self) -> io::Result<Vec<ParkedConnection>> {
+    async fn serve(mut self) -> io::Result<Vec<PausedConnection>> {
         let intake = Rc::new(Intake::new(&self)?);
         let lane = spawn_local(settling::serve(Rc::clone(&intake)));
         let flusher = spawn_local(Rc::clone(&intake).flush_when_wanted());
         let sessions = Rc::new(QuietSessions::new()?);
         spawn_local(tasks::serve_quiet(Rc::clone(&intake), Rc::clone(&sessions)));
         spawn_local(tasks::serve_inbox(self.inbox, Rc::clone(&intake), Rc::clone(&sessions)));
-        let mut doors = Vec::new();
+        let mut serving = Vec::new();
         let mut of_text = Vec::new();
-        let mut parked = std::mem::take(&mut self.parked);
+        let mut paused = std::mem::take(&mut self.paused);
         for (index, listener) in std::mem::take(&mut self.listeners).into_iter().enumerate() {
             if listener.spec.is_datagram() {
                 let datagrams = AsyncDatagrams::new(listener.seat)?;
-                doors.push(spawn_local(datagrams::serve(Rc::clone(&intake), index, datagrams)));
+                serving.push(spawn_local(datagrams::serve(Rc::clone(&intake), index, datagrams)));
                 continue;
             }
             let connections = Rc::new(Connections::new(index)?);
-            for parked in parked.extract_if(.., |parked| parked.door == index) {
-                connections.resume(&intake, parked);
+            for paused in paused.extract_if(.., |paused| paused.listener_index == index) {
+                connections.resume(&intake, paused);
             }
             let listener = AsyncListener::new(listener.seat)?;
             of_text.push(Rc::clone(&connections));
-            let homes = Homes { connections: Rc::clone(&connections), sessions: Rc::clone(&sessions) };
-            doors.push(spawn_local(listener::serve(Rc::clone(&intake), homes, listener)));
+            let idle =
+                IdleConnections { connections: Rc::clone(&connections), sessions: Rc::clone(&sessions) };
+            serving.push(spawn_local(listener::serve(Rc::clone(&intake), idle, listener)));
             spawn_local(connections.serve(Rc::clone(&intake)));
         }
         let evictor = Evictor { intake: Rc::clone(&intake), connections: of_text, sessions };
@@ -87,9 +88,9 @@ impl Worker {
         intake.stopping.begin(order);
         intake.rounds.tell();
         let finish = async {
-            for door in doors {
-                // A door that panicked is reported by the runtime's hook; the others still finish.
-                let _finished = door.await;
+            for task in serving {
+                // A task that panicked is reported by the runtime's hook; the others still finish.
+                let _finished = task.await;
             }
             intake.open.all_closed().await;
             if pauses {
@@ -107,6 +108,6 @@ impl Worker {
         intake.flush_or_count();
         flusher.abort();
         lane.abort();
-        Ok(intake.parked.take())
+        Ok(intake.paused.take())
     }
 }

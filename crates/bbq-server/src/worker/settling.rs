@@ -25,6 +25,6 @@ pub(crate) async fn serve(intake: Rc<Intake>) {
 fn settle(intake: &Intake) {
     let accounts =
         LaneAccounts { lane: &intake.lane, streams: &intake.streams, undurable: &intake.view.undurable };
-    let ledger = |door: u16| intake.doors.get(usize::from(door)).map(|door| &*door.ledger);
+    let ledger = |index: u16| intake.listeners.get(usize::from(index)).map(|listener| &*listener.ledger);
     intake.acks.follow(accounts, intake.lane.durable(), unix_seconds(), ledger);
 }

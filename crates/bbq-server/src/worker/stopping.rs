@@ -11,7 +11,7 @@ pub(crate) enum Order {
     Work,
     /// What is queued and readable is taken, and connections are closed.
     Stop,
-    /// As a stop, but for the doors that are kept: what is queued there stays queued, and connections are given back open.
+    /// As a stop, but for the listeners that are kept: what is queued there stays queued, and connections are given back open.
     Pause {
         /// By the place of the listener.
         kept: Arc<[bool]>,
@@ -43,8 +43,8 @@ impl Stopping {
         }
     }
 
-    /// Whether somebody will go on with this door.
-    pub(crate) fn is_kept(&self, door: usize) -> bool {
-        matches!(self.order.get(), Some(Order::Pause { kept }) if kept.get(door).copied().unwrap_or(false))
+    /// Whether somebody will go on with this listener.
+    pub(crate) fn is_kept(&self, listener_index: usize) -> bool {
+        matches!(self.order.get(), Some(Order::Pause { kept }) if kept.get(listener_index).copied().unwrap_or(false))
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bbq_listen::Pulse;
 
 use super::session::rounds::ActiveSessions;
-use super::text::rest::Rest;
+use super::text::coalescing::Coalescing;
 use super::undurable::Undurable;
 
 /// What a worker shows of itself.
@@ -40,9 +40,9 @@ impl WorkerView {
     }
 
     /// What its thread does before it waits for the next event.
-    pub(crate) fn rest(&self, may_pause: bool) -> Rest {
+    pub(crate) fn coalescing(&self, may_pause: bool) -> Coalescing {
         let weight = self.text_weight.swap(0, Ordering::Relaxed);
-        Rest::after(weight, self.active_sessions.may_wait(), may_pause)
+        Coalescing::after(weight, self.active_sessions.may_wait(), may_pause)
     }
 
     /// For how long its thread has been running without coming around; 0 while it waits for something to do.

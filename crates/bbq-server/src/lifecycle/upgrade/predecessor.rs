@@ -15,7 +15,7 @@ use super::channel::Channel;
 use super::message::{Connection, Handed, Offer, Prepared, Ready};
 use super::successor::FROM;
 use crate::lifecycle::listeners::{Listener, OfferedGroup};
-use crate::worker::{Framer, ParkedConnection};
+use crate::worker::{Framer, PausedConnection};
 
 /// How long the predecessor may take to end. What it still does then disturbs nobody.
 const GONE_PATIENCE: Duration = Duration::from_secs(5);
@@ -52,22 +52,22 @@ impl Predecessor {
         Ok(Some((Predecessor { channel, standard_error, offered }, groups)))
     }
 
-    /// Says what is adopted, and waits until the data directory is free. Answers the connections to go on with.
-    pub(crate) fn take_over(&mut self, listeners: &mut [Listener]) -> io::Result<Vec<ParkedConnection>> {
+    /// Says what is adopted, and waits until the data directory is free. Returns the connections to go on with.
+    pub(crate) fn take_over(&mut self, listeners: &mut [Listener]) -> io::Result<Vec<PausedConnection>> {
         let kept = listeners.iter().map(|listener| listener.spec().source.clone()).collect();
         self.channel.send(&Prepared { kept }, &[])?;
-        let mut parked = Vec::new();
+        let mut paused = Vec::new();
         loop {
             match self.channel.receive()? {
                 (Handed::Connections(connections), streams) => {
                     let found = connections.into_iter().zip(streams);
-                    parked.extend(
+                    paused.extend(
                         found.filter_map(|(connection, stream)| resumed(&connection, stream, listeners)),
                     );
                 }
                 (Handed::Go { kernel_seen }, _) => {
                     self.resume_kernel_drops(listeners, &kernel_seen);
-                    return Ok(parked);
+                    return Ok(paused);
                 }
             }
         }
@@ -100,10 +100,10 @@ impl Predecessor {
     }
 }
 
-fn resumed(connection: &Connection, stream: OwnedFd, listeners: &[Listener]) -> Option<ParkedConnection> {
+fn resumed(connection: &Connection, stream: OwnedFd, listeners: &[Listener]) -> Option<PausedConnection> {
     let place = listeners.iter().position(|listener| listener.spec().source == connection.source);
-    let resumed = place.and_then(|door| {
-        let spec = listeners[door].spec();
+    let resumed = place.and_then(|listener_index| {
+        let spec = listeners[listener_index].spec();
         let peer = BASE64.decode(connection.peer.as_bytes()).ok()?;
         let suspended = Suspended {
             held: BASE64.decode(connection.held.as_bytes()).ok()?,
@@ -115,7 +115,7 @@ fn resumed(connection: &Connection, stream: OwnedFd, listeners: &[Listener]) -> 
         };
         let framer = Framer::resume(spec.protocol, suspended)?;
         let peer = Peer::decode(&mut peer.as_slice())?;
-        Some(ParkedConnection { worker: connection.worker, door, stream, framer, peer })
+        Some(PausedConnection { worker: connection.worker, listener_index, stream, framer, peer })
     });
     if resumed.is_none() {
         warn!(

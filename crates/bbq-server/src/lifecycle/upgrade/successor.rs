@@ -17,7 +17,7 @@ use super::message::{Connection, Handed, Offer, OfferedSockets, Prepared, Ready}
 use super::program::Program;
 use crate::config::ListenSpec;
 use crate::lifecycle::listeners::OfferedGroup;
-use crate::worker::{Framer, ParkedConnection};
+use crate::worker::{Framer, PausedConnection};
 
 /// Names the process that hands over, in the environment of the one that it starts.
 pub(super) const FROM: &str = "BBQ_UPGRADE_FROM";
@@ -118,10 +118,10 @@ impl Successor {
     pub(crate) fn take_over(
         &mut self,
         listeners: &[Arc<ListenSpec>],
-        parked: &mut Vec<ParkedConnection>,
+        paused: &mut Vec<PausedConnection>,
         kernel_seen: Vec<u64>,
     ) -> Result<(), String> {
-        let handed = self.hand(listeners, parked, kernel_seen);
+        let handed = self.hand(listeners, paused, kernel_seen);
         match handed.and_then(|()| self.channel.receive::<Ready>()) {
             Ok(_ready) => {
                 self.is_ready = true;
@@ -136,22 +136,22 @@ impl Successor {
     fn hand(
         &mut self,
         listeners: &[Arc<ListenSpec>],
-        parked: &mut Vec<ParkedConnection>,
+        paused: &mut Vec<PausedConnection>,
         kernel_seen: Vec<u64>,
     ) -> io::Result<()> {
         // Framers are taken apart to be described, and put together again for the case that nobody takes them.
-        let mut described = Vec::with_capacity(parked.len());
-        for connection in std::mem::take(parked) {
-            let spec = &listeners[connection.door];
+        let mut described = Vec::with_capacity(paused.len());
+        for connection in std::mem::take(paused) {
+            let spec = &listeners[connection.listener_index];
             let suspended = connection.framer.suspend();
             let description = describe(spec, connection.worker, connection.peer, &suspended);
             if let Some(framer) = Framer::resume(spec.protocol, suspended) {
-                parked.push(ParkedConnection { framer, ..connection });
+                paused.push(PausedConnection { framer, ..connection });
                 described.push(description);
             }
         }
         let mut described = described.into_iter().peekable();
-        let mut streams = parked.iter().map(|connection| connection.stream.as_fd());
+        let mut streams = paused.iter().map(|connection| connection.stream.as_fd());
         while described.peek().is_some() {
             let mut bytes = 0;
             let mut message = Vec::new();
@@ -229,7 +229,7 @@ impl Drop for Successor {
     }
 }
 
-/// Copies to this process's standard error until the end, and answers the last line.
+/// Copies to this process's standard error until the end, and returns the last line.
 fn relay(from: impl Read) -> String {
     let mut from = BufReader::new(from);
     let mut last = String::new();

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::connection::Connection;
 use super::idle::{Candidate, longest_idle};
-use super::parked::ParkedConnection;
+use super::paused::PausedConnection;
 use super::watched::{Served, Watched};
 use crate::stored::ledger::DropReason;
 use crate::worker::holders::Hold;
@@ -26,20 +26,20 @@ const READS_AT_STOP_MAX: usize = 64;
 /// The connections of one listener at one worker.
 pub(crate) struct Connections {
     /// The listener's place in its configuration.
-    door: usize,
+    listener_index: usize,
     entries: Watched<Connection, CONNECTIONS_PER_TURN_MAX>,
     added: Notify,
 }
 
 impl Connections {
     /// An empty set, served on the current runtime.
-    pub(crate) fn new(door: usize) -> io::Result<Connections> {
-        Ok(Connections { door, entries: Watched::new()?, added: Notify::new() })
+    pub(crate) fn new(listener_index: usize) -> io::Result<Connections> {
+        Ok(Connections { listener_index, entries: Watched::new()?, added: Notify::new() })
     }
 
     /// The listener's place.
-    pub(crate) fn door(&self) -> usize {
-        self.door
+    pub(crate) fn listener_index(&self) -> usize {
+        self.listener_index
     }
 
     /// Serves a connection from now on until its end or the server's.
@@ -47,15 +47,15 @@ impl Connections {
         match self.entries.add(connection) {
             Ok(_place) => self.added.notify_one(),
             Err((mut connection, error)) => {
-                intake.doors[self.door].report_closed(&error);
-                intake.abort(self.door, &mut connection);
+                intake.listeners[self.listener_index].report_closed(&error);
+                intake.abort(self.listener_index, &mut connection);
             }
         }
     }
 
     /// Goes on with a connection that another worker had.
-    pub(crate) fn resume(&self, intake: &Rc<Intake>, parked: ParkedConnection) {
-        let ParkedConnection { stream, framer, peer, .. } = parked;
+    pub(crate) fn resume(&self, intake: &Rc<Intake>, paused: PausedConnection) {
+        let PausedConnection { stream, framer, peer, .. } = paused;
         // It is open whatever the budget says: new ones wait until others have closed.
         intake.budget.take(1);
         let mut hold = Hold::default();
@@ -69,11 +69,11 @@ impl Connections {
     /// Serves them until the server stops, then takes what is there, or keeps them for who goes on.
     pub(crate) async fn serve(self: Rc<Self>, intake: Rc<Intake>) {
         loop {
-            if !intake.has_room(self.door) {
+            if !intake.has_room(self.listener_index) {
                 tokio::select! {
                     biased;
                     () = intake.stopping.wait() => break,
-                    () = intake.wait_room(self.door) => {}
+                    () = intake.wait_room(self.listener_index) => {}
                 }
             }
             let turn = tokio::select! {
@@ -97,10 +97,10 @@ impl Connections {
     #[inline]
     fn read(&self, intake: &Intake, connection: &mut Connection, has_ended: bool) -> Served {
         for _ in 0..if has_ended { READS_PER_TURN_MAX } else { 1 } {
-            if !intake.has_room(self.door) {
+            if !intake.has_room(self.listener_index) {
                 break;
             }
-            match intake.read(self.door, connection) {
+            match intake.read(self.listener_index, connection) {
                 ReadOutcome::Finished => return Served::Over,
                 ReadOutcome::Blocked => return Served::Waits,
                 ReadOutcome::Drained if !has_ended => return Served::Waits,
@@ -125,7 +125,7 @@ impl Connections {
     pub(crate) fn close_idle(&self, intake: &Intake, place: usize) -> bool {
         // Something may have come that nobody has looked at, the end as well.
         let mut is_over = false;
-        let may_go = |connection: &mut Connection| match intake.read(self.door, connection) {
+        let may_go = |connection: &mut Connection| match intake.read(self.listener_index, connection) {
             ReadOutcome::Blocked => true,
             ReadOutcome::Finished => {
                 is_over = true;
@@ -135,8 +135,8 @@ impl Connections {
         };
         let Some(mut connection) = self.entries.take_if(place, may_go) else { return false };
         if !is_over {
-            intake.abort(self.door, &mut connection);
-            intake.doors[self.door].ledger.add_evicted(1);
+            intake.abort(self.listener_index, &mut connection);
+            intake.listeners[self.listener_index].ledger.add_evicted(1);
         }
         true
     }
@@ -149,7 +149,7 @@ impl Connections {
                 marked.push(place);
             }
         });
-        let ledger = &intake.doors[self.door].ledger;
+        let ledger = &intake.listeners[self.listener_index].ledger;
         for place in marked {
             let Some(mut connection) = self.entries.take_if(place, |_| true) else { continue };
             intake.holders.release(&mut connection.hold);
@@ -161,31 +161,31 @@ impl Connections {
     /// The server stops.
     async fn finish(&self, intake: &Intake) {
         for connection in self.entries.take_all() {
-            if intake.stopping.is_kept(self.door) {
-                self.park(intake, connection);
+            if intake.stopping.is_kept(self.listener_index) {
+                self.pause(intake, connection);
             } else {
                 self.read_to_the_end(intake, connection).await;
             }
         }
     }
 
-    fn park(&self, intake: &Intake, connection: Connection) {
+    fn pause(&self, intake: &Intake, connection: Connection) {
         let Connection { stream, framer, peer, open, mut hold, .. } = connection;
         drop(open);
         intake.holders.release(&mut hold);
-        let (worker, door) = (intake.worker, self.door);
-        intake.parked.borrow_mut().push(ParkedConnection { worker, door, stream, framer, peer });
+        let (worker, listener_index) = (intake.worker, self.listener_index);
+        intake.paused.borrow_mut().push(PausedConnection { worker, listener_index, stream, framer, peer });
     }
 
     async fn read_to_the_end(&self, intake: &Intake, mut connection: Connection) {
         for _ in 0..READS_AT_STOP_MAX {
-            intake.wait_room(self.door).await;
-            match intake.read(self.door, &mut connection) {
+            intake.wait_room(self.listener_index).await;
+            match intake.read(self.listener_index, &mut connection) {
                 ReadOutcome::Finished => return,
                 ReadOutcome::Drained | ReadOutcome::Blocked => break,
                 ReadOutcome::More => {}
             }
         }
-        intake.abort(self.door, &mut connection);
+        intake.abort(self.listener_index, &mut connection);
     }
 }

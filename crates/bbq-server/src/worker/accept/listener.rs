@@ -29,7 +29,7 @@ const HANDED_PAUSE: Duration = Duration::from_millis(1);
 const ROOM_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Where connections stay that would block.
-pub(crate) struct Homes {
+pub(crate) struct IdleConnections {
     /// Of this listener.
     pub(crate) connections: Rc<Connections>,
     /// Of this worker.
@@ -37,12 +37,12 @@ pub(crate) struct Homes {
 }
 
 /// Accepts until the server stops, then what is queued.
-pub(crate) async fn serve(intake: Rc<Intake>, homes: Homes, mut listener: AsyncListener) {
-    let door = homes.connections.door();
+pub(crate) async fn serve(intake: Rc<Intake>, idle: IdleConnections, mut listener: AsyncListener) {
+    let listener_index = idle.connections.listener_index();
     let is_handed = matches!(listener.seat().distribution(), Distribution::Handoff(_));
     loop {
         if intake.budget.is_used_up() {
-            report_limit(&intake, door);
+            report_limit(&intake, listener_index);
             want_room(&intake, &listener);
             tokio::select! {
                 () = intake.budget.wait_closed() => {}
@@ -53,17 +53,17 @@ pub(crate) async fn serve(intake: Rc<Intake>, homes: Homes, mut listener: AsyncL
         tokio::select! {
             biased;
             () = intake.stopping.wait() => break,
-            turn = turn(&intake, &homes, &mut listener) => match turn {
-                Ok(outcome) => report_starved(&intake, door, outcome.state),
+            turn = turn(&intake, &idle, &mut listener) => match turn {
+                Ok(outcome) => report_starved(&intake, listener_index, outcome.state),
                 Err(error) => {
-                    return intake.doors[door].fail(intake.worker, &error);
+                    return intake.listeners[listener_index].fail(intake.worker, &error);
                 }
             },
         }
     }
     // What was handed to this worker is in nobody else's reach, and what is queued is not taken then.
-    if !intake.stopping.is_kept(door) || is_handed {
-        finish(&intake, &homes, &mut listener).await;
+    if !intake.stopping.is_kept(listener_index) || is_handed {
+        finish(&intake, &idle, &mut listener).await;
     }
 }
 
@@ -76,14 +76,18 @@ fn want_room(intake: &Intake, listener: &AsyncListener) {
 }
 
 /// Accepts a batch within the budget.
-async fn turn(intake: &Rc<Intake>, homes: &Homes, listener: &mut AsyncListener) -> io::Result<AcceptOutcome> {
+async fn turn(
+    intake: &Rc<Intake>,
+    idle: &IdleConnections,
+    listener: &mut AsyncListener,
+) -> io::Result<AcceptOutcome> {
     let unused = Cell::new(0);
     let claim = || {
         unused.set(intake.budget.claim(ACCEPTS_PER_TURN_MAX));
         unused.get()
     };
     let outcome = listener.turn_within(claim, |accepted| {
-        if welcome(intake, homes, accepted) == Welcomed::Stays {
+        if welcome(intake, idle, accepted) == Welcomed::Stays {
             unused.set(unused.get() - 1);
         }
     });
@@ -93,7 +97,7 @@ async fn turn(intake: &Rc<Intake>, homes: &Homes, listener: &mut AsyncListener) 
 }
 
 /// Takes what is queued when the server stops.
-async fn finish(intake: &Rc<Intake>, homes: &Homes, listener: &mut AsyncListener) {
+async fn finish(intake: &Rc<Intake>, idle: &IdleConnections, listener: &mut AsyncListener) {
     let mut accepts = 0;
     while accepts < ACCEPTS_AT_STOP_MAX {
         // Those that are open end soon, as they learn of the stop, too.
@@ -101,14 +105,14 @@ async fn finish(intake: &Rc<Intake>, homes: &Homes, listener: &mut AsyncListener
         let claimed = intake.budget.claim(ACCEPTS_PER_TURN_MAX);
         let mut unused = claimed;
         let outcome = listener.turn_now(claimed, |accepted| {
-            if welcome(intake, homes, accepted) == Welcomed::Stays {
+            if welcome(intake, idle, accepted) == Welcomed::Stays {
                 unused -= 1;
             }
         });
         intake.budget.give_back(unused);
         match outcome {
             Ok(outcome) if outcome.state == AcceptState::More => accepts += outcome.accepted.max(1),
-            Ok(_) if is_handed_more(intake, homes.connections.door(), listener) => {
+            Ok(_) if is_handed_more(intake, idle.connections.listener_index(), listener) => {
                 tokio::time::sleep(HANDED_PAUSE).await
             }
             _ => return,
@@ -118,10 +122,10 @@ async fn finish(intake: &Rc<Intake>, homes: &Homes, listener: &mut AsyncListener
 }
 
 /// Whether the acceptor thread of a handoff has not come to the end of the queue yet. In a pause it has ended.
-fn is_handed_more(intake: &Intake, door: usize, listener: &AsyncListener) -> bool {
+fn is_handed_more(intake: &Intake, listener_index: usize, listener: &AsyncListener) -> bool {
     let seat = listener.seat();
     matches!(seat.distribution(), Distribution::Handoff(_))
-        && !intake.stopping.is_kept(door)
+        && !intake.stopping.is_kept(listener_index)
         && seat.socket().queue().is_some_and(|state| state.queue > 0)
 }
 
@@ -134,25 +138,25 @@ enum Welcomed {
     Stays,
 }
 
-fn welcome(intake: &Rc<Intake>, homes: &Homes, accepted: Accepted) -> Welcomed {
-    let door = homes.connections.door();
+fn welcome(intake: &Rc<Intake>, idle: &IdleConnections, accepted: Accepted) -> Welcomed {
+    let listener_index = idle.connections.listener_index();
     let peer = accepted.peer.0.map_or(Peer::Unnamed, Peer::Inet);
-    let Some(framer) = Framer::of(intake.doors[door].spec.protocol) else {
+    let Some(framer) = Framer::of(intake.listeners[listener_index].spec.protocol) else {
         // An acknowledgement is small and waited for: not until the one before it is known to have come (RFC 896). Unix
         // sockets have no such wait.
         let _not_tcp = set_tcp_nodelay(&accepted.stream, true);
         let open = intake.open.add(accepted.open);
-        tasks::begin(intake, &homes.sessions, door, accepted.stream, peer, open);
+        tasks::begin(intake, &idle.sessions, listener_index, accepted.stream, peer, open);
         return Welcomed::Stays;
     };
     let heard = intake.view.active_sessions.now();
     let hold = Hold::default();
     let mut connection = Connection { stream: accepted.stream, framer, peer, open: None, hold, heard };
     for _ in 0..READS_PER_TURN_MAX {
-        if !intake.has_room(door) {
+        if !intake.has_room(listener_index) {
             break;
         }
-        match intake.read(door, &mut connection) {
+        match intake.read(listener_index, &mut connection) {
             ReadOutcome::Finished => return Welcomed::Finished,
             ReadOutcome::Blocked => break,
             // Also behind a short read: the end of a short connection is mostly there already.
@@ -160,14 +164,14 @@ fn welcome(intake: &Rc<Intake>, homes: &Homes, accepted: Accepted) -> Welcomed {
         }
     }
     connection.open = Some(intake.open.add(accepted.open));
-    homes.connections.add(intake, connection);
+    idle.connections.add(intake, connection);
     Welcomed::Stays
 }
 
-fn report_limit(intake: &Intake, door: usize) {
-    if let Some(repeats) = intake.doors[door].no_accept.report() {
+fn report_limit(intake: &Intake, listener_index: usize) {
+    if let Some(repeats) = intake.listeners[listener_index].accept_problems.report() {
         warn!(
-            listener = intake.doors[door].spec.source,
+            listener = intake.listeners[listener_index].spec.source,
             worker = intake.worker,
             connections_max = intake.budget.max(),
             repeats,
@@ -177,12 +181,12 @@ fn report_limit(intake: &Intake, door: usize) {
     }
 }
 
-fn report_starved(intake: &Intake, door: usize, state: AcceptState) {
+fn report_starved(intake: &Intake, listener_index: usize, state: AcceptState) {
     let AcceptState::Starved(errno) = state else { return };
-    if let Some(repeats) = intake.doors[door].no_accept.report() {
+    if let Some(repeats) = intake.listeners[listener_index].accept_problems.report() {
         let error = io::Error::from(errno);
         warn!(
-            listener = intake.doors[door].spec.source,
+            listener = intake.listeners[listener_index].spec.source,
             worker = intake.worker,
             %error,
             repeats,

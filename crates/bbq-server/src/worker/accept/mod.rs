@@ -7,6 +7,6 @@ pub(crate) mod eviction;
 pub(crate) mod idle;
 pub(crate) mod listener;
 pub(crate) mod open;
-pub(crate) mod parked;
+pub(crate) mod paused;
 pub(crate) mod slots;
 pub(crate) mod watched;

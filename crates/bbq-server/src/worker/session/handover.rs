@@ -22,7 +22,7 @@ const INBOX_SESSIONS_MAX: usize = 1024;
 pub(crate) struct HandedSession {
     pub(crate) handed: HandedHello<OwnedFd>,
     /// The listener's place in the configuration.
-    pub(crate) door: usize,
+    pub(crate) listener_index: usize,
     pub(crate) peer: Peer,
     /// What came behind the hello.
     pub(crate) held: Vec<u8>,

@@ -56,7 +56,7 @@ impl Inbox {
     }
 
     /// What is not handled, for another worker.
-    pub(crate) fn rest(&self) -> Vec<u8> {
+    pub(crate) fn unhandled(&self) -> Vec<u8> {
         self.held[self.handled..].to_vec()
     }
 

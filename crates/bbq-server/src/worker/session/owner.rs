@@ -97,5 +97,5 @@ fn overlap(first: u64, known: u64) -> Refusal {
 
 /// For the connection that owned a stream before.
 pub(super) fn taken_over() -> Refusal {
-    Refusal::new(RefusalCode::TakenOver, "a newer connection speaks for this stream")
+    Refusal::new(RefusalCode::TakenOver, "a newer connection owns this stream")
 }

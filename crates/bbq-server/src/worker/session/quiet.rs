@@ -36,7 +36,7 @@ const SESSIONS_PER_TURN_MAX: usize = 64;
 pub(crate) struct QuietSession {
     pub(crate) stream: OwnedFd,
     /// The listener's place in its configuration.
-    pub(crate) door: usize,
+    pub(crate) listener_index: usize,
     pub(crate) peer: Peer,
     pub(crate) open: OpenConnection,
     pub(crate) protocol: ServerSession,
@@ -80,7 +80,7 @@ impl QuietSessions {
             }
             // The client has everything that is not acknowledged.
             Err((session, error)) => {
-                intake.doors[session.door].report_closed(&error);
+                intake.listeners[session.listener_index].report_closed(&error);
                 intake.view.sessions.fetch_sub(1, Ordering::Relaxed);
             }
         }
@@ -114,7 +114,7 @@ impl QuietSessions {
     /// Closes a session that is idle; `false` when it is not any more.
     pub(crate) fn close_idle(&self, intake: &Intake, place: usize) -> bool {
         let Some(session) = self.entries.take_if(place, |_| true) else { return false };
-        intake.doors[session.door].ledger.add_evicted(1);
+        intake.listeners[session.listener_index].ledger.add_evicted(1);
         let text =
             "idle for longest, and others wait to connect; connect again when there is something to send";
         refuse(intake, session, &Refusal::new(RefusalCode::Busy, text));
@@ -144,6 +144,6 @@ fn refuse(intake: &Intake, session: QuietSession, refusal: &Refusal) {
     refusal.encode(&mut frame);
     // A client that does not read it finds the connection closed.
     let _told = send(&session.stream, &frame, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
-    intake.doors[session.door].report_refused(session.peer, refusal);
+    intake.listeners[session.listener_index].report_refused(session.peer, refusal);
     intake.view.sessions.fetch_sub(1, Ordering::Relaxed);
 }

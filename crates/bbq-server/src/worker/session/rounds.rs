@@ -15,7 +15,7 @@ const QUIET_ROUNDS: u32 = 2;
 pub(crate) struct ActiveSessions {
     count: AtomicU64,
     /// One of them sent a batch a short while ago, or has some that wait for the disk.
-    speak: AtomicBool,
+    has_recent_batch: AtomicBool,
     /// Some connection may not have said hello.
     greeted: AtomicBool,
     /// Rounds of all kinds: a clock of seconds that costs no system call.
@@ -31,7 +31,7 @@ impl ActiveSessions {
     /// Whether one of them may wait for an acknowledgement. Not for being there: a peer that sends half a batch and no
     /// more has a task for as long as it likes.
     pub(crate) fn may_wait(&self) -> bool {
-        self.count() > 0 && self.speak.load(Ordering::Relaxed)
+        self.count() > 0 && self.has_recent_batch.load(Ordering::Relaxed)
     }
 
     /// Seconds since the worker began, as coarse as the control thread's ticks.
@@ -80,7 +80,7 @@ impl Rounds {
     pub(crate) fn begin(&self, sessions: &ActiveSessions, owes: bool) {
         self.number.set(self.number.get().wrapping_add(1));
         if !owes && self.is_long_ago(self.newest.get()) {
-            sessions.speak.store(false, Ordering::Relaxed);
+            sessions.has_recent_batch.store(false, Ordering::Relaxed);
         }
         self.tell();
     }
@@ -99,7 +99,7 @@ impl Rounds {
     pub(crate) fn hear(&self, sessions: &ActiveSessions) -> Heard {
         let now = Heard { round: self.number.get() };
         self.newest.set(now);
-        sessions.speak.store(true, Ordering::Relaxed);
+        sessions.has_recent_batch.store(true, Ordering::Relaxed);
         now
     }
 

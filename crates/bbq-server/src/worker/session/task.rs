@@ -38,7 +38,7 @@ pub(crate) enum Outcome {
 
 pub(crate) struct SessionTask {
     intake: Rc<Intake>,
-    pub(crate) door: usize,
+    pub(crate) listener_index: usize,
     pub(crate) peer: Peer,
     inbox: Inbox,
     /// When the last batch came.
@@ -52,14 +52,14 @@ pub(crate) struct SessionTask {
 }
 
 impl SessionTask {
-    pub(crate) fn new(intake: Rc<Intake>, door: usize, peer: Peer, moved: u32) -> SessionTask {
+    pub(crate) fn new(intake: Rc<Intake>, listener_index: usize, peer: Peer, moved: u32) -> SessionTask {
         SessionTask {
             inbox: Inbox::new(Rc::clone(&intake)),
             // Who only says hello is quiet right after the welcome.
             heard: intake.rounds.long_ago(),
             is_new: true,
             intake,
-            door,
+            listener_index,
             peer,
             moved,
             turn_bytes: 0,
@@ -104,7 +104,7 @@ impl SessionTask {
                     state.replies().connection.woken().await;
                 }
                 Step::HandOver(lane) => {
-                    let held = self.inbox.rest();
+                    let held = self.inbox.unhandled();
                     self.inbox.release();
                     let handed = state.hand_over();
                     return handed.map_or(Outcome::Ended, |handed| Outcome::Handed(lane, handed, held));
@@ -140,7 +140,7 @@ impl SessionTask {
 
     fn context(&self) -> SessionContext<'_, SessionSocket> {
         let intake = &*self.intake;
-        let door = &intake.doors[self.door];
+        let listener = &intake.listeners[self.listener_index];
         SessionContext {
             lane: &intake.lane,
             lanes: intake.colleagues.lanes(),
@@ -149,9 +149,9 @@ impl SessionTask {
             acks: &intake.acks,
             undurable: &intake.view.undurable,
             scratch: &intake.scratch,
-            ledger: &door.ledger,
-            source: door.source,
-            limits: door.batch_limits(),
+            ledger: &listener.ledger,
+            source: listener.source,
+            limits: listener.batch_limits(),
             peer: self.peer,
             now_ns: unix_ns(),
         }
@@ -237,7 +237,7 @@ impl SessionTask {
             && closed.is_ok()
         {
             if refusal.code != RefusalCode::ShuttingDown {
-                self.intake.doors[self.door].report_refused(self.peer, &refusal);
+                self.intake.listeners[self.listener_index].report_refused(self.peer, &refusal);
             }
             closed = refuse(&replies.connection.stream, &refusal).await;
         }
@@ -248,7 +248,7 @@ impl SessionTask {
 
     /// Others need its memory.
     fn evicted(&self) -> Refusal {
-        self.intake.doors[self.door].ledger.add_evicted(1);
+        self.intake.listeners[self.listener_index].ledger.add_evicted(1);
         let text = "too much is held in unfinished batches, and this one is unfinished for longest; send it again later";
         Refusal::new(RefusalCode::Busy, text)
     }

@@ -21,15 +21,15 @@ use crate::worker::text::intake::Intake;
 pub(crate) fn begin(
     intake: &Rc<Intake>,
     quiet: &Rc<QuietSessions>,
-    door: usize,
+    listener_index: usize,
     stream: OwnedFd,
     peer: Peer,
     open: OpenConnection,
 ) {
     intake.view.sessions.fetch_add(1, Ordering::Relaxed);
-    let protocol = ServerSession::new(intake.doors[door].batch_limits());
+    let protocol = ServerSession::new(intake.listeners[listener_index].batch_limits());
     let moved = intake.view.active_sessions.now();
-    keep(intake, quiet, QuietSession { stream, door, peer, open, protocol, standing: None, moved });
+    keep(intake, quiet, QuietSession { stream, listener_index, peer, open, protocol, standing: None, moved });
 }
 
 /// Gives the quiet sessions that have something to say a task, and all when the server stops; begins the rounds.
@@ -86,8 +86,8 @@ fn serve(
     quiet: Rc<QuietSessions>,
     session: QuietSession,
 ) -> impl Future<Output = ()> + use<> {
-    let QuietSession { stream, door, peer, open, protocol, standing, moved } = session;
-    let task = SessionTask::new(Rc::clone(intake), door, peer, moved);
+    let QuietSession { stream, listener_index, peer, open, protocol, standing, moved } = session;
+    let task = SessionTask::new(Rc::clone(intake), listener_index, peer, moved);
     let begin = move |connection| SessionState::resumed(Left { connection, protocol, standing });
     run(Rc::clone(intake), task, quiet, open, stream, begin)
 }
@@ -98,11 +98,11 @@ fn serve_handed(
     quiet: Rc<QuietSessions>,
     session: HandedSession,
 ) -> impl Future<Output = ()> + use<> {
-    let HandedSession { handed, door, peer, held, budget, count } = session;
+    let HandedSession { handed, listener_index, peer, held, budget, count } = session;
     let open = intake.open.receive(budget, count);
     intake.view.sessions.fetch_add(1, Ordering::Relaxed);
     let moved = intake.view.active_sessions.now();
-    let task = SessionTask::new(Rc::clone(intake), door, peer, moved).behind(held);
+    let task = SessionTask::new(Rc::clone(intake), listener_index, peer, moved).behind(held);
     let HandedHello { connection: stream, protocol, hello } = handed;
     let begin = move |connection| SessionState::handed(HandedHello { connection, protocol, hello });
     run(Rc::clone(intake), task, quiet, open, stream, begin)
@@ -122,25 +122,29 @@ fn run(
         let outcome = match AsyncConnection::for_both(stream) {
             Ok(stream) => task.run(begin(SessionSocket::new(stream))).await,
             Err(error) => {
-                intake.doors[task.door].report_closed(&error);
+                intake.listeners[task.listener_index].report_closed(&error);
                 Outcome::Ended
             }
         };
         intake.view.active_sessions.remove();
-        let SessionTask { door, peer, moved, .. } = task;
+        let SessionTask { listener_index, peer, moved, .. } = task;
         match outcome {
             Outcome::Quiet(Left { connection, protocol, standing }) => {
                 let stream = connection.into_stream();
-                keep(&intake, &quiet, QuietSession { stream, door, peer, open, protocol, standing, moved });
+                keep(
+                    &intake,
+                    &quiet,
+                    QuietSession { stream, listener_index, peer, open, protocol, standing, moved },
+                );
             }
             Outcome::Handed(lane, HandedHello { connection, protocol, hello }, held) => {
                 intake.view.sessions.fetch_sub(1, Ordering::Relaxed);
                 let handed = HandedHello { connection: connection.into_stream(), protocol, hello };
                 let (budget, count) = open.leave();
-                let session = HandedSession { handed, door, peer, held, budget, count };
+                let session = HandedSession { handed, listener_index, peer, held, budget, count };
                 if intake.colleagues.hand_over(lane, session).is_err() {
                     // Its client connects again.
-                    intake.doors[door].ledger.add_refused(1);
+                    intake.listeners[listener_index].ledger.add_refused(1);
                 }
             }
             Outcome::Ended => {

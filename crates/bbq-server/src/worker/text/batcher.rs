@@ -8,7 +8,7 @@ use bbq_wire::framing::Frame;
 use bbq_wire::limits::{BATCH_BODY_BYTES_TARGET, BATCH_HEADER_BYTES};
 use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind, StreamId};
 
-use super::rest;
+use super::coalescing;
 use crate::config::{ListenSpec, OnFull};
 use crate::stored::ledger::{DropReason, ListenerLedger};
 use crate::time::unix_ns;
@@ -119,7 +119,7 @@ impl Batcher {
             return;
         }
         let records = u64::from(self.builder.records());
-        self.handed += rest::weight(self.builder.records(), self.builder.body_bytes());
+        self.handed += coalescing::weight(self.builder.records(), self.builder.body_bytes());
         let identity = BatchIdentity {
             stream: stream.id,
             first_sequence: stream.next,

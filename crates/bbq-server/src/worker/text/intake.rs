@@ -16,18 +16,18 @@ use tokio::sync::Notify;
 use super::batcher::OwnStream;
 use super::framer::Misfit;
 use crate::config::OnFull;
-use crate::observe::occasional::Occasional;
+use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::stored::ledger::DropReason;
 use crate::stored::retention::Retention;
 use crate::stored::streams::Streams;
 use crate::worker::accept::budget::ConnectionBudget;
 use crate::worker::accept::connection::Connection;
 use crate::worker::accept::open::OpenHere;
-use crate::worker::accept::parked::ParkedConnection;
-use crate::worker::door::Door;
+use crate::worker::accept::paused::PausedConnection;
 use crate::worker::given::Worker;
 use crate::worker::holders::{Hold, Holders};
 use crate::worker::limits::IntakeLimits;
+use crate::worker::local_listener::LocalListener;
 use crate::worker::scratch::Scratch;
 use crate::worker::session::acks::Acks;
 use crate::worker::session::handover::Colleagues;
@@ -49,17 +49,17 @@ const SMALL_BUFFER_BYTES: usize = READ_BYTES / 4;
 pub(crate) struct Intake {
     pub(crate) worker: usize,
     pub(crate) lane: Lane,
-    pub(crate) doors: Vec<Door>,
+    pub(crate) listeners: Vec<LocalListener>,
     pub(crate) streams: Arc<Streams>,
     pub(crate) retention: Arc<Retention>,
     pub(crate) colleagues: Colleagues,
     /// Streams whose order was given up.
-    pub(crate) order_lost: Occasional,
+    pub(crate) order_lost: RateLimitedLog,
     pub(crate) budget: Arc<ConnectionBudget>,
     pub(crate) stopping: Stopping,
     pub(crate) rounds: Rounds,
     /// Connections that another worker goes on with, once this one has ended.
-    pub(crate) parked: RefCell<Vec<ParkedConnection>>,
+    pub(crate) paused: RefCell<Vec<PausedConnection>>,
     pub(crate) acks: Acks<SessionSocket>,
     /// Woken by the lane's writer.
     pub(crate) lane_moved: Arc<Notify>,
@@ -77,7 +77,7 @@ pub(crate) struct Intake {
     /// For compressed bodies.
     pub(crate) scratch: Scratch,
     /// Of connections closed for others.
-    pub(crate) evictions: Occasional,
+    pub(crate) evictions: RateLimitedLog,
 }
 
 /// What one read brought.
@@ -100,21 +100,21 @@ impl Intake {
         let lane_moved = Arc::new(Notify::new());
         let tell = Arc::clone(&lane_moved);
         worker.lane.on_progress(move || tell.notify_one());
-        let doors = (0u16..)
+        let listeners = (0u16..)
             .zip(&worker.listeners)
-            .map(|(source, listener)| Door::new(source, listener, &worker.view.undurable));
+            .map(|(source, listener)| LocalListener::new(source, listener, &worker.view.undurable));
         Ok(Intake {
             worker: worker.index,
             lane: worker.lane.clone(),
-            doors: doors.collect(),
+            listeners: listeners.collect(),
             streams: Arc::clone(&worker.streams),
             retention: Arc::clone(&worker.retention),
             colleagues: worker.colleagues.clone(),
-            order_lost: Occasional::default(),
+            order_lost: RateLimitedLog::default(),
             budget: Arc::clone(&worker.budget),
             stopping: Stopping::default(),
             rounds: Rounds::default(),
-            parked: RefCell::default(),
+            paused: RefCell::default(),
             acks: Acks::default(),
             lane_moved,
             room: Notify::new(),
@@ -127,20 +127,20 @@ impl Intake {
             limits: worker.limits,
             holders: Holders::new(worker.limits.unfinished_bytes_max),
             scratch: Scratch::default(),
-            evictions: Occasional::default(),
+            evictions: RateLimitedLog::default(),
         })
     }
 
     /// Reads a connection once through the worker's buffer and takes every message that is whole.
-    pub(crate) fn read(&self, door: usize, connection: &mut Connection) -> ReadOutcome {
-        let outcome = self.read_and_take(door, connection);
+    pub(crate) fn read(&self, listener_index: usize, connection: &mut Connection) -> ReadOutcome {
+        let outcome = self.read_and_take(listener_index, connection);
         if outcome == ReadOutcome::Finished {
             self.holders.release(&mut connection.hold);
         }
         outcome
     }
 
-    fn read_and_take(&self, door: usize, connection: &mut Connection) -> ReadOutcome {
+    fn read_and_take(&self, listener_index: usize, connection: &mut Connection) -> ReadOutcome {
         let Connection { stream, framer, peer, hold, heard, .. } = connection;
         let peer = *peer;
         let mut buffer = self.buffer.borrow_mut();
@@ -149,32 +149,33 @@ impl Intake {
             Err(Errno::AGAIN) => return ReadOutcome::Blocked,
             Err(Errno::INTR) => return ReadOutcome::More,
             Err(_) => {
-                self.frames(door, peer, |rules, emit| framer.abort(rules, emit));
+                self.frames(listener_index, peer, |rules, emit| framer.abort(rules, emit));
                 return ReadOutcome::Finished;
             }
         };
         if bytes == 0 {
-            self.frames(door, peer, |rules, emit| framer.finish(rules, emit));
+            self.frames(listener_index, peer, |rules, emit| framer.finish(rules, emit));
             return ReadOutcome::Finished;
         }
+        let listener = &self.listeners[listener_index];
         *heard = self.view.active_sessions.now();
         let held_before = framer.held_bytes();
         let mut pushed = Ok(());
-        let taken =
-            self.frames(door, peer, |rules, emit| pushed = framer.push(rules, &buffer[..bytes], emit));
+        let taken = self
+            .frames(listener_index, peer, |rules, emit| pushed = framer.push(rules, &buffer[..bytes], emit));
         if let Err(error) = pushed {
             match error {
-                Misfit::Framing(_) => self.doors[door].ledger.add_dropped(DropReason::Malformed, 1),
-                Misfit::Hello(_) => self.doors[door].ledger.add_refused(1),
+                Misfit::Framing(_) => listener.ledger.add_dropped(DropReason::Malformed, 1),
+                Misfit::Hello(_) => listener.ledger.add_refused(1),
             }
-            if let Some(repeats) = self.doors[door].trouble.report() {
-                tracing::warn!(listener = self.doors[door].spec.source, ?peer, %error, repeats, "connection closed");
+            if let Some(repeats) = listener.peer_problems.report() {
+                tracing::warn!(listener = listener.spec.source, ?peer, %error, repeats, "connection closed");
             }
             return ReadOutcome::Finished;
         }
         let held = framer.held_bytes();
         if (held_before > 0 || held > 0) && !self.may_hold(hold, held, taken > 0) {
-            self.doors[door].ledger.add_dropped(DropReason::Memory, 1);
+            listener.ledger.add_dropped(DropReason::Memory, 1);
             return ReadOutcome::Finished;
         }
         if bytes < buffer.len() { ReadOutcome::Drained } else { ReadOutcome::More }
@@ -189,24 +190,24 @@ impl Intake {
     }
 
     /// Ends a connection in the middle of what it was sending.
-    pub(crate) fn abort(&self, door: usize, connection: &mut Connection) {
+    pub(crate) fn abort(&self, listener_index: usize, connection: &mut Connection) {
         self.holders.release(&mut connection.hold);
-        self.frames(door, connection.peer, |rules, emit| connection.framer.abort(rules, emit));
+        self.frames(listener_index, connection.peer, |rules, emit| connection.framer.abort(rules, emit));
     }
 
-    /// Lets `produce` emit frames into the door's batch; returns how many messages were added to one.
+    /// Lets `produce` emit frames into the listener's batch; returns how many messages were added to one.
     pub(crate) fn frames(
         &self,
-        door: usize,
+        listener_index: usize,
         peer: Peer,
         produce: impl FnOnce(&FramingRules, &mut dyn FnMut(Frame<'_>)),
     ) -> u64 {
-        let door = &self.doors[door];
-        let mut batcher = door.batcher.borrow_mut();
+        let listener = &self.listeners[listener_index];
+        let mut batcher = listener.batcher.borrow_mut();
         let mut own = self.own.borrow_mut();
         let was_empty = batcher.is_empty();
         let before = own.next + batcher.records();
-        produce(&door.spec.rules, &mut |frame| batcher.take(frame, peer, &self.lane, &mut own));
+        produce(&listener.spec.rules, &mut |frame| batcher.take(frame, peer, &self.lane, &mut own));
         if was_empty && !batcher.is_empty() {
             self.flush_wanted.notify_one();
         }
@@ -214,8 +215,8 @@ impl Intake {
     }
 
     /// Adds a message that is whole already.
-    pub(crate) fn message(&self, door: usize, message: &[u8], peer: Peer) {
-        let _added = self.frames(door, peer, |_, emit| emit(Frame::Message(message)));
+    pub(crate) fn message(&self, listener_index: usize, message: &[u8], peer: Peer) {
+        let _added = self.frames(listener_index, peer, |_, emit| emit(Frame::Message(message)));
     }
 
     /// Hands batches on after the tasks that were ready have added theirs.
@@ -232,8 +233,8 @@ impl Intake {
     pub(crate) fn flush_all(&self) {
         let mut own = self.own.borrow_mut();
         let mut handed = 0;
-        for door in &self.doors {
-            let mut batcher = door.batcher.borrow_mut();
+        for listener in &self.listeners {
+            let mut batcher = listener.batcher.borrow_mut();
             batcher.flush(&self.lane, &mut own);
             handed += batcher.take_handed();
         }
@@ -245,7 +246,7 @@ impl Intake {
         loop {
             let room = self.room.notified();
             self.flush_all();
-            if self.doors.iter().all(|door| door.batcher.borrow().is_empty()) {
+            if self.listeners.iter().all(|listener| listener.batcher.borrow().is_empty()) {
                 return;
             }
             room.await;
@@ -255,18 +256,19 @@ impl Intake {
     /// Hands every batch on; what the lane does not take now, at the very end, is counted as lost.
     pub(crate) fn flush_or_count(&self) {
         self.flush_all();
-        for door in &self.doors {
-            door.batcher.borrow_mut().give_up();
+        for listener in &self.listeners {
+            listener.batcher.borrow_mut().give_up();
         }
     }
 
-    pub(crate) fn has_room(&self, door: usize) -> bool {
-        self.doors[door].spec.on_full == OnFull::DropNewest || self.doors[door].batcher.borrow().has_room()
+    pub(crate) fn has_room(&self, listener_index: usize) -> bool {
+        self.listeners[listener_index].spec.on_full == OnFull::DropNewest
+            || self.listeners[listener_index].batcher.borrow().has_room()
     }
 
-    /// Waits until the door may read on.
-    pub(crate) async fn wait_room(&self, door: usize) {
-        while !self.has_room(door) && self.lane.failure().is_none() {
+    /// Waits until the listener's connections may be read on.
+    pub(crate) async fn wait_room(&self, listener_index: usize) {
+        while !self.has_room(listener_index) && self.lane.failure().is_none() {
             self.room.notified().await;
         }
     }

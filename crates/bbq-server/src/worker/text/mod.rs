@@ -1,6 +1,6 @@
 //! Text protocols: bytes become messages, and the messages of all connections become batches.
 
 pub(crate) mod batcher;
+pub(crate) mod coalescing;
 pub(crate) mod framer;
 pub(crate) mod intake;
-pub(crate) mod rest;

@@ -12,33 +12,33 @@ use bbq_wire::session::Refusal;
 use super::given::ListenerSeat;
 use super::undurable::Undurable;
 use crate::config::ListenSpec;
-use crate::observe::occasional::Occasional;
+use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::stored::ledger::ListenerLedger;
 use crate::worker::text::batcher::Batcher;
 
-pub(crate) struct Door {
+pub(crate) struct LocalListener {
     pub(crate) spec: Arc<ListenSpec>,
     pub(crate) ledger: Arc<ListenerLedger>,
     pub(crate) source: u16,
     pub(crate) batcher: RefCell<Batcher>,
     /// What single peers did wrong.
-    pub(crate) trouble: Occasional,
+    pub(crate) peer_problems: RateLimitedLog,
     /// What keeps it from accepting: its own, so that peers cannot keep it from being said.
-    pub(crate) no_accept: Occasional,
+    pub(crate) accept_problems: RateLimitedLog,
 }
 
-impl Door {
+impl LocalListener {
     /// `source` is the listener's place in its configuration.
-    pub(crate) fn new(source: u16, listener: &ListenerSeat, undurable: &Arc<Undurable>) -> Door {
+    pub(crate) fn new(source: u16, listener: &ListenerSeat, undurable: &Arc<Undurable>) -> LocalListener {
         let ListenerSeat { spec, ledger, .. } = listener;
         let batcher = Batcher::new(source, spec, Arc::clone(ledger), Arc::clone(undurable));
-        Door {
+        LocalListener {
             spec: Arc::clone(spec),
             ledger: Arc::clone(ledger),
             source,
             batcher: RefCell::new(batcher),
-            trouble: Occasional::default(),
-            no_accept: Occasional::default(),
+            peer_problems: RateLimitedLog::default(),
+            accept_problems: RateLimitedLog::default(),
         }
     }
 
@@ -50,7 +50,7 @@ impl Door {
 
     /// A connection is closed because it cannot be waited for.
     pub(crate) fn report_closed(&self, error: &io::Error) {
-        if let Some(repeats) = self.trouble.report() {
+        if let Some(repeats) = self.peer_problems.report() {
             tracing::warn!(listener = self.spec.source, %error, repeats, "connection closed");
         }
     }
@@ -58,7 +58,7 @@ impl Door {
     /// A session is refused.
     pub(crate) fn report_refused(&self, peer: Peer, refusal: &Refusal) {
         self.ledger.add_refused(1);
-        if let Some(repeats) = self.trouble.report() {
+        if let Some(repeats) = self.peer_problems.report() {
             tracing::warn!(listener = self.spec.source, ?peer, reason = %refusal, repeats, "session refused");
         }
     }

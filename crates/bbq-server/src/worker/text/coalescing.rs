@@ -19,7 +19,7 @@ const PAUSE_BUFFER_BYTES_MIN: u32 = 1024 * 1024;
 
 /// Taken after a turn, before the worker waits for the next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rest {
+pub(crate) enum Coalescing {
     /// Waits for the next event at once: nothing came, or somebody may wait for an acknowledgement.
     None,
     /// Lets others run first, if there are any: what they send meanwhile comes in one turn.
@@ -28,7 +28,7 @@ pub(crate) enum Rest {
     Pause,
 }
 
-/// What taking messages that nobody waits for comes to; see [`Rest::after`].
+/// What taking messages that nobody waits for comes to; see [`Coalescing::after`].
 pub(crate) fn weight(messages: u32, bytes: usize) -> usize {
     messages as usize * MESSAGE_COST_BYTES + bytes
 }
@@ -45,23 +45,23 @@ pub(crate) fn may_pause(seat: &Seat) -> bool {
     }
 }
 
-impl Rest {
+impl Coalescing {
     /// After a turn that brought messages of this weight; `is_waited_for` when clients may wait for acknowledgements.
-    pub(crate) fn after(weight: usize, is_waited_for: bool, may_pause: bool) -> Rest {
+    pub(crate) fn after(weight: usize, is_waited_for: bool, may_pause: bool) -> Coalescing {
         match weight {
-            0 => Rest::None,
+            0 => Coalescing::None,
             // Others may run for as long as the scheduler lets them, some milliseconds, and a client may wait.
-            _ if is_waited_for => Rest::None,
-            1..ENOUGH_BYTES if may_pause => Rest::Pause,
-            _ => Rest::Yield,
+            _ if is_waited_for => Coalescing::None,
+            1..ENOUGH_BYTES if may_pause => Coalescing::Pause,
+            _ => Coalescing::Yield,
         }
     }
 
-    pub(crate) fn take(self) {
+    pub(crate) fn wait(self) {
         match self {
-            Rest::None => {}
-            Rest::Yield => sched_yield(),
-            Rest::Pause => pause(),
+            Coalescing::None => {}
+            Coalescing::Yield => sched_yield(),
+            Coalescing::Pause => pause(),
         }
     }
 }
@@ -77,13 +77,13 @@ mod tests {
 
     #[test]
     fn a_worker_pauses_when_little_came_and_nobody_waits() {
-        assert_eq!(Rest::after(0, false, true), Rest::None);
-        assert_eq!(Rest::after(weight(1, 1), false, true), Rest::Pause);
-        assert_eq!(Rest::after(weight(1, 1), false, false), Rest::Yield);
-        assert_eq!(Rest::after(weight(1, 1), true, true), Rest::None);
+        assert_eq!(Coalescing::after(0, false, true), Coalescing::None);
+        assert_eq!(Coalescing::after(weight(1, 1), false, true), Coalescing::Pause);
+        assert_eq!(Coalescing::after(weight(1, 1), false, false), Coalescing::Yield);
+        assert_eq!(Coalescing::after(weight(1, 1), true, true), Coalescing::None);
         // Many short messages are as much as few long ones.
-        assert_eq!(Rest::after(weight(128, 0), false, true), Rest::Yield);
-        assert_eq!(Rest::after(weight(1, ENOUGH_BYTES), false, true), Rest::Yield);
-        assert_eq!(Rest::after(weight(1, ENOUGH_BYTES), true, true), Rest::None);
+        assert_eq!(Coalescing::after(weight(128, 0), false, true), Coalescing::Yield);
+        assert_eq!(Coalescing::after(weight(1, ENOUGH_BYTES), false, true), Coalescing::Yield);
+        assert_eq!(Coalescing::after(weight(1, ENOUGH_BYTES), true, true), Coalescing::None);
     }
 }

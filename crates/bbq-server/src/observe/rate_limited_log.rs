@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 const INTERVAL: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
-pub(crate) struct Occasional {
+pub(crate) struct RateLimitedLog {
     last: Cell<Option<Instant>>,
     silent: Cell<u64>,
 }
 
-impl Occasional {
+impl RateLimitedLog {
     /// Whether to say it now, and how often it was left unsaid before.
     pub(crate) fn report(&self) -> Option<u64> {
         if self.last.get().is_some_and(|last| last.elapsed() < INTERVAL) {
