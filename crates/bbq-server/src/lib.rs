@@ -1,11 +1,15 @@
-//! bbq's server: takes messages in, keeps them on disk, hands them on.
+//! bbq's server: receives messages, stores them on disk, and delivers them to sinks.
 //!
 //! [`Server::start`] opens everything a [`Config`] names, or nothing; [`Server::wait`] returns when a signal has stopped
-//! it and all is in order. What it is made of: sockets (`lifecycle::listeners`), which outlive the rest; what runs between them and the
-//! disk (`lifecycle::running`): workers (`worker`), the spool (bbq-spool), sinks (`sink`); and a control thread for signals, admin,
-//! checkpoints, reload and upgrade (`lifecycle::control`).
+//! the server and every thread has ended.
 //!
-//! Invariant: whatever a peer, a disk or a configuration does, nothing here panics.
+//! - `lifecycle` starts, changes and ends the server: the sockets, the threads, signals, reload and upgrade.
+//! - `worker` receives: one thread with its own sockets, its own event loop and its own lane of the spool (bbq-spool).
+//! - `sink` delivers what the lanes hold.
+//! - `stored` knows what is on disk: streams, counts, and which segments can be deleted.
+//! - `observe` tells about the server: status, admin, log.
+//!
+//! Invariant: no peer, disk or configuration makes this crate panic.
 //! Invariant: control and sinks never run on a worker's thread.
 
 #![forbid(unsafe_code)]

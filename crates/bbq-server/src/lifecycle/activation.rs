@@ -31,7 +31,7 @@ pub(crate) fn offered(activated: Vec<Activated>) -> Result<Vec<OfferedGroup>, St
     Ok(groups)
 }
 
-/// What no listener took.
+/// Refuses the start if sockets are left that no listener took.
 pub(crate) fn refuse_rest(offered: &[OfferedGroup]) -> Result<(), StartError> {
     if offered.is_empty() {
         return Ok(());

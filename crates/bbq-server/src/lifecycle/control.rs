@@ -1,8 +1,8 @@
 //! The control thread: signals, checkpoints, and who does what in which order at a stop, a reload and an upgrade.
 //!
-//! Reload and upgrade are both a pause: the sinks come to a hold, or the change is refused; then everything but the sockets
-//! ends in order (`running`), and either this process goes on with another configuration, or another process does.
-//! Connections wait in the kernel's queue meanwhile.
+//! A reload and an upgrade are both a pause. First the sinks come to a hold, or the change is refused. Then everything except the
+//! sockets ends in order (`running`), and this process starts again with the new configuration, or another process starts.
+//! Meanwhile, connections wait in the kernel's queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,23 +25,23 @@ use crate::observe::changes::Changes;
 use crate::observe::look::Look;
 use crate::worker::PausedConnection;
 
-/// How often drops are saved, and whether a thread is still there is looked at.
+/// How often drops are saved and threads are checked.
 const TICK: Duration = Duration::from_secs(1);
 
 pub(crate) struct Control {
-    /// What is in force.
+    /// The configuration in force.
     pub(crate) config: Config,
-    /// What was read last; some of it may wait for an upgrade.
+    /// The configuration that was read last; some of its changes may wait for an upgrade.
     pub(crate) loaded: Config,
     pub(crate) source: ConfigSource,
     pub(crate) program: Program,
     pub(crate) sockets: Sockets,
-    /// Held to the last, but for the time of an upgrade.
+    /// Held until the end, except during an upgrade.
     pub(crate) lock: Option<DirectoryLock>,
-    /// Whose place this process takes.
+    /// The process whose place this one takes.
     pub(crate) predecessor: Option<Predecessor>,
     pub(crate) changes: Arc<Changes>,
-    /// Unless it is off.
+    /// `None` when the admin is off.
     pub(crate) admin: Option<Admin>,
     pub(crate) look: Look,
 }
@@ -52,7 +52,7 @@ enum Ending {
     Stop { in_order: bool },
     /// Another process serves.
     HandedOver,
-    /// A pause could not be ended. It was said why.
+    /// A pause could not be ended. The reason is in the log.
     Lost,
 }
 
@@ -67,7 +67,7 @@ async fn prepared(preparation: &mut Preparation) -> Result<Successor, String> {
 }
 
 impl Control {
-    /// Works until a signal, and ends everything in order. `true` when nothing went wrong.
+    /// Runs until a signal, then ends everything in order. Returns `true` when nothing went wrong.
     pub(crate) fn run(mut self, running: Running, signals: Signals) -> bool {
         let Signals { runtime, mut received, .. } = signals;
         let mut running = Some(running);
@@ -147,7 +147,7 @@ impl Control {
         }
     }
 
-    /// SIGHUP. Connections wait in the kernel's queue while it lasts.
+    /// Handles SIGHUP. Meanwhile, connections wait in the kernel's queue.
     async fn reload(
         &mut self,
         running: &mut Option<Running>,
@@ -210,7 +210,7 @@ impl Control {
         went_on
     }
 
-    /// SIGUSR2: a thread starts the new program and waits until it is prepared.
+    /// Handles SIGUSR2: a thread starts the new program and waits until it is prepared.
     fn prepare_upgrade(&self, preparation: &mut Preparation) {
         if preparation.is_some() {
             warn!("an upgrade is going on already");
@@ -256,7 +256,7 @@ impl Control {
                 true
             }
             Err(why) => {
-                // Ends it, so that the lock is free.
+                // Ends the new program, so that the lock is free.
                 drop(successor);
                 self.refuse("upgrade", &why);
                 if let Err(why) = self.go_on(running, tell_admin, halted, None) {
@@ -274,7 +274,7 @@ impl Control {
         }
     }
 
-    /// Starts again after a pause. When that fails with a new configuration, the one before is tried.
+    /// Starts again after a pause. If the new configuration fails, the previous one is tried.
     fn go_on(
         &mut self,
         running: &mut Option<Running>,
@@ -294,7 +294,7 @@ impl Control {
         };
         self.sockets.listeners = resume(std::mem::take(&mut self.sockets.listeners));
         let mut moved = moved(&mut paused, &old, &self.sockets.listeners);
-        // Only what was never in force may fail: what was before has to go on.
+        // Only a new configuration may fail: the previous one has to go on.
         let failed = match self.start(running, tell_admin, &mut moved, before.is_some()) {
             Ok(()) => return Ok(()),
             Err(why) => why,
@@ -328,7 +328,7 @@ impl Control {
         };
         let started = Running::start(start, paused);
         let started = started.map_err(|error| with_sources(&error))?;
-        // Fails only when the admin is off.
+        // Nobody receives it when the admin is off.
         let _nobody = tell_admin.send_replace(Arc::clone(&started.parts));
         *running = Some(started);
         Ok(())
@@ -340,13 +340,13 @@ impl Control {
     }
 }
 
-/// What was in force before a reload.
+/// The configuration and listeners before a reload.
 struct Before {
     config: Config,
     listeners: Vec<Listener>,
 }
 
-/// Connections with the places that their listeners have now. Those whose listener is gone are not kept, so there are none.
+/// Gives connections the indices that their listeners have now. Connections of removed listeners were not kept, so there are none.
 fn moved(paused: &mut Vec<PausedConnection>, old: &[Listener], new: &[Listener]) -> Vec<PausedConnection> {
     let place = |connection: PausedConnection| {
         let source = &old.get(connection.listener_index)?.spec().source;
@@ -356,7 +356,7 @@ fn moved(paused: &mut Vec<PausedConnection>, old: &[Listener], new: &[Listener])
     paused.drain(..).filter_map(place).collect()
 }
 
-/// A pause would lose what a lane has no room for.
+/// Why no pause can begin now: it would lose what a lane has no room for.
 fn waiting_lane(parts: &Parts) -> Option<String> {
     parts
         .lanes
@@ -365,7 +365,7 @@ fn waiting_lane(parts: &Parts) -> Option<String> {
         .map(|why| format!("no reload and no upgrade until there is room: {why}"))
 }
 
-/// Lets the sinks hold for a successor that is prepared.
+/// Makes the sinks hold for a successor that is prepared.
 async fn ready_to_hand_over(
     now: &Running,
     successor: Result<Successor, String>,
@@ -378,7 +378,7 @@ async fn ready_to_hand_over(
     Ok(successor)
 }
 
-/// Lets the sinks hold for a pause. While they do, no room comes back, and what comes in may have filled the spool.
+/// Makes the sinks hold for a pause. Meanwhile no room is freed, and incoming messages may have filled the spool.
 async fn hold_sinks(now: &Running) -> Result<(), String> {
     now.hold_sinks().await?;
     waiting_lane(&now.parts).map_or(Ok(()), |why| {
@@ -387,12 +387,12 @@ async fn hold_sinks(now: &Running) -> Result<(), String> {
     })
 }
 
-/// `false` when a thread is gone that should not be.
+/// Does what is due each second. Returns `false` when a thread has ended unexpectedly.
 fn look_after(running: &Running) -> bool {
     let parts = &running.parts;
     parts.look_at_drops();
     parts.look_at_evenness();
-    // A look at a worker is compared with the one before: so a status is right the first time.
+    // A check of a worker is compared with the previous check, so that the first status is right.
     parts.look_at_workers();
     for worker in &parts.workers {
         worker.active_sessions.begin_round();

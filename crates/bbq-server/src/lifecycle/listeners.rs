@@ -1,5 +1,4 @@
-//! The server's listening sockets. They are older and younger than everything else: a restart in place, a reload and an
-//! upgrade pass them on.
+//! The server's listening sockets. They outlive everything else: a restart in place, a reload and an upgrade pass them on.
 //!
 //! Invariant: sockets that were offered are adopted or refused, never bound again.
 
@@ -18,18 +17,18 @@ use crate::observe::foreign::ForeignWatch;
 /// A listener, as status and control see it.
 #[derive(Clone)]
 pub(crate) struct Listener {
-    /// Changes without a pause as far as it can; all copies see it.
+    /// Some changes take effect without a pause; all copies see them.
     spec: Arc<Mutex<Arc<ListenSpec>>>,
     pub(crate) group: Arc<Group>,
     pub(crate) foreign: Arc<ForeignWatch>,
     pub(crate) evenness: Arc<EvennessWatch>,
-    /// What the kernel had dropped on its sockets when a ledger last counted that.
+    /// What the kernel had dropped on the sockets when a ledger last counted.
     pub(crate) kernel_seen: u64,
 }
 
 /// Open sockets of one address, from whoever opened them.
 pub(crate) struct OfferedGroup {
-    /// As it was configured there, or as it is bound.
+    /// As configured by the opener, or as bound.
     pub(crate) address: Address,
     /// By index.
     pub(crate) sockets: Vec<OwnedFd>,
@@ -44,14 +43,14 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Takes from what is offered what the configuration names, and opens the rest. What nobody wants stays in `offered`.
+    /// Adopts the offered sockets that the configuration names, and opens the others. Sockets that are not named stay in `offered`.
     pub(crate) fn open(config: &Config, offered: &mut Vec<OfferedGroup>) -> Result<Sockets, StartError> {
         let listeners = config.listen.iter().map(|spec| Listener::open(config, spec, offered));
         let listeners = listeners.collect::<Result<_, _>>()?;
         Ok(Sockets { listeners, admin: open_admin(config, offered)? })
     }
 
-    /// Copies of every socket, for somebody else.
+    /// Copies of every socket, for a successor.
     pub(crate) fn offer(&self, config: &Config) -> io::Result<Vec<OfferedGroup>> {
         let mut offered: Vec<OfferedGroup> =
             self.listeners.iter().map(Listener::offer).collect::<io::Result<_>>()?;
@@ -83,8 +82,8 @@ impl Listener {
         let found = take(offered, &spec.address);
         let kernel_seen = found.as_ref().map_or(0, |group| group.kernel_seen);
         let group = match found {
-            // As many as there were; the start makes as many of them as there are workers, and only then there is one for
-            // each weight.
+            // Adopts as many sockets as there are. The start adds or removes some until each worker has one; only then is there a
+            // socket for each weight.
             Some(found) if found.sockets.len() > 1 && options.distribution.is_per_worker() => {
                 let workers = found.sockets.len();
                 let steering = if workers == config.workers { options.steering } else { Steering::Hash };
@@ -108,7 +107,7 @@ impl Listener {
         Arc::clone(&self.spec.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// For what can change while it is served. Who serves it already keeps what it was before.
+    /// Changes what can change while the listener is served. Workers keep what they were given.
     pub(crate) fn set_spec(&self, spec: ListenSpec) {
         *self.spec.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(spec);
     }
@@ -129,7 +128,7 @@ impl Listener {
     }
 }
 
-/// The first of that address: two listeners on port 0 have the same, and stand in the same order everywhere.
+/// Takes the first group of an address. Two listeners on port 0 have the same address; their order is the same everywhere.
 fn take(offered: &mut Vec<OfferedGroup>, address: &Address) -> Option<OfferedGroup> {
     let place = offered.iter().position(|group| group.address == *address)?;
     Some(offered.remove(place))

@@ -1,4 +1,4 @@
-//! What a start has made and everything else looks at: listeners, workers, lanes, sinks and what is counted.
+//! Everything a start has made: listeners, workers, lanes, sinks and counters.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,7 +18,7 @@ use crate::worker::{
     Colleagues, ConnectionBudget, IntakeLimits, ListenerSeat, Order, SessionInbox, Worker, WorkerView,
 };
 
-/// What control and admin look at.
+/// Everything a start has made, for control and admin.
 pub(crate) struct Parts {
     pub(crate) listeners: Vec<Listener>,
     pub(crate) workers: Vec<Arc<WorkerView>>,
@@ -35,7 +35,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// A worker, without the connections that it goes on with.
+    /// Makes a worker, without the connections of an earlier start.
     pub(crate) fn worker(
         &self,
         index: usize,
@@ -85,8 +85,8 @@ impl Parts {
         }
     }
 
-    /// The lanes are closed: what they could not write was counted as spooled, and that is corrected. Of a lane that failed
-    /// earlier its worker has done that.
+    /// Corrects the count of spooled records after the lanes are closed, for what they could not write. If a lane failed earlier,
+    /// its worker has corrected the count already.
     pub(crate) fn note_unwritten(&self) {
         let ledger = |listener: u16| {
             let listener = usize::from(listener);

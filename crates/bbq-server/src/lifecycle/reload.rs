@@ -1,7 +1,6 @@
-//! What a reload makes of two configurations: which sockets stay, which come, and what cannot be changed while the process
-//! runs.
+//! Compares two configurations for a reload: which sockets stay, which are new, and what cannot change while the process runs.
 //!
-//! It opens new sockets, and steers those that are open; control does the rest, as a restart in place.
+//! A reload opens new sockets here, and steers the open ones. Control does the remaining steps, as a restart in place.
 
 use std::sync::Arc;
 
@@ -12,12 +11,12 @@ use crate::config::{Config, ListenSpec};
 use crate::error::StartError;
 use crate::lifecycle::listeners::Listener;
 
-/// What to go on with.
+/// The result of a comparison: what the server goes on with.
 pub(crate) struct Plan {
-    /// What of the new configuration can be had.
+    /// The part of the new configuration that can take effect.
     pub(crate) config: Config,
     pub(crate) listeners: Vec<Listener>,
-    /// By the place of the old listeners: whether queue and connections stay.
+    /// By the index of the old listeners: whether queue and connections stay.
     pub(crate) kept: Arc<[bool]>,
 }
 
@@ -27,7 +26,7 @@ pub(crate) fn only_steers(old: &Config, planned: &Config) -> bool {
     for (spec, before) in as_before.listen.iter_mut().zip(&old.listen) {
         spec.text.clone_from(&before.text);
         spec.steering = before.steering.clone();
-        // The same, whether it is said or not.
+        // A default is the same as its value written out.
         spec.distribution = before.distribution;
     }
     as_before == *old
@@ -38,7 +37,7 @@ pub(crate) fn steer(open: &[Listener], specs: &[ListenSpec]) -> Result<(), Liste
     for (place, (listener, spec)) in open.iter().zip(specs).enumerate() {
         if let Err(refused) = listener.group.set_steering(&spec.steering) {
             for steered in &open[..place] {
-                // It was steered so a moment ago.
+                // The kernel took this steering a moment ago.
                 let _as_before = steered.group.set_steering(&steered.spec().steering);
             }
             return Err(refused);
@@ -78,7 +77,7 @@ pub(crate) fn plan(old: &Config, new: Config, open: &[Listener]) -> Result<Plan,
                 key, "needs an upgrade (SIGUSR2) or a restart; its sockets stay as they are"
             );
         }
-        // As the sockets are; so a later reload names it again.
+        // The configuration in force describes the open sockets, so a later reload names the difference again.
         let has_other_sockets = old.distribution_of(&before) != config.distribution_of(spec);
         let spec = &mut config.listen[place];
         if has_other_sockets {

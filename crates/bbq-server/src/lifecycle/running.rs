@@ -1,12 +1,12 @@
-//! What runs between the sockets and the data directory: workers, lanes, sinks. It starts and ends as one, and a restart in
-//! place ends one and starts the next on the same sockets.
+//! Everything between the sockets and the data directory: workers, lanes, sinks. All of it starts and ends together. A restart in
+//! place ends it and starts it again on the same sockets.
 //!
-//! The beginning: every thread is made, and waits; then the sinks open their outputs; only then workers are given sockets
-//! and connections. Whatever fails on the way, nothing was taken, and no thread is left.
+//! The start: every thread is made, and waits. Then the sinks open their outputs. Only then do the workers get sockets and
+//! connections. If any step fails, no message was taken, and no thread is left.
 //!
-//! The end: workers finish what they have and hand it to their lanes; the lanes write it; the sinks read to the end for as
-//! long as there is patience, or commit where they are; then the checkpoints are written. What no sink has taken stays in
-//! the spool.
+//! The end: workers finish what they have and hand it to their lanes, and the lanes write it. The sinks read to the end until
+//! the time for that is over, or commit where they are. Then the checkpoints are written. What no sink has taken stays in the
+//! spool.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,16 +37,16 @@ use crate::worker::{
     Colleagues, ConnectionBudget, IntakeLimits, Order, PausedConnection, Worker, WorkerView,
 };
 
-/// How long a sink that was told to give up may take to notice: it looks ten times a second at least, and the rest is a
-/// system call's.
+/// How long a sink may take to notice that it was told to give up: it checks at least ten times a second, and a system call
+/// may take the remaining time.
 const GIVE_UP_PATIENCE: Duration = Duration::from_secs(1);
-/// How long a start waits for outputs to be opened: an open(2) takes microseconds, over a network milliseconds. One that
-/// takes longer is shown, and holds up nobody.
+/// How long a start waits for outputs to be opened: an open(2) takes microseconds, over a network milliseconds. An output that
+/// takes longer is shown in the status, and delays nothing else.
 const OPEN_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a sink may take to come to a commit before a pause; connections are served meanwhile. A sync of what a sink
 /// writes between two commits takes a disk a second or two.
 const HOLD_PATIENCE: Duration = Duration::from_secs(5);
-/// Between two looks whether all hold.
+/// Time between two checks whether all sinks hold.
 const HOLD_LOOK: Duration = Duration::from_millis(2);
 
 /// Workers and sinks at work.
@@ -56,40 +56,39 @@ pub(crate) struct Running {
     sinks: Vec<JoinHandle<()>>,
     tell_workers: watch::Sender<Order>,
     lifecycle: Arc<Lifecycle>,
-    /// Looks after stalled workers.
+    /// Watches for stalled workers.
     watch: Option<Watch>,
 }
 
 /// How to end.
 pub(crate) enum Halt {
-    /// For good: everything is taken, and sinks have so long to read to the end.
+    /// For good: everything that was sent is taken, and the sinks have `drain_timeout` to read to the end.
     Stop { drain_timeout: Duration },
-    /// To go on: what is queued at the listeners that are kept stays there, and their connections stay open.
+    /// To go on later: connections queued at kept listeners stay queued, and open ones stay open.
     Pause { kept: Arc<[bool]> },
 }
 
-/// What is left.
+/// What is left after the end.
 pub(crate) struct Halted {
     /// No thread panicked and nothing was lost.
     pub(crate) in_order: bool,
-    /// Connections to go on with.
+    /// Open connections, for the next start or a successor.
     pub(crate) paused: Vec<PausedConnection>,
-    /// What the kernel had dropped by listener, as far as the ledger knows.
+    /// What the kernel had dropped at each listener when the ledger last asked.
     pub(crate) kernel_seen: Vec<u64>,
 }
 
-/// What a start is made of.
+/// What a start needs.
 pub(crate) struct Start<'a> {
     pub(crate) config: &'a Config,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) changes: &'a Arc<Changes>,
-    /// A sink's output that cannot be opened fails the start. Otherwise, where something has to be started, it is shown and
-    /// tried again.
+    /// Whether a sink's output that cannot be opened fails the start. If not, the problem is shown and opening is tried again.
     pub(crate) is_strict: bool,
 }
 
 impl Running {
-    /// Opens the data directory, whose lock the caller has, and starts the threads. `paused` is emptied if that succeeds.
+    /// Opens the data directory, whose lock the caller holds, and starts the threads. Empties `paused` on success.
     ///
     /// # Errors
     /// The first thing that cannot be opened. Nothing runs then.
@@ -107,7 +106,7 @@ impl Running {
         let retention =
             retention.map_err(|source| StartError::Thread { name: "retention".to_owned(), source });
         let made = retention.and_then(|()| gated.make_threads(config.workers, sinks));
-        // Before anybody is let in: it is a thread, too.
+        // Before any connection is taken: the monitor is a thread, too, and may fail to start.
         let watch = made.and_then(|()| rescue(&parts, config.stall_threshold));
         let opened = watch.and_then(|watch| {
             gated.open_sinks(config)?;
@@ -121,7 +120,7 @@ impl Running {
             Ok(opened) => opened,
             Err(error) => {
                 gated.give_up();
-                // Now, and not when the last who holds them is gone: somebody else may have the lanes by then.
+                // Now, and not when the last reference is dropped: by then another start may have opened the lanes.
                 parts.retention.close();
                 parts.spool.close();
                 return Err(error);
@@ -131,7 +130,7 @@ impl Running {
             let count = config.workers;
             worker.paused =
                 paused.extract_if(.., |connection| connection.worker % count == worker.index).collect();
-            // The thread waits for it, and for nothing else.
+            // The thread waits for its worker.
             let _taken = gate.send(worker);
         }
         gated.lifecycle.work();
@@ -144,7 +143,7 @@ impl Running {
     /// Asks the sinks to commit and to hold, so that a pause can begin.
     ///
     /// # Errors
-    /// Which of them does not in time. Then all go on as before.
+    /// The first sink that does not hold in time. Then all sinks go on as before.
     pub(crate) async fn hold_sinks(&self) -> Result<(), String> {
         self.lifecycle.hold();
         self.parts.spool.progress().announce();
@@ -164,12 +163,12 @@ impl Running {
         Ok(())
     }
 
-    /// There is no pause after all.
+    /// Lets the sinks go on, as there is no pause after all.
     pub(crate) fn let_sinks_go_on(&self) {
         self.lifecycle.work();
     }
 
-    /// A thread that ended and should not have.
+    /// The name of a thread that has ended unexpectedly.
     pub(crate) fn gone(&self) -> Option<&str> {
         let worker = self.workers.iter().find(|thread| thread.is_finished()).map(JoinHandle::thread);
         let sink = || self.sinks.iter().find(|thread| thread.is_finished()).map(JoinHandle::thread);
@@ -177,7 +176,7 @@ impl Running {
         worker.or_else(sink).and_then(|thread| thread.name()).or_else(retention)
     }
 
-    /// Ends every thread in order, and closes the data directory but for its lock.
+    /// Ends every thread in order, and closes the data directory. The lock stays.
     pub(crate) fn end(self, halt: &Halt) -> Halted {
         let parts = self.parts;
         parts.ready.store(false, Ordering::Release);
@@ -213,7 +212,7 @@ impl Running {
                 parts.spool.progress().announce();
                 wait_for(&self.sinks, GIVE_UP_PATIENCE);
             }
-            // They hold, so all of them end now.
+            // The sinks hold, so all of them end now.
             Halt::Pause { .. } => self.lifecycle.leave(),
         }
         for (sink, (spec, _)) in self.sinks.into_iter().zip(&parts.sinks) {
@@ -231,7 +230,7 @@ impl Running {
         }
         parts.look_at_drops_last();
         if let Err(error) = parts.retention.finish().and_then(|()| parts.ledger.save()) {
-            // The next start reads the segments instead, and forgets drops of the last second.
+            // The next start reads the segments instead. Drops of the last second are forgotten.
             warn!(%error, "cannot write the last checkpoints");
         }
         if matches!(halt, Halt::Stop { .. }) {
@@ -239,7 +238,7 @@ impl Running {
             info!(ledger.received, ledger.delivered, ledger.queued, dropped = ?ledger.dropped, "stopped");
         }
         in_order &= unwritten_by_lanes.values().all(|records| *records == 0);
-        // What workers held and no lane took.
+        // Messages that workers held and no lane took.
         in_order &= parts.ledger.unwritten() == unwritten_before;
         let listeners = 0..parts.listeners.len();
         let kernel_seen = listeners.map(|index| parts.ledger.listener(index).kernel_seen()).collect();
@@ -250,7 +249,7 @@ impl Running {
 /// Threads that wait until all of them exist.
 struct Gated {
     workers: Vec<JoinHandle<Vec<PausedConnection>>>,
-    /// A worker's thread begins when it is given its worker, and ends when nobody can do that any more.
+    /// A worker's thread begins when it receives its worker, and ends when its gate is dropped.
     gates: Vec<SyncSender<Worker>>,
     sinks: Vec<JoinHandle<()>>,
     lifecycle: Arc<Lifecycle>,
@@ -282,11 +281,11 @@ impl Gated {
         drop(self.gates);
         self.lifecycle.give_up();
         for worker in self.workers {
-            // It has never begun.
+            // The worker never began.
             let _nothing = worker.join();
         }
         wait_for(&self.sinks, GIVE_UP_PATIENCE);
-        // One that is still opening its output closes it when that returns, and ends.
+        // A sink that is still opening its output closes the output and ends when the system call returns.
         for sink in self.sinks.into_iter().filter(JoinHandle::is_finished) {
             let _ended = sink.join();
         }
@@ -357,7 +356,7 @@ fn resume(listener: &Listener, workers: usize) -> Result<(), ListenError> {
     listener.group.resume()
 }
 
-/// Lets somebody look after stalled workers, unless that is not wanted or there is nobody to help.
+/// Starts the monitor of stalled workers, unless it is off or there is only one worker.
 fn rescue(parts: &Parts, threshold: Option<Duration>) -> Result<Option<Watch>, StartError> {
     let Some(threshold) = threshold.filter(|_| parts.workers.len() > 1) else { return Ok(None) };
     let log = RateLimitedLog::default();
@@ -366,7 +365,7 @@ fn rescue(parts: &Parts, threshold: Option<Duration>) -> Result<Option<Watch>, S
     watch.map(Some).map_err(|source| StartError::Thread { name: "watch".to_owned(), source })
 }
 
-/// Says what the watch did, not more often than one can read.
+/// Logs what the monitor did.
 fn report(event: &WatchEvent, log: &RateLimitedLog) {
     match event {
         WatchEvent::Stalled { address, worker } => {
@@ -383,7 +382,7 @@ fn report(event: &WatchEvent, log: &RateLimitedLog) {
 
 /// Waits until all threads have ended, at the latest for `patience`.
 fn wait_for(threads: &[JoinHandle<()>], patience: Duration) {
-    // `None` is beyond all time: a configuration may say so.
+    // `None`: the configured time is longer than the clock can express.
     let deadline = Instant::now().checked_add(patience);
     let waits = || deadline.is_none_or(|deadline| Instant::now() < deadline);
     while !threads.iter().all(JoinHandle::is_finished) && waits() {

@@ -1,7 +1,8 @@
-//! The signals that the server answers to; what each means is `control`'s.
+//! Catches the signals that the server handles; `control` decides what each of them does.
 //!
-//! They are caught before anything is opened. What comes while the server starts is remembered: an end is an end at the next
-//! step of the start, or, once workers run, as soon as it serves; a reload and an upgrade are done when it serves.
+//! They are caught before anything is opened. A signal that comes while the server starts is remembered. A request to stop ends
+//! the start at its next step, or, once workers run, stops the server as soon as it serves. A reload or an upgrade begins when
+//! the server serves.
 //!
 //! Invariant: a SIGINT that this process was started to ignore, as a shell does for its background, stays ignored.
 
@@ -22,17 +23,17 @@ pub struct Signals {
     is_stop_asked: Arc<AtomicBool>,
 }
 
-/// One stream for each; several of a kind that nobody took yet are one.
+/// A stream of signals for each kind. Several pending signals of a kind are one.
 pub(crate) struct Received {
     pub(crate) hangup: Signal,
     pub(crate) upgrade: Signal,
     pub(crate) stop: Stop,
 }
 
-/// Those that ask for an end.
+/// The signals that ask the server to stop.
 pub(crate) struct Stop {
     terminate: Signal,
-    /// Unless it is ignored.
+    /// `None` when it is ignored.
     interrupt: Option<Signal>,
 }
 
@@ -60,14 +61,14 @@ impl Signals {
         Ok(Signals { runtime, received, is_stop_asked })
     }
 
-    /// Whether one has come that asks for an end.
+    /// Whether a signal has asked the server to stop.
     pub(crate) fn is_stop_asked(&self) -> bool {
         self.is_stop_asked.load(Ordering::Relaxed)
     }
 }
 
 impl Stop {
-    /// The name of the next one.
+    /// Waits for the next signal, and returns its name.
     pub(crate) async fn next(&mut self) -> &'static str {
         let interrupt = async {
             match &mut self.interrupt {

@@ -18,18 +18,18 @@ use std::time::{Duration, Instant};
 /// What control wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Not every thread of the start exists yet: touch nothing.
+    /// Some threads of the start do not exist yet: touch nothing.
     Gated,
     /// Open the outputs, and write nothing.
     Opening,
     Working,
     /// Commit, and wait for what comes next.
     Holding,
-    /// Nothing new comes; what is there is finished.
+    /// Nothing new comes; deliver what is there.
     Draining,
-    /// Somebody goes on soon from the last commit.
+    /// End; the next start, or a successor, goes on from the last commit.
     Leaving,
-    /// No more patience.
+    /// End at once: the time is over.
     Over,
 }
 

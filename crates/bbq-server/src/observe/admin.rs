@@ -1,5 +1,5 @@
 //! The admin's HTTP: `/status` in JSON, and `/health` for load balancers and probes. On a thread of its own, so that it
-//! answers while control waits for a sink, a reload or a stop.
+//! responds while control waits for a sink, a reload or a stop.
 //!
 //! A connection is for one request. Its head has to come soon, and its response has to be read soon. When there are too many
 //! connections, the oldest that has not asked anything is closed for the next: whoever opens many and says nothing holds up
@@ -83,12 +83,12 @@ impl Admin {
         Ok(Admin { order, serves, thread })
     }
 
-    /// Answers with what `parts` holds at the time of each request.
+    /// Serves requests; each response shows what `parts` holds at the time.
     pub(crate) fn serve(&self, parts: &Now) {
         self.order.send_replace(Order::Serve(parts.clone()));
     }
 
-    /// Accepts nobody any more; who has asked is answered, for a moment.
+    /// Stops accepting. Clients that have sent a request get their response, for a moment.
     pub(crate) async fn pause(&mut self) {
         self.order.send_replace(Order::Wait);
         // An error means that the thread is gone, and with it its accepting.

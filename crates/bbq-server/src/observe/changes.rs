@@ -1,11 +1,11 @@
-//! What outlives restarts in place, for status: what became of the last reload or upgrade, and which messages are dropped.
+//! What the status shows across restarts in place: the result of the last reload or upgrade, and the drops.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::observe::drops::Drops;
 
-/// As long as the process, over restarts in place.
+/// Lives as long as the process, across restarts in place.
 #[derive(Debug)]
 pub(crate) struct Changes {
     started: Instant,
@@ -23,7 +23,7 @@ impl Changes {
         self.started
     }
 
-    /// The last change was not made, and why; `None` once one was.
+    /// Sets why the last change was refused; `None` when it was made.
     pub(crate) fn set_refused(&self, why: Option<String>) {
         *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }

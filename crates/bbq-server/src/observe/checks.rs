@@ -1,4 +1,4 @@
-//! What is looked at from time to time: drops, stalled workers, uneven shares, and other processes on a listener's address.
+//! Periodic checks: drops, stalled workers, uneven shares, and other processes on a listener's address.
 
 use crate::lifecycle::parts::Parts;
 use crate::observe::drops::{EVICTED, Tally};
@@ -15,19 +15,19 @@ impl Parts {
         }
     }
 
-    /// Tells of what was dropped since the last look.
+    /// Reports what was dropped since the last check.
     pub(crate) fn look_at_drops(&self) {
         self.note_kernel_drops();
         self.changes.drops.look(self.drops());
     }
 
-    /// Tells of what was dropped and is not told yet, as nobody looks again.
+    /// Reports what was dropped and not reported yet, as this is the last check.
     pub(crate) fn look_at_drops_last(&self) {
         self.note_kernel_drops();
         self.changes.drops.look_last(self.drops());
     }
 
-    /// What was dropped ever, by whom and why.
+    /// All drops so far, by listener or sink, and by reason.
     pub(crate) fn drops(&self) -> Vec<Tally> {
         let tallies = |subject: String, dropped: Dropped| {
             dropped.into_iter().map(move |(what, count)| Tally { subject: subject.clone(), what, count })
@@ -45,21 +45,21 @@ impl Parts {
         listeners.chain(sinks).collect()
     }
 
-    /// Looks whether other processes have joined. Not on the control thread's loop: see `ForeignWatch::look`.
+    /// Checks whether other processes have joined a listener. Not for the control thread: see `ForeignWatch::look`.
     pub(crate) fn look_for_foreign_members(&self) {
         for listener in &self.listeners {
             listener.foreign.look(&listener.spec().text, &listener.group);
         }
     }
 
-    /// Looks whether the workers come around.
+    /// Checks whether the workers return to their event loops.
     pub(crate) fn look_at_workers(&self) {
         for worker in &self.workers {
             let _compared_with_next_time = worker.heartbeat_age_ms();
         }
     }
 
-    /// Looks how even the workers' shares are.
+    /// Checks how even the workers' shares are.
     pub(crate) fn look_at_evenness(&self) {
         for listener in self.listeners.iter().filter(|listener| !listener.spec().is_datagram()) {
             listener.evenness.look(&listener.spec(), listener.group.distribution(), listener.group.taken());

@@ -1,8 +1,8 @@
-//! Tells of dropped messages and closed connections while it happens: in the log, not more often than one can read, and in
-//! status and /health until a minute after the last.
+//! Reports dropped messages and closed connections while they happen: in the log, at a limited rate, and in the status and
+//! /health until a minute after the last.
 //!
-//! Counters are compared once a second, so counting costs nothing more than the counter itself. What is counted, and where, is
-//! the ledgers' business.
+//! Counters are compared once a second, so counting costs nothing more than the counter itself. The ledgers decide what is
+//! counted, and where.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
 
-/// Between two lines about the same thing, while it goes on.
+/// Time between two lines about the same episode.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
-/// An episode lasts until nothing happened for so long; whoever asks /health once a minute sees each.
+/// An episode ends when nothing has happened for so long. A monitor that asks /health once a minute sees every episode.
 const EPISODE_END: Duration = Duration::from_secs(60);
 
-/// Something that is counted: `what` happened at `subject` so often, ever.
+/// A counter: how often `what` has happened at `subject`, ever.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// A listener, or a sink.
@@ -28,12 +28,12 @@ pub(crate) struct Tally {
 /// Connections that were closed to make room for others.
 pub(crate) const EVICTED: &str = "evicted";
 
-/// Whose fault it is, and so whether the server works as it should.
+/// Who is at fault, and so whether the server works as configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// The server did not keep what it should have kept: a problem.
     Server,
-    /// Single senders: a notice. A sender must not be able to have the server taken out of service.
+    /// Single senders: a notice. A sender must not be able to make the server look unhealthy.
     Sender,
 }
 
@@ -98,31 +98,31 @@ const CAUSES: [Cause; 10] = [
     },
 ];
 
-/// Over restarts in place.
+/// Kept across restarts in place.
 #[derive(Debug, Default)]
 pub(crate) struct Drops(Mutex<BTreeMap<(String, String), Row>>);
 
 #[derive(Debug, Default)]
 struct Row {
-    /// At the last look.
+    /// The count at the last check.
     count: u64,
     episode: Option<Episode>,
 }
 
-/// Something goes on.
+/// An episode in progress.
 #[derive(Debug)]
 struct Episode {
-    /// The count before it began, and when it was last told.
+    /// The count before the episode began, and when it was last reported.
     before: u64,
     told: u64,
     told_at: Instant,
     last: Instant,
 }
 
-/// What is to be said about a row.
+/// What to log about a row.
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
-    /// So many since the last line, and so many in the episode.
+    /// The count since the last line, and in the whole episode.
     More {
         count: u64,
         episode: u64,
@@ -132,7 +132,7 @@ enum Line {
     },
 }
 
-/// What is going on, a line each.
+/// The episodes in progress, a line each.
 #[derive(Debug, Default)]
 pub(crate) struct Going {
     pub(crate) problems: Vec<String>,
@@ -144,7 +144,7 @@ impl Drops {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what was counted before as told.
+    /// Treats everything counted so far as reported.
     pub(crate) fn begin(&self, tallies: Vec<Tally>) {
         let mut rows = self.locked();
         // Listeners and sinks may be gone since a reload.
@@ -159,12 +159,12 @@ impl Drops {
         }
     }
 
-    /// Compares with the last look, and logs.
+    /// Compares with the last check, and logs.
     pub(crate) fn look(&self, tallies: Vec<Tally>) {
         self.look_at(tallies, |row, count| row.look(count, Instant::now()));
     }
 
-    /// Logs what would be said later: the server stops.
+    /// Logs everything that is not reported yet, as the server stops.
     pub(crate) fn look_last(&self, tallies: Vec<Tally>) {
         self.look_at(tallies, |row, count| row.tell_rest(count, Instant::now()));
     }

@@ -1,5 +1,5 @@
-//! Whether the workers get even shares of a listener's connections: counted, judged window by window, and told when it
-//! changes.
+//! Whether the workers get even shares of a listener's connections: counted, judged in windows of time, and logged when the
+//! result changes.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use tracing::{info, warn};
 use crate::config::ListenSpec;
 use crate::observe::status::EvennessStatus;
 
-/// A window is at least so long, so that a burst of one client says little,
+/// A window lasts at least so long, so that a burst of one client changes little,
 const WINDOW: Duration = Duration::from_secs(10);
-/// and has at least so many connections, as of fewer nothing can be said.
+/// and has at least so many connections, as fewer prove nothing.
 const CONNECTIONS_MIN: u64 = 200;
-/// Chance alone makes one window in so many as uneven: with 8,640 windows a day, one in a hundred days.
+/// Chance alone makes one window in so many this uneven: with 8,640 windows a day, one in a hundred days.
 const UNEVEN_P: f64 = 1e-6;
-/// What was uneven is even again only well apart from that, so that it is not told over and over.
+/// Shares count as even again only well above that probability, so that the log does not alternate.
 const EVEN_P: f64 = 1e-3;
 /// The largest share is this many times the mean. Of very many connections a test sees differences that hurt nobody.
 const UNEVEN_FACTOR: f64 = 1.25;
@@ -41,12 +41,12 @@ enum Change {
 }
 
 impl EvennessWatch {
-    /// Begins with what each worker has taken so far.
+    /// Begins a window; `taken` is what each worker has taken so far.
     pub(crate) fn new(taken: Vec<u64>) -> EvennessWatch {
         EvennessWatch(Mutex::new(Windows { began: Instant::now(), before: taken, last: None }))
     }
 
-    /// Closes the window if it is complete. Ask it every second or so.
+    /// Closes the window if it is complete. To be called about once a second.
     pub(crate) fn look(&self, spec: &ListenSpec, distribution: Distribution, taken: Vec<u64>) {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let change =

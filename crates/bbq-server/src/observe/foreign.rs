@@ -1,7 +1,7 @@
-//! Sockets of other processes at a listener's address: told when they come, shown while they are there.
+//! Sockets of other processes at a listener's address: logged when they come and go, and shown in the status.
 //!
 //! With SO_REUSEPORT a process of the same user can join at any time. What it takes is in no ledger, and nothing else
-//! shows that it is missing.
+//! shows that messages are missing.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,21 +12,21 @@ use tracing::{info, warn};
 
 use crate::observe::status::ForeignStatus;
 
-/// So many are looked up and shown for each listener. It takes a look through /proc for each, and these are enough to
-/// tell whose they are.
+/// Foreign sockets looked up and shown at most for each listener. Each needs a search through /proc, and so many are enough to
+/// find the processes.
 const MEMBERS_MAX: usize = 64;
 
-/// Those of one listener.
+/// The foreign sockets of one listener.
 #[derive(Debug, Default)]
 pub(crate) struct ForeignWatch {
-    /// By inode, with who has it where the system tells.
+    /// By inode, with the holder where the system tells.
     known: Mutex<BTreeMap<u64, Option<Holder>>>,
-    /// The system does not say who is there, and that was told.
+    /// Whether it was logged that the system does not list the sockets.
     blind: AtomicBool,
 }
 
 impl ForeignWatch {
-    /// Looks who is there now. May take a tenth of a second when somebody is new: not for a worker's thread.
+    /// Checks which sockets are there. May take a tenth of a second when one is new: not for a worker's thread.
     pub(crate) fn look(&self, listener: &str, group: &Group) {
         let members = match group.foreign_members() {
             Ok(members) => {
@@ -68,7 +68,7 @@ impl ForeignWatch {
         }
     }
 
-    /// Those that are there, by inode.
+    /// The foreign sockets, by inode.
     pub(crate) fn members(&self) -> Vec<ForeignStatus> {
         let member = |(inode, holder): (&u64, &Option<Holder>)| ForeignStatus {
             inode: *inode,
@@ -78,7 +78,7 @@ impl ForeignWatch {
         self.known().iter().map(member).collect()
     }
 
-    /// A line for all of them, if there are any.
+    /// One line about all foreign sockets, if there are any.
     pub(crate) fn problem(&self) -> Option<String> {
         let known = self.known();
         let mut names: Vec<String> = known.values().flatten().map(ToString::to_string).collect();

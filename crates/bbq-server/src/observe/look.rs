@@ -1,5 +1,5 @@
-//! A thread that looks from time to time whether other processes have joined a listener: a look may take a tenth of a
-//! second, which is too long for control, and would be seen by whoever waits for a worker.
+//! A thread that periodically checks whether other processes have joined a listener. A check may take a tenth of a second,
+//! which is too long for the control thread or a worker.
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
@@ -12,10 +12,10 @@ use crate::error::StartError;
 use crate::lifecycle::parts::Parts;
 use crate::lifecycle::threads::spawn;
 
-/// Between two looks.
+/// Time between two checks.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The thread; it ends when this is dropped, after the look that it is in.
+/// The thread. It ends when this is dropped, after its current check.
 pub(crate) struct Look {
     begin: SyncSender<watch::Receiver<Arc<Parts>>>,
     thread: JoinHandle<()>,
@@ -33,7 +33,7 @@ impl Look {
             loop {
                 let now = Arc::clone(&parts.borrow());
                 now.look_for_foreign_members();
-                // Held no longer than a look takes: the parts of a start end with it.
+                // Dropped before the wait: the parts of a start must end with the start.
                 drop(now);
                 if matches!(begun.recv_timeout(INTERVAL), Err(RecvTimeoutError::Disconnected)) {
                     return;
@@ -43,13 +43,13 @@ impl Look {
         Ok(Look { begin, thread })
     }
 
-    /// Looks at what `parts` holds at the time.
+    /// Begins to check the listeners of `parts`.
     pub(crate) fn begin(&self, parts: &watch::Receiver<Arc<Parts>>) {
-        // It takes one, and only one comes.
+        // The channel has room for one, and only one is sent.
         let _begun = self.begin.try_send(parts.clone());
     }
 
-    /// Ends it, and with it its hold on the listeners, whose files go with them.
+    /// Ends the thread. It then no longer holds the listeners, whose files are removed with them.
     pub(crate) fn end(self) {
         drop(self.begin);
         // A panic was logged.

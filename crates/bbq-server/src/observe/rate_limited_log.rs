@@ -1,9 +1,9 @@
-//! Says a thing once, and then from time to time how often it happened again.
+//! Limits how often a line is logged: once at first, then at most once a minute with the number of repeats.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Between two lines about the same thing.
+/// Time between two lines about the same thing.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
@@ -13,7 +13,7 @@ pub(crate) struct RateLimitedLog {
 }
 
 impl RateLimitedLog {
-    /// Whether to say it now, and how often it was left unsaid before.
+    /// Returns the number of lines left out since the last one if a line is due now, and `None` if it is to be left out.
     pub(crate) fn report(&self) -> Option<u64> {
         if self.last.get().is_some_and(|last| last.elapsed() < INTERVAL) {
             self.silent.set(self.silent.get() + 1);

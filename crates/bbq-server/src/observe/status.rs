@@ -1,4 +1,5 @@
-//! What the server shows of itself: the shape of `bbq status --json`. Names are append-only.
+//! The status of the server: the shape of `bbq status --json`. Names are only added; a renamed field keeps its old name beside
+//! the new one for one version.
 
 use std::collections::BTreeMap;
 
@@ -8,26 +9,26 @@ use serde::{Deserialize, Serialize};
 /// Records by reason.
 pub type Dropped = BTreeMap<String, u64>;
 
-/// Everything at one moment. Counters are read one after the other while messages flow, so sums agree only when it is
-/// quiet.
+/// The state of the whole server. Counters are read one after the other while messages flow, so sums agree only while no
+/// messages flow.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Status {
-    /// Listening, and able to store.
+    /// Whether the server listens and can store messages.
     pub ready: bool,
-    /// What keeps it from working as configured, if anything; one line each.
+    /// What keeps the server from working as configured; one line for each problem.
     #[serde(default)]
     pub problems: Vec<String>,
     /// The same as `problems`, under the name of earlier versions. The next version goes without it.
     #[serde(default)]
     pub troubles: Vec<String>,
-    /// What single senders do wrong, and who had to make room; one line each. The server works as configured.
+    /// What single senders do wrong, and connections closed to make room; one line each. The server works as configured.
     #[serde(default)]
     pub notices: Vec<String>,
-    /// Why the last reload or upgrade was not made; none once one was.
+    /// Why the last reload or upgrade was refused; none when it was made.
     pub refused_change: Option<String>,
-    /// Of the build.
+    /// Version of the program.
     pub version: String,
-    /// Process.
+    /// Process id.
     pub pid: u32,
     /// Seconds since the start.
     pub uptime_seconds: u64,
@@ -52,7 +53,7 @@ impl Status {
         if self.problems.is_empty() { &self.troubles } else { &self.problems }
     }
 
-    /// What /health says: whether everything works as configured, and a text.
+    /// The response to /health: whether everything works as configured, and a text.
     #[must_use]
     pub fn health(&self) -> (bool, String) {
         let is_well = self.ready && self.problems().is_empty();
@@ -78,7 +79,7 @@ pub struct WorkerStatus {
     pub sessions: u64,
     /// Of those, sessions that sent something in the last seconds; the others cost less memory.
     pub sessions_active: u64,
-    /// Milliseconds since it last showed that it is alive; well over 100 means that it is stuck.
+    /// Milliseconds since its thread last returned to the event loop; well over 100 means that the worker is stuck.
     pub heartbeat_ms: u64,
 }
 
@@ -95,7 +96,7 @@ pub struct ListenerStatus {
     pub distribution: String,
     /// Why it is not the configured one.
     pub fallback: Option<String>,
-    /// What chooses the socket that a sender gets; none where there is nothing to choose.
+    /// How the socket for a sender is chosen; none where there is nothing to choose.
     pub steering: Option<String>,
     /// Its sockets, by index.
     pub sockets: Vec<SocketStatus>,
@@ -111,9 +112,9 @@ pub struct ListenerStatus {
 /// A socket of a listener.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SocketStatus {
-    /// From 0, for life.
+    /// From 0; never changes.
     pub index: usize,
-    /// Whose it is; none when all share it.
+    /// The worker that it belongs to; none when all workers share it.
     pub worker: Option<usize>,
     /// Connections, or datagrams, taken since the start.
     pub accepted: u64,
@@ -125,9 +126,9 @@ pub struct SocketStatus {
     pub drops: Option<u64>,
     /// Times that accepting stopped for want of descriptors or memory.
     pub starved: u64,
-    /// Connections, or datagrams, that other workers took because the socket's own did not come around.
+    /// Connections, or datagrams, that other workers took because the socket's own worker was stalled.
     pub rescued: u64,
-    /// How long connections waited to be accepted, since the start; none but for tcp.
+    /// How long connections waited to be accepted, since the start; only for tcp.
     pub accept_delay_ms: Option<AcceptDelayStatus>,
 }
 
@@ -136,20 +137,20 @@ pub struct SocketStatus {
 pub struct AcceptDelayStatus {
     /// Connections that were looked at.
     pub samples: u64,
-    /// Milliseconds that half of them waited at most, as the upper end of a bucket; none without samples.
+    /// Half of the samples waited at most so many milliseconds (the upper end of a bucket); none without samples.
     pub p50: Option<u64>,
     /// The same of 99 in 100.
     pub p99: Option<u64>,
     /// The longest; none without samples.
     pub max: Option<u64>,
-    /// Those that waited so long or shorter; each has those before it in it.
+    /// Cumulative: each bucket counts the samples of all buckets before it, too.
     pub buckets: Vec<AcceptDelayBucket>,
 }
 
-/// One end of a histogram.
+/// One bucket of a histogram.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AcceptDelayBucket {
-    /// Milliseconds; none is without end.
+    /// Upper end in milliseconds; none is without limit.
     pub le: Option<u64>,
     /// Samples of at most so much.
     pub count: u64,
@@ -178,7 +179,7 @@ impl From<AcceptDelay> for AcceptDelayStatus {
 pub struct ForeignStatus {
     /// Of the socket, as `ss -e` shows it.
     pub inode: u64,
-    /// Whose it is, where the system tells.
+    /// Its process, where the system tells.
     pub pid: Option<u32>,
     /// Its command.
     pub command: Option<String>,
@@ -228,13 +229,13 @@ pub struct ListenerLedgerStatus {
 pub struct SinkStatus {
     /// As configured.
     pub spec: String,
-    /// Handed on, ever.
+    /// Messages delivered, ever.
     pub delivered: u64,
-    /// In front of it.
+    /// Messages not delivered yet.
     pub queued: u64,
-    /// How long ago the last message that it delivered was received; 0 when nothing is queued.
+    /// Age of the last message that it delivered, since its receipt; 0 when nothing is queued.
     pub lag_seconds: f64,
-    /// Never handed on.
+    /// Messages that are never delivered.
     pub dropped: Dropped,
     /// What keeps it from delivering.
     #[serde(default)]

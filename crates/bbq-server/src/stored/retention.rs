@@ -1,4 +1,4 @@
-//! When segments may go: once every sink has committed past them and the checkpoint of streams covers them.
+//! Deletes segments, once every sink has committed past them and the checkpoint of streams covers them.
 //!
 //! A thread of its own writes the checkpoints, deletes segments and saves the ledger of drops, one after the other: sinks, workers
 //! and control only say what has changed, and never wait for the disk here.
@@ -45,12 +45,12 @@ struct Requests {
 struct State {
     /// One row per sink, empty until its first commit.
     committed: Vec<Vec<LanePlace>>,
-    /// Something may have been passed.
+    /// Every sink may have passed a segment.
     retire: bool,
-    /// Old messages are to go for new ones.
+    /// Old messages are to be deleted for new ones.
     room: bool,
     checkpoint: bool,
-    /// The ledger of drops is to be kept.
+    /// The ledger of drops is to be saved.
     ledger: bool,
     closed: bool,
     /// Of checkpoints.
@@ -70,7 +70,7 @@ impl State {
     }
 }
 
-/// What is to be done.
+/// The next thing to do.
 struct Work {
     passed: Vec<LanePlace>,
     retire: bool,
@@ -106,7 +106,7 @@ impl Retention {
         Ok(())
     }
 
-    /// A sink has committed.
+    /// Notes that a sink has committed.
     pub fn commit(&self, sink: usize, places: Vec<LanePlace>) {
         self.shared.requests.ask(|state| {
             state.committed[sink] = places;
@@ -120,12 +120,12 @@ impl Retention {
         self.shared.requests.ask(|state| state.retire = true);
     }
 
-    /// Has the checkpoint of streams written soon.
+    /// Asks for the checkpoint of streams to be written.
     pub fn ask_for_checkpoint(&self) {
         self.shared.requests.ask(|state| state.checkpoint = true);
     }
 
-    /// Has the ledger of drops saved soon.
+    /// Asks for the ledger of drops to be saved.
     pub(crate) fn ask_to_save_ledger(&self) {
         self.shared.requests.ask(|state| state.ledger = true);
     }
@@ -143,7 +143,7 @@ impl Retention {
         work.is_none_or(|work| self.shared.work(&work))
     }
 
-    /// Whether its thread ended and should not have.
+    /// Whether the thread has ended unexpectedly.
     pub(crate) fn has_ended(&self) -> bool {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         thread.as_ref().is_some_and(JoinHandle::is_finished)
@@ -170,7 +170,7 @@ impl Retention {
 }
 
 impl Drop for Retention {
-    /// Of a start that failed.
+    /// Ends the thread of a start that failed.
     fn drop(&mut self) {
         self.close();
     }

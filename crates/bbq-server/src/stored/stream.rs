@@ -11,12 +11,12 @@ use tokio::sync::Notify;
 
 use super::checkpoint::Known;
 
-/// What a stream's connections agree on.
+/// The state that all connections of a stream share.
 #[derive(Debug, Default)]
 pub(crate) struct Head {
     /// Last sequence appended to a lane, durable or not.
     pub(crate) appended: u64,
-    /// Which connection owns the stream: the newest.
+    /// The connection that owns the stream: the newest.
     pub(crate) owner: u64,
     /// The lane that its batches go to.
     pub(crate) home: Option<u32>,
@@ -25,8 +25,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Whether a hello of this epoch is older than one that was read before: its client has a newer connection. Remembers it
-    /// if not.
+    /// Whether a hello with this epoch is late: a hello of a newer connection was read before. Remembers the epoch if not.
     pub(crate) fn is_late(&mut self, epoch: u64) -> bool {
         let is_late = epoch != 0 && epoch < self.epoch;
         self.epoch = self.epoch.max(epoch);
@@ -39,7 +38,7 @@ impl Head {
 pub struct Stream {
     head: Mutex<Head>,
     durable: AtomicU64,
-    /// A position of its home that is not before its last durable batch.
+    /// A position of the home lane that is not before the last durable batch.
     home_position: AtomicU64,
     /// Unix seconds of the last batch.
     last_seen: AtomicU64,
@@ -67,7 +66,7 @@ impl Stream {
     }
 
     pub(crate) fn known(&self, id: StreamId) -> Known {
-        // The position behind the sequence it belongs to: one that is too far along is right, too.
+        // The sequence is read before its position: a position that is too far along is right, too.
         let last = self.durable();
         let position = self.home_position.load(Ordering::Acquire);
         let home = self.head().home.map(|lane| (lane, position));
@@ -102,7 +101,7 @@ impl Stream {
         };
         if head.home != Some(here) && !matches!(home, Home::Elsewhere(_)) {
             head.home = Some(here);
-            // Nothing of it is there yet.
+            // Nothing of the stream is in the new home yet.
             self.home_position.store(0, Ordering::Release);
         }
         home
@@ -155,12 +154,12 @@ impl Stream {
         self.when(|| (self.head().owner != owner).then_some(())).await;
     }
 
-    /// Something has changed: whoever waits looks again.
+    /// Wakes all tasks that wait for a change.
     pub(crate) fn tell(&self) {
         self.moved.notify_waiters();
     }
 
-    /// Looks each time something has changed, until there is something.
+    /// Calls `look` after each change, until it returns something.
     async fn when<T>(&self, look: impl Fn() -> Option<T>) -> T {
         loop {
             let moved = self.moved.notified();
@@ -173,7 +172,7 @@ impl Stream {
         }
     }
 
-    /// The same without waiting; `None` when something is on its way to the disk.
+    /// As `settled`, without waiting; `None` when something is still on its way to the disk.
     pub fn settled_now(&self, owner: u64) -> Option<Settled> {
         let (appended, is_owner) = {
             let head = self.head();
@@ -192,12 +191,12 @@ impl Stream {
 /// What a lane does with more batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneState {
-    /// It appends them.
+    /// The lane appends them.
     Taking,
     /// It has no worker in this run. Every sink reads it to its end before what this run puts into the others
     /// ([`bbq_spool::ReadOrder`]).
     Unwritten,
-    /// It failed, and refuses them.
+    /// The lane failed, and refuses them.
     Failed,
 }
 
@@ -217,14 +216,14 @@ pub enum Home {
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Appended {
-    /// It is in this group of the lane; the numbers in front of it that its sender skipped.
+    /// The batch is in a group of the lane. Its sender may have skipped numbers before it.
     New {
         /// The group.
         group: u64,
-        /// How many numbers.
+        /// How many numbers were skipped.
         skipped: u64,
     },
-    /// All of it is known.
+    /// All records of the batch are known.
     Duplicate,
     /// The lane has no room for it now.
     Full,
@@ -235,7 +234,7 @@ pub enum Appended {
 pub enum NotAppended {
     /// A newer connection owns the stream.
     TakenOver,
-    /// It begins with known numbers and ends with new ones.
+    /// The batch begins with known numbers and ends with new ones.
     Overlap {
         /// The last known number.
         known: u64,
@@ -249,7 +248,7 @@ pub enum NotAppended {
 pub enum Settled {
     /// Everything up to this sequence is on disk, and nothing behind it was appended.
     Until(u64),
-    /// A lane failed, and nobody will ever know.
+    /// A lane failed, so the outcome is unknown.
     Never,
     /// A newer connection owns the stream.
     TakenOver,

@@ -1,5 +1,4 @@
-//! What is known of every sender's stream: the last sequence appended and the last one durable, and which connection
-//! owns it. This is what makes resending harmless.
+//! The table of all senders' streams, which makes resending harmless: it knows which sequences of each stream are stored.
 //!
 //! The segments are the truth. The checkpoint only saves reading those that it covers, and remembers streams whose
 //! segments are gone; so it is written before a segment is deleted.
@@ -26,8 +25,8 @@ use tracing::error;
 use super::checkpoint::{Known, decode, encode};
 use super::stream::{Home, LaneState, Stream};
 
-/// Streams that are remembered. The ones silent for longest are forgotten first, which matters only if one of them then
-/// resends what was already acknowledged. At about 200 bytes each this is 50 MiB.
+/// Streams that are remembered. The streams that are silent for longest are forgotten first. That matters only if their sender
+/// then resends acknowledged records. At about 200 bytes each this is 50 MiB.
 pub(crate) const STREAMS_MAX: usize = 262_144;
 
 /// The checkpoint is written when so much would have to be read again at the next start: a tenth of a second's worth...
@@ -103,14 +102,14 @@ impl Streams {
         })
     }
 
-    /// The worker of a lane has told the table of everything before `position`.
+    /// Notes that the table knows every batch of the lane before `position`.
     pub fn set_settled(&self, lane: u32, position: u64) {
         if let Some((_, settled)) = self.settled.iter().find(|(index, _)| *index == lane) {
             settled.fetch_max(position, Ordering::AcqRel);
         }
     }
 
-    /// Up to where the table knows each lane: what a checkpoint may cover.
+    /// The positions up to which the table knows each lane: what a checkpoint may cover.
     pub fn settled(&self) -> Vec<LanePlace> {
         let place = |(lane, settled): &(u32, AtomicU64)| LanePlace {
             lane: *lane,
@@ -124,13 +123,14 @@ impl Streams {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The stream of a name, known or new.
+    /// The stream with this id, known or new.
     pub fn stream(&self, id: StreamId) -> Arc<Stream> {
         Arc::clone(self.locked().entry(id).or_default())
     }
 
-    /// Makes a new connection at the worker of lane `here` the owner of a stream, unless the stream's home is
-    /// elsewhere, or a connection of a higher `epoch` has said hello before; see [`Stream::find_home`]. Returns where it is, and the connection's number.
+    /// Makes a new connection at the worker of lane `here` the owner of a stream, unless the stream's home is elsewhere, or a
+    /// connection of a higher `epoch` has said hello before; see [`Stream::find_home`]. Returns the home, and the number of the
+    /// connection.
     pub fn take_over(
         &self,
         stream: &Stream,
@@ -140,7 +140,7 @@ impl Streams {
         state: impl FnOnce(u32) -> LaneState,
     ) -> (Home, u64) {
         let owner = self.owners.fetch_add(1, Ordering::Relaxed) + 1;
-        // Both under one lock: whoever spoke before must not append to the old home when the new one is settled.
+        // Both under one lock: the previous owner must not append to the old home once the new home is chosen.
         let mut head = stream.head();
         if head.is_late(epoch) {
             return (Home::Late, owner);
@@ -150,7 +150,7 @@ impl Streams {
             head.owner = owner;
         }
         drop(head);
-        // The one before may be waiting in its `settled`.
+        // The previous owner may be waiting in its `settled`.
         stream.tell();
         (home, owner)
     }

@@ -1,4 +1,4 @@
-//! Datagrams: each is a message, or lines, or a batch.
+//! Datagrams: each holds a message, lines, or a batch.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::config::Protocol;
 use crate::stored::ledger::DropReason;
 use crate::worker::text::intake::Intake;
 
-/// Turns after the stop has begun: what was queued is taken, what keeps coming is not.
+/// Turns at most after the stop has begun: queued datagrams are taken, an endless flow is not.
 const TURNS_AT_STOP_MAX: usize = 256;
 
 /// Receives until the server stops, then what is queued.

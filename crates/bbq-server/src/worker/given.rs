@@ -1,4 +1,4 @@
-//! Everything a worker is given before it runs.
+//! The parts that a worker is made of, before it runs.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) struct ListenerSeat {
     pub(crate) seat: Seat,
 }
 
-/// Everything a worker is given.
+/// A worker before it runs.
 pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) lane: Lane,
@@ -37,6 +37,6 @@ pub(crate) struct Worker {
     pub(crate) limits: IntakeLimits,
     pub(crate) view: Arc<WorkerView>,
     pub(crate) stop: watch::Receiver<Order>,
-    /// Connections that were open before, to go on with.
+    /// Connections that were open before the start; the worker goes on with them.
     pub(crate) paused: Vec<PausedConnection>,
 }

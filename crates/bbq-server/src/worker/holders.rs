@@ -1,5 +1,5 @@
-//! Who holds memory for something unfinished: batches of sessions, messages of text connections. When they hold too much
-//! together, those whose unfinished batch or message is oldest have to let go, and not whoever comes next.
+//! Memory held for unfinished work: batches of sessions, messages of text connections. When all together hold too much, the
+//! holders of the oldest unfinished batches or messages are closed, rather than the next one to arrive.
 //!
 //! A holder that has to go is marked, and its memory counts no more; its owner notices that and frees it. All of one worker are
 //! on one thread, so that happens before anybody else has read much.
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::worker::accept::slots::Slots;
 
-/// Those of one worker.
+/// The holders of one worker.
 pub(crate) struct Holders {
     slots: RefCell<Slots<Holder>>,
     /// Of those that are not marked.
@@ -20,7 +20,7 @@ pub(crate) struct Holders {
     bytes_max: usize,
     /// The next beginning.
     next: Cell<u64>,
-    /// Somebody was marked.
+    /// A holder was marked.
     marked: Notify,
 }
 
@@ -28,7 +28,7 @@ struct Holder {
     /// Smaller is older.
     began: u64,
     bytes: usize,
-    /// It waits for its sender, and not for the server.
+    /// The holder waits for its sender, and not for the server.
     may_go: bool,
     must_go: bool,
 }
@@ -37,7 +37,7 @@ struct Holder {
 #[derive(Debug, Default)]
 pub(crate) struct Hold(Option<u32>);
 
-/// Too much is held, and by nobody who could go.
+/// Too much is held, and no holder can be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoMemory;
 
@@ -52,7 +52,7 @@ impl Holders {
         }
     }
 
-    /// Whether those who begin now should take little.
+    /// Whether new holders should take little memory.
     pub(crate) fn is_scarce(&self) -> bool {
         self.held_bytes.get() > self.bytes_max / 2
     }
@@ -60,7 +60,7 @@ impl Holders {
     /// Counts what is held now. It may be this holder who has to go: ask [`Holders::must_go`].
     ///
     /// # Errors
-    /// Too much is held, and by nobody who could go: the caller has to.
+    /// Too much is held, and no holder can be closed except the caller.
     pub(crate) fn set(&self, hold: &mut Hold, bytes: usize) -> Result<(), NoMemory> {
         if bytes == 0 {
             self.release(hold);
@@ -94,18 +94,18 @@ impl Holders {
         self.change(hold, |holder| holder.began = self.begin());
     }
 
-    /// Whether it waits for its sender, or for the server, which is nothing to be punished for.
+    /// Sets whether the holder waits for its sender. A holder that waits for the server is not closed.
     pub(crate) fn set_may_go(&self, hold: &Hold, may_go: bool) {
         self.change(hold, |holder| holder.may_go = may_go);
     }
 
-    /// Whether its memory is needed by others.
+    /// Whether others need its memory.
     pub(crate) fn must_go(&self, hold: &Hold) -> bool {
         let Some(place) = hold.0 else { return false };
         self.slots.borrow_mut().at(place as usize).is_some_and(|holder| holder.must_go)
     }
 
-    /// Waits until somebody was marked.
+    /// Waits until a holder is marked.
     pub(crate) async fn marked(&self) {
         self.marked.notified().await;
     }

@@ -1,22 +1,22 @@
-//! What a worker lets its connections take.
+//! Time and memory that a worker allows its connections.
 
 use crate::config::Config;
 
-/// What a worker lets its connections take.
+/// Time and memory that a worker allows its connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IntakeLimits {
-    /// From the connection to a whole hello.
+    /// Time from the connection to a complete hello.
     pub(crate) hello_timeout_seconds: u32,
-    /// Without a byte in the middle of a batch.
+    /// Time without a byte in the middle of a batch.
     pub(crate) batch_timeout_seconds: u32,
-    /// A connection that is idle for so long may be closed for a new one.
+    /// Time after which an idle connection may be closed to make room for a new one.
     pub(crate) evict_idle_seconds: u32,
-    /// Memory of unfinished batches and messages, of this worker.
+    /// Memory for unfinished batches and messages of this worker.
     pub(crate) unfinished_bytes_max: usize,
 }
 
 impl IntakeLimits {
-    /// A worker's share.
+    /// One worker's share of the configured limits.
     pub(crate) fn of(config: &Config) -> IntakeLimits {
         let share = config.unfinished_bytes_max / config.workers.max(1) as u64;
         IntakeLimits {

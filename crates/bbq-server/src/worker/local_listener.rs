@@ -1,4 +1,4 @@
-//! One listener, as its connections and datagrams at one worker see it.
+//! One listener at one worker: what its connections and datagrams share there.
 
 use std::cell::RefCell;
 use std::io;
@@ -21,9 +21,9 @@ pub(crate) struct LocalListener {
     pub(crate) ledger: Arc<ListenerLedger>,
     pub(crate) source: u16,
     pub(crate) batcher: RefCell<Batcher>,
-    /// What single peers did wrong.
+    /// Reports what single peers do wrong.
     pub(crate) peer_problems: RateLimitedLog,
-    /// What keeps it from accepting: its own, so that peers cannot keep it from being said.
+    /// Reports why the listener cannot accept. Separate from `peer_problems`, so that peers cannot suppress these lines.
     pub(crate) accept_problems: RateLimitedLog,
 }
 
@@ -42,20 +42,20 @@ impl LocalListener {
         }
     }
 
-    /// What it allows in a batch.
+    /// What the listener allows in a batch.
     pub(crate) fn batch_limits(&self) -> BatchLimits {
         let message_bytes_max = self.spec.rules.message_bytes_max;
         BatchLimits { body_bytes_max: BATCH_BODY_BYTES_MAX, message_bytes_max }
     }
 
-    /// A connection is closed because it cannot be waited for.
+    /// Reports that a connection is closed because the event loop cannot watch it.
     pub(crate) fn report_closed(&self, error: &io::Error) {
         if let Some(repeats) = self.peer_problems.report() {
             tracing::warn!(listener = self.spec.source, %error, repeats, "connection closed");
         }
     }
 
-    /// A session is refused.
+    /// Counts and reports a refused session.
     pub(crate) fn report_refused(&self, peer: Peer, refusal: &Refusal) {
         self.ledger.add_refused(1);
         if let Some(repeats) = self.peer_problems.report() {
@@ -63,7 +63,7 @@ impl LocalListener {
         }
     }
 
-    /// Nothing comes in at this worker any more.
+    /// Reports that this worker takes nothing from the listener any more.
     pub(crate) fn fail(&self, worker: usize, error: &io::Error) {
         tracing::error!(listener = self.spec.source, worker, %error, "listener failed");
         self.ledger.set_failure(format!("worker {worker}: {error}"));

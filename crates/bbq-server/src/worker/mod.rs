@@ -1,4 +1,4 @@
-//! A worker: one thread with its own event loop, its own sockets and its own lane. It shares nothing with the others on
+//! A worker: one thread with its own event loop, its own sockets and its own lane. Workers share nothing on
 //! the way of a message.
 //!
 //! ```text
@@ -7,8 +7,8 @@
 //! session -------------------------------batches--+       (a stream's session may come from another worker: `handover`)
 //! ```
 //!
-//! A message costs no allocation, no lock and no look at the clock: those are paid per read and per batch. A connection
-//! that waits holds no buffer: text is read through the worker's own, and a session is lent one while it is in a batch.
+//! A message costs no allocation, no lock and no reading of the clock: a read or a batch pays for those. A waiting connection
+//! holds no buffer: text is read through the worker's buffer, and a session borrows a buffer while it receives a batch.
 //!
 //! Invariant: nothing here blocks, but for the pause of `coalescing`, which delays no acknowledgement.
 

@@ -1,5 +1,5 @@
-//! Looks how far the lane is whenever its writer has something to say: tells sessions what became durable, and everybody who
-//! waits for room.
+//! Follows the lane: when its writer has made progress, acknowledges what became durable and wakes the tasks that wait for
+//! room in the lane.
 
 use std::rc::Rc;
 
@@ -12,8 +12,8 @@ pub(crate) async fn serve(intake: Rc<Intake>) {
     loop {
         intake.lane_moved.notified().await;
         settle(&intake);
-        // There may be room for what was held back. Sessions first: a large batch fits an empty group alone, and text would
-        // always be in front of it.
+        // There may be room for what was held back. Sessions go first: a large batch only fits an empty group, and text would
+        // always fill the group before it.
         intake.room.notify_waiters();
         tokio::task::yield_now().await;
         intake.flush_all();

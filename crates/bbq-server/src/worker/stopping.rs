@@ -11,16 +11,16 @@ pub(crate) enum Order {
     Work,
     /// What is queued and readable is taken, and connections are closed.
     Stop,
-    /// As a stop, but for the listeners that are kept: what is queued there stays queued, and connections are given back open.
+    /// As a stop, except for the listeners that are kept: their queues stay as they are, and their connections are returned open.
     Pause {
-        /// By the place of the listener.
+        /// By the index of the listener.
         kept: Arc<[bool]>,
     },
 }
 
 #[derive(Default)]
 pub(crate) struct Stopping {
-    /// Set when it begins.
+    /// Set when the stop begins.
     order: OnceCell<Order>,
     tell: Notify,
 }
@@ -36,14 +36,14 @@ impl Stopping {
         self.order.get().is_some()
     }
 
-    /// Ready once the stop has begun. All on one thread: nothing happens between the look and the wait.
+    /// Waits until the stop has begun. All tasks run on one thread, so nothing happens between the check and the wait.
     pub(crate) async fn wait(&self) {
         if !self.has_begun() {
             self.tell.notified().await;
         }
     }
 
-    /// Whether somebody will go on with this listener.
+    /// Whether the next start, or a successor, goes on with this listener.
     pub(crate) fn is_kept(&self, listener_index: usize) -> bool {
         matches!(self.order.get(), Some(Order::Pause { kept }) if kept.get(listener_index).copied().unwrap_or(false))
     }

@@ -10,10 +10,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::stored::ledger::{DropReason, ListenerLedger};
 
-/// Who still has records that are lost here.
+/// Who still has records that are lost with a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fallback {
-    /// Their sender, who was not told that they arrived, and sends them again.
+    /// Their sender: the records were not acknowledged, so it sends them again.
     Sender,
     /// Nobody.
     None,
@@ -41,7 +41,7 @@ struct Runs {
 }
 
 impl Undurable {
-    /// For a lane that has so many records, all of them durable.
+    /// For a lane with `records` records, all of them durable.
     pub fn behind(records: u64) -> Undurable {
         Undurable(Mutex::new(Runs { runs: VecDeque::new(), durable: records }))
     }
@@ -50,7 +50,7 @@ impl Undurable {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lane took a batch.
+    /// Notes that the lane took a batch.
     pub(crate) fn add(&self, listener: u16, fallback: Fallback, records: u32) {
         let records = u64::from(records);
         let mut runs = self.locked();
@@ -60,13 +60,13 @@ impl Undurable {
         }
     }
 
-    /// So many records of the lane are durable.
+    /// Forgets the first `durable` records of the lane, which are safe.
     pub(crate) fn settle(&self, durable: u64) {
         self.locked().settle(durable);
     }
 
     /// So many records of the lane are durable, and the others never will be: corrects the ledgers that counted them as
-    /// spooled. `ledger` finds that of a listener.
+    /// spooled. `ledger` finds a listener's ledger by its index.
     pub fn give_up<'a>(&self, durable: u64, ledger: impl Fn(u16) -> Option<&'a ListenerLedger>) {
         let mut runs = self.locked();
         runs.settle(durable);

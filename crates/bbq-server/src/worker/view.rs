@@ -1,4 +1,4 @@
-//! What a worker shows of itself to the other threads.
+//! The state of a worker that other threads read.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,24 +10,24 @@ use super::session::rounds::ActiveSessions;
 use super::text::coalescing::Coalescing;
 use super::undurable::Undurable;
 
-/// What a worker shows of itself.
+/// The state of a worker that other threads read.
 #[derive(Debug)]
 pub(crate) struct WorkerView {
     pub(crate) connections: AtomicU64,
-    /// Of its thread, once that runs.
+    /// The heartbeat of the worker's thread, once the thread runs.
     pub(crate) pulse: OnceLock<Arc<Pulse>>,
-    /// The weight of messages that nobody waits for, since its thread slept.
+    /// Weight of the text messages since the thread last slept; see [`super::text::coalescing::weight`].
     pub(crate) text_weight: AtomicUsize,
     /// Open sessions of bbq clients.
     pub(crate) sessions: AtomicU64,
-    /// Those of them that have a task.
+    /// The sessions that have a task.
     pub(crate) active_sessions: ActiveSessions,
-    /// What it has put into its lane and is not durable yet.
+    /// Records in the lane that are not durable yet.
     pub(crate) undurable: Arc<Undurable>,
 }
 
 impl WorkerView {
-    /// For a worker whose lane has so many records.
+    /// For a worker whose lane has `records` records.
     pub(crate) fn new(records: u64) -> WorkerView {
         WorkerView {
             connections: AtomicU64::new(0),
@@ -39,13 +39,13 @@ impl WorkerView {
         }
     }
 
-    /// What its thread does before it waits for the next event.
+    /// What the thread does before it waits for the next event.
     pub(crate) fn coalescing(&self, may_pause: bool) -> Coalescing {
         let weight = self.text_weight.swap(0, Ordering::Relaxed);
         Coalescing::after(weight, self.active_sessions.may_wait(), may_pause)
     }
 
-    /// For how long its thread has been running without coming around; 0 while it waits for something to do.
+    /// Milliseconds since the thread last returned to its event loop; 0 while it waits for events.
     pub(crate) fn heartbeat_age_ms(&self) -> u64 {
         let age = self.pulse.get().map_or(Duration::ZERO, |pulse| pulse.running_for());
         u64::try_from(age.as_millis()).unwrap_or(u64::MAX)

@@ -1,5 +1,5 @@
-//! How many connections the process may have open: its descriptors, less those that the spool and the rest need. So a
-//! flood of clients waits in the kernel's queue, and a segment can still be created.
+//! How many connections the process may have open: its limit of descriptors, less the descriptors that the spool and other
+//! parts need. A flood of clients then waits in the kernel's queue, and a segment can still be created.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ pub(crate) struct ConnectionBudget {
     open: AtomicU64,
     max: u64,
     closed: Notify,
-    /// How many newcomers wait for a connection to be closed.
+    /// How many new connections wait until another connection is closed.
     wanted: AtomicU64,
     room_wanted: Notify,
 }
@@ -36,8 +36,8 @@ impl ConnectionBudget {
         self.open.load(Ordering::Relaxed) >= self.max
     }
 
-    /// Takes up to `wanted` connections of what is left; what is not used is given back. Asked for right before
-    /// connections are accepted, so that workers who accept at the same time never take the same ones.
+    /// Claims up to `wanted` connections of the remaining budget; the caller gives back what it does not use. Workers claim
+    /// right before they accept, so that two workers never use the same part of the budget.
     pub(crate) fn claim(&self, wanted: usize) -> usize {
         let wanted = wanted as u64;
         let open = self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
@@ -59,7 +59,7 @@ impl ConnectionBudget {
         }
     }
 
-    /// So many newcomers wait: asks all workers to close connections for them.
+    /// Asks all workers to close connections because `newcomers` new ones wait.
     pub(crate) fn want_room(&self, newcomers: u64) {
         self.wanted.store(newcomers, Ordering::Relaxed);
         self.room_wanted.notify_waiters();
@@ -70,18 +70,18 @@ impl ConnectionBudget {
         self.room_wanted.notified().await;
     }
 
-    /// Whether one more is to be closed. Each is claimed by one worker.
+    /// Claims the right to close one more connection; `false` when enough are closed.
     pub(crate) fn claim_eviction(&self) -> bool {
         let one_less = |wanted: u64| wanted.checked_sub(1);
         self.wanted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
     }
 
-    /// What was claimed was not closed.
+    /// Returns a claim whose connection was not closed.
     pub(crate) fn return_eviction(&self) {
         self.wanted.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits until some connection was closed at the limit.
+    /// Waits until the number of open connections is below the limit.
     pub(crate) async fn wait_closed(&self) {
         let closed = self.closed.notified();
         tokio::pin!(closed);
@@ -92,7 +92,7 @@ impl ConnectionBudget {
     }
 }
 
-/// One connection of the budget, which goes back when this is dropped.
+/// One connection of the budget, given back on drop.
 pub(crate) struct BudgetShare(Arc<ConnectionBudget>);
 
 impl BudgetShare {

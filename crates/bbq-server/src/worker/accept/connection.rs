@@ -8,16 +8,16 @@ use super::open::OpenConnection;
 use crate::worker::holders::Hold;
 use crate::worker::text::framer::Framer;
 
-/// A connection that would have blocked.
+/// A connection and what is known of its unfinished message.
 pub(crate) struct Connection {
     pub(crate) stream: OwnedFd,
     pub(crate) framer: Framer,
     pub(crate) peer: Peer,
     /// `None` right after it was accepted.
     pub(crate) open: Option<OpenConnection>,
-    /// Of what is unfinished.
+    /// Memory of the unfinished message.
     pub(crate) hold: Hold,
-    /// When something came last; see `ActiveSessions::now`.
+    /// When bytes last came; see `ActiveSessions::now`.
     pub(crate) heard: u32,
 }
 

@@ -25,7 +25,7 @@ const READS_AT_STOP_MAX: usize = 64;
 
 /// The connections of one listener at one worker.
 pub(crate) struct Connections {
-    /// The listener's place in its configuration.
+    /// The index of the listener in the configuration.
     listener_index: usize,
     entries: Watched<Connection, CONNECTIONS_PER_TURN_MAX>,
     added: Notify,
@@ -37,12 +37,12 @@ impl Connections {
         Ok(Connections { listener_index, entries: Watched::new()?, added: Notify::new() })
     }
 
-    /// The listener's place.
+    /// The index of the listener in the configuration.
     pub(crate) fn listener_index(&self) -> usize {
         self.listener_index
     }
 
-    /// Serves a connection from now on until its end or the server's.
+    /// Serves a connection until it or the server ends.
     pub(crate) fn add(&self, intake: &Intake, connection: Connection) {
         match self.entries.add(connection) {
             Ok(_place) => self.added.notify_one(),
@@ -56,17 +56,17 @@ impl Connections {
     /// Goes on with a connection that another worker had.
     pub(crate) fn resume(&self, intake: &Rc<Intake>, paused: PausedConnection) {
         let PausedConnection { stream, framer, peer, .. } = paused;
-        // It is open whatever the budget says: new ones wait until others have closed.
+        // The connection is open already, even if the budget is used up: new connections wait until others have closed.
         intake.budget.take(1);
         let mut hold = Hold::default();
-        // It goes on as before, whatever it holds: newcomers wait.
+        // The connection goes on even if memory is used up: new connections wait.
         let _counted = intake.holders.set(&mut hold, framer.held_bytes());
         let open = Some(intake.open.add(None));
         let heard = intake.view.active_sessions.now();
         self.add(intake, Connection { stream, framer, peer, open, hold, heard });
     }
 
-    /// Serves them until the server stops, then takes what is there, or keeps them for who goes on.
+    /// Serves the connections until the server stops. Then reads what has arrived, or keeps the connections open for the next start.
     pub(crate) async fn serve(self: Rc<Self>, intake: Rc<Intake>) {
         loop {
             if !intake.has_room(self.listener_index) {
@@ -110,7 +110,7 @@ impl Connections {
         Served::Again
     }
 
-    /// Those that are idle for longest, of those that are since `latest` or earlier.
+    /// The connections that are idle for longest, of those that are idle since `latest` or earlier.
     pub(crate) fn idle_until(&self, latest: u32) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         self.entries.for_each(|place, connection| {
@@ -121,9 +121,9 @@ impl Connections {
         longest_idle(candidates)
     }
 
-    /// Closes a connection that is idle; `false` when it is not any more.
+    /// Closes an idle connection; `false` when the connection is no longer idle.
     pub(crate) fn close_idle(&self, intake: &Intake, place: usize) -> bool {
-        // Something may have come that nobody has looked at, the end as well.
+        // Bytes, or the end, may have come and not been read yet.
         let mut is_over = false;
         let may_go = |connection: &mut Connection| match intake.read(self.listener_index, connection) {
             ReadOutcome::Blocked => true,
@@ -141,7 +141,7 @@ impl Connections {
         true
     }
 
-    /// Closes the connections whose memory is needed.
+    /// Closes the connections whose memory others need.
     pub(crate) fn close_marked(&self, intake: &Intake) {
         let mut marked = Vec::new();
         self.entries.for_each(|place, connection| {

@@ -1,5 +1,5 @@
-//! Makes room for newcomers: closes the connections that are idle for longest when there are no more descriptors, and those
-//! whose unfinished message is oldest when there is no more memory.
+//! Makes room for new connections: closes the longest idle connections when descriptors run out, and the connections with the
+//! oldest unfinished messages when memory runs out.
 //!
 //! A session in the middle of a batch has a task, which closes it itself (`session::task`).
 
@@ -12,7 +12,7 @@ use super::idle::Candidate;
 use crate::worker::session::quiet::QuietSessions;
 use crate::worker::text::intake::Intake;
 
-/// Everything that a worker could close.
+/// The connections and sessions that a worker can close.
 pub(crate) struct Evictor {
     pub(crate) intake: Rc<Intake>,
     pub(crate) connections: Vec<Rc<Connections>>,
@@ -27,7 +27,7 @@ impl Evictor {
             tokio::select! {
                 () = intake.budget.room_wanted() => self.close_idle(),
                 () = intake.holders.marked() => {
-                    // Sessions look for themselves.
+                    // Sessions check for themselves.
                     intake.rounds.tell();
                     connections.iter().for_each(|connections| connections.close_marked(intake));
                 }
@@ -35,12 +35,12 @@ impl Evictor {
         }
     }
 
-    /// Closes those that are idle for longest, as many as are wanted and as are idle for long enough.
+    /// Closes the longest idle connections: as many as are wanted, of those that are idle for long enough.
     fn close_idle(&self) {
         let intake = &self.intake;
         let now = intake.view.active_sessions.now();
         let Some(latest) = now.checked_sub(intake.limits.evict_idle_seconds) else { return };
-        // By set: those of the listeners, then the sessions.
+        // By set: first the sets of the listeners, then the sessions.
         let of_set = |(set, candidates): (usize, Vec<Candidate>)| {
             candidates.into_iter().map(move |candidate| (candidate, set))
         };

@@ -1,5 +1,5 @@
-//! Accepts connections and reads each at once: mostly its first bytes are there already, and often its end. Only what
-//! would block stays: text among the listener's connections, a session among the quiet ones.
+//! Accepts connections and reads each at once: mostly the first bytes have arrived already, and often the end. Only a
+//! connection that would block is kept: text in the listener's set of connections, a session in the set of quiet sessions.
 
 use std::cell::Cell;
 use std::io;
@@ -20,19 +20,19 @@ use crate::worker::session::tasks;
 use crate::worker::text::framer::Framer;
 use crate::worker::text::intake::{Intake, ReadOutcome};
 
-/// Connections accepted after the stop has begun: what was queued is served, what keeps coming is not.
+/// Connections accepted at most after the stop has begun: queued ones are served, an endless flow is not.
 const ACCEPTS_AT_STOP_MAX: usize = 8192;
-/// How long a look for what the acceptor thread of a handoff hands over at a stop is put off: as long as it pauses itself.
+/// At a stop, the pause between two checks for connections from the acceptor thread of a handoff: as long as that thread pauses.
 const HANDED_PAUSE: Duration = Duration::from_millis(1);
 
-/// How often a worker looks whether somebody waits while as many connections are open as may be.
+/// At the limit of connections, how often a worker checks whether new ones wait.
 const ROOM_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Where connections stay that would block.
+/// The sets that keep connections which would block.
 pub(crate) struct IdleConnections {
-    /// Of this listener.
+    /// Text connections of this listener.
     pub(crate) connections: Rc<Connections>,
-    /// Of this worker.
+    /// Quiet sessions of this worker.
     pub(crate) sessions: Rc<QuietSessions>,
 }
 
@@ -61,13 +61,13 @@ pub(crate) async fn serve(intake: Rc<Intake>, idle: IdleConnections, mut listene
             },
         }
     }
-    // What was handed to this worker is in nobody else's reach, and what is queued is not taken then.
+    // No other worker can take connections that were handed to this one. A kept queue is left alone.
     if !intake.stopping.is_kept(listener_index) || is_handed {
         finish(&intake, &idle, &mut listener).await;
     }
 }
 
-/// Has connections closed for those that wait, if there are any.
+/// Asks for connections to be closed if new ones wait.
 fn want_room(intake: &Intake, listener: &AsyncListener) {
     let waiting = listener.seat().socket().queue().map_or(0, |state| state.queue);
     if waiting > 0 {
@@ -100,7 +100,7 @@ async fn turn(
 async fn finish(intake: &Rc<Intake>, idle: &IdleConnections, listener: &mut AsyncListener) {
     let mut accepts = 0;
     while accepts < ACCEPTS_AT_STOP_MAX {
-        // Those that are open end soon, as they learn of the stop, too.
+        // The open connections end soon, as they are told of the stop, too.
         intake.budget.wait_closed().await;
         let claimed = intake.budget.claim(ACCEPTS_PER_TURN_MAX);
         let mut unused = claimed;
@@ -121,7 +121,7 @@ async fn finish(intake: &Rc<Intake>, idle: &IdleConnections, listener: &mut Asyn
     }
 }
 
-/// Whether the acceptor thread of a handoff has not come to the end of the queue yet. In a pause it has ended.
+/// Whether the acceptor thread of a handoff still has connections to hand over. In a pause that thread has ended.
 fn is_handed_more(intake: &Intake, listener_index: usize, listener: &AsyncListener) -> bool {
     let seat = listener.seat();
     matches!(seat.distribution(), Distribution::Handoff(_))
@@ -132,9 +132,9 @@ fn is_handed_more(intake: &Intake, listener_index: usize, listener: &AsyncListen
 /// What became of a connection right after it was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Welcomed {
-    /// It was read to its end.
+    /// The connection was read to its end.
     Finished,
-    /// It waits for more.
+    /// The connection waits for more.
     Stays,
 }
 
@@ -142,8 +142,8 @@ fn welcome(intake: &Rc<Intake>, idle: &IdleConnections, accepted: Accepted) -> W
     let listener_index = idle.connections.listener_index();
     let peer = accepted.peer.0.map_or(Peer::Unnamed, Peer::Inet);
     let Some(framer) = Framer::of(intake.listeners[listener_index].spec.protocol) else {
-        // An acknowledgement is small and waited for: not until the one before it is known to have come (RFC 896). Unix
-        // sockets have no such wait.
+        // Clients wait for acknowledgements, which are small: without this, the kernel holds one back until the one before it
+        // is confirmed (RFC 896). Unix sockets have no such delay, and refuse the option.
         let _not_tcp = set_tcp_nodelay(&accepted.stream, true);
         let open = intake.open.add(accepted.open);
         tasks::begin(intake, &idle.sessions, listener_index, accepted.stream, peer, open);

@@ -1,4 +1,4 @@
-//! How many connections are open at a worker, and what each of them takes of the process's budget.
+//! Counts the open connections of a worker, and holds each one's share of the process's budget.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -29,7 +29,7 @@ impl OpenHere {
         }
     }
 
-    /// Counts a connection that stays; the budget was claimed for it.
+    /// Counts a new connection, whose share of the budget was claimed.
     pub(crate) fn add(self: &Rc<Self>, count: Option<OpenCount>) -> OpenConnection {
         self.receive(BudgetShare::of_claimed(&self.budget), count)
     }
@@ -53,12 +53,12 @@ impl OpenHere {
 pub(crate) struct OpenConnection {
     here: Counted,
     budget: BudgetShare,
-    /// The distribution counts it, too.
+    /// The distribution's own count.
     count: Option<OpenCount>,
 }
 
 impl OpenConnection {
-    /// For another worker: it is counted here no longer, and stays in the process's budget.
+    /// Hands the connection to another worker: this worker counts it no longer, and it keeps its share of the budget.
     pub(crate) fn leave(self) -> (BudgetShare, Option<OpenCount>) {
         drop(self.here);
         (self.budget, self.count)

@@ -1,4 +1,4 @@
-//! A connection between two workers: open, read by nobody, with what is known of its unfinished message.
+//! An open connection during a pause: no worker reads it, and its unfinished message is kept with it.
 
 use std::os::fd::OwnedFd;
 
@@ -8,9 +8,9 @@ use crate::worker::text::framer::Framer;
 
 /// What the next worker needs to go on with the next byte.
 pub(crate) struct PausedConnection {
-    /// Who had it.
+    /// The worker that had the connection.
     pub(crate) worker: usize,
-    /// The listener's place in its configuration.
+    /// The index of the listener in the configuration.
     pub(crate) listener_index: usize,
     pub(crate) stream: OwnedFd,
     pub(crate) framer: Framer,

@@ -1,5 +1,5 @@
-//! Open descriptors that are many and mostly quiet, so that none of them has a task or a registration with the runtime: each
-//! is a small entry in a set that has one of each.
+//! A set of very many open descriptors that are mostly quiet. A descriptor is a small entry of the set; only the set has a task
+//! and a registration with the runtime.
 //!
 //! ```text
 //! entries --epoll--+
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Invariant: the set is asked again until nothing in it is ready; only then the runtime is told to wait.
-//! Invariant: what leaves the set open is not watched any more. What is closed the kernel takes out of an epoll itself.
+//! Invariant: a descriptor that leaves the set open is not watched any more. The kernel itself removes a closed one.
 
 use std::cell::RefCell;
 use std::io;
@@ -21,26 +21,26 @@ use super::slots::Slots;
 
 /// A set of which at most `PER_TURN_MAX` entries have their turn before the worker looks at anything else.
 pub(crate) struct Watched<T, const PER_TURN_MAX: usize> {
-    /// It is waited for as a connection is: readable when one of the entries is.
+    /// The epoll is itself waited for: it is readable when one of the entries is.
     epoll: AsyncConnection,
     entries: RefCell<Slots<T>>,
 }
 
-/// What serving an entry came to.
+/// How serving an entry ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Served {
-    /// It had no more: what comes from now on makes the set ready again.
+    /// The entry has no more: whatever comes from now on makes the set ready again.
     Waits,
     /// There may be more.
     Again,
-    /// It is dropped, and closed with that.
+    /// The entry is to be dropped, which closes it.
     Over,
 }
 
-/// What a look at the set came to.
+/// How a look at the set ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// Whoever has something from now on makes the set ready again.
+    /// Whatever comes from now on makes the set ready again.
     Drained,
     /// There may be more.
     More,
@@ -58,7 +58,7 @@ impl<T: AsFd, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
         let mut entries = self.entries.borrow_mut();
         let place = entries.next();
         let data = EventData::new_u64(place as u64);
-        // By level: who has more than was read is named again.
+        // Level-triggered: an entry with more than was read is reported again.
         match epoll::add(&self.epoll, &entry, data, EventFlags::IN | EventFlags::RDHUP) {
             Ok(()) => {
                 entries.put(entry);

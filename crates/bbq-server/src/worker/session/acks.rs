@@ -1,4 +1,5 @@
-//! The batches that wait for the disk: tells sessions what became durable, and the table of streams how far it knows the lane.
+//! The batches that wait for the disk. Tells sessions what became durable, and tells the table of streams how far it knows the
+//! lane.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,7 +18,7 @@ use crate::worker::undurable::Undurable;
 
 /// What a lane holds that is not durable: a buffer that fills, and one that is written.
 const LANE_BYTES_MAX: usize = 2 * LANE_BUFFER_BYTES_MAX;
-/// The least share of it, however many there are: a sync is not worth less.
+/// The least share of a session, however many there are: a sync of less is not worth its cost.
 const SHARE_BYTES_MIN: usize = GROUP_BYTES_TARGET;
 
 /// A batch that waits to become durable.
@@ -35,7 +36,7 @@ pub(super) struct Pending<C> {
 pub struct Acks<C> {
     /// As many as the lane's buffers hold.
     pending: RefCell<VecDeque<Pending<C>>>,
-    /// Sessions that have some of them.
+    /// How many sessions have batches that wait.
     sessions: Cell<usize>,
 }
 
@@ -45,10 +46,10 @@ impl<C> Default for Acks<C> {
     }
 }
 
-/// Who hears of a lane beside the sessions.
+/// The accounts that follow a lane, beside the sessions.
 #[derive(Clone, Copy)]
 pub struct LaneAccounts<'a> {
-    /// The worker's own.
+    /// The worker's own lane.
     pub lane: &'a Lane,
     /// The table of streams.
     pub streams: &'a Streams,
@@ -67,8 +68,8 @@ impl<C> Acks<C> {
         self.pending.borrow().len()
     }
 
-    /// Whether a session has its share of the lane's buffers already, so that a batch of it has to wait until some of that is
-    /// durable. Those that wait for the disk at this moment share alike; a session without others has everything.
+    /// Whether a session has its share of the lane's buffers already. Its next batch then waits until some of that is durable.
+    /// The sessions that wait for the disk have equal shares; a single session has everything.
     pub(super) fn is_over_share(&self, replies: &Replies<C>, batch_bytes: usize) -> bool {
         let outstanding = replies.outstanding_bytes.get();
         let share = (LANE_BYTES_MAX / self.sessions.get().max(1)).max(SHARE_BYTES_MIN);
@@ -87,8 +88,8 @@ impl<C> Acks<C> {
 }
 
 impl<C: Connection> Acks<C> {
-    /// Acknowledges every batch whose group is in `durable`; where the lane failed, gives the others up. `ledger` finds that of
-    /// a listener.
+    /// Acknowledges every batch whose group is in `durable`. If the lane failed, gives up the others. `ledger` finds a listener's
+    /// ledger by its index.
     pub fn follow<'a>(
         &self,
         accounts: LaneAccounts<'_>,
@@ -98,11 +99,11 @@ impl<C: Connection> Acks<C> {
     ) {
         let LaneAccounts { lane, streams, undurable } = accounts;
         self.settle(durable, now_seconds);
-        // Behind it: whoever sees the position finds its batches in the table.
+        // After `settle`: a reader that sees the position finds its batches in the table.
         streams.set_settled(lane.index(), durable.position);
         if lane.failure().is_some() {
             self.fail();
-            // Something may have become durable between the first look and the failure.
+            // More may have become durable between the first look and the failure.
             undurable.give_up(lane.durable().records, ledger);
         } else {
             undurable.settle(durable.records);

@@ -1,4 +1,4 @@
-//! Sessions that another worker goes on with: the one in whose lane their stream's unread batches are (see `streams`).
+//! Sessions that move to another worker: to the one whose lane holds unread batches of their stream (see `stored::streams`).
 //!
 //! ```text
 //! worker that accepted --hello--> home of the stream elsewhere? --HandedSession--> inbox of that worker --> session there
@@ -21,7 +21,7 @@ const INBOX_SESSIONS_MAX: usize = 1024;
 /// A session after its hello, without anything of the worker that accepted it.
 pub(crate) struct HandedSession {
     pub(crate) handed: HandedHello<OwnedFd>,
-    /// The listener's place in the configuration.
+    /// The index of the listener in the configuration.
     pub(crate) listener_index: usize,
     pub(crate) peer: Peer,
     /// What came behind the hello.

@@ -55,7 +55,7 @@ impl Inbox {
         let _counted = self.account();
     }
 
-    /// What is not handled, for another worker.
+    /// The bytes that are not handled yet, for another worker.
     pub(crate) fn unhandled(&self) -> Vec<u8> {
         self.held[self.handled..].to_vec()
     }

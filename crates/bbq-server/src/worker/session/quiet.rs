@@ -1,4 +1,4 @@
-//! The quiet sessions of a worker: what is known of each, and nothing else.
+//! The quiet sessions of a worker: a small entry for each, without a task.
 //!
 //! ```text
 //! accepted --> entry of the set --something to read--> task (task.rs) --quiet--> entry of the set ...
@@ -35,14 +35,14 @@ const SESSIONS_PER_TURN_MAX: usize = 64;
 /// A session without a task: a [`crate::worker::session::Left`] and what its worker knows of it, in one piece, as there may be very many.
 pub(crate) struct QuietSession {
     pub(crate) stream: OwnedFd,
-    /// The listener's place in its configuration.
+    /// The index of the listener in the configuration.
     pub(crate) listener_index: usize,
     pub(crate) peer: Peer,
     pub(crate) open: OpenConnection,
     pub(crate) protocol: ServerSession,
     /// `None` until the hello came.
     pub(crate) standing: Option<Standing>,
-    /// When something came last; before the hello, when the connection did.
+    /// When bytes last came; before the hello, when the client connected.
     pub(crate) moved: u32,
 }
 
@@ -52,11 +52,11 @@ impl AsFd for QuietSession {
     }
 }
 
-/// Those of one worker, of all its listeners.
+/// The quiet sessions of one worker, of all its listeners.
 pub(crate) struct QuietSessions {
     entries: Watched<QuietSession, SESSIONS_PER_TURN_MAX>,
-    /// Places of those that had not said hello when they came, and when that was, oldest first. They are here for as long as
-    /// they may take for it, and then looked at.
+    /// Places of sessions that came before their hello, and when they came, oldest first. A place stays here until the time for
+    /// the hello is over; then the session is checked.
     greeting: RefCell<VecDeque<(usize, u32)>>,
 }
 
@@ -100,7 +100,7 @@ impl QuietSessions {
         self.entries.take_all()
     }
 
-    /// Those that are idle for longest, of those that are since `latest` or earlier.
+    /// The sessions that are idle for longest, of those that are idle since `latest` or earlier.
     pub(crate) fn idle_until(&self, latest: u32) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         self.entries.for_each(|place, session| {
@@ -111,7 +111,7 @@ impl QuietSessions {
         longest_idle(candidates)
     }
 
-    /// Closes a session that is idle; `false` when it is not any more.
+    /// Closes an idle session; `false` when it is no longer idle.
     pub(crate) fn close_idle(&self, intake: &Intake, place: usize) -> bool {
         let Some(session) = self.entries.take_if(place, |_| true) else { return false };
         intake.listeners[session.listener_index].ledger.add_evicted(1);
@@ -121,7 +121,7 @@ impl QuietSessions {
         true
     }
 
-    /// Closes those that have taken too long to say hello.
+    /// Closes the sessions whose clients took too long to say hello.
     pub(crate) fn close_late(&self, intake: &Intake) {
         let now = intake.view.active_sessions.now();
         let mut greeting = self.greeting.borrow_mut();
@@ -137,7 +137,7 @@ impl QuietSessions {
     }
 }
 
-/// Says why and closes, without waiting: the client has everything that is not acknowledged.
+/// Sends the refusal and closes, without waiting: the client still has everything that is not acknowledged.
 #[expect(clippy::needless_pass_by_value, reason = "it is closed here")]
 fn refuse(intake: &Intake, session: QuietSession, refusal: &Refusal) {
     let mut frame = Vec::new();

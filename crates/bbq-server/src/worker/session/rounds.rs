@@ -1,12 +1,12 @@
-//! When sessions look whether they have been quiet: they have no timer and read no clock. Each second the control thread
-//! begins a round for the workers that have active sessions.
+//! Rounds: sessions have no timer and read no clock. Each second the control thread begins a round for the workers that have
+//! active sessions; in a round, sessions check whether they are quiet.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// A session without a batch since so many rounds began is quiet: for one whole round at least, and two at most. Well above
+/// A session is quiet if no batch came since so many rounds began: for one whole round at least, and two at most. Well above
 /// the pauses of clients that send all the time, as each change between task and entry costs some microseconds.
 const QUIET_ROUNDS: u32 = 2;
 
@@ -14,9 +14,9 @@ const QUIET_ROUNDS: u32 = 2;
 #[derive(Debug, Default)]
 pub(crate) struct ActiveSessions {
     count: AtomicU64,
-    /// One of them sent a batch a short while ago, or has some that wait for the disk.
+    /// A session sent a batch a short while ago, or has batches that wait for the disk.
     has_recent_batch: AtomicBool,
-    /// Some connection may not have said hello.
+    /// A client may not have said hello yet.
     greeted: AtomicBool,
     /// Rounds of all kinds: a clock of seconds that costs no system call.
     now: AtomicU32,
@@ -28,8 +28,8 @@ impl ActiveSessions {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether one of them may wait for an acknowledgement. Not for being there: a peer that sends half a batch and no
-    /// more has a task for as long as it likes.
+    /// Whether a client may wait for an acknowledgement. An open session alone does not count: a peer that sends half a batch
+    /// and no more keeps a task for as long as it likes.
     pub(crate) fn may_wait(&self) -> bool {
         self.count() > 0 && self.has_recent_batch.load(Ordering::Relaxed)
     }
@@ -44,7 +44,7 @@ impl ActiveSessions {
         self.greeted.store(may_be_some, Ordering::Relaxed);
     }
 
-    /// A round begins. Nobody is woken for no session.
+    /// Begins a round. Wakes the worker only if it has sessions.
     pub(crate) fn begin_round(&self) {
         self.now.fetch_add(1, Ordering::Relaxed);
         if self.count() > 0 || self.greeted.load(Ordering::Relaxed) {
@@ -95,7 +95,7 @@ impl Rounds {
         self.told.notified().await;
     }
 
-    /// For a session that receives a batch now.
+    /// Notes that a session receives a batch now.
     pub(crate) fn hear(&self, sessions: &ActiveSessions) -> Heard {
         let now = Heard { round: self.number.get() };
         self.newest.set(now);
@@ -103,7 +103,7 @@ impl Rounds {
         now
     }
 
-    /// For a session of which no batch came yet.
+    /// For a session that has sent no batch yet.
     pub(crate) fn long_ago(&self) -> Heard {
         Heard { round: self.number.get().wrapping_sub(QUIET_ROUNDS) }
     }

@@ -17,10 +17,10 @@ const LINGER: Duration = Duration::from_secs(1);
 const LINGER_READS_MAX: usize = 256;
 const LINGER_READ_BYTES: usize = 16 * 1024;
 
-/// What the session's own task and the acknowledging one share.
+/// Shared by the session's own task and the task that acknowledges.
 pub(crate) struct SessionSocket {
     pub(crate) stream: AsyncConnection,
-    /// The own task has something to look at.
+    /// Wakes the session's own task.
     wake: Notify,
 }
 
@@ -68,7 +68,7 @@ pub(crate) async fn flushed(replies: &Replies<SessionSocket>) -> io::Result<()> 
     }
 }
 
-/// Ready when there is something unsent and the socket takes it, or when nothing more will be.
+/// Waits until there are unsent bytes and the socket takes them, or until sending has failed.
 pub(crate) async fn unsent(replies: &Replies<SessionSocket>) {
     let socket = &replies.connection;
     loop {
@@ -87,8 +87,8 @@ pub(crate) async fn unsent(replies: &Replies<SessionSocket>) {
     }
 }
 
-/// Says why, and lets the client read it: closing with unread bytes would reset the connection and take the refusal with
-/// it.
+/// Sends a refusal, and gives the client time to read it: closing with unread bytes would reset the connection, and the
+/// refusal would be lost.
 pub(crate) async fn refuse(stream: &AsyncConnection, refusal: &Refusal) -> io::Result<()> {
     let mut frame = Vec::new();
     refusal.encode(&mut frame);
@@ -112,7 +112,8 @@ async fn read_away(stream: &AsyncConnection) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads once, for nobody. On the stack, and not in the future above: at a stop every session of a worker waits there.
+/// Reads once and discards the bytes. The buffer is on the stack rather than in the future above: at a stop, every session of
+/// a worker waits there.
 fn discard(stream: &AsyncConnection) -> rustix::io::Result<usize> {
     let mut sink = [0; LINGER_READ_BYTES];
     recv(stream, &mut sink, RecvFlags::DONTWAIT).map(|(_, bytes)| bytes)

@@ -1,5 +1,5 @@
-//! A session while it has a task: moves bytes between its socket and its [`SessionState`], and waits for what that waits for.
-//! When a client takes too long, and whose memory others need, is decided here, too.
+//! A session while it has a task: moves bytes between its socket and its [`SessionState`], and waits for what the state asks
+//! for. Closes the session when its client takes too long, or when others need its memory.
 
 use std::io::ErrorKind;
 use std::rc::Rc;
@@ -32,7 +32,7 @@ pub(crate) enum Outcome {
     Ended,
     /// It has nothing to do.
     Quiet(Left<SessionSocket>),
-    /// The worker of this lane goes on, with what came behind the hello.
+    /// The worker of this lane goes on, with the bytes that came after the hello.
     Handed(u32, HandedHello<SessionSocket>, Vec<u8>),
 }
 
@@ -43,9 +43,9 @@ pub(crate) struct SessionTask {
     inbox: Inbox,
     /// When the last batch came.
     heard: Heard,
-    /// The socket was not looked at yet.
+    /// The socket was not read yet.
     is_new: bool,
-    /// When something came last, and before the hello, when the connection did; see `ActiveSessions::now`.
+    /// When bytes last came; before the hello, when the client connected; see `ActiveSessions::now`.
     pub(crate) moved: u32,
     /// Bytes of batches that were taken since the others had their turn.
     turn_bytes: usize,
@@ -55,7 +55,7 @@ impl SessionTask {
     pub(crate) fn new(intake: Rc<Intake>, listener_index: usize, peer: Peer, moved: u32) -> SessionTask {
         SessionTask {
             inbox: Inbox::new(Rc::clone(&intake)),
-            // Who only says hello is quiet right after the welcome.
+            // A client that only says hello is quiet right after the welcome.
             heard: intake.rounds.long_ago(),
             is_new: true,
             intake,
@@ -66,13 +66,13 @@ impl SessionTask {
         }
     }
 
-    /// Begins with what another worker had received.
+    /// Begins with the bytes that another worker had received.
     pub(crate) fn behind(mut self, held: Vec<u8>) -> SessionTask {
         self.inbox.begin_with(held);
         self
     }
 
-    /// Serves a session to its end, or until it is quiet or another worker's.
+    /// Serves a session until it ends, is quiet, or moves to another worker.
     pub(crate) async fn run(&mut self, mut state: SessionState<SessionSocket>) -> Outcome {
         loop {
             let was_open = state.is_open();
@@ -99,7 +99,7 @@ impl SessionTask {
                 }
                 Step::AwaitStream => Box::pin(self.wait_stream(&mut state)).await,
                 Step::AwaitAcks => {
-                    // Others may need it while this waits.
+                    // Others may need the buffer while this session waits.
                     self.inbox.release();
                     state.replies().connection.woken().await;
                 }
@@ -157,7 +157,7 @@ impl SessionTask {
         }
     }
 
-    /// Waits for bytes and puts them behind those held; tells the session when there will be none.
+    /// Waits for bytes and appends them to those held. Tells the state when no more will come.
     async fn read(&mut self, state: &mut SessionState<SessionSocket>, needed: usize) -> Went {
         let received = tokio::select! {
             biased;
@@ -210,11 +210,12 @@ impl SessionTask {
         if is_stopping {
             state.stop();
         }
-        // The time was not its client's.
+        // The client was not at fault for this time.
         self.moved = self.intake.view.active_sessions.now();
     }
 
-    /// Waits until what came over an earlier connection is durable. At a stop that may take long: the client comes again.
+    /// Waits until everything from an earlier connection is durable. A stop ends the wait, which may take long: the client connects
+    /// again.
     async fn wait_stream(&self, state: &mut SessionState<SessionSocket>) {
         let Some((stream, owner)) = state.owner().map(|owner| (Arc::clone(&owner.stream), owner.owner))
         else {
@@ -227,7 +228,7 @@ impl SessionTask {
         }
     }
 
-    /// Sends what is to be said, says why it ends, and closes.
+    /// Sends all replies and the refusal, and closes.
     async fn close(&self, state: &SessionState<SessionSocket>, refusal: Option<Refusal>) {
         let replies = state.replies();
         let patience = Duration::from_secs(self.intake.limits.batch_timeout_seconds.into());
@@ -246,7 +247,7 @@ impl SessionTask {
         }
     }
 
-    /// Others need its memory.
+    /// The refusal of a session whose memory others need.
     fn evicted(&self) -> Refusal {
         self.intake.listeners[self.listener_index].ledger.add_evicted(1);
         let text = "too much is held in unfinished batches, and this one is unfinished for longest; send it again later";
@@ -267,7 +268,7 @@ impl SessionTask {
                 return Received::Late;
             }
             let mut ready = None;
-            // A task begins because there is something.
+            // A task begins because there is something to read.
             if !std::mem::take(&mut self.is_new) {
                 if self.is_quiet(state) {
                     return Received::Quiet;
@@ -306,7 +307,7 @@ impl SessionTask {
             }
             match received {
                 Ok(Some(0)) | Err(_) => return Turn::Received(Received::End),
-                // What is whole is handled before anybody else is; what is left of it is counted then.
+                // A complete batch is handled first; what remains is counted after that.
                 Ok(Some(_)) if self.inbox.waiting() >= needed => return Turn::Received(Received::Some),
                 Ok(Some(_)) if !self.inbox.account() => return Turn::Received(Received::TooMuch),
                 Ok(Some(_)) => {}
@@ -320,7 +321,7 @@ impl SessionTask {
         Turn::More
     }
 
-    /// Whether its client takes too long for a hello, does not go on with a batch, or does not read.
+    /// Whether the client takes too long for a hello or a batch, or does not read replies.
     fn is_late(&self, state: &SessionState<SessionSocket>) -> bool {
         let waited = self.intake.view.active_sessions.now().saturating_sub(self.moved);
         if state.is_open() {
@@ -331,13 +332,13 @@ impl SessionTask {
         }
     }
 
-    /// Whether a task is too much for it: nothing is half received or owed, and no batch came for a while.
+    /// Whether the session needs no task: nothing is half received or owed, and no batch came for a while.
     fn is_quiet(&self, state: &SessionState<SessionSocket>) -> bool {
         self.intake.rounds.is_long_ago(self.heard) && self.inbox.waiting() == 0 && state.may_leave()
     }
 }
 
-/// What came of a wait for bytes.
+/// How a wait for bytes ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Went {
     On,
@@ -359,7 +360,7 @@ enum Received {
     Late,
 }
 
-/// What a turn of reading came to.
+/// How a turn of reading ended.
 enum Turn {
     Received(Received),
     /// Not enough, and nothing more is there.
@@ -368,7 +369,7 @@ enum Turn {
     More,
 }
 
-/// For who says nothing, or half a hello.
+/// The refusal of a client that sends no complete hello in time.
 pub(crate) fn late_hello(limits: IntakeLimits) -> Refusal {
     let seconds = limits.hello_timeout_seconds;
     Refusal::new(RefusalCode::Busy, format!("no hello within {seconds} s of the connection; connect again"))

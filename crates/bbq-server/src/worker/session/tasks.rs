@@ -1,4 +1,4 @@
-//! Gives a session a task, and knows where it goes from there: among the quiet ones, to another worker, or to its end.
+//! Gives sessions their tasks. When a task ends, the session becomes quiet, moves to another worker, or is over.
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -32,7 +32,7 @@ pub(crate) fn begin(
     keep(intake, quiet, QuietSession { stream, listener_index, peer, open, protocol, standing: None, moved });
 }
 
-/// Gives the quiet sessions that have something to say a task, and all when the server stops; begins the rounds.
+/// Gives a task to each quiet session whose client has sent something, and to all when the server stops. Begins the rounds.
 pub(crate) async fn serve_quiet(intake: Rc<Intake>, quiet: Rc<QuietSessions>) {
     loop {
         let turn = tokio::select! {
@@ -80,7 +80,7 @@ fn wake(intake: &Rc<Intake>, quiet: &Rc<QuietSessions>, session: QuietSession) {
     spawn_local(serve(intake, Rc::clone(quiet), session));
 }
 
-/// Serves a session until its end or the server's, or until it is quiet again or another worker's.
+/// Serves a session until it ends, is quiet again, or moves to another worker.
 fn serve(
     intake: &Rc<Intake>,
     quiet: Rc<QuietSessions>,
@@ -92,7 +92,7 @@ fn serve(
     run(Rc::clone(intake), task, quiet, open, stream, begin)
 }
 
-/// Goes on with a session that another worker has accepted, and that has said hello.
+/// Goes on with a session that another worker has accepted and whose hello was read.
 fn serve_handed(
     intake: &Rc<Intake>,
     quiet: Rc<QuietSessions>,

@@ -1,4 +1,4 @@
-//! Builds batches for one listener from senders that have none of their own.
+//! Builds batches for one listener from messages of senders that send no batches.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::stored::ledger::{DropReason, ListenerLedger};
 use crate::time::unix_ns;
 use crate::worker::undurable::{Fallback, Undurable};
 
-/// The stream of a worker's own batches: a fresh one per start, so that its numbers never meet those before a crash.
+/// The stream of a worker's own batches. Each start has a new stream, so that its numbers never repeat those before a crash.
 pub(crate) struct OwnStream {
     pub(crate) id: StreamId,
     /// The next record's number.
@@ -24,7 +24,7 @@ pub(crate) struct OwnStream {
 pub(crate) struct Batcher {
     builder: BatchBuilder,
     base_time_ns: u64,
-    /// The weight of messages that went to the lane since somebody asked.
+    /// Weight of the messages handed to the lane since the last call of `take_handed`.
     handed: usize,
     source: u16,
     kind: SourceKind,
@@ -52,7 +52,7 @@ impl Batcher {
         }
     }
 
-    /// Messages that it holds.
+    /// Messages in the batch.
     pub(crate) fn records(&self) -> u64 {
         u64::from(self.builder.records())
     }
@@ -61,12 +61,12 @@ impl Batcher {
         self.builder.is_empty()
     }
 
-    /// The weight of messages that went to the lane since the last time this was asked.
+    /// Weight of the messages handed to the lane since the last call.
     pub(crate) fn take_handed(&mut self) -> usize {
         std::mem::take(&mut self.handed)
     }
 
-    /// Whether the listener may read on. When not, the lane is full and the batch is, too.
+    /// Whether the listener's connections may be read on. If not, both the lane and the batch are full.
     pub(crate) fn has_room(&self) -> bool {
         self.builder.body_bytes() < BATCH_BODY_BYTES_TARGET
     }
@@ -105,13 +105,13 @@ impl Batcher {
         self.builder.push_from(message, peer);
     }
 
-    /// Counts what it still holds as never written.
+    /// Counts the messages in the batch as never written.
     pub(crate) fn give_up(&mut self) {
         self.ledger.add_dropped(DropReason::Unwritten, u64::from(self.builder.records()));
         self.builder.clear();
     }
 
-    /// Hands the batch to the lane, if that takes it.
+    /// Hands the batch to the lane, if the lane takes it.
     pub(crate) fn flush(&mut self, lane: &Lane, stream: &mut OwnStream) {
         if self.builder.is_empty()
             || (!lane.has_room_for(self.builder.batch_bytes_max()) && lane.failure().is_none())
@@ -132,7 +132,7 @@ impl Batcher {
             Some(Ok(())) => {
                 stream.next += records;
                 self.ledger.add_spooled(records);
-                // Whoever sent them believes that they arrived.
+                // Their senders believe that they arrived.
                 self.undurable.add(self.source, Fallback::None, self.builder.records());
             }
             // The room was there a moment ago and only this worker fills the lane: it failed.

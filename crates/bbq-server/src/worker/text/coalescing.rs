@@ -1,4 +1,5 @@
-//! What a worker does between two turns, so that it is not woken for each message.
+//! Coalescing: a worker that took little text lets more collect before it reads again, so that it is not woken for each
+//! message.
 
 use std::thread;
 use std::time::Duration;
@@ -6,9 +7,9 @@ use std::time::Duration;
 use bbq_listen::{Address, Seat};
 use rustix::thread::sched_yield;
 
-/// What a message costs beside its bytes, in bytes that could be copied meanwhile.
+/// The fixed cost of a message, as the number of bytes that could be copied in the same time.
 const MESSAGE_COST_BYTES: usize = 256;
-/// A turn that brought so much was worth its wake-up: taking it cost several times what being woken does.
+/// A turn with this weight was worth its wake-up: reading it cost several times as much as waking up.
 const ENOUGH_BYTES: usize = 32 * 1024;
 /// How long a worker that took less leaves its sockets alone. It is short beside `spool.flush_interval_ms`, for which
 /// messages that nobody waits for may collect anyway.
@@ -17,23 +18,23 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// less than may come in a pause when a burst begins; this holds five times as many.
 const PAUSE_BUFFER_BYTES_MIN: u32 = 1024 * 1024;
 
-/// Taken after a turn, before the worker waits for the next event.
+/// What a worker does after a turn, before it waits for the next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coalescing {
-    /// Waits for the next event at once: nothing came, or somebody may wait for an acknowledgement.
+    /// Nothing: no text came, or a client may wait for an acknowledgement.
     None,
-    /// Lets others run first, if there are any: what they send meanwhile comes in one turn.
+    /// Lets other threads run first: what they send meanwhile comes in one turn.
     Yield,
-    /// Leaves its sockets alone for a moment: messages come one by one, and to be woken costs more than to read one.
+    /// Leaves its sockets alone for a moment: messages come one by one, and a wake-up costs more than reading one.
     Pause,
 }
 
-/// What taking messages that nobody waits for comes to; see [`Coalescing::after`].
+/// The weight of messages that no client waits for; see [`Coalescing::after`].
 pub(crate) fn weight(messages: u32, bytes: usize) -> usize {
     messages as usize * MESSAGE_COST_BYTES + bytes
 }
 
-/// Whether a socket may be left alone for a moment: when it loses nothing by that, and lets nobody wait. The queue of a
+/// Whether a socket may be left alone for a moment: it must not lose messages, and no sender must wait for it. The queue of a
 /// unixgram is a few messages long, and senders wait when it is full.
 pub(crate) fn may_pause(seat: &Seat) -> bool {
     match seat.address() {

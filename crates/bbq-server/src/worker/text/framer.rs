@@ -1,11 +1,11 @@
-//! The framing of one connection, whichever its listener has.
+//! The framing of one connection, as its listener's protocol requires.
 
 use bbq_wire::framing::{Frame, FramingError, FramingRules, Lines, Suspended, Syslog, Whole};
 use bbq_wire::session::Hello;
 
 use crate::config::Protocol;
 
-/// Why a connection is not read any further.
+/// Why a connection is closed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Misfit {
     #[error(transparent)]
@@ -37,7 +37,7 @@ impl Framer {
         }
     }
 
-    /// Where it stands, for another process to go on.
+    /// The state of the framing, for another process to go on with.
     pub(crate) fn suspend(self) -> Suspended {
         match self {
             // Where they begin, too. Who goes on does not look for a hello.
@@ -48,7 +48,7 @@ impl Framer {
         }
     }
 
-    /// Goes on where another stood; `None` when there is no such place.
+    /// Goes on with the state that another process had; `None` when the state is not valid.
     pub(crate) fn resume(protocol: Protocol, suspended: Suspended) -> Option<Framer> {
         match protocol {
             Protocol::Lines => Lines::resume(suspended).map(Framer::Lines),
