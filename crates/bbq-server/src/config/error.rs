@@ -1,10 +1,10 @@
 //! What is wrong with a configuration.
 
-/// What is wrong with a configuration. Always the operator's to mend; nothing was opened.
+/// What is wrong with a configuration, for the operator to fix. Nothing was opened.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}{message}")]
 pub struct ConfigError {
-    /// File, line and column with a colon behind it; empty for the command line.
+    /// File, line and column, followed by a colon; empty for the command line.
     place: String,
     message: String,
 }

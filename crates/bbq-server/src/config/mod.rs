@@ -47,9 +47,9 @@ pub const UPGRADE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 pub const HELLO_TIMEOUT_SECONDS_DEFAULT: u32 = 10;
 /// How long a bbq client may send nothing in the middle of a batch: longer than a network is away for a moment.
 pub const BATCH_TIMEOUT_SECONDS_DEFAULT: u32 = 30;
-/// For how long a connection must be idle to be closed for a new one: whoever came in the same burst is not.
+/// For how long a connection must be idle to be closed for a new one: longer than connections of the same burst are.
 pub const EVICT_IDLE_SECONDS_DEFAULT: u32 = 10;
-/// A day: beyond it nobody waits.
+/// A day: longer waits make no sense.
 pub const TIMEOUT_SECONDS_MAX: u32 = 86_400;
 /// Memory of unfinished batches and messages, of all workers: thirty of the largest batches, or a thousand of the usual size.
 pub const UNFINISHED_BYTES_DEFAULT: u64 = 512 * 1024 * 1024;
@@ -59,7 +59,7 @@ pub const UNFINISHED_BYTES_MAX: u64 = 1 << 40;
 pub const UNFINISHED_BYTES_PER_WORKER_MIN: u64 = 64 * 1024 * 1024;
 /// Listeners at most: each has a socket per worker, and an envelope names its source in 16 bits.
 pub const LISTENERS_MAX: usize = 256;
-/// The longest stall that may be looked away from: beyond it 0 says what is meant.
+/// The longest stall threshold; 0 turns the monitor off.
 pub const STALL_THRESHOLD_MAX: Duration = Duration::from_secs(60);
 /// Sinks at most: each is a thread.
 pub const SINKS_MAX: usize = 64;
@@ -75,19 +75,19 @@ pub struct Config {
     pub workers: usize,
     /// Distribution of the listeners that name none.
     pub distribution: Distribution,
-    /// After what time a worker that does not come around is helped by the others; `None` is never.
+    /// After what time the other workers help a stalled worker; `None` is never.
     pub stall_threshold: Option<Duration>,
-    /// Where status is asked for; `None` is off.
+    /// Where the admin listens; `None` is off.
     pub admin: Option<SocketAddr>,
     /// What to listen on.
     pub listen: Vec<ListenSpec>,
-    /// Where to hand messages on.
+    /// Where to deliver messages.
     pub sinks: Vec<SinkSpec>,
     /// Bytes of all segments.
     pub spool_bytes_max: u64,
     /// Bytes of one segment.
     pub segment_bytes: u64,
-    /// How long messages that nobody waits for may collect before they are written.
+    /// How long messages that no client waits for may collect before they are written.
     pub flush_interval: Duration,
     /// How long a stop waits for the sinks.
     pub drain_timeout: Duration,
@@ -108,7 +108,7 @@ pub struct Config {
 pub struct ConfigSource {
     /// The TOML file.
     pub path: Option<PathBuf>,
-    /// What goes over it.
+    /// Options that override the file.
     pub overrides: Overrides,
 }
 
@@ -122,12 +122,12 @@ impl ConfigSource {
     }
 }
 
-/// What the command line says; it goes over the file.
+/// Options of the command line, which override the file.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
-    /// `--listen`, instead of all of the file's.
+    /// `--listen`, which replaces all listeners of the file.
     pub listen: Vec<String>,
-    /// `--sink`, instead of all of the file's.
+    /// `--sink`, which replaces all sinks of the file.
     pub sink: Vec<String>,
     /// `--data`.
     pub data: Option<PathBuf>,

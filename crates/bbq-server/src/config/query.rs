@@ -3,7 +3,7 @@
 use super::error::ConfigError;
 use super::quantity::parse_bytes;
 
-/// The options of one SPEC. Each is taken out by whoever knows it; what is left in the end nobody knows.
+/// The options of one SPEC. Each known option is taken out; what is left in the end is unknown.
 pub(super) struct Query<'a> {
     spec: &'a str,
     pairs: Vec<(&'a str, &'a str)>,
@@ -78,7 +78,7 @@ impl<'a> Query<'a> {
         self.taken.contains(&key)
     }
 
-    /// Refuses what nobody took.
+    /// Refuses options that were not taken.
     pub(super) fn finish(self) -> Result<(), ConfigError> {
         let Some((key, _)) = self.pairs.first() else { return Ok(()) };
         let hint =

@@ -1,7 +1,7 @@
-//! Panics: each is a defect, and is logged with the thread it was in. One in a thread that messages depend on ends the
-//! server in order; nothing is acknowledged by what is left of it.
+//! Panics: each is a defect, and is logged with its thread. A panic in a thread that messages depend on ends the server in order;
+//! nothing is acknowledged by that thread any more.
 //!
-//! They are noticed by the hook, not by the end of a thread: an event loop catches those of its tasks and goes on.
+//! The panic hook notices them, rather than the end of the thread: an event loop catches the panics of its tasks and goes on.
 
 use std::panic;
 use std::sync::{Mutex, Once, PoisonError};
@@ -10,7 +10,7 @@ use std::thread;
 use tokio::sync::Notify;
 use tracing::error;
 
-/// Threads that can be done without: a request or an upgrade fails, and that is all.
+/// Threads that the server can do without: only a request or an upgrade fails.
 const HARMLESS: [&str; 4] = ["admin", "control-look", "upgrade", "upgrade-log"];
 
 static FIRST: Mutex<Option<String>> = Mutex::new(None);

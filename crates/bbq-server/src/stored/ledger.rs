@@ -1,8 +1,8 @@
-//! What came in and what became of it, counted so that it must balance: received = delivered + queued + dropped.
+//! Counts what came in and what became of it, so that the sums must balance: received = delivered + queued + dropped.
 //!
-//! What was spooled is counted by the spool itself, in the headers of its segments; what was dropped before is kept in a
-//! small file that is replaced once a second while messages are dropped, and at the end. So the sums agree after any stop: a crash may forget a drop of
-//! the last second, and then forgets that it was received, too.
+//! The spool itself counts what was spooled, in the headers of its segments. What was dropped before the spool is kept in a small
+//! file, which is replaced once a second while messages are dropped, and at the end. So the sums agree after any stop: a crash
+//! may forget a drop of the last second, and then forgets that it was received, too.
 //!
 //! ```text
 //! bbq ledger 1 <crc>                         see bbq_spool::sealed

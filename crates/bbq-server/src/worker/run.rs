@@ -1,4 +1,4 @@
-//! A worker at work: its event loop, its tasks, and its end.
+//! Runs a worker: its event loop, its tasks, and its end.
 
 use std::io;
 use std::rc::Rc;
@@ -22,14 +22,14 @@ use super::stopping::Order;
 use super::text::coalescing;
 use super::text::intake::Intake;
 
-/// How long a stop waits for clients that were in the middle of something.
+/// How long a stop waits for clients in the middle of a message or batch.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
-/// Between two looks whether batches that are whole need not wait for room in the lane any more.
+/// Time between two checks whether complete batches still have to wait for room in the lane.
 const SYNC_LOOK: Duration = Duration::from_secs(2);
 
 impl Worker {
-    /// Works until it is told to stop, finishes what is there, and returns with everything handed to the lane. Returns the
-    /// connections that somebody else goes on with.
+    /// Works until it is told to stop, finishes what is there, and hands everything to the lane. Returns the connections for the
+    /// next start or a successor.
     ///
     /// # Errors
     /// What keeps the event loop or a socket from being set up.
@@ -82,7 +82,7 @@ impl Worker {
         let evictor = Evictor { intake: Rc::clone(&intake), connections: of_text, sessions };
         spawn_local(evictor.serve());
         let order = self.stop.wait_for(|order| *order != Order::Work).await.map(|order| order.clone());
-        // An error means that the server is gone, which is a stop, too.
+        // An error means that the server is gone, which is also a stop.
         let order = order.unwrap_or(Order::Stop);
         let pauses = order != Order::Stop;
         intake.stopping.begin(order);
@@ -98,8 +98,8 @@ impl Worker {
             }
         };
         let _in_time = tokio::time::timeout(STOP_PATIENCE, finish).await;
-        // A lane whose buffer is full takes more when its sync is over, however long that takes: whoever closes the lane waits for
-        // it, too. One that failed, or has no room on disk, does not.
+        // A lane with a full buffer takes more when its sync is over, however long that takes: closing the lane waits for the sync,
+        // too. A lane that failed, or has no room on disk, takes no more.
         while tokio::time::timeout(SYNC_LOOK, intake.flushed()).await.is_err() {
             if intake.lane.failure().is_some() || intake.lane.no_room().is_some() {
                 break;

@@ -17,20 +17,20 @@ use super::successor::FROM;
 use crate::lifecycle::listeners::{Listener, OfferedGroup};
 use crate::worker::{Framer, PausedConnection};
 
-/// How long the predecessor may take to end. What it still does then disturbs nobody.
+/// How long to wait for the predecessor to end. What it does after that disturbs nothing.
 const GONE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Who hands over. When it is gone, so is this process's reason to start.
+/// The process that hands over. If it ends, the start of this process fails.
 pub(crate) struct Predecessor {
     channel: Channel,
-    /// Where the log goes once the predecessor, who reads it until then, is gone.
+    /// Where the log goes when the predecessor, which reads it until then, has ended.
     standard_error: Option<OwnedFd>,
     /// Of each group that was offered, whether it may be removed at the end.
     offered: Vec<(bbq_listen::Address, bool)>,
 }
 
 impl Predecessor {
-    /// If this process was started to take another's place: that one, and the sockets it offers.
+    /// If another process started this one to take its place: that process, and the sockets it offers.
     pub(crate) fn of_this_process() -> io::Result<Option<(Predecessor, Vec<OfferedGroup>)>> {
         let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().to_string());
         if std::env::var(FROM).ok() != parent || parent.is_none() {
@@ -83,7 +83,8 @@ impl Predecessor {
         }
     }
 
-    /// It serves: files of unix sockets are its own from here on, and so is the log. Returns once the predecessor is gone.
+    /// Says that this process serves. It owns the files of unix sockets and the log from here on. Returns when the predecessor has
+    /// ended.
     pub(crate) fn release(mut self, listeners: &[Listener]) -> io::Result<()> {
         for listener in listeners {
             if self.offered.iter().any(|(address, owned)| *owned && *address == listener.spec().address) {

@@ -15,7 +15,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Of this process; to be asked at the start, before anybody replaces the file.
+    /// The program of this process. To be called at the start, before the file can be replaced.
     ///
     /// The path is the one it was called by where that leads to the running file, so that a symbolic link which is moved
     /// to a new version is followed.

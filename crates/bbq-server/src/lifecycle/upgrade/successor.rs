@@ -19,16 +19,16 @@ use crate::config::ListenSpec;
 use crate::lifecycle::listeners::OfferedGroup;
 use crate::worker::{Framer, PausedConnection};
 
-/// Names the process that hands over, in the environment of the one that it starts.
+/// The environment variable with the id of the process that hands over.
 pub(super) const FROM: &str = "BBQ_UPGRADE_FROM";
-/// What systemd said to this process is not for the next one.
+/// Variables of systemd that are meant for this process only.
 const NOT_INHERITED: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 /// Connections in one message, and from how many bytes of unfinished messages on no more are put to it.
 const CONNECTIONS_PER_MESSAGE: usize = 256;
 const HELD_BYTES_PER_MESSAGE: usize = 16 * 1024 * 1024;
-/// A line of its standard error that is kept for the log.
+/// Bytes of a line of its standard error that are kept for the log.
 const LINE_BYTES_MAX: u64 = 4096;
-/// How long its last words may take when it has ended, or gone on with its own standard error.
+/// How long to wait for its last line on standard error when it has ended, or changed its standard error.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A new program that has been started. It is killed when this is dropped, unless it is ready.
@@ -42,10 +42,10 @@ pub(crate) struct Successor {
 }
 
 impl Successor {
-    /// Starts the program and offers it every socket. Returns once it has what it needs.
+    /// Starts the program and offers it every socket. Returns when the program is prepared.
     ///
     /// # Errors
-    /// Why it has not. It is ended then.
+    /// Why the program is not prepared. It is killed then.
     pub(crate) fn prepare(
         program: &Program,
         offered: &[OfferedGroup],
@@ -111,10 +111,10 @@ impl Successor {
         self.kept.contains(&spec.source)
     }
 
-    /// Hands over the connections, and the data directory, whose lock is free. Returns once it serves.
+    /// Hands over the connections, and the data directory, whose lock is free. Returns when the program serves.
     ///
     /// # Errors
-    /// Why it does not. It is ended then; the connections are still here.
+    /// Why the program does not serve. It is killed then; the connections are still here.
     pub(crate) fn take_over(
         &mut self,
         listeners: &[Arc<ListenSpec>],
@@ -139,7 +139,7 @@ impl Successor {
         paused: &mut Vec<PausedConnection>,
         kernel_seen: Vec<u64>,
     ) -> io::Result<()> {
-        // Framers are taken apart to be described, and put together again for the case that nobody takes them.
+        // Framers are taken apart to be described, and put together again in case the hand-over fails.
         let mut described = Vec::with_capacity(paused.len());
         for connection in std::mem::take(paused) {
             let spec = &listeners[connection.listener_index];
@@ -167,7 +167,7 @@ impl Successor {
         self.channel.send(&Handed::Go { kernel_seen }, &[])
     }
 
-    /// Ends it, and says how it failed.
+    /// Kills the program, and returns how it failed.
     fn explain(&mut self, wanted: &str, error: &io::Error) -> String {
         let timed_out = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
         let seconds = self.patience.as_secs();
@@ -240,7 +240,7 @@ fn relay(from: impl Read) -> String {
             Ok(0) | Err(_) => return last,
             Ok(_) => {}
         }
-        // As any line of the log: if nobody reads it, it is lost.
+        // Like any line of the log, it is lost if nobody reads it.
         let _lost = io::stderr().write_all(&line);
         let text = String::from_utf8_lossy(&line);
         if !text.trim().is_empty() {

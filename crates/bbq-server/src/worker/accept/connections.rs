@@ -66,7 +66,8 @@ impl Connections {
         self.add(intake, Connection { stream, framer, peer, open, hold, heard });
     }
 
-    /// Serves the connections until the server stops. Then reads what has arrived, or keeps the connections open for the next start.
+    /// Serves the connections until the server stops. Then reads what has arrived, or keeps the connections open for the next
+    /// start.
     pub(crate) async fn serve(self: Rc<Self>, intake: Rc<Intake>) {
         loop {
             if !intake.has_room(self.listener_index) {

@@ -1,4 +1,4 @@
-//! What a session's step works with.
+//! Everything a step of a session works with.
 
 use bbq_spool::Lane;
 use bbq_wire::Peer;
@@ -15,13 +15,13 @@ use crate::worker::undurable::Undurable;
 
 /// What a worker lends to one of its sessions for a step.
 pub struct SessionContext<'a, C> {
-    /// The worker's own.
+    /// The worker's own lane.
     pub lane: &'a Lane,
     /// All lanes that have a worker, by number.
     pub lanes: &'a [Lane],
     /// All streams.
     pub streams: &'a Streams,
-    /// Knows up to where every sink has committed.
+    /// Knows how far every sink has committed.
     pub retention: &'a Retention,
     /// The worker's batches that wait for the disk.
     pub acks: &'a Acks<C>,
@@ -29,9 +29,9 @@ pub struct SessionContext<'a, C> {
     pub undurable: &'a Undurable,
     /// For compressed bodies.
     pub scratch: &'a Scratch,
-    /// The listener's.
+    /// The listener's ledger.
     pub ledger: &'a ListenerLedger,
-    /// The listener's place in the configuration.
+    /// The index of the listener in the configuration.
     pub source: u16,
     /// What the listener allows in a batch.
     pub limits: BatchLimits,

@@ -15,16 +15,17 @@ use tokio::sync::mpsc;
 use super::state::HandedHello;
 use crate::worker::accept::budget::BudgetShare;
 
-/// Sessions on their way to a worker at most: clients that reconnect all at once. One more is refused, and comes again.
+/// Sessions on their way to a worker at most, when many clients reconnect at once. One more is refused, and its client connects
+/// again.
 const INBOX_SESSIONS_MAX: usize = 1024;
 
-/// A session after its hello, without anything of the worker that accepted it.
+/// A session after its hello, independent of the worker that accepted it.
 pub(crate) struct HandedSession {
     pub(crate) handed: HandedHello<OwnedFd>,
     /// The index of the listener in the configuration.
     pub(crate) listener_index: usize,
     pub(crate) peer: Peer,
-    /// What came behind the hello.
+    /// The bytes that came after the hello.
     pub(crate) held: Vec<u8>,
     pub(crate) budget: BudgetShare,
     pub(crate) count: Option<OpenCount>,

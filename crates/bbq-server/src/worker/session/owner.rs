@@ -1,5 +1,5 @@
-//! The one connection that owns a stream, until a newer one does: it puts the stream's batches into the lane, in order and each
-//! once. That they are whole and within the limits is checked before.
+//! The connection that owns a stream, until a newer connection does. It puts the stream's batches into the lane, in order and
+//! each once. The caller has checked that they are complete and within the limits.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::replies::{Connection, Replies};
 use crate::stored::stream::{Appended, NotAppended, Stream};
 use crate::worker::undurable::Fallback;
 
-/// A stream, and what it calls this connection.
+/// A stream, and the number of a connection that owns it.
 #[derive(Clone, Debug)]
 pub struct StreamOwner {
     /// The stream.
@@ -23,12 +23,12 @@ pub struct StreamOwner {
     pub owner: u64,
 }
 
-/// What a hello has settled, and how far the session is: what is kept of a quiet session beside its connection.
+/// The result of a hello, and how far the session is: what is kept of a quiet session, beside its connection.
 #[derive(Debug)]
 pub struct Standing {
     pub(super) owner: StreamOwner,
     pub(super) level: AckLevel,
-    /// The newest acknowledgement that was said.
+    /// The newest acknowledgement that was sent.
     pub(super) said: u64,
 }
 
@@ -38,7 +38,7 @@ impl StreamOwner {
         self.stream.head().owner != self.owner
     }
 
-    /// Waits until one does.
+    /// Waits until a newer connection owns the stream.
     pub(crate) async fn taken_over(&self) {
         self.stream.taken_over(self.owner).await;
     }
@@ -95,7 +95,7 @@ fn overlap(first: u64, known: u64) -> Refusal {
     Refusal::new(RefusalCode::Sequence, text)
 }
 
-/// For the connection that owned a stream before.
+/// The refusal for the previous owner of a stream.
 pub(super) fn taken_over() -> Refusal {
     Refusal::new(RefusalCode::TakenOver, "a newer connection owns this stream")
 }

@@ -32,7 +32,8 @@ use crate::worker::text::intake::Intake;
 /// Sessions that get a task before the worker looks at anything else: a tenth of a millisecond.
 const SESSIONS_PER_TURN_MAX: usize = 64;
 
-/// A session without a task: a [`crate::worker::session::Left`] and what its worker knows of it, in one piece, as there may be very many.
+/// A session without a task: a [`crate::worker::session::Left`] and what its worker knows of it, in one piece, as there may be
+/// very many.
 pub(crate) struct QuietSession {
     pub(crate) stream: OwnedFd,
     /// The index of the listener in the configuration.

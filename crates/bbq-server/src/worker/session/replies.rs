@@ -1,5 +1,5 @@
-//! What a session owes its client: acknowledgements of the batches that it has appended, and bytes that the connection did not
-//! take yet.
+//! The replies of a session to its client: acknowledgements of appended batches, and bytes that the connection did not take
+//! yet.
 
 use std::cell::{Cell, RefCell};
 
@@ -11,25 +11,25 @@ pub(super) const OUTBOX_BYTES_MAX: usize = 16 * 1024;
 
 /// Where a session's replies go.
 pub trait Connection {
-    /// Sends as much of these bytes as it takes now.
+    /// Sends as many of these bytes as the connection takes now.
     fn send(&self, bytes: &[u8]) -> Sent;
 
-    /// Whoever drives the session is to take a step.
+    /// Tells the driver of the session to take a step.
     fn wake(&self);
 }
 
-/// What became of bytes that were to be sent.
+/// The result of sending bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// So many of them are on their way.
+    /// So many of them are sent.
     Bytes(usize),
     /// The connection takes nothing before the client has read.
     Full,
-    /// The client is gone. Reading says so, too, and ends the session.
+    /// The client is gone. Reading notices this, too, and ends the session.
     Gone,
 }
 
-/// Shared by the session and by the batches of it that wait for the disk.
+/// Shared by the session and its batches that wait for the disk.
 #[derive(Debug)]
 pub struct Replies<C> {
     /// The client.
@@ -45,7 +45,7 @@ pub struct Replies<C> {
     pub(super) outbox: RefCell<Vec<u8>>,
     /// The lane failed with batches of this session in it.
     pub(super) failed: Cell<bool>,
-    /// It is among those that are told next what became durable.
+    /// Whether the session is in the list of sessions to be told what became durable.
     pub(super) in_line: Cell<bool>,
 }
 
@@ -73,12 +73,12 @@ impl<C: Connection> Replies<C> {
         welcome.encode(&mut self.outbox.borrow_mut());
     }
 
-    /// What the client waits for.
+    /// The acknowledgements that the client asked for.
     pub(crate) fn level(&self) -> AckLevel {
         self.level.get()
     }
 
-    /// Whether it owes its client nothing.
+    /// Whether the session owes its client nothing.
     pub(crate) fn is_settled(&self) -> bool {
         self.outstanding.get() == 0 && self.is_sent() && !self.has_unsaid() && !self.has_failed()
     }
@@ -102,13 +102,13 @@ impl<C: Connection> Replies<C> {
         self.acknowledged.set(self.acknowledged.get().max(sequence));
     }
 
-    /// The client sent again what is durable up to `sequence`, so it did not read the acknowledgement.
+    /// Acknowledges up to `sequence` again: the client resent durable records, so it did not read the acknowledgement.
     pub(super) fn repeat(&self, sequence: u64) {
         self.said.set(0);
         self.acknowledge(sequence);
     }
 
-    /// Sends what is to be said, as far as the connection takes it now.
+    /// Sends the replies, as far as the connection takes them now.
     pub fn push_out(&self) {
         let mut outbox = self.outbox.borrow_mut();
         // Twice at most: what a full outbox had no room for is said when the connection took all of it: an empty one wakes

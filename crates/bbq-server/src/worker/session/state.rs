@@ -19,14 +19,14 @@ use super::owner::{Standing, StreamOwner, taken_over};
 use super::replies::{Connection, Replies};
 use crate::stored::stream::{Home, Settled};
 
-/// What has arrived, and what came of it.
+/// The bytes that have arrived, and what a step did with them.
 #[derive(Debug)]
 pub struct Input<'a> {
-    /// Everything that is held.
+    /// All bytes that are held.
     pub bytes: &'a [u8],
-    /// So many of them are done with.
+    /// How many of them are handled.
     pub handled: usize,
-    /// There was a batch among them.
+    /// Whether a batch was among them.
     pub has_batch: bool,
     /// The order of this stream is given up: earlier messages are unread in this lane, which failed.
     pub order_lost: Option<(StreamId, u32)>,
@@ -39,24 +39,24 @@ impl<'a> Input<'a> {
     }
 }
 
-/// What a step came to: what the session waits for now.
+/// The result of a step: what the session waits for now.
 #[derive(Debug)]
 pub enum Step {
-    /// So many bytes in all, with those that are not handled.
+    /// So many bytes in all, including those that are not handled yet.
     Read(usize),
     /// Room for a batch of so many bytes.
     AwaitRoom(usize),
     /// The batches of an earlier connection are on their way to the disk; see [`SessionState::owner`].
     AwaitStream,
-    /// Batches of this one are.
+    /// Batches of this connection are on their way to the disk.
     AwaitAcks,
-    /// Nothing here: the worker of this lane goes on; see [`SessionState::hand_over`].
+    /// Nothing here: the worker of this lane goes on with the session; see [`SessionState::hand_over`].
     HandOver(u32),
-    /// Nothing: the connection ends, when it has taken all replies, and the refusal behind them.
+    /// Nothing: the connection ends after it has taken all replies, and the refusal.
     Over(Option<Refusal>),
 }
 
-/// A session that is quiet: what whoever goes on with it has to know.
+/// A quiet session: what is needed to go on with it.
 #[derive(Debug)]
 pub struct Left<C> {
     /// The client.
@@ -80,15 +80,15 @@ pub struct HandedHello<C> {
 
 #[derive(Debug)]
 enum Phase {
-    /// Nothing whole has come.
+    /// No complete hello has come.
     Greeting,
     /// The hello has come.
     Met(Hello),
-    /// The stream is this connection's, and not all of what came over earlier ones is durable.
+    /// This connection owns the stream, and batches of earlier connections are not durable yet.
     Settling(Hello, StreamOwner),
     /// Batches may come.
     Open(StreamOwner),
-    /// It ends as soon as the acknowledgements that are due were given, if they are waited for.
+    /// The session ends as soon as the due acknowledgements are sent, if the client waits for them.
     Ending { waits: bool, refusal: Option<Refusal> },
 }
 
@@ -107,7 +107,7 @@ impl<C: Connection> SessionState<C> {
         SessionState::resumed(Left { connection, protocol, standing: None })
     }
 
-    /// Goes on after a quiet time.
+    /// Goes on with a quiet session.
     pub fn resumed(left: Left<C>) -> SessionState<C> {
         let Left { connection, protocol, standing } = left;
         let (phase, level, said) = match standing {
@@ -117,14 +117,14 @@ impl<C: Connection> SessionState<C> {
         SessionState { protocol, replies: Rc::new(Replies::new(connection, level, said)), phase }
     }
 
-    /// Goes on behind a hello that another worker has read.
+    /// Goes on after a hello that another worker has read.
     pub fn handed(handed: HandedHello<C>) -> SessionState<C> {
         let HandedHello { connection, protocol, hello } = handed;
         let replies = Rc::new(Replies::new(connection, AckLevel::Durable, 0));
         SessionState { protocol, replies, phase: Phase::Met(hello) }
     }
 
-    /// What it owes its client.
+    /// The replies to its client.
     pub fn replies(&self) -> &Rc<Replies<C>> {
         &self.replies
     }
@@ -142,33 +142,33 @@ impl<C: Connection> SessionState<C> {
         }
     }
 
-    /// Whether it waits for its client only, and owes nothing.
+    /// Whether the session only waits for its client, and owes nothing.
     pub fn may_leave(&self) -> bool {
         matches!(self.phase, Phase::Greeting | Phase::Open(_)) && self.replies.is_settled()
     }
 
-    /// Leaves everything to whoever goes on; `None` when it is not quiet.
+    /// Takes the session apart, to go on with it later; `None` when it is not quiet.
     pub fn leave(self) -> Option<Left<C>> {
         let owner = match self.phase {
             Phase::Greeting => None,
             Phase::Open(owner) => Some(owner),
             _ => return None,
         };
-        // Without a batch that waits for the disk nobody else has it.
+        // No batch waits for the disk, so this is the only reference.
         let replies = Rc::into_inner(self.replies)?;
         let (level, said) = (replies.level.get(), replies.said.get());
         let standing = owner.map(|owner| Standing { owner, level, said });
         Some(Left { connection: replies.connection, protocol: self.protocol, standing })
     }
 
-    /// Leaves the hello to another worker; `None` when that is not what the last step said.
+    /// Takes the session apart for another worker; `None` unless the last step asked for that.
     pub fn hand_over(self) -> Option<HandedHello<C>> {
         let Phase::Met(hello) = self.phase else { return None };
         let connection = Rc::into_inner(self.replies)?.connection;
         Some(HandedHello { connection, protocol: self.protocol, hello })
     }
 
-    /// Goes as far as it can.
+    /// Goes on as far as possible.
     pub fn step(&mut self, context: &SessionContext<'_, C>, input: &mut Input<'_>) -> Step {
         loop {
             let went = match &mut self.phase {
@@ -191,10 +191,10 @@ impl<C: Connection> SessionState<C> {
         }
     }
 
-    /// The server stops. What is readable was handed in before.
+    /// The server stops. The readable bytes were handed in before.
     pub fn stop(&mut self) {
         match self.phase {
-            // Nothing was said, and so nothing is replied.
+            // The client has said nothing, so there is no reply.
             Phase::Greeting => self.end(None),
             Phase::Ending { .. } => {}
             Phase::Met(_) | Phase::Settling(..) | Phase::Open(_) => {
@@ -214,7 +214,7 @@ impl<C: Connection> SessionState<C> {
         self.end(refusal);
     }
 
-    /// Whoever drives it has a reason to end it.
+    /// Ends the session for a reason of the caller.
     pub fn refuse(&mut self, refusal: Refusal) {
         self.end(Some(refusal));
     }
@@ -222,7 +222,7 @@ impl<C: Connection> SessionState<C> {
     fn end(&mut self, refusal: Option<Refusal>) {
         let waits = match &self.phase {
             Phase::Ending { .. } => return,
-            // Who was taken over is told at once: it waits for nothing here any more.
+            // A connection that was taken over is told at once, without waiting for acknowledgements.
             Phase::Open(owner) => !owner.is_taken_over(),
             _ => false,
         };
@@ -268,8 +268,8 @@ impl<C: Connection> SessionState<C> {
         Ok(None)
     }
 
-    /// Says welcome. What came over an earlier connection of this stream must be on disk before, or the welcome would invite it
-    /// again.
+    /// Sends the welcome. Everything from earlier connections of this stream must be durable before, or the welcome would ask for
+    /// it again.
     fn welcome(&mut self, context: &SessionContext<'_, C>) -> Result<Option<Step>, Refusal> {
         let Phase::Settling(hello, StreamOwner { stream, owner }) = &self.phase else { return Ok(None) };
         let last_sequence = match stream.settled_now(*owner) {
@@ -294,7 +294,7 @@ impl<C: Connection> SessionState<C> {
         Ok(None)
     }
 
-    /// Takes every batch that is whole, and sends what is to be said.
+    /// Takes every complete batch, and sends the replies.
     fn take_batches(
         &mut self,
         context: &SessionContext<'_, C>,
@@ -310,7 +310,7 @@ impl<C: Connection> SessionState<C> {
                     input.has_batch = true;
                     let Phase::Open(owner) = &self.phase else { return Ok(Step::AwaitAcks) };
                     if context.is_full(&self.replies, bytes.len()) {
-                        // Its client has gone, and is here again: there may be no room for hours.
+                        // The client has a newer connection. This one must not wait: there may be no room for hours.
                         if owner.is_taken_over() {
                             return Err(taken_over());
                         }

@@ -1,4 +1,4 @@
-//! What a worker's tasks share: the lane and the batches on their way to it, the read buffer, the budgets.
+//! The state that a worker's tasks share: the lane, the batches on their way to it, the read buffer, the budgets.
 
 use std::cell::RefCell;
 use std::io;
@@ -36,14 +36,14 @@ use crate::worker::session::socket::SessionSocket;
 use crate::worker::stopping::Stopping;
 use crate::worker::view::WorkerView;
 
-/// One read at most: as large as a batch should be, and it stays in the second-level cache.
+/// Bytes of one read at most: as large as a batch should be, and small enough for the second-level cache.
 pub(crate) const READ_BYTES: usize = 256 * 1024;
 
-/// Buffers for unfinished batches that are kept for the next session that needs one, and how large they are. More
-/// sessions than this in the middle of a batch at the same moment allocate.
+/// Buffers for unfinished batches that are kept for the next session that needs one, and their size. If more sessions than
+/// this are in the middle of a batch at once, the others allocate.
 const SPARE_BUFFERS_MAX: usize = 16;
 pub(crate) const SPARE_BUFFER_BYTES: usize = 2 * READ_BYTES;
-/// How large a buffer is that is made while memory is scarce: one good read.
+/// Size of a buffer that is made while memory is scarce: one good read.
 const SMALL_BUFFER_BYTES: usize = READ_BYTES / 4;
 
 pub(crate) struct Intake {
@@ -53,17 +53,17 @@ pub(crate) struct Intake {
     pub(crate) streams: Arc<Streams>,
     pub(crate) retention: Arc<Retention>,
     pub(crate) colleagues: Colleagues,
-    /// Streams whose order was given up.
+    /// Reports streams whose order was given up.
     pub(crate) order_lost: RateLimitedLog,
     pub(crate) budget: Arc<ConnectionBudget>,
     pub(crate) stopping: Stopping,
     pub(crate) rounds: Rounds,
-    /// Connections that another worker goes on with, once this one has ended.
+    /// Connections that another worker goes on with after this one has ended.
     pub(crate) paused: RefCell<Vec<PausedConnection>>,
     pub(crate) acks: Acks<SessionSocket>,
-    /// Woken by the lane's writer.
+    /// Notified by the lane's writer.
     pub(crate) lane_moved: Arc<Notify>,
-    /// The lane took something, so those who wait for room look again.
+    /// Notified when the lane has taken something: tasks that wait for room check again.
     pub(crate) room: Notify,
     pub(crate) view: Arc<WorkerView>,
     own: RefCell<OwnStream>,
@@ -76,7 +76,7 @@ pub(crate) struct Intake {
     pub(crate) holders: Holders,
     /// For compressed bodies.
     pub(crate) scratch: Scratch,
-    /// Of connections closed for others.
+    /// Reports connections closed to make room.
     pub(crate) evictions: RateLimitedLog,
 }
 
@@ -85,11 +85,11 @@ pub(crate) struct Intake {
 pub(crate) enum ReadOutcome {
     /// Messages were taken, and more bytes may be there.
     More,
-    /// Messages were taken, and the socket was empty behind them.
+    /// Messages were taken, and the socket is empty now.
     Drained,
     /// Nothing was there.
     Blocked,
-    /// The connection is finished with: its sender ended it, it broke, or it must be closed.
+    /// The connection is over: its sender ended it, it broke, or it must be closed.
     Finished,
 }
 
@@ -131,7 +131,7 @@ impl Intake {
         })
     }
 
-    /// Reads a connection once through the worker's buffer and takes every message that is whole.
+    /// Reads a connection once through the worker's buffer and takes every complete message.
     pub(crate) fn read(&self, listener_index: usize, connection: &mut Connection) -> ReadOutcome {
         let outcome = self.read_and_take(listener_index, connection);
         if outcome == ReadOutcome::Finished {
@@ -181,7 +181,8 @@ impl Intake {
         if bytes < buffer.len() { ReadOutcome::Drained } else { ReadOutcome::More }
     }
 
-    /// Counts what a connection holds of an unfinished message, a new one if `is_new`; `false` when it must be closed.
+    /// Counts the bytes of a connection's unfinished message; `is_new` if the message began with this read. Returns `false` when
+    /// the connection must be closed.
     fn may_hold(&self, hold: &mut Hold, bytes: usize, is_new: bool) -> bool {
         if is_new {
             self.holders.begin_anew(hold);
@@ -189,7 +190,7 @@ impl Intake {
         self.holders.set(hold, bytes).is_ok() && !self.holders.must_go(hold)
     }
 
-    /// Ends a connection in the middle of what it was sending.
+    /// Ends a connection in the middle of a message.
     pub(crate) fn abort(&self, listener_index: usize, connection: &mut Connection) {
         self.holders.release(&mut connection.hold);
         self.frames(listener_index, connection.peer, |rules, emit| connection.framer.abort(rules, emit));
@@ -214,22 +215,22 @@ impl Intake {
         own.next + batcher.records() - before
     }
 
-    /// Adds a message that is whole already.
+    /// Adds a complete message.
     pub(crate) fn message(&self, listener_index: usize, message: &[u8], peer: Peer) {
         let _added = self.frames(listener_index, peer, |_, emit| emit(Frame::Message(message)));
     }
 
-    /// Hands batches on after the tasks that were ready have added theirs.
+    /// Hands batches to the lane after the ready tasks have added their messages.
     pub(crate) async fn flush_when_wanted(self: Rc<Self>) {
         loop {
             self.flush_wanted.notified().await;
             self.flush_all();
-            // A full batch that the lane took is room, too: nobody else says so before the lane has written it.
+            // When the lane took a full batch, there is room in the batch: no other notification comes before the lane has written.
             self.room.notify_waiters();
         }
     }
 
-    /// Hands every batch on that the lane takes.
+    /// Hands over every batch that the lane takes.
     pub(crate) fn flush_all(&self) {
         let mut own = self.own.borrow_mut();
         let mut handed = 0;
@@ -253,7 +254,7 @@ impl Intake {
         }
     }
 
-    /// Hands every batch on; what the lane does not take now, at the very end, is counted as lost.
+    /// Hands over every batch at the very end; counts what the lane does not take as lost.
     pub(crate) fn flush_or_count(&self) {
         self.flush_all();
         for listener in &self.listeners {
