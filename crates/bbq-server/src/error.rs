@@ -45,7 +45,7 @@ pub enum StartError {
         sockets: String,
     },
     /// The hand-over by another server.
-    #[error("the server to take over from ended or said nothing sensible")]
+    #[error("the server to take over from ended or sent no valid message")]
     Upgrade(#[source] io::Error),
     /// A sink.
     #[error("sink {spec}: {problem}")]

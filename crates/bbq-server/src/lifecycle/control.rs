@@ -103,7 +103,7 @@ impl Control {
         if let Some(predecessor) = self.predecessor.take()
             && let Err(error) = predecessor.release(&self.sockets.listeners)
         {
-            error!(%error, "the server to take over from does not answer any more; stopping");
+            error!(%error, "the server to take over from no longer responds; stopping");
             return Ending::Stop { in_order: false };
         }
         let address = self.sockets.admin.as_ref().and_then(|listener| listener.local_addr().ok());
@@ -124,7 +124,7 @@ impl Control {
                 _ = signals.hangup.recv() => self.reload(running, &tell_admin, preparation.is_some()).await,
                 _ = signals.upgrade.recv() => self.prepare_upgrade(&mut preparation),
                 thread = panics::fatal() => {
-                    error!(thread, "a thread panicked; stopping the rest");
+                    error!(thread, "a thread panicked; stopping the server");
                     return Ending::Stop { in_order: false };
                 }
                 successor = prepared(&mut preparation) => match ready_to_hand_over(now, successor).await {
@@ -407,7 +407,7 @@ fn look_after(running: &Running) -> bool {
     }
     match running.gone() {
         Some(name) => {
-            error!(thread = name, "a thread ended that should not; stopping the rest");
+            error!(thread = name, "a thread ended unexpectedly; stopping the server");
             false
         }
         None => true,

@@ -72,9 +72,9 @@ impl Parts {
             if let Some(reason) = listener.group.fallback()
                 && listener.group.configured() == bbq_listen::Distribution::Auto
             {
-                info!(listener = listener.spec().text, reason, %distribution, "auto has chosen");
+                info!(listener = listener.spec().text, reason, %distribution, "distribution chosen automatically");
             } else if let Some(reason) = listener.group.fallback() {
-                warn!(listener = listener.spec().text, reason, %distribution, "not the distribution that was configured");
+                warn!(listener = listener.spec().text, reason, %distribution, "using another distribution than configured");
             }
         }
         for (spec, _) in &self.sinks {

@@ -370,7 +370,7 @@ fn report(event: &WatchEvent, log: &RateLimitedLog) {
     match event {
         WatchEvent::Stalled { address, worker } => {
             if let Some(repeats) = log.report() {
-                warn!(worker, address, repeats, "worker is stalled; the others take what waits for it");
+                warn!(worker, address, repeats, "worker is stalled; other workers serve its queue");
             }
         }
         WatchEvent::Recovered { address, worker, rescued } if *rescued > 0 => {

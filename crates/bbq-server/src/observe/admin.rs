@@ -77,7 +77,7 @@ impl Admin {
         let (tell_serves, serves) = watch::channel(false);
         let thread = spawn("admin".to_owned(), move || {
             if let Err(error) = runtime.block_on(work(listener, orders, &tell_serves)) {
-                error!(%error, "the admin failed; bbq status gets nothing any more");
+                error!(%error, "the admin failed; bbq status and /health do not work until a restart");
             }
         })?;
         Ok(Admin { order, serves, thread })

@@ -258,7 +258,7 @@ fn log(subject: &str, what: &str, line: &Line) {
             warn!(at = subject, reason = what, count, episode, remedy, "messages dropped");
         }
         Line::Over { episode } => {
-            info!(at = subject, reason = what, episode, "no more of this for a minute");
+            info!(at = subject, reason = what, episode, "none for a minute");
         }
     }
 }

@@ -119,10 +119,7 @@ fn resumed(connection: &Connection, stream: OwnedFd, listeners: &[Listener]) -> 
         Some(PausedConnection { worker: connection.worker, listener_index, stream, framer, peer })
     });
     if resumed.is_none() {
-        warn!(
-            listener = connection.source,
-            "a connection that was handed over cannot be gone on with; closed"
-        );
+        warn!(listener = connection.source, "cannot continue a connection that was handed over; closed");
     }
     resumed
 }

@@ -183,7 +183,7 @@ impl Successor {
         let said = self.last_line.recv_timeout(LAST_WORDS_PATIENCE).unwrap_or_default();
         match status {
             Some(status) => format!("it ended with {status} before it {wanted}: {said}"),
-            None => format!("it was ended, as it said nothing sensible before it {wanted} ({error}): {said}"),
+            None => format!("it was ended, as it sent no valid message before it {wanted} ({error}): {said}"),
         }
     }
 

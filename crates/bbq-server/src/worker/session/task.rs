@@ -131,7 +131,7 @@ impl SessionTask {
         if let Some((_, lane)) = order_lost
             && let Some(repeats) = self.intake.order_lost.report()
         {
-            warn!(peer = ?self.peer, lane, repeats, "the order of a stream is given up: earlier messages are in a lane that failed");
+            warn!(peer = ?self.peer, lane, repeats, "cannot keep the order of a stream: earlier messages are in a lane that failed");
         }
         self.turn_bytes += handled - before;
         self.inbox.put_back(held, handled);
