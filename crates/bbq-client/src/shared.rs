@@ -227,10 +227,13 @@ impl Shared {
             // The next sender on the spool is told, and counts it.
             return;
         }
-        let acknowledged_by_all = self.queue.acknowledged(destination, sequence);
-        if let Some(spool) = &self.spool {
+        let acknowledged = || self.queue.acknowledged(destination, sequence);
+        match &self.spool {
             // What cannot be deleted is tried again.
-            let _retired = spool.retire(acknowledged_by_all);
+            Some(spool) => drop(spool.retire(acknowledged)),
+            None => {
+                acknowledged();
+            }
         }
     }
 

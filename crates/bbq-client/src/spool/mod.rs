@@ -24,7 +24,7 @@ mod writer;
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bbq_storage::{OpenMode, Storage, StorageFile};
@@ -49,6 +49,8 @@ pub(crate) struct Spool {
     /// Segments of which everything is acknowledged, in order, whose files are still to be removed. Locked before `writer`, and for as
     /// long as files are removed: `send` takes only `writer`, and so never waits for that.
     retired: Mutex<VecDeque<Arc<Segment>>>,
+    /// How often room was given back.
+    reclaimed: AtomicU64,
     writer: Mutex<Writer>,
     /// By destination.
     progress: Vec<Progress>,
@@ -198,6 +200,7 @@ impl Spool {
             directory: directory.to_owned(),
             sizes,
             retired: Mutex::default(),
+            reclaimed: AtomicU64::new(0),
             writer: Mutex::new(writer),
             progress: progress_files.files,
             lock,
@@ -220,17 +223,17 @@ impl Spool {
 
     /// Appends one record, to the extent that was begun last or to one that it `begins`: then the answer is where that starts.
     pub(crate) fn append(&self, record: &[u8], begins: bool) -> Result<Option<Extent>, AppendError> {
+        match self.try_append(record, begins) {
+            Err(AppendError::Full(_)) if begins && self.reclaim() => self.try_append(record, begins),
+            appended => appended,
+        }
+    }
+
+    fn try_append(&self, record: &[u8], begins: bool) -> Result<Option<Extent>, AppendError> {
         let mut writer = self.writer();
         let mut scratch = std::mem::take(&mut writer.scratch);
         record::encode(writer.next_sequence, record, &mut scratch);
-        let appended = match self.write(&mut writer, &scratch, begins) {
-            // Acknowledgements come to an end before the last segment is worth to be begun anew, or before a file that could not be
-            // removed is tried again.
-            Err(AppendError::Full(_)) if begins && self.reclaim(&mut writer) => {
-                self.write(&mut writer, &scratch, begins)
-            }
-            appended => appended,
-        };
+        let appended = self.write(&mut writer, &scratch, begins);
         writer.scratch = scratch;
         appended
     }
@@ -301,30 +304,42 @@ impl Spool {
         self.progress[destination].rename(Renamed { stream, base, stored })
     }
 
-    /// Every server has what is up to `sequence`: gives back the room of segments that are of no use any more.
-    pub(crate) fn retire(&self, sequence: u64) -> io::Result<()> {
+    /// A server has acknowledged records: gives back the room of segments of which every server has everything. `acknowledged` says
+    /// up to which record that is. A thread that learns of it there, and then finds no room, waits until the room is given back.
+    pub(crate) fn retire(&self, acknowledged: impl FnOnce() -> u64) -> io::Result<()> {
         let mut retired = self.retired();
-        let retire_segments = {
-            let mut writer = self.writer();
-            writer.acknowledged_by_all = writer.acknowledged_by_all.max(sequence);
-            self.retire_segments(&mut writer, &mut retired, self.sizes.reset_bytes_min).map(drop)
-        };
-        let (bytes, removed) = self.remove(&mut retired);
+        let sequence = acknowledged();
+        self.remove_retired(&mut retired, sequence, self.sizes.reset_bytes_min)
+    }
+
+    /// Makes room, where there was none for a record. Returns whether there is more now.
+    fn reclaim(&self) -> bool {
+        let before = self.reclaimed.load(Ordering::Relaxed);
+        // Waits for a thread that is removing files already.
+        let mut retired = self.retired();
+        // A file that cannot be removed is tried again with the next record that finds no room.
+        let _removed = self.remove_retired(&mut retired, 0, 0);
+        self.reclaimed.load(Ordering::Relaxed) != before
+    }
+
+    fn remove_retired(
+        &self,
+        retired: &mut VecDeque<Arc<Segment>>,
+        sequence: u64,
+        reset_bytes_min: u64,
+    ) -> io::Result<()> {
+        let mut writer = self.writer();
+        writer.acknowledged_by_all = writer.acknowledged_by_all.max(sequence);
+        let was_reset = self.retire_segments(&mut writer, retired, reset_bytes_min);
+        drop(writer);
+        let (bytes, removed) = self.remove(retired);
         if bytes > 0 {
             self.writer().give_back(bytes);
         }
-        retire_segments.and(removed)
-    }
-
-    /// Makes room at once, where there was none for a record. Returns whether there is more now.
-    fn reclaim(&self, writer: &mut Writer) -> bool {
-        // Whoever has it locked is removing files now.
-        let Ok(mut retired) = self.retired.try_lock() else { return false };
-        let was_reset = self.retire_segments(writer, &mut retired, 0).is_ok_and(|was_reset| was_reset);
-        // What cannot be removed is tried again with the next one that finds no room.
-        let (bytes, _removed) = self.remove(&mut retired);
-        writer.give_back(bytes);
-        was_reset || bytes > 0
+        if bytes > 0 || matches!(was_reset, Ok(true)) {
+            self.reclaimed.fetch_add(1, Ordering::Relaxed);
+        }
+        was_reset.and(removed)
     }
 
     /// Takes out the segments of which everything is acknowledged, and resets the last one if it has `reset_bytes_min`: it stays, as it

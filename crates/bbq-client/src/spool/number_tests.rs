@@ -173,7 +173,7 @@ fn run(lives: &[Life]) {
         let acknowledged = if life.drained { sent.len() } else { part(life.acknowledged.min(life.sent)) };
         if let Some((record, _)) = sent[..acknowledged].last() {
             spool.acknowledged(0, *record, 0).expect("it is written");
-            spool.retire(*record).expect("they go");
+            spool.retire(|| *record).expect("they go");
             if life.drained {
                 spool.retire_segments(&mut spool.writer(), &mut spool.retired(), 0).expect("they go");
             }
@@ -292,7 +292,7 @@ fn a_segment_whose_first_record_is_damaged_with_its_length_is_kept() {
         assert_eq!((recovered.damaged, recovered.next_sequence, streams(&recovered)), (1, 1, vec![(2, 0)]));
         assert!(recovered.new_stream.expect("it is told").contains(".damaged"));
         assert!(spool.append(b"record", true).is_ok());
-        spool.retire(1).expect("nothing is to go");
+        spool.retire(|| 1).expect("nothing is to go");
         assert!(fs::read(path.with_extension("damaged")).expect("it is kept") == before, "{change}");
         drop(spool);
         assert_eq!(streams(&open(1, &directory, 3).1), [(2, 0)]);
@@ -334,7 +334,7 @@ fn a_spool_of_an_earlier_release_is_delivered_as_it_was_numbered() {
     assert_eq!(recovered.destinations[0].acknowledged, 6);
     assert!(spool.append(b"record", true).is_ok());
     spool.acknowledged(0, 8, 0).expect("it is written");
-    spool.retire(8).expect("they go");
+    spool.retire(|| 8).expect("they go");
     drop(spool);
     let (_spool, again) = open(1, directory.path(), 3);
     assert_eq!((streams(&again), again.next_sequence, again.new_stream), (vec![(2, 8)], 10, None));

@@ -160,7 +160,7 @@ fn acknowledged_segments_go_and_the_number_stays() {
     let count = || segments(directory.path()).len();
     assert!(count() >= 3, "{}", count());
     spool.acknowledged(0, 40, 0).expect("it is written");
-    spool.retire(40).expect("they go");
+    spool.retire(|| 40).expect("they go");
     assert_eq!(count(), 1);
     drop(spool);
     let (_spool, recovered) = open(directory.path());
@@ -175,9 +175,9 @@ fn the_last_segment_is_begun_anew_and_no_number_comes_again() {
     append(&spool, 1..4001);
     let before = fs::read(&path).expect("it is there");
     assert!(before.len() as u64 > sizes().reset_bytes_min);
-    spool.retire(3999).expect("it can wait");
+    spool.retire(|| 3999).expect("it can wait");
     assert_eq!(fs::read(&path).expect("it is there"), before, "one is not acknowledged");
-    spool.retire(4000).expect("it is written");
+    spool.retire(|| 4000).expect("it is written");
     let after = fs::read(&path).expect("it is there");
     assert_eq!(after.len(), segment::HEADER_BYTES);
     append(&spool, 4001..4011);
@@ -207,13 +207,13 @@ fn what_follows_a_segment_that_could_not_be_cut_is_found_again() {
     assert_eq!((stream(&recovered), recovered.next_sequence), (STREAM, 1));
     append(&spool, 1..4001);
     fcntl_add_seals(&stubborn, SealFlags::SHRINK).expect("it is sealed");
-    assert!(spool.retire(4000).is_err(), "it was cut");
+    assert!(spool.retire(|| 4000).is_err(), "it was cut");
     append(&spool, 4001..4011);
     drop(spool);
     let (spool, recovered) = open(directory.path());
     assert_eq!((recovered.next_sequence, recovered.damaged), (4011, 0));
     assert_eq!(read(&recovered), (4001..4011).map(|number| (number, record(number))).collect::<Vec<_>>());
-    spool.retire(4000).expect("nothing is to be cut");
+    spool.retire(|| 4000).expect("nothing is to be cut");
     assert_eq!(segments(directory.path()).len(), 1);
 }
 
@@ -224,7 +224,7 @@ fn what_follows_an_empty_segment_that_could_not_be_begun_anew_stays() {
     let (spool, _) = open(directory.path());
     spool.writer().is_spoiled = true;
     append(&spool, 1..11);
-    spool.retire(0).expect("nothing is to go");
+    spool.retire(|| 0).expect("nothing is to go");
     assert_eq!(segments(directory.path()).len(), 1);
     append(&spool, 11..21);
     drop(spool);
