@@ -9,7 +9,15 @@ use data_encoding::BASE64;
 use serde::Serialize;
 use syslog_loose::{ProcId, Variant, decompose_pri};
 
-use crate::config::Format;
+/// How a message is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// The message as it came, and a line feed unless it ends with one.
+    #[default]
+    Raw,
+    /// One JSON object per line, with what is known of the message.
+    Json,
+}
 
 /// Appends messages to a buffer, as sinks write them.
 pub struct Formatter {

@@ -26,17 +26,18 @@ mod worker;
 
 pub use config::{Config, ConfigError, ConfigSource, Overrides};
 pub use error::StartError;
-pub use format::Formatter;
+pub use format::{Format, Formatter};
 pub use lifecycle::server::Server;
 pub use lifecycle::signals::Signals;
 pub use lifecycle::upgrade::Program;
 pub use observe::status;
+pub use sink::{SINK_KINDS, SinkKind};
 
 /// What decides which messages are taken, acknowledged, known, delivered and deleted, for the simulation that runs it on a
 /// simulated disk and network.
 #[doc(hidden)]
 pub mod simulated {
-    pub use crate::sink::{Now, SinkDriver, SinkOpening, SinkStep, Wish};
+    pub use crate::sink::{Now, Rotation, SinkDriver, SinkOpening, SinkStep, Wish, simulated_file};
     pub use crate::stored::ledger::ListenerLedger;
     pub use crate::stored::retention::Retention;
     pub use crate::stored::stream::Stream;

@@ -9,6 +9,7 @@ use toml::Spanned;
 use super::error::ConfigError;
 use super::quantity::parse_bytes;
 use super::query::nearest;
+use super::spec_text::SpecValue;
 
 const KEYS: [&str; 14] = [
     "listen",
@@ -32,8 +33,8 @@ const SPOOL_KEYS: [&str; 3] = ["bytes_max", "segment_bytes", "flush_interval_ms"
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigFile {
-    pub(super) listen: Option<Vec<Spanned<String>>>,
-    pub(super) sink: Option<Vec<Spanned<String>>>,
+    pub(super) listen: Option<Vec<Spanned<SpecValue>>>,
+    pub(super) sink: Option<Vec<Spanned<SpecValue>>>,
     pub(super) data: Option<PathBuf>,
     pub(super) workers: Option<usize>,
     pub(super) distribution: Option<Spanned<String>>,

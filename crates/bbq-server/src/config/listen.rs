@@ -8,7 +8,8 @@ use bbq_wire::framing::{FramingRules, OnIncomplete, OnOversize};
 use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 
 use super::error::ConfigError;
-use super::query::{Query, nearest};
+use super::query::{NAME_OPTION, Query, SpecOption, nearest};
+use super::spec_text::SpecText;
 
 /// How messages are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,12 +62,65 @@ pub enum OnFull {
     DropOldest,
 }
 
+/// The options of listeners.
+pub static LISTEN_OPTIONS: [SpecOption; 9] = [
+    NAME_OPTION,
+    SpecOption {
+        key: "distribution",
+        values: "auto, reuseport, shared, accept-mutex, handoff, handoff=fewest, duplicate, duplicate=N",
+        default: "that of the server",
+        meaning: "how connections and datagrams are spread over the workers",
+    },
+    SpecOption {
+        key: "steering",
+        values: "hash, cpu, weights:A,B,...",
+        default: "hash",
+        meaning: "which worker a sender gets, with reuseport",
+    },
+    SpecOption {
+        key: "on_full",
+        values: "block, drop-newest, drop-oldest",
+        default: "block",
+        meaning: "what happens when the spool is full",
+    },
+    SpecOption {
+        key: "message_bytes_max",
+        values: "1 to 8MiB",
+        default: "1MiB",
+        meaning: "the longest message",
+    },
+    SpecOption {
+        key: "on_oversize",
+        values: "refuse, cut",
+        default: "refuse",
+        meaning: "what happens to a longer message",
+    },
+    SpecOption {
+        key: "on_incomplete",
+        values: "drop, keep",
+        default: "drop",
+        meaning: "what happens to a message that a connection ends in the middle of",
+    },
+    SpecOption {
+        key: "backlog",
+        values: "1 to 65535",
+        default: "4096",
+        meaning: "connections that the kernel queues",
+    },
+    SpecOption {
+        key: "receive_buffer_bytes",
+        values: "4KiB to 1GiB",
+        default: "4MiB",
+        meaning: "the kernel's buffer for datagrams, for each socket",
+    },
+];
+
 /// A checked listen SPEC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenSpec {
     /// As it was written.
     pub text: String,
-    /// Protocol, transport and address without options: the listener's name in ledger and spool.
+    /// Its name in ledger and spool: protocol, transport and address without options, unless it has one.
     pub source: String,
     /// How messages are told apart.
     pub protocol: Protocol,
@@ -92,7 +146,16 @@ impl ListenSpec {
     /// # Errors
     /// Says which part is wrong and what is allowed.
     pub fn parse(text: &str) -> Result<ListenSpec, ConfigError> {
-        let (head, mut query) = Query::split(text)?;
+        ListenSpec::of(&SpecText::of_text(text)?)
+    }
+
+    /// Reads a SPEC that is in parts already.
+    ///
+    /// # Errors
+    /// Says which part is wrong and what is allowed.
+    pub(super) fn of(spec: &SpecText) -> Result<ListenSpec, ConfigError> {
+        let SpecText { text, head, .. } = spec;
+        let mut query = Query::of(spec);
         let shape = || {
             ConfigError::new(format!(
                 "{text:?} is no listener; write PROTOCOL+TRANSPORT://ADDRESS, for example lines+tcp://127.0.0.1:7701"
@@ -104,8 +167,8 @@ impl ListenSpec {
         let address = Address::parse(transport, address)
             .map_err(|error| ConfigError::new(format!("{text:?}: {}", with_source(&error))))?;
         let spec = ListenSpec {
-            text: text.to_owned(),
-            source: head.to_owned(),
+            text: text.clone(),
+            source: query.take_name(spec)?,
             protocol,
             distribution: query.take("distribution", |word| {
                 word.parse().map_err(|error: bbq_listen::ListenError| error.to_string())
@@ -140,6 +203,11 @@ impl ListenSpec {
     #[must_use]
     pub fn is_datagram(&self) -> bool {
         matches!(self.address, Address::Udp(_) | Address::UnixDatagram(_))
+    }
+
+    /// Whether it was given a name.
+    pub(super) fn has_name(&self) -> bool {
+        !self.text.starts_with(&self.source)
     }
 
     /// Whether both want the same address; port 0 is a different port each time.
@@ -249,6 +317,18 @@ mod tests {
         for default in super::super::LISTEN_DEFAULT {
             assert!(ListenSpec::parse(default).is_ok(), "{default}");
         }
+    }
+
+    #[test]
+    fn every_option_is_known_and_described() {
+        let known = "known options: ";
+        let error = ListenSpec::parse("lines+tcp://127.0.0.1:1?nonsense=1").unwrap_err().to_string();
+        let listed = &error[error.find(known).expect("it lists them") + known.len()..];
+        let mut listed: Vec<&str> = listed.split(", ").collect();
+        let mut described: Vec<&str> = LISTEN_OPTIONS.iter().map(|option| option.key).collect();
+        listed.sort_unstable();
+        described.sort_unstable();
+        assert_eq!(listed, described);
     }
 
     #[test]

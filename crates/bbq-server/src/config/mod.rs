@@ -8,8 +8,8 @@ mod error;
 mod file;
 mod listen;
 mod quantity;
-mod query;
-mod sink;
+pub(crate) mod query;
+pub(crate) mod spec_text;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -23,9 +23,12 @@ use bbq_spool::limits::{
 
 pub use error::ConfigError;
 pub use file::ConfigFile;
-pub use listen::{ListenSpec, OnFull, Protocol};
+pub use listen::{LISTEN_OPTIONS, ListenSpec, OnFull, Protocol};
 pub use quantity::parse_bytes;
-pub use sink::{Format, Rotation, SinkSpec, SinkTarget};
+pub use query::{NAME_OPTION, SpecOption};
+use spec_text::{SpecText, SpecValue};
+
+pub use crate::sink::SinkSpec;
 
 /// Where the admin listens unless configured.
 pub const ADMIN_DEFAULT: &str = "127.0.0.1:7790";
@@ -252,13 +255,24 @@ impl Config {
         }
         self.spool_options().check().map_err(|error| ConfigError::new(error.to_string()))?;
         for (index, spec) in self.listen.iter().enumerate() {
-            if self.listen[..index].iter().any(|other| other.clashes_with(spec)) {
-                return Err(ConfigError::new(format!("{} is listened on twice", spec.source)));
+            let others = &self.listen[..index];
+            if others.iter().any(|other| other.clashes_with(spec)) {
+                return Err(ConfigError::new(format!("{:?}: another listener has this address", spec.text)));
+            }
+            if others.iter().any(|other| other.has_name() && other.source == spec.source) {
+                return Err(ConfigError::new(format!("{:?}: another listener has this name", spec.text)));
             }
         }
         for (index, sink) in self.sinks.iter().enumerate() {
-            if self.sinks[..index].iter().any(|other| other.target == sink.target) {
-                return Err(ConfigError::new(format!("two sinks write to {}", sink.name)));
+            let others = &self.sinks[..index];
+            if others.iter().any(|other| other.clashes_with(sink)) {
+                return Err(ConfigError::new(format!("{:?}: two sinks write there", sink.text)));
+            }
+            if others.iter().any(|other| other.name == sink.name) {
+                return Err(ConfigError::new(format!(
+                    "{:?}: another sink has this name; give one a name=",
+                    sink.text
+                )));
             }
         }
         Ok(())
@@ -342,8 +356,9 @@ fn listeners(file: &ConfigFile, overrides: &Overrides) -> Result<Vec<ListenSpec>
     let specs: Vec<ListenSpec> = match (&overrides.listen[..], &file.listen) {
         ([], None) => LISTEN_DEFAULT.iter().map(|text| ListenSpec::parse(text)).collect::<Result<_, _>>()?,
         ([], Some(texts)) => {
-            let parse = |text: &toml::Spanned<String>| {
-                ListenSpec::parse(text.get_ref()).map_err(|error| error.at(file.place(text)))
+            let parse = |value: &toml::Spanned<SpecValue>| {
+                let spec = SpecText::of_value(value.get_ref()).and_then(|spec| ListenSpec::of(&spec));
+                spec.map_err(|error| error.at(file.place(value)))
             };
             texts.iter().map(parse).collect::<Result<_, _>>()?
         }
@@ -363,8 +378,9 @@ fn sinks(file: &ConfigFile, overrides: &Overrides, data: &Path) -> Result<Vec<Si
             vec![SinkSpec::parse(&format!("file:{}", path.display()))?]
         }
         ([], Some(texts)) => {
-            let parse = |text: &toml::Spanned<String>| {
-                SinkSpec::parse(text.get_ref()).map_err(|error| error.at(file.place(text)))
+            let parse = |value: &toml::Spanned<SpecValue>| {
+                let spec = SpecText::of_value(value.get_ref()).and_then(|spec| SinkSpec::of(&spec));
+                spec.map_err(|error| error.at(file.place(value)))
             };
             texts.iter().map(parse).collect::<Result<_, _>>()?
         }

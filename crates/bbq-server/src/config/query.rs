@@ -2,9 +2,33 @@
 
 use super::error::ConfigError;
 use super::quantity::parse_bytes;
+use super::spec_text::SpecText;
 
-/// The options of one SPEC. Each known option is taken out; what is left in the end is unknown.
-pub(super) struct Query<'a> {
+/// An option of a SPEC, as help and documentation show it.
+#[derive(Clone, Copy, Debug)]
+pub struct SpecOption {
+    /// The word in front of the equals sign, and the key in a table of the file.
+    pub key: &'static str,
+    /// What may stand behind it.
+    pub values: &'static str,
+    /// What holds without it.
+    pub default: &'static str,
+    /// What it is for.
+    pub meaning: &'static str,
+}
+
+/// The name of a listener or a sink, which every kind has.
+pub const NAME_OPTION: SpecOption = SpecOption {
+    key: "name",
+    values: "1 to 200 characters",
+    default: "the SPEC without its options",
+    meaning: "what it is called in the spool, the status and the log; another name is another listener or sink",
+};
+/// A name of that many characters fits a line, and with its escapes a file name.
+const NAME_CHARS_MAX: usize = 200;
+
+/// The options of one SPEC. Each is taken out by whoever knows it; what is left in the end nobody knows.
+pub(crate) struct Query<'a> {
     spec: &'a str,
     pairs: Vec<(&'a str, &'a str)>,
     known: Vec<&'static str>,
@@ -12,24 +36,24 @@ pub(super) struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// Splits a SPEC at its question mark.
-    pub(super) fn split(spec: &'a str) -> Result<(&'a str, Query<'a>), ConfigError> {
-        let (head, query) = spec.split_once('?').unwrap_or((spec, ""));
-        let mut pairs: Vec<(&str, &str)> = Vec::new();
-        for part in query.split('&').filter(|part| !part.is_empty()) {
-            let Some((key, value)) = part.split_once('=') else {
-                return Err(ConfigError::new(format!("{spec:?}: {part:?} has no value; write {part}=...")));
-            };
-            if pairs.iter().any(|(known, _)| *known == key) {
-                return Err(ConfigError::new(format!("{spec:?}: {key} is given twice")));
+    pub(crate) fn of(spec: &'a SpecText) -> Query<'a> {
+        let pairs = spec.options.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        Query { spec: &spec.text, pairs, known: Vec::new(), taken: Vec::new() }
+    }
+
+    /// Takes the name, or makes one of the SPEC in front of its options.
+    pub(crate) fn take_name(&mut self, spec: &SpecText) -> Result<String, ConfigError> {
+        let name = self.take(NAME_OPTION.key, |name| {
+            if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control) {
+                return Err(format!("{name:?} is no name; write 1 to {NAME_CHARS_MAX} characters, none of them a control character"));
             }
-            pairs.push((key, value));
-        }
-        Ok((head, Query { spec, pairs, known: Vec::new(), taken: Vec::new() }))
+            Ok(name.to_owned())
+        })?;
+        Ok(name.unwrap_or_else(|| spec.head.clone()))
     }
 
     /// Takes an option, read by `read`, which says what is allowed when it cannot.
-    pub(super) fn take<T>(
+    pub(crate) fn take<T>(
         &mut self,
         key: &'static str,
         read: impl FnOnce(&str) -> Result<T, String>,
@@ -44,7 +68,7 @@ impl<'a> Query<'a> {
     }
 
     /// Takes an option that is one of a few words.
-    pub(super) fn take_word<T: Copy>(
+    pub(crate) fn take_word<T: Copy>(
         &mut self,
         key: &'static str,
         words: &[(&str, T)],
@@ -58,7 +82,7 @@ impl<'a> Query<'a> {
     }
 
     /// Takes a number of bytes within a range.
-    pub(super) fn take_bytes(
+    pub(crate) fn take_bytes(
         &mut self,
         key: &'static str,
         range: std::ops::RangeInclusive<u64>,
@@ -74,12 +98,12 @@ impl<'a> Query<'a> {
     }
 
     /// Whether an option was there and taken.
-    pub(super) fn was_given(&self, key: &str) -> bool {
+    pub(crate) fn was_given(&self, key: &str) -> bool {
         self.taken.contains(&key)
     }
 
     /// Refuses options that were not taken.
-    pub(super) fn finish(self) -> Result<(), ConfigError> {
+    pub(crate) fn finish(self) -> Result<(), ConfigError> {
         let Some((key, _)) = self.pairs.first() else { return Ok(()) };
         let hint =
             nearest(key, &self.known).map(|near| format!(" (did you mean {near:?}?)")).unwrap_or_default();
@@ -92,7 +116,7 @@ impl<'a> Query<'a> {
 }
 
 /// The known word that a typing error away from is likely to have been meant.
-pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let score = |candidate: &str| strsim::jaro_winkler(word, candidate);
     let best = known.iter().copied().max_by(|a, b| score(a).total_cmp(&score(b)))?;
     (score(best) > 0.75).then_some(best)

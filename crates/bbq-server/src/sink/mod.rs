@@ -13,15 +13,24 @@
 mod driver;
 mod in_flight;
 mod interface;
+mod kind;
+mod kinds;
 mod ledger;
+mod null;
 mod opening;
+mod spec;
 mod step;
 mod text;
 mod thread;
 
 pub use driver::SinkDriver;
 pub use interface::Now;
+pub use kind::Kind as SinkKind;
+pub use kinds::SINK_KINDS;
 pub(crate) use ledger::{Account, OLDEST, SinkLedger};
 pub use opening::SinkOpening;
+pub use spec::SinkSpec;
 pub use step::{SinkStep, Wish};
+pub use text::Rotation;
+pub use text::target::simulated_file;
 pub(crate) use thread::PendingSink;

@@ -10,8 +10,7 @@ use super::driver::{DriverParts, SinkDriver};
 use super::in_flight::state_of_output;
 use super::interface::{Now, OpenError, Sink};
 use super::ledger::SinkLedger;
-use super::text;
-use crate::config::SinkSpec;
+use super::spec::SinkSpec;
 use crate::stored::retention::Retention;
 
 /// Why a sink did not get messages that came before it was configured.
@@ -63,7 +62,7 @@ impl SinkOpening {
     /// Opens the output, and makes it agree with the cursor: what it holds beyond that is taken back.
     pub(super) fn open_sink(&self, now: Now) -> Result<Box<dyn Sink>, OpenError> {
         let state = self.cursor.as_ref().map(|cursor| state_of_output(&cursor.output));
-        text::open(&self.spec, &self.storage, state, now)
+        self.spec.target.open(&self.storage, state, now)
     }
 
     /// Opens the output and begins.

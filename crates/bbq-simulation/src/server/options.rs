@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bbq_server::config::Rotation;
+use bbq_server::simulated::Rotation;
 
 use crate::bug::Bug;
 

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bbq_server::config::{Format, SinkSpec, SinkTarget};
-use bbq_server::simulated::{Now, Retention, SinkDriver, SinkOpening, SinkStep, Wish};
+use bbq_server::simulated::{Now, Retention, SinkDriver, SinkOpening, SinkStep, Wish, simulated_file};
 use bbq_spool::{Spool, SteppedTime};
 use bbq_storage::Storage;
 
@@ -63,8 +62,7 @@ impl Sink {
         let name = format!("sink-{index}");
         let path = Path::new(OUTPUTS).join(&name);
         let SinkOptions { rotation, clock_rate } = options.sinks[index];
-        let (target, format) = (SinkTarget::File(path), Format::Json);
-        let spec = SinkSpec { text: name.clone(), name: name.clone(), target, format, rotation };
+        let spec = simulated_file(&name, &path, rotation);
         let storage: Arc<dyn Storage> = match options.bug {
             Some(Bug::CursorBeforeData) => Arc::new(LateSync::new(disk.clone())),
             _ => Arc::new(disk.clone()),

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Context as _;
+use bbq_server::Format;
 use bbq_server::Formatter;
-use bbq_server::config::Format;
 use bbq_spool::inspect::{self, DamageKind, Found, ReadOnlyDisk};
 use bbq_spool::{DirectoryLock, Entry, Storage};
 use chrono::{DateTime, SecondsFormat};

@@ -25,7 +25,7 @@ use tracing::{info, warn};
 
 use super::aside;
 use super::output::{Output, named};
-use crate::config::Rotation;
+use super::rotation::Rotation;
 
 pub(super) struct FileOutput {
     storage: Arc<dyn Storage>,

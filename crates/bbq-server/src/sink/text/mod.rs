@@ -9,23 +9,23 @@
 mod aside;
 mod file;
 mod output;
+mod rotation;
 mod stream;
+pub(super) mod target;
 #[cfg(test)]
 mod tests;
 
 use std::io::{self, ErrorKind};
-use std::sync::Arc;
 
 use bbq_spool::{Entry, Group, GroupCursor};
-use bbq_storage::Storage;
 use bbq_storage::direct::AlignedBuffer;
 use bbq_wire::limits::BATCH_BODY_BYTES_TARGET;
 
-use super::interface::{Commit, Now, OpenError, Problem, Room, Settled, Sink};
-use crate::config::SinkSpec;
+use super::interface::{Commit, Now, Problem, Room, Settled, Sink};
 use crate::format::Formatter;
 
 use output::Output;
+pub use rotation::Rotation;
 
 /// Messages that are formatted before the buffer is looked at: 4 MiB of the shortest in JSON.
 const RECORDS_AT_ONCE_MAX: u32 = 16 * 1024;
@@ -107,17 +107,6 @@ struct TextSink {
     has_looked: bool,
     /// Batches are unpacked here.
     scratch: Vec<u8>,
-}
-
-/// Opens the output, and makes it agree with the state that the cursor remembers. Files are reached through `storage`.
-pub(super) fn open(
-    spec: &SinkSpec,
-    storage: &Arc<dyn Storage>,
-    state: Option<&str>,
-    now: Now,
-) -> Result<Box<dyn Sink>, OpenError> {
-    let output = output::open(spec, storage, state, now.wall)?;
-    Ok(Box::new(TextSink::new(output, Formatter::new(spec.format))))
 }
 
 impl TextSink {

@@ -4,16 +4,12 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::Arc;
 
-use bbq_storage::{NodeKind, Storage};
 use chrono::{DateTime, Utc};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::file::FileOutput;
 use super::stream::StreamOutput;
-use crate::config::{SinkSpec, SinkTarget};
 use crate::sink::interface::OpenError;
 
 /// Where formatted messages go.
@@ -86,37 +82,15 @@ pub(super) trait Output: Send {
 }
 
 /// Of a file. A disk that is full is waited for, as it is later.
-fn of_file(error: io::Error) -> OpenError {
+pub(super) fn of_file(error: io::Error) -> OpenError {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => OpenError::NotYet(error),
         _ => OpenError::Refused(error),
     }
 }
 
-/// Opens the output, and makes it agree with what the cursor remembers of it. Files are reached through `storage`.
-pub(super) fn open(
-    spec: &SinkSpec,
-    storage: &Arc<dyn Storage>,
-    state: Option<&str>,
-    now: DateTime<Utc>,
-) -> Result<Box<dyn Output>, OpenError> {
-    match &spec.target {
-        SinkTarget::Stdout => match StreamOutput::stdout() {
-            Ok(output) => Ok(Box::new(output)),
-            Err(error) => Err(OpenError::Refused(error)),
-        },
-        SinkTarget::File(path) if storage.kind(path).is_ok_and(|kind| kind == NodeKind::Other) => {
-            open_stream(path)
-        }
-        SinkTarget::File(path) => match FileOutput::open(storage, path, spec.rotation, state, now) {
-            Ok(output) => Ok(Box::new(output)),
-            Err(error) => Err(of_file(error)),
-        },
-    }
-}
-
 /// A pipe or a device: no file of a storage.
-fn open_stream(path: &Path) -> Result<Box<dyn Output>, OpenError> {
+pub(super) fn open_stream(path: &Path) -> Result<Box<dyn Output>, OpenError> {
     // Without O_NONBLOCK a pipe that nobody reads would hold the thread until somebody does.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     match OpenOptions::new().append(true).custom_flags(flags).open(path) {
@@ -139,14 +113,10 @@ pub(super) fn named(path: &Path, error: &io::Error) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use bbq_storage::DiskStorage;
-
     use super::*;
 
     fn opened(path: &Path) -> Result<Box<dyn Output>, OpenError> {
-        let spec = format!("file:{}?rotate=daily&rotate_bytes=4096&keep=1", path.display());
-        let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
-        open(&SinkSpec::parse(&spec).unwrap(), &storage, None, Utc::now())
+        open_stream(path)
     }
 
     #[test]

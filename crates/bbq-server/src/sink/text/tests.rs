@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use super::file::FileOutput;
 use super::output::Output;
 use super::*;
-use crate::config::{Rotation, SinkSpec};
+use crate::sink::SinkSpec;
 use crate::sink::{OLDEST, SinkDriver, SinkLedger, SinkOpening, SinkStep, Wish};
 use crate::stored::retention::Retention;
 use crate::stored::streams::Streams;

@@ -1,0 +1,46 @@
+//! What a kind of sink is: how its SPEC is read, and how it is opened.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bbq_storage::Storage;
+
+use super::interface::{Now, OpenError, Sink};
+use crate::config::ConfigError;
+use crate::config::query::{Query, SpecOption};
+
+/// Reads what stands behind the colon of a SPEC.
+pub(super) type Parse = fn(&str, &mut Query<'_>) -> Result<Arc<dyn Target>, ConfigError>;
+
+/// A kind of sink. Each is a constant beside the sink, and stands in the list of all (`kinds`).
+pub struct Kind {
+    /// What stands in front of the colon of a SPEC.
+    pub word: &'static str,
+    /// What stands behind the colon, for help; empty for nothing.
+    pub argument: &'static str,
+    /// What it does, for help.
+    pub summary: &'static str,
+    /// Its options, but for the name, which every kind has.
+    pub options: &'static [SpecOption],
+    /// Only one sink may have the same destination.
+    pub(super) is_exclusive: bool,
+    /// Reads what stands behind the colon, and takes its options. An error says what is wrong and what to write.
+    pub(super) parse: Parse,
+}
+
+/// The destination of a checked SPEC.
+pub(super) trait Target: fmt::Debug + Send + Sync {
+    /// Opens the destination, and makes it agree with the state that the cursor remembers. Files are reached through `storage`.
+    fn open(
+        &self,
+        storage: &Arc<dyn Storage>,
+        state: Option<&str>,
+        now: Now,
+    ) -> Result<Box<dyn Sink>, OpenError>;
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word)
+    }
+}

@@ -1,0 +1,127 @@
+//! Files and standard output as destinations: `file:PATH` and `stdout:`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bbq_storage::{NodeKind, Storage};
+
+use super::TextSink;
+use super::file::FileOutput;
+use super::output::{Output, of_file, open_stream};
+use super::rotation::Rotation;
+use super::stream::StreamOutput;
+use crate::config::ConfigError;
+use crate::config::query::{Query, SpecOption};
+use crate::format::{Format, Formatter};
+use crate::sink::interface::{Now, OpenError, Sink};
+use crate::sink::kind::{Kind, Target};
+use crate::sink::spec::SinkSpec;
+
+const FORMAT: SpecOption = SpecOption {
+    key: "format",
+    values: "raw, json",
+    default: "raw",
+    meaning: "a message as it came, on a line; or a JSON object with what is known of it",
+};
+
+pub(in crate::sink) static FILE: Kind = Kind {
+    word: "file",
+    argument: "PATH",
+    summary: "appends to a file, a pipe or a device",
+    options: &[
+        FORMAT,
+        SpecOption {
+            key: "rotate_bytes",
+            values: "4KiB to 1PiB",
+            default: "never",
+            meaning: "sets the file aside before it is larger",
+        },
+        SpecOption {
+            key: "rotate",
+            values: "daily, never",
+            default: "never",
+            meaning: "sets the file aside when the day changes (UTC)",
+        },
+        SpecOption {
+            key: "keep",
+            values: "1 or more",
+            default: "all",
+            meaning: "how many files that were set aside are kept",
+        },
+    ],
+    is_exclusive: true,
+    parse: |path, query| {
+        let format = take_format(query)?;
+        let rotation = Rotation {
+            bytes: query.take_bytes("rotate_bytes", 4096..=1 << 50)?,
+            daily: query.take_word("rotate", &[("daily", true), ("never", false)])?.unwrap_or_default(),
+            keep: query.take("keep", |value| match value.parse::<u32>() {
+                Ok(count) if count >= 1 => Ok(count),
+                _ => Err(format!("{value:?} is no number of files; write 1 or more")),
+            })?,
+        };
+        if rotation.keep.is_some() && rotation.bytes.is_none() && !rotation.daily {
+            return Err(ConfigError::new(format!(
+                "file:{path}: keep has no meaning without rotate or rotate_bytes"
+            )));
+        }
+        Ok(Arc::new(FileTarget { path: path.into(), format, rotation }))
+    },
+};
+
+pub(in crate::sink) static STDOUT: Kind = Kind {
+    word: "stdout",
+    argument: "",
+    summary: "writes to standard output",
+    options: &[FORMAT],
+    is_exclusive: true,
+    parse: |_, query| Ok(Arc::new(StdoutTarget { format: take_format(query)? })),
+};
+
+fn take_format(query: &mut Query<'_>) -> Result<Format, ConfigError> {
+    let format = query.take_word(FORMAT.key, &[("raw", Format::Raw), ("json", Format::Json)])?;
+    Ok(format.unwrap_or_default())
+}
+
+#[derive(Debug)]
+struct StdoutTarget {
+    format: Format,
+}
+
+#[derive(Debug)]
+struct FileTarget {
+    path: PathBuf,
+    format: Format,
+    rotation: Rotation,
+}
+
+/// A file sink of a simulation, which has names and sizes that no SPEC has.
+pub fn simulated_file(name: &str, path: &Path, rotation: Rotation) -> SinkSpec {
+    let target = FileTarget { path: path.to_owned(), format: Format::Json, rotation };
+    SinkSpec::simulated(name, &FILE, Arc::new(target))
+}
+
+impl Target for StdoutTarget {
+    fn open(&self, _: &Arc<dyn Storage>, _: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
+        let output = StreamOutput::stdout().map_err(OpenError::Refused)?;
+        Ok(Box::new(TextSink::new(Box::new(output), Formatter::new(self.format))))
+    }
+}
+
+impl Target for FileTarget {
+    fn open(
+        &self,
+        storage: &Arc<dyn Storage>,
+        state: Option<&str>,
+        now: Now,
+    ) -> Result<Box<dyn Sink>, OpenError> {
+        let output: Box<dyn Output> = match storage.kind(&self.path) {
+            Ok(NodeKind::Other) => open_stream(&self.path)?,
+            _ => {
+                let file = FileOutput::open(storage, &self.path, self.rotation, state, now.wall);
+                Box::new(file.map_err(of_file)?)
+            }
+        };
+        Ok(Box::new(TextSink::new(output, Formatter::new(self.format))))
+    }
+}
