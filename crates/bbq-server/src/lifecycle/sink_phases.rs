@@ -1,4 +1,4 @@
-//! How the sinks of a start begin, hold and end: what control wants, and how far each sink is.
+//! How the sinks of a start begin, hold and end: the phase that control asks for, and the stage of each sink.
 //!
 //! ```text
 //! Gated -> Opening -> Working -> Draining -> Over       a stop: finish, then give up
@@ -7,15 +7,15 @@
 //!      +--> Over        Holding -> Leaving              a pause: commit and hold, then end
 //! ```
 //!
-//! A pause asks the sinks first, before anything else ends: one that does not come to a hold in time is let go on, and the
-//! pause is called off. So no sink's thread is ever left behind while another takes its place.
+//! A pause asks the sinks first, before anything else ends. If a sink does not come to a hold in time, all sinks go on and the
+//! pause is called off. So a sink's thread is never left behind while another takes its place.
 //!
-//! Invariant: a sink that holds has nothing written that its cursor does not cover, or its output cannot be written to.
+//! Invariant: the cursor of a sink that holds covers everything that the sink has written, unless its output cannot be written.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What control wants.
+/// The phase that control asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Some threads of the start do not exist yet: touch nothing.
@@ -33,17 +33,17 @@ enum Phase {
     Over,
 }
 
-/// How far a sink is.
+/// The stage of a sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Waits, or is in a system call of opening.
+    /// The sink waits, or is in a system call that opens its output.
     Opening,
-    /// The output is open, or is tried again and again, which is shown.
+    /// The output is open, or opening is tried again and again, which the status shows.
     Settled,
     /// The output cannot be opened as it is configured.
     Refused(String),
     Held,
-    /// Its thread has ended.
+    /// The thread has ended.
     Ended,
 }
 
@@ -84,7 +84,7 @@ impl Lifecycle {
         self.moved.notify_all();
     }
 
-    /// Every thread exists: lets the sinks open their outputs. Waits until all have tried, at the latest for `patience`.
+    /// Lets the sinks open their outputs, as every thread exists. Waits until all have tried, for at most `patience`.
     ///
     /// # Errors
     /// Which sink cannot be opened as it is configured, and why.
@@ -100,7 +100,7 @@ impl Lifecycle {
             match stage {
                 Stage::Refused(why) => return Err((index, why.clone())),
                 Stage::Ended => return Err((index, "its thread ended".to_owned())),
-                // From here on it tries again by itself.
+                // From here on the sink tries again by itself.
                 Stage::Opening => *stage = Stage::Settled,
                 Stage::Settled | Stage::Held => {}
             }
@@ -108,7 +108,7 @@ impl Lifecycle {
         Ok(())
     }
 
-    /// Lets the sinks work, at the beginning and after a hold that leads nowhere.
+    /// Lets the sinks work: at the beginning, and after a hold that is called off.
     pub(crate) fn work(&self) {
         self.enter(Phase::Working);
     }
@@ -116,7 +116,7 @@ impl Lifecycle {
     pub(crate) fn hold(&self) {
         let mut state = self.locked();
         for stage in state.stages.iter_mut().filter(|stage| **stage == Stage::Held) {
-            // Of a hold before; it says so again.
+            // A stage of an earlier hold: the sink sets it again.
             *stage = Stage::Settled;
         }
         state.phase = Phase::Holding;
@@ -166,7 +166,7 @@ impl SinkLifecycle {
         self.all.moved.notify_all();
     }
 
-    /// Waits for as long as control says so; the stage stands for all of that time.
+    /// Waits for as long as the phase says so, with `stage` set for all of that time.
     fn stay(&self, stage: &Stage, waits: impl Fn(Phase) -> bool) {
         let mut state = self.all.locked();
         while waits(state.phase) {
@@ -191,7 +191,7 @@ impl SinkLifecycle {
         self.wait_while(|phase| phase == Phase::Gated)
     }
 
-    /// The output is open, or waited for. Before the workers begin, nothing is written.
+    /// Notes that the output is open, or waited for. Nothing is written before the workers begin.
     pub(crate) fn settle(&self) {
         self.set(Stage::Settled);
     }
@@ -201,8 +201,8 @@ impl SinkLifecycle {
         self.wait_while(|phase| phase == Phase::Opening)
     }
 
-    /// The output cannot be opened as it is configured. `false` when the start did not wait for that: then it is the sink's
-    /// to try again.
+    /// Notes that the output cannot be opened as configured. `false` when the start no longer waits: then the sink tries again
+    /// by itself.
     pub(crate) fn refuse(&self, why: String) -> bool {
         let mut state = self.all.locked();
         let is_asked = state.phase == Phase::Opening && state.stages[self.index] == Stage::Opening;
@@ -222,12 +222,12 @@ impl SinkLifecycle {
         self.all.locked().phase == Phase::Holding
     }
 
-    /// Whether to end at once.
+    /// Checks whether to end at once.
     pub(crate) fn check(&self) -> Result<(), Interrupted> {
         self.wait_while(|_| false)
     }
 
-    /// Holds for as long as that is wanted. To be called with the last commit standing.
+    /// Holds for as long as control asks for it. To be called right after a commit.
     pub(crate) fn hold(&self) -> Result<(), Interrupted> {
         if !self.is_holding() {
             return self.check();
@@ -236,7 +236,7 @@ impl SinkLifecycle {
         self.check()
     }
 
-    /// Lets some time go by before the output is tried again, and holds meanwhile if that is wanted.
+    /// Waits before the output is tried again, and holds meanwhile if control asks for it.
     pub(crate) fn pause(&self, pause: Duration) -> Result<(), Interrupted> {
         let until = Instant::now() + pause;
         loop {

@@ -2,8 +2,8 @@
 //! responds while control waits for a sink, a reload or a stop.
 //!
 //! A connection is for one request. Its head has to come soon, and its response has to be read soon. When there are too many
-//! connections, the oldest that has not asked anything is closed for the next: whoever opens many and says nothing holds up
-//! nobody, and takes no descriptor that anybody else needs.
+//! connections, the oldest one without a request is closed for the next: a client that opens many and sends nothing delays no
+//! other client, and takes no descriptor that others need.
 
 use std::collections::VecDeque;
 use std::io;
@@ -33,24 +33,23 @@ use crate::lifecycle::threads::spawn;
 use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::observe::status::Status;
 
-/// Connections at the same time. Many times the probes of a server, and within the descriptors that connections of senders
-/// never get.
+/// Connections at the same time. Many times the number of probes of a server, and within the reserved descriptors.
 const CONNECTIONS_MAX: usize = 32;
 /// How long the head of a request may take: a client sends it at once.
 const HEAD_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a connection may take as a whole: a status is some hundred KiB at most.
 const CONNECTION_PATIENCE: Duration = Duration::from_secs(10);
-/// How long those who have asked something may take to get their response when it pauses or ends.
+/// How long clients that have sent a request may take to read the response when the admin pauses or ends.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 /// Between two tries to accept when the system has no descriptor or memory for it.
 const STARVED_PAUSE: Duration = Duration::from_millis(50);
 
 type Now = watch::Receiver<Arc<Parts>>;
 
-/// What control wants of the thread.
+/// What control asks of the thread.
 #[derive(Clone)]
 enum Order {
-    /// Leave the accept queue to somebody else.
+    /// Leave the accept queue alone.
     Wait,
     Serve(Now),
     End,
@@ -95,7 +94,7 @@ impl Admin {
         let _paused = self.serves.wait_for(|serves| !serves).await;
     }
 
-    /// The same, and frees the listener.
+    /// Ends the thread, and frees the listener.
     pub(crate) fn end(self) {
         self.order.send_replace(Order::End);
         if self.thread.join().is_err() {
@@ -144,7 +143,7 @@ async fn serve(listener: &TcpListener, parts: Now, orders: &mut watch::Receiver<
             accepted = listener.accept(), if connections.have_room() => match accepted {
                 Ok((stream, _)) => {
                     connections.begin(stream, router.clone());
-                    // Whoever has asked already is heard before the next one comes.
+                    // Requests that have come are read before the next connection is accepted.
                     tokio::task::yield_now().await;
                 }
                 Err(error) => {
@@ -163,7 +162,7 @@ async fn serve(listener: &TcpListener, parts: Now, orders: &mut watch::Receiver<
     let _in_time = tokio::time::timeout(END_PATIENCE, finish).await;
 }
 
-/// Those that are open, the oldest first.
+/// The open connections, the oldest first.
 #[derive(Default)]
 struct Connections {
     tasks: JoinSet<()>,
@@ -181,7 +180,7 @@ impl Connections {
         self.open.retain(|open| !open.task.is_finished());
     }
 
-    /// Whether one more may come, maybe in the place of one that has not asked anything.
+    /// Whether one more may be accepted, if need be in place of one without a request.
     fn have_room(&self) -> bool {
         self.open.len() < CONNECTIONS_MAX || self.oldest_silent().is_some()
     }
@@ -214,7 +213,7 @@ async fn serve_connection(stream: TcpStream, router: Router, has_asked: Arc<Atom
         .header_read_timeout(HEAD_PATIENCE)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
-    // What a client does wrong is its own loss.
+    // An error of the client concerns only the client.
     let _done = tokio::time::timeout(CONNECTION_PATIENCE, connection).await;
 }
 

@@ -30,7 +30,7 @@ pub(crate) enum DropReason {
     Full,
     /// The receive buffer of the socket was full: counted by the kernel.
     Kernel,
-    /// Not what the protocol says.
+    /// Against the protocol.
     Malformed,
     /// Too many unfinished messages at once.
     Memory,
@@ -54,7 +54,7 @@ impl DropReason {
     }
 }
 
-/// What one listener has met. The workers add to it, relaxed: it orders nothing.
+/// The counters of one listener. The workers add to them with relaxed ordering: the counters order nothing.
 #[derive(Debug, Default)]
 pub struct ListenerLedger {
     /// Spooled since the start.
@@ -64,9 +64,9 @@ pub struct ListenerLedger {
     dropped: [AtomicU64; DropReason::ALL.len()],
     /// Messages passed on without their end (on_oversize=cut); part of those spooled.
     cut: AtomicU64,
-    /// Resent batches that were known already; not part of anything.
+    /// Resent batches that were known already; part of no sum.
     duplicates: AtomicU64,
-    /// Sequence numbers that clients skipped: what they say they dropped themselves.
+    /// Sequence numbers that clients skipped: records that they dropped themselves.
     skipped: AtomicU64,
     /// Sessions refused; what they held was not acknowledged, and is not counted as received.
     refused: AtomicU64,
@@ -136,7 +136,7 @@ impl ListenerLedger {
         *seen = total;
     }
 
-    /// Goes on where another ledger stopped counting on the same sockets.
+    /// Goes on where another ledger of the same sockets stopped counting.
     pub(crate) fn resume_kernel_drops(&self, seen: u64) {
         *self.kernel_seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
     }

@@ -1,7 +1,7 @@
 //! Deletes segments, once every sink has committed past them and the checkpoint of streams covers them.
 //!
-//! A thread of its own writes the checkpoints, deletes segments and saves the ledger of drops, one after the other: sinks, workers
-//! and control only say what has changed, and never wait for the disk here.
+//! A thread of its own writes the checkpoints, deletes segments and saves the ledger of drops, one after the other. Sinks, workers
+//! and control only tell this thread what has changed, and never wait for its disk operations.
 //!
 //! Invariant: checkpoints are written by one thread, in order; each covers what was settled when it was begun.
 
@@ -18,8 +18,8 @@ use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::stored::ledger::Ledger;
 use crate::stored::streams::Streams;
 
-/// How long room that was wanted and could not be made is left alone: until then the workers have told the table of streams
-/// what became durable, or a sink has passed a segment.
+/// Time before another try when room could not be made. By then the workers may have told the table of streams what became
+/// durable, or a sink may have passed a segment.
 const ROOM_RETRY: Duration = Duration::from_millis(20);
 
 /// The places that every sink has committed, and the thread that acts on them.
@@ -34,8 +34,8 @@ struct Shared {
     requests: Arc<Requests>,
 }
 
-/// What is wanted of the thread. Who only asks holds this, and never the spool: whoever lets go of that last closes it, and
-/// waits for its writers, one of which may be who asks.
+/// What the thread is asked to do. A caller that only asks holds this, and never the spool: dropping the last reference to the
+/// spool closes it and waits for its writers, and the caller may be one of them.
 struct Requests {
     state: Mutex<State>,
     work: Condvar,
@@ -53,12 +53,12 @@ struct State {
     /// The ledger of drops is to be saved.
     ledger: bool,
     closed: bool,
-    /// Of checkpoints.
+    /// Reports checkpoints that cannot be written.
     failures: RateLimitedLog,
 }
 
 impl State {
-    /// What is asked for, if anything is.
+    /// Takes what is asked for, if anything.
     fn take(&mut self) -> Option<Work> {
         (self.retire || self.room || self.checkpoint || self.ledger).then(|| Work {
             passed: passed_by_all(&self.committed),
@@ -80,7 +80,7 @@ struct Work {
 }
 
 impl Retention {
-    /// Without sinks nothing is ever deleted, but for messages that drop the oldest. Nothing happens before
+    /// Without sinks nothing is ever deleted, except by listeners that drop the oldest messages. Nothing happens before
     /// [`Retention::start`].
     pub fn new(spool: Arc<Spool>, streams: Arc<Streams>, sinks: usize) -> Retention {
         let state = State { committed: vec![Vec::new(); sinks], ..State::default() };
@@ -89,10 +89,10 @@ impl Retention {
         Retention { shared: Arc::new(shared), thread: Mutex::default() }
     }
 
-    /// Starts the thread, which also keeps what `ledger` counts.
+    /// Starts the thread, which also saves `ledger`.
     ///
     /// # Errors
-    /// If there can be none.
+    /// The thread cannot be started.
     pub(crate) fn start(&self, ledger: Arc<Ledger>) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let requests = Arc::clone(&self.shared.requests);
@@ -114,8 +114,8 @@ impl Retention {
         });
     }
 
-    /// Looks again at what was passed before and could not go then: a segment is sealed only when the next one is needed,
-    /// which may be after everybody has read and committed it.
+    /// Checks again for passed segments that could not be deleted before: a segment is sealed only when the next one is needed,
+    /// which may be after every sink has committed it.
     pub fn retire(&self) {
         self.shared.requests.ask(|state| state.retire = true);
     }
@@ -130,14 +130,14 @@ impl Retention {
         self.shared.requests.ask(|state| state.ledger = true);
     }
 
-    /// Up to where every sink has committed a lane; 0 without a sink.
+    /// The position up to which every sink has committed a lane; 0 without a sink.
     pub fn passed(&self, lane: u32) -> u64 {
         let state = self.shared.requests.locked();
         let in_row = |row: &Vec<LanePlace>| position_in(row, lane);
         state.committed.iter().map(in_row).min().unwrap_or(0)
     }
 
-    /// Does what is asked for now, for who has no thread for it; `false` when room is wanted that could not be made.
+    /// Does what is asked for, for a caller without the thread; `false` when room was asked for and could not be made.
     pub fn step(&self) -> bool {
         let work = self.shared.requests.locked().take();
         work.is_none_or(|work| self.shared.work(&work))
@@ -154,7 +154,7 @@ impl Retention {
         self.shared.requests.ask(|state| state.closed = true);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // It reports a panic itself.
+            // The thread reports a panic itself.
             let _ended = thread.join();
         }
     }
@@ -162,7 +162,7 @@ impl Retention {
     /// Ends the thread, and writes the checkpoint of streams once more.
     ///
     /// # Errors
-    /// What the disk says; the next start reads the segments instead.
+    /// The checkpoint cannot be written. The next start reads the segments instead.
     pub(crate) fn finish(&self) -> io::Result<()> {
         self.close();
         self.shared.checkpoint().map(|_| ())
@@ -186,7 +186,7 @@ impl Requests {
         self.work.notify_one();
     }
 
-    /// Waits for something to do; `None` at the end. After `retry` room is wanted again.
+    /// Waits for something to do; `None` at the end. After `retry`, room is asked for again.
     fn wait(&self, retry: Option<Duration>) -> Option<Work> {
         let mut state = self.locked();
         loop {
@@ -222,7 +222,7 @@ impl Shared {
         }
     }
 
-    /// `false` when room is wanted that could not be made.
+    /// Returns `false` when room was asked for and could not be made.
     fn work(&self, work: &Work) -> bool {
         let wants_room = (work.room || work.retire) && self.spool.is_room_wanted();
         let is_due = (wants_room && self.spool.has_sealed())
@@ -252,7 +252,7 @@ impl Shared {
     }
 }
 
-/// For each lane the least of the places; a lane that a row lacks is not passed at all.
+/// For each lane, the least of the places. A lane that is missing in a row is not passed at all.
 fn passed_by_all(rows: &[Vec<LanePlace>]) -> Vec<LanePlace> {
     let Some((first, others)) = rows.split_first() else { return Vec::new() };
     let least = |place: &LanePlace| {

@@ -29,9 +29,9 @@ use super::stream::{Home, LaneState, Stream};
 /// then resends acknowledged records. At about 200 bytes each this is 50 MiB.
 pub(crate) const STREAMS_MAX: usize = 262_144;
 
-/// The checkpoint is written when so much would have to be read again at the next start: a tenth of a second's worth...
+/// The checkpoint is written when the next start would have to read so much again: what a disk reads in a tenth of a second...
 const CHECKPOINT_EVERY_BYTES: u64 = 128 * 1024 * 1024;
-/// ...or so many times what it takes itself, as with the most streams it is large.
+/// ...or so many times the size of the checkpoint itself, which is large with very many streams.
 const CHECKPOINT_EVERY_TIMES: u64 = 16;
 
 /// All streams.
@@ -40,11 +40,11 @@ pub struct Streams {
     owners: AtomicU64,
     storage: Arc<dyn Storage>,
     path: PathBuf,
-    /// Up to where the last checkpoint covers each lane.
+    /// The positions up to which the last checkpoint covers each lane.
     covered: Mutex<Vec<LanePlace>>,
-    /// What the last one takes on disk.
+    /// The size of the last checkpoint.
     checkpoint_bytes: AtomicU64,
-    /// Up to where each lane's batches are in the table as durable.
+    /// The positions up to which the table knows each lane's batches as durable.
     settled: Vec<(u32, AtomicU64)>,
 }
 
@@ -52,8 +52,8 @@ impl Streams {
     /// Reads the checkpoint, and behind it the segments.
     ///
     /// # Errors
-    /// What keeps any of it from being read now: a stream that is forgotten would be stored twice. A checkpoint that the disk
-    /// cannot give any more is one that is damaged.
+    /// The checkpoint or a segment cannot be read now: records of a forgotten stream would be stored twice. A checkpoint that the
+    /// disk has lost counts as damaged, and is no error.
     pub fn recover(
         storage: Arc<dyn Storage>,
         data: &Path,
@@ -83,8 +83,8 @@ impl Streams {
         for mut reader in spool.readers(&Cursor { places: places.clone(), ..Cursor::default() }) {
             let end = reader.lane().position;
             let mut note = |entry: &bbq_spool::Entry<'_>| {
-                // Of every source: what a forwarder sends on was lines once. The workers' own streams, one per start and
-                // worker, come along and are never asked for.
+                // Batches of every source: what a forwarder sends was lines once. The workers' own streams, one per start and
+                // worker, are learned as well and never asked for.
                 let header = &entry.batch.header;
                 let (id, last) = (header.stream, header.last_sequence());
                 learn(&mut by_id, &Known { id, last, seen: now_seconds, home: Some((entry.lane, end)) });
@@ -155,18 +155,18 @@ impl Streams {
         (home, owner)
     }
 
-    /// Whether a checkpoint is due, for the next start or for room.
+    /// Whether a checkpoint is due: to shorten the next start, or to forget old streams.
     pub fn is_checkpoint_due(&self) -> bool {
         let itself = self.checkpoint_bytes.load(Ordering::Relaxed).saturating_mul(CHECKPOINT_EVERY_TIMES);
         self.uncovered_bytes() >= CHECKPOINT_EVERY_BYTES.max(itself) || self.is_crowded()
     }
 
-    /// Whether the last checkpoint says less than the next one would.
+    /// Whether the next checkpoint would say more than the last one.
     pub fn is_checkpoint_old(&self) -> bool {
         self.uncovered_bytes() > 0 || self.is_crowded()
     }
 
-    /// Whether so many are known that the oldest are to be forgotten: each hello may bring another.
+    /// Whether so many streams are known that the oldest are to be forgotten: each hello may add one.
     fn is_crowded(&self) -> bool {
         self.locked().len() >= 2 * STREAMS_MAX
     }
@@ -178,14 +178,14 @@ impl Streams {
         self.settled().iter().map(|end| end.position.saturating_sub(before(end.lane))).sum()
     }
 
-    /// Up to where the last checkpoint covers each lane.
+    /// The positions up to which the last checkpoint covers each lane.
     pub fn covered(&self) -> Vec<LanePlace> {
         self.covered.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Writes the checkpoint. `ends` are places that were settled before the call. One caller at a time.
     pub fn checkpoint(&self, ends: &[LanePlace]) -> std::io::Result<()> {
-        // Each hello needs the lock of all streams: copied under it, read and sorted without.
+        // Each hello needs the lock of the table: the streams are copied under the lock, and read and sorted without it.
         let streams: Vec<(StreamId, Arc<Stream>)> =
             self.locked().iter().map(|(id, stream)| (*id, Arc::clone(stream))).collect();
         let mut rows: Vec<Known> = streams.iter().map(|(id, stream)| stream.known(*id)).collect();
@@ -224,7 +224,7 @@ fn learn(by_id: &mut HashMap<StreamId, Arc<Stream>>, known: &Known) {
     }
 }
 
-/// Reads a lane to its end. What may pass is tried again: the reader itself passes over what lasts.
+/// Reads a lane to its end. An error that may pass is tried again; the reader itself skips lasting damage.
 fn read_all(reader: &mut LaneReader, note: &mut dyn FnMut(&bbq_spool::Entry<'_>)) -> io::Result<()> {
     let mut errors = 0;
     loop {
