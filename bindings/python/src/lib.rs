@@ -6,11 +6,11 @@
 //! Invariant: no thread of the sender enters the interpreter once it ends (`notices`).
 
 mod errors;
-mod living;
 mod message;
 mod notices;
 mod options;
 mod process;
+mod process_sender;
 mod room;
 mod sender;
 mod values;
@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 #[pymodule(name = "_native")]
 mod native {
     #[pymodule_export]
-    use super::living::finish_all;
+    use super::process_sender::finish_all;
     #[pymodule_export]
     use super::sender::Sender;
     use pyo3::prelude::*;

@@ -10,16 +10,16 @@ static FORKS: AtomicU64 = AtomicU64::new(0);
 
 /// The process that something belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Home(u64);
+pub(crate) struct Generation(u64);
 
-impl Home {
-    pub(crate) fn here() -> Home {
-        Home(FORKS.load(Ordering::Relaxed))
+impl Generation {
+    pub(crate) fn current() -> Generation {
+        Generation(FORKS.load(Ordering::Relaxed))
     }
 
     #[inline]
-    pub(crate) fn is_here(self) -> bool {
-        self == Home::here()
+    pub(crate) fn is_current(self) -> bool {
+        self == Generation::current()
     }
 }
 

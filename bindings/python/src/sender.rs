@@ -8,9 +8,9 @@ use bbq_client::{Compress, OnFull, SendError, SenderBuilder, ServerAddress};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
 
-use crate::living::Living;
 use crate::message::Message;
 use crate::notices::Notices;
+use crate::process_sender::ProcessSender;
 use crate::room::Room;
 use crate::{errors, options, values, waiting};
 
@@ -23,7 +23,7 @@ const GATHERED_MAX: usize = 256;
 /// Sends messages as one numbered stream, from any number of threads. The stub file, bbq/_native.pyi, explains each argument.
 #[pyclass(frozen, weakref, module = "bbq")]
 pub(crate) struct Sender {
-    living: Arc<Living>,
+    inner: Arc<ProcessSender>,
     /// For another one with the same options.
     builder: SenderBuilder,
     on_notice: Option<Py<PyAny>>,
@@ -96,14 +96,14 @@ impl Sender {
             OnFull::DropNewest | OnFull::DropOldest if !has_spool => Waits::Never,
             _ => Waits::Always,
         };
-        let living = start(py, &builder, close_timeout, on_notice.as_ref())?;
-        Ok(Sender { living, builder, on_notice, close_timeout, waits, has_spool, shown })
+        let inner = start(py, &builder, close_timeout, on_notice.as_ref())?;
+        Ok(Sender { inner, builder, on_notice, close_timeout, waits, has_spool, shown })
     }
 
     /// Takes a message: copies it and returns.
     #[pyo3(signature = (message, /))]
     fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<()> {
-        let sender = self.living.sender()?;
+        let sender = self.inner.sender()?;
         let message = Message::of(message)?;
         let bytes = message.bytes();
         let may_wait = match &self.waits {
@@ -120,7 +120,7 @@ impl Sender {
     /// Takes a message if that needs no waiting, and says whether it did.
     #[pyo3(signature = (message, /))]
     fn try_send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let sender = self.living.sender()?;
+        let sender = self.inner.sender()?;
         let message = Message::of(message)?;
         let bytes = message.bytes();
         // A spool's disk may take its time.
@@ -146,27 +146,27 @@ impl Sender {
     /// Waits until everything taken before is acknowledged.
     #[pyo3(signature = (timeout=None))]
     fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
-        self.living.flush(py, timeout.map(|most| options::seconds("timeout", most)).transpose()?)
+        self.inner.flush(py, timeout.map(|most| options::seconds("timeout", most)).transpose()?)
     }
 
     /// Flushes and ends the sender. Closing again changes nothing.
     #[pyo3(signature = (timeout=None))]
     fn close<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
         let timeout = timeout.map(|most| options::seconds("timeout", most)).transpose()?;
-        values::counters(py, &self.living.close(py, timeout)?)
+        values::counters(py, &self.inner.close(py, timeout)?)
     }
 
     /// What it has done so far.
     #[getter]
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let sender = self.living.sender()?;
+        let sender = self.inner.sender()?;
         values::counters(py, &py.detach(|| sender.counters()))
     }
 
     /// How far each server is.
     #[getter]
     fn servers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let sender = self.living.sender()?;
+        let sender = self.inner.sender()?;
         let servers = py.detach(|| sender.servers());
         let servers: Vec<_> =
             servers.iter().map(|server| values::progress(py, server)).collect::<PyResult<_>>()?;
@@ -176,20 +176,20 @@ impl Sender {
     /// Number of the last message taken.
     #[getter]
     fn last_sequence(&self, py: Python<'_>) -> PyResult<u64> {
-        let sender = self.living.sender()?;
+        let sender = self.inner.sender()?;
         Ok(py.detach(|| sender.last_sequence()))
     }
 
     /// The set reconnect parameters.
     #[getter]
     fn reconnect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let sender = self.living.sender()?;
+        let sender = self.inner.sender()?;
         values::reconnect(py, &py.detach(|| sender.reconnect()))
     }
 
     #[setter]
     fn set_reconnect(&self, py: Python<'_>, reconnect: &Bound<'_, PyAny>) -> PyResult<()> {
-        let sender = self.living.sender()?;
+        let sender = self.inner.sender()?;
         let reconnect = values::reconnect_of(reconnect)?;
         py.detach(|| sender.set_reconnect(reconnect)).map_err(|error| errors::option(error.to_string()))
     }
@@ -197,24 +197,24 @@ impl Sender {
     /// Whether it belongs to a parent of this process.
     #[getter]
     fn forked(&self) -> bool {
-        !self.living.is_home()
+        !self.inner.is_own_process()
     }
 
     /// Whether it was closed in this process.
     #[getter]
     fn closed(&self) -> bool {
-        self.living.is_home() && self.living.is_closed()
+        self.inner.is_own_process() && self.inner.is_closed()
     }
 
     /// Another sender with the same options, for a process that was forked.
     fn start_again(&self, py: Python<'_>) -> PyResult<Sender> {
-        if self.has_spool && !self.living.is_home() {
+        if self.has_spool && !self.inner.is_own_process() {
             return Err(errors::forked_with_spool());
         }
         let on_notice = self.on_notice.as_ref().map(|handler| handler.clone_ref(py));
-        let living = start(py, &self.builder, self.close_timeout, on_notice.as_ref())?;
+        let inner = start(py, &self.builder, self.close_timeout, on_notice.as_ref())?;
         Ok(Sender {
-            living,
+            inner,
             builder: self.builder.clone(),
             on_notice,
             close_timeout: self.close_timeout,
@@ -236,7 +236,7 @@ impl Sender {
         _value: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        match self.living.close(py, None) {
+        match self.inner.close(py, None) {
             Err(error) if kind.is_none() || !errors::is_ours(py, &error) => Err(error),
             _ => Ok(()),
         }
@@ -249,7 +249,7 @@ impl Sender {
 
 impl Sender {
     fn take_all(&self, py: Python<'_>, messages: &Bound<'_, PyAny>, taken: &mut u64) -> PyResult<()> {
-        let sender = self.living.sender()?;
+        let sender = self.inner.sender()?;
         let mut messages = messages.try_iter()?;
         loop {
             let mut objects = Vec::with_capacity(GATHERED_MAX);
@@ -321,7 +321,7 @@ impl Waits {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        self.living.abandon();
+        self.inner.abandon();
     }
 }
 
@@ -330,7 +330,7 @@ fn start(
     builder: &SenderBuilder,
     close_timeout: Duration,
     on_notice: Option<&Py<PyAny>>,
-) -> PyResult<Arc<Living>> {
+) -> PyResult<Arc<ProcessSender>> {
     let mut builder = builder.clone();
     let notices = on_notice.map(|handler| Arc::new(Notices::new(handler.clone_ref(py))));
     if let Some(notices) = &notices {
@@ -338,7 +338,7 @@ fn start(
         builder = builder.on_notice(move |notice| notices.tell(notice));
     }
     let sender = py.detach(|| builder.start()).map_err(|error| errors::starting(&error))?;
-    let living = Living::new(sender, close_timeout, notices);
+    let inner = ProcessSender::new(sender, close_timeout, notices);
     py.import("bbq._exit")?.call_method0("watch")?;
-    Ok(living)
+    Ok(inner)
 }

@@ -13,16 +13,16 @@ use bbq_client::{Counters, SendError};
 use pyo3::prelude::*;
 
 use crate::notices::Notices;
-use crate::process::Home;
+use crate::process::Generation;
 use crate::{errors, waiting};
 
-static LIVING: Mutex<Vec<Weak<Living>>> = Mutex::new(Vec::new());
+static SENDERS: Mutex<Vec<Weak<ProcessSender>>> = Mutex::new(Vec::new());
 
 /// A sender, and the process it lives in.
-pub(crate) struct Living {
+pub(crate) struct ProcessSender {
     /// `None` only while it is dropped.
     sender: Option<bbq_client::Sender>,
-    home: Home,
+    generation: Generation,
     close_timeout: Duration,
     notices: Option<Arc<Notices>>,
     closed: AtomicBool,
@@ -30,15 +30,15 @@ pub(crate) struct Living {
     exit_deadline: OnceLock<Option<Instant>>,
 }
 
-impl Living {
+impl ProcessSender {
     pub(crate) fn new(
         sender: bbq_client::Sender,
         close_timeout: Duration,
         notices: Option<Arc<Notices>>,
-    ) -> Arc<Living> {
-        let living = Arc::new(Living {
+    ) -> Arc<ProcessSender> {
+        let inner = Arc::new(ProcessSender {
             sender: Some(sender),
-            home: Home::here(),
+            generation: Generation::current(),
             close_timeout,
             notices,
             closed: AtomicBool::new(false),
@@ -46,19 +46,19 @@ impl Living {
         });
         let mut all = all();
         all.retain(|other| other.strong_count() > 0);
-        all.push(Arc::downgrade(&living));
-        living
+        all.push(Arc::downgrade(&inner));
+        inner
     }
 
     #[inline]
-    pub(crate) fn is_home(&self) -> bool {
-        self.home.is_here()
+    pub(crate) fn is_own_process(&self) -> bool {
+        self.generation.is_current()
     }
 
     /// The sender, unless it is the parent's.
     #[inline]
     pub(crate) fn sender(&self) -> PyResult<&bbq_client::Sender> {
-        if !self.is_home() {
+        if !self.is_own_process() {
             return Err(errors::forked());
         }
         self.sender.as_ref().ok_or_else(errors::closed)
@@ -70,7 +70,7 @@ impl Living {
 
     /// Waits until everything is acknowledged, for `timeout` or as long as a close does.
     pub(crate) fn flush(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
-        waiting::flush(py, self.sender()?, self.patience(timeout))
+        waiting::flush(py, self.sender()?, self.timeout_or_default(timeout))
     }
 
     /// Flushes and ends. Closing again changes nothing.
@@ -79,7 +79,7 @@ impl Living {
         if self.closed.load(Ordering::Relaxed) {
             return Ok(py.detach(|| sender.counters()));
         }
-        let patience = self.patience(timeout);
+        let patience = self.timeout_or_default(timeout);
         let deadline = Instant::now().checked_add(patience);
         match waiting::flush(py, sender, patience) {
             // Ctrl-C, or an exception of another signal's handler: the sender goes on.
@@ -104,7 +104,7 @@ impl Living {
             && !self.closed.swap(true, Ordering::Relaxed)
         {
             // What was not acknowledged is counted, or in the spool; there is nobody to tell.
-            let close = || drop(sender.close(self.patience(None)));
+            let close = || drop(sender.close(self.timeout_or_default(None)));
             // Without an interpreter to release there is nobody who would have to wait for it.
             if Python::try_attach(|py| py.detach(close)).is_none() {
                 close();
@@ -112,7 +112,7 @@ impl Living {
         }
     }
 
-    fn patience(&self, timeout: Option<Duration>) -> Duration {
+    fn timeout_or_default(&self, timeout: Option<Duration>) -> Duration {
         let patience = timeout.unwrap_or(self.close_timeout);
         match self.exit_deadline.get() {
             Some(Some(end)) => patience.min(end.saturating_duration_since(Instant::now())),
@@ -121,34 +121,34 @@ impl Living {
     }
 }
 
-impl Drop for Living {
+impl Drop for ProcessSender {
     fn drop(&mut self) {
-        if !self.is_home() {
+        if !self.is_own_process() {
             // The threads to join are in the parent.
             std::mem::forget(self.sender.take());
         }
     }
 }
 
-fn all() -> MutexGuard<'static, Vec<Weak<Living>>> {
-    LIVING.lock().unwrap_or_else(PoisonError::into_inner)
+fn all() -> MutexGuard<'static, Vec<Weak<ProcessSender>>> {
+    SENDERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits until every sender of this process has everything acknowledged, each as long as its close would, and all at once. They
 /// stay open; their notices end.
 #[pyfunction]
 pub(crate) fn finish_all(py: Python<'_>) -> PyResult<()> {
-    let living: Vec<Arc<Living>> =
-        all().iter().filter_map(Weak::upgrade).filter(|one| one.is_home()).collect();
+    let senders: Vec<Arc<ProcessSender>> =
+        all().iter().filter_map(Weak::upgrade).filter(|one| one.is_own_process()).collect();
     let now = Instant::now();
-    for one in &living {
+    for one in &senders {
         one.exit_deadline.get_or_init(|| now.checked_add(one.close_timeout));
     }
-    let flushed = living.iter().try_for_each(|one| match one.flush(py, None) {
+    let flushed = senders.iter().try_for_each(|one| match one.flush(py, None) {
         // Counted, or in the spool: the end of a program is no place for a traceback about it.
         Err(error) if errors::is_ours(py, &error) => Ok(()),
         other => other,
     });
-    py.detach(|| living.iter().filter_map(|one| one.notices.as_ref()).for_each(|notices| notices.mute()));
+    py.detach(|| senders.iter().filter_map(|one| one.notices.as_ref()).for_each(|notices| notices.mute()));
     flushed
 }
