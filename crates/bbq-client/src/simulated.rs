@@ -15,7 +15,7 @@ pub use crate::spool::Sizes;
 use crate::delivery::connection::{self, Connection};
 use crate::delivery::error::ConnectionError;
 use crate::delivery::failover::Failover;
-use crate::delivery::session::{ServerMessage, Session};
+use crate::delivery::session::Session;
 use crate::shared::Shared;
 use crate::{Counters, SendError, SenderBuilder, StartError};
 
@@ -118,23 +118,17 @@ impl Client {
     pub fn receive(&mut self, bytes: &[u8], now: Duration) -> Result<(), Cause> {
         let Some(attempt) = &mut self.attempt else { return Ok(()) };
         attempt.session.receive(bytes);
-        while let Some(message) = attempt.session.next().map_err(Cause)? {
-            attempt.last_heard = Some(match &message {
-                ServerMessage::Welcome(welcome) => welcome.last_sequence,
-                ServerMessage::Acknowledged(number) => *number,
-            });
-            match (&message, &attempt.connection) {
-                (ServerMessage::Welcome(welcome), None) => {
-                    let destination = &self.shared.destinations[0];
-                    let welcomed = self.failover.welcomed(destination, &self.shared, welcome, now);
-                    attempt.connection = Some(welcomed.map_err(Cause)?);
-                }
-                _ => {
-                    let server = self.failover.server();
-                    connection::received(&self.shared, 0, server, &attempt.session, &message)
-                        .map_err(Cause)?;
-                }
-            }
+        if attempt.connection.is_none() {
+            let Some(welcome) = attempt.session.next_welcome().map_err(Cause)? else { return Ok(()) };
+            attempt.last_heard = Some(welcome.last_sequence);
+            let destination = &self.shared.destinations[0];
+            let welcomed = self.failover.welcomed(destination, &self.shared, &welcome, now);
+            attempt.connection = Some(welcomed.map_err(Cause)?);
+        }
+        while let Some(number) = attempt.session.next_acknowledgement().map_err(Cause)? {
+            attempt.last_heard = Some(number);
+            let server = self.failover.server();
+            connection::acknowledged(&self.shared, 0, server, &attempt.session, number).map_err(Cause)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bbq_wire::session::{AckLevel, Hello};
 
 use crate::delivery::error::ConnectionError;
-use crate::delivery::session::{ServerMessage, Session};
+use crate::delivery::session::Session;
 use crate::queue::Next;
 use crate::shared::Shared;
 
@@ -21,20 +21,15 @@ pub(crate) fn hello(shared: &Shared, destination: usize) -> Result<Vec<u8>, Conn
     Ok(frame)
 }
 
-/// What a server has said after its welcome; `Err` is the end of the connection.
-pub(crate) fn received(
+/// A server has acknowledged everything up to a number. `Err` is the end of the connection.
+pub(crate) fn acknowledged(
     shared: &Shared,
     destination: usize,
     server: usize,
     session: &Session,
-    message: &ServerMessage,
+    number: u64,
 ) -> Result<(), ConnectionError> {
-    match message {
-        ServerMessage::Acknowledged(number) => {
-            shared.received_ack(destination, server, *number).map_err(|problem| session.disbelieved(&problem))
-        }
-        ServerMessage::Welcome(_) => Err(session.disbelieved("a second welcome came")),
-    }
+    shared.received_ack(destination, server, number).map_err(|problem| session.violation(&problem))
 }
 
 /// A connection whose server has welcomed the destination.

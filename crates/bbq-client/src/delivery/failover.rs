@@ -98,7 +98,7 @@ impl Failover {
         if has_taken {
             self.failures = 0;
         }
-        let trouble = match outcome {
+        let error = match outcome {
             Ok(CloseReason::Finished) => return Retry::Never,
             Ok(CloseReason::PreferredIsBack) => {
                 self.rotation.back_to_preferred();
@@ -108,10 +108,10 @@ impl Failover {
                 shared.queue.next_stream(destination.index);
                 return Retry::Now;
             }
-            Err(trouble) => trouble,
+            Err(error) => error,
         };
         let server = destination.address(self.server());
-        let why = match self.judge(destination, shared, server, trouble) {
+        let why = match self.judge(destination, shared, server, error) {
             Ok(why) => why,
             Err(error) => {
                 let notice = Notice::Ended { server: server.to_string(), why: error.to_string() };
@@ -148,9 +148,9 @@ impl Failover {
         destination: &Destination,
         shared: &Shared,
         server: &ServerAddress,
-        trouble: ConnectionError,
+        error: ConnectionError,
     ) -> Result<String, SendError> {
-        let error = match trouble {
+        let error = match error {
             ConnectionError::Transient(why) => return Ok(why),
             // The spool is this sender's alone, and yet the stream was used with a later epoch: what it knows is old.
             ConnectionError::Fatal(error)

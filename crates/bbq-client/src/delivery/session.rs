@@ -8,15 +8,6 @@ use crate::delivery::error::ConnectionError;
 /// What to do about an address where something else answers, or nothing does.
 const REMEDY: &str = "name the address of a bbq+tcp or bbq+unix listener";
 
-/// What a server has said.
-#[derive(Debug)]
-pub(crate) enum ServerMessage {
-    /// Once, first.
-    Welcome(Welcome),
-    /// Everything up to this number is acknowledged.
-    Acknowledged(u64),
-}
-
 /// Reads one server on one connection.
 pub(crate) struct Session {
     session: ClientSession,
@@ -36,32 +27,41 @@ impl Session {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole thing that the server has said; `None` when more has to arrive first. `Err` is the end of the connection.
-    pub(crate) fn next(&mut self) -> Result<Option<ServerMessage>, ConnectionError> {
-        let step = match self.session.next(&self.bytes) {
-            Ok(step) => step,
+    /// The welcome, which comes first and once; `None` when more has to arrive. `Err` is the end of the connection.
+    pub(crate) fn next_welcome(&mut self) -> Result<Option<Welcome>, ConnectionError> {
+        match self.next()? {
+            ClientStep::NeedMore { .. } => Ok(None),
+            ClientStep::Welcome { welcome, consumed } => {
+                self.bytes.drain(..consumed);
+                self.answered = true;
+                Ok(Some(welcome))
+            }
+            _ => Err(self.violation("something else than a welcome came first")),
+        }
+    }
+
+    /// The number up to which everything is acknowledged, once the welcome has come; `None` when more has to arrive. `Err` is the
+    /// end of the connection.
+    pub(crate) fn next_acknowledgement(&mut self) -> Result<Option<u64>, ConnectionError> {
+        match self.next()? {
+            ClientStep::NeedMore { .. } => Ok(None),
+            ClientStep::Ack { sequence, consumed } => {
+                self.bytes.drain(..consumed);
+                Ok(Some(sequence))
+            }
+            _ => Err(self.violation("a second welcome came")),
+        }
+    }
+
+    fn next(&mut self) -> Result<ClientStep, ConnectionError> {
+        match self.session.next(&self.bytes) {
+            Ok(ClientStep::Refused { refusal, .. }) => Err(ConnectionError::of(&self.server, refusal)),
+            Ok(step) => Ok(step),
             Err(error @ SessionError::Magic { .. }) if !self.answered => {
-                return Err(ConnectionError::Lasting(self.protocol(&format!("{error}; {REMEDY}"))));
+                Err(ConnectionError::Lasting(self.protocol(&format!("{error}; {REMEDY}"))))
             }
-            Err(error) => return Err(ConnectionError::Protocol(self.protocol(&error.to_string()))),
-        };
-        let (heard, consumed) = match step {
-            ClientStep::NeedMore { .. } => return Ok(None),
-            ClientStep::Refused { refusal, .. } => return Err(ConnectionError::of(&self.server, refusal)),
-            ClientStep::Welcome { .. } if self.answered => {
-                return Err(ConnectionError::Protocol(self.protocol("a second welcome came")));
-            }
-            ClientStep::Ack { .. } if !self.answered => {
-                return Err(ConnectionError::Protocol(
-                    self.protocol("something else than a welcome came first"),
-                ));
-            }
-            ClientStep::Welcome { welcome, consumed } => (ServerMessage::Welcome(welcome), consumed),
-            ClientStep::Ack { sequence, consumed } => (ServerMessage::Acknowledged(sequence), consumed),
-        };
-        self.bytes.drain(..consumed);
-        self.answered = true;
-        Ok(Some(heard))
+            Err(error) => Err(self.violation(&error.to_string())),
+        }
     }
 
     /// The connection ended, and nothing whole is left.
@@ -81,8 +81,8 @@ impl Session {
         ))
     }
 
-    /// An acknowledgement cannot be one.
-    pub(crate) fn disbelieved(&self, problem: &str) -> ConnectionError {
+    /// The server has said what no server may say here.
+    pub(crate) fn violation(&self, problem: &str) -> ConnectionError {
         ConnectionError::Protocol(self.protocol(problem))
     }
 
@@ -101,7 +101,7 @@ mod tests {
     use crate::delivery::stream::Stream;
 
     /// What a sender says of a peer that has said this.
-    fn trouble(said: &[u8], ends: bool) -> String {
+    fn error_of(said: &[u8], ends: bool) -> String {
         let (near, mut far) = UnixStream::pair().unwrap();
         io::Write::write_all(&mut far, said).unwrap();
         let mut near = Stream::Unix(near);
@@ -127,7 +127,7 @@ mod tests {
             (b"", true, "passing: it ended the connection without an answer"),
             (b"", false, "passing: it took the connection and gave no answer in time"),
         ] {
-            let text = trouble(said, ends);
+            let text = error_of(said, ends);
             assert!(text.starts_with(words) && text.ends_with(REMEDY), "{text}");
         }
     }

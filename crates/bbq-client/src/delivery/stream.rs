@@ -10,7 +10,7 @@ use bbq_wire::session::Welcome;
 use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::delivery::error::ConnectionError;
-use crate::delivery::session::{ServerMessage, Session};
+use crate::delivery::session::Session;
 use crate::{SendError, ServerAddress};
 
 /// A server that does not even take the connection in this time is not there.
@@ -88,20 +88,24 @@ impl Stream {
     /// Says hello and waits for the welcome, as long as [`ANSWER_TIMEOUT`] allows, if it is set.
     pub(crate) fn begin(&mut self, session: &mut Session, hello: &[u8]) -> Result<Welcome, ConnectionError> {
         self.write_all(hello)?;
-        match self.read_message(session)? {
-            ServerMessage::Welcome(welcome) => Ok(welcome),
-            ServerMessage::Acknowledged(_) => {
-                Err(session.disbelieved("something else than a welcome came first"))
-            }
-        }
+        self.read_until(session, Session::next_welcome)
     }
 
-    /// Waits for the next whole thing that the server says.
-    pub(crate) fn read_message(&mut self, session: &mut Session) -> Result<ServerMessage, ConnectionError> {
+    /// Waits for the next acknowledgement.
+    pub(crate) fn read_acknowledgement(&mut self, session: &mut Session) -> Result<u64, ConnectionError> {
+        self.read_until(session, Session::next_acknowledgement)
+    }
+
+    /// Reads until `next` finds something whole in what has arrived.
+    fn read_until<T>(
+        &mut self,
+        session: &mut Session,
+        next: impl Fn(&mut Session) -> Result<Option<T>, ConnectionError>,
+    ) -> Result<T, ConnectionError> {
         let mut buffer = [0; READ_BYTES];
         loop {
-            if let Some(heard) = session.next()? {
-                return Ok(heard);
+            if let Some(found) = next(session)? {
+                return Ok(found);
             }
             match self.read(&mut buffer) {
                 Ok(0) => return Err(session.ended()),

@@ -87,18 +87,18 @@ fn serve(
     let listening = Arc::clone(shared);
     let index = destination.index;
     let acks = std::thread::Builder::new().name("bbq-acks".to_owned()).spawn(move || {
-        let trouble = loop {
-            let message = acks.read_message(&mut session);
-            let taken = message
-                .and_then(|message| connection::received(&listening, index, server, &session, &message));
-            if let Err(trouble) = taken {
-                break trouble;
+        let error = loop {
+            let number = acks.read_acknowledgement(&mut session);
+            let taken = number
+                .and_then(|number| connection::acknowledged(&listening, index, server, &session, number));
+            if let Err(error) = taken {
+                break error;
             }
         };
         // Wakes the writer, which may be waiting for the socket or for work.
         acks.shutdown();
         listening.queue.set_broken(index);
-        trouble
+        error
     })?;
     let look = || (begin + PREFERRED_INTERVAL, Arc::new(AtomicBool::new(false)));
     let preferred = failover.is_substitute().then(look);
@@ -108,7 +108,7 @@ fn serve(
     send_loop.stream.shutdown();
     // Its answer outranks ours: a refusal also breaks the writing.
     match acks.join() {
-        Ok(trouble) if written.is_err() => Err(trouble),
+        Ok(error) if written.is_err() => Err(error),
         _ => written,
     }
 }
