@@ -17,56 +17,56 @@ pub struct SenderBuilder {
 }
 
 impl Sender {
-    /// A sender to be, with the defaults.
+    /// A builder with the default options.
     pub fn builder() -> SenderBuilder {
         SenderBuilder::default()
     }
 }
 
 impl SenderBuilder {
-    /// One more server; the one named first is preferred.
+    /// Adds a server. The server named first is preferred.
     pub fn server(mut self, server: ServerAddress) -> SenderBuilder {
         self.options.servers.push(server);
         self
     }
 
-    /// More servers.
+    /// Adds servers.
     pub fn servers(mut self, servers: impl IntoIterator<Item = ServerAddress>) -> SenderBuilder {
         self.options.servers.extend(servers);
         self
     }
 
-    /// Who gets a record when several servers are named: [`Delivery::Any`] unless set.
+    /// Which servers get a record when several are named: [`Delivery::Any`] unless set.
     pub fn delivery(mut self, delivery: Delivery) -> SenderBuilder {
         self.options.delivery = delivery;
         self
     }
 
-    /// What an acknowledgement means: [`AckLevel::Durable`], it is on the server's disk, unless set.
+    /// What an acknowledgement means. Unless set, [`AckLevel::Durable`]: the record is on the server's disk.
     pub fn ack(mut self, ack: AckLevel) -> SenderBuilder {
         self.options.ack = ack;
         self
     }
 
-    /// Bytes that the queue takes at most, what is sent and not acknowledged included: 64 MiB unless set, at least 64 KiB.
+    /// Maximum memory of the queue in bytes, including records that are sent and not acknowledged: 64 MiB unless set, at least 64 KiB.
     pub fn queue_bytes_max(mut self, bytes: usize) -> SenderBuilder {
         self.options.queue_bytes_max = bytes;
         self
     }
 
-    /// What becomes of a record for which there is no room: it waits for a second unless set, and is then dropped.
+    /// What happens to a record for which there is no room. Unless set, `send` waits for a second and then drops the record.
     pub fn on_full(mut self, on_full: OnFull) -> SenderBuilder {
         self.options.on_full = on_full;
         self
     }
 
-    /// A batch is sent when its records have so many bytes: 128 KiB unless set, 1 KiB to 256 KiB.
+    /// A batch is sent when its records reach this size in bytes: 128 KiB unless set, 1 KiB to 256 KiB.
     pub fn batch_bytes(mut self, bytes: usize) -> SenderBuilder {
         self.options.batch_bytes = bytes;
         self
     }
 
-    /// A record waits so long for company: about 2 ms unless set, at most a minute.
+    /// How long a record waits for others to share its batch: about 2 ms unless set, at most a minute.
     pub fn linger(mut self, linger: Duration) -> SenderBuilder {
         self.options.linger = linger;
         self
@@ -84,7 +84,7 @@ impl SenderBuilder {
         self
     }
 
-    /// A server that acknowledges nothing for so long although something waits is left: 30 s unless set, at least 1 s.
+    /// The sender leaves a server that acknowledges nothing for this time although records wait: 30 s unless set, at least 1 s.
     pub fn delivery_timeout(mut self, timeout: Duration) -> SenderBuilder {
         self.options.delivery_timeout = timeout;
         self
@@ -103,33 +103,33 @@ impl SenderBuilder {
         self
     }
 
-    /// Bytes that the spool takes at most: 1 GiB unless set, at least 64 MiB.
+    /// Maximum size of the spool in bytes: 1 GiB unless set, at least 64 MiB.
     pub fn spool_bytes_max(mut self, bytes: u64) -> SenderBuilder {
         self.options.spool_bytes_max = bytes;
         self
     }
 
-    /// Whether a record that says how many were dropped is sent once there is room again: yes, unless set.
+    /// Whether the sender, once there is room again, sends a record that says how many were dropped: yes, unless set.
     pub fn report_drops(mut self, report: bool) -> SenderBuilder {
         self.options.report_drops = report;
         self
     }
 
-    /// Shown by the server, at most 255 bytes; says nothing about who is allowed what.
+    /// A name that the server shows, at most 255 bytes. It grants nothing.
     pub fn name(mut self, name: impl Into<String>) -> SenderBuilder {
         self.options.name = name.into();
         self
     }
 
-    /// Whether a server is given up when it fails in a way that does not go away by itself, as far as can be told: no permission
-    /// for its socket, an address that cannot be one, another protocol, or the same refusal over and over. For programs that a person
-    /// waits for; unless set, such a server is tried again, as any other.
+    /// Whether the sender gives a server up after an error that probably lasts: no permission for its socket, an impossible address,
+    /// another protocol, or the same refusal over and over. Meant for programs that a person waits for. Unless set, the sender tries
+    /// such a server again, as any other.
     pub fn end_on_lasting_errors(mut self, end: bool) -> SenderBuilder {
         self.options.end_on_lasting_errors = end;
         self
     }
 
-    /// Told on a thread of the sender's when a server answers that did not before, or the other way round. It must be quick.
+    /// Sets a function that a thread of the sender calls with each [`Notice`]. It must return quickly.
     pub fn on_notice(mut self, handler: impl Fn(&Notice) + Send + Sync + 'static) -> SenderBuilder {
         self.options.notice = Some(Arc::new(handler));
         self
@@ -138,7 +138,7 @@ impl SenderBuilder {
     /// Starts the sender's threads, and returns before they have connected.
     ///
     /// # Errors
-    /// An option outside its range, a spool that cannot be opened, or what the system refuses.
+    /// An option is outside its range, the spool cannot be opened, or the system refuses a thread or random numbers.
     pub fn start(self) -> Result<Sender, StartError> {
         self.options.check()?;
         Sender::start(self.options)

@@ -1,6 +1,6 @@
 //! What a sender has done so far.
 
-/// Records that were not delivered, by the reason. Nothing is dropped without being counted here.
+/// Records that were not delivered, by reason. Every dropped record is counted here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Dropped {
@@ -14,8 +14,8 @@ pub struct Dropped {
     pub closed: u64,
     /// Taken, and dropped for newer ones ([`crate::OnFull::DropOldest`]).
     pub oldest: u64,
-    /// Taken, and given up: refused for good, not acknowledged when the sender was closed, or unreadable in its spool. What
-    /// is in a spool at the end is not given up; the next start delivers it.
+    /// Taken, and given up: refused for good, not acknowledged when the sender was closed, or unreadable in its spool. Records
+    /// that are still in a spool are not given up: the next start delivers them.
     pub abandoned: u64,
 }
 
@@ -31,17 +31,17 @@ impl Dropped {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Records that `send` has taken, the sender's own reports of drops included.
+    /// Records that `send` has taken, including the sender's own reports of drops.
     pub accepted: u64,
-    /// Records found in the spool at the start, which an earlier sender had taken and that were not acknowledged.
+    /// Records of an earlier sender that were found in the spool at the start and were not acknowledged.
     pub recovered: u64,
     /// Records written to a connection, each counted once for a server.
     pub sent: u64,
-    /// Records acknowledged at the level that was asked for, by every server that is to have them.
+    /// Records acknowledged, at the requested level, by every server that is to have them.
     pub acknowledged: u64,
     /// Records that are taken and not acknowledged.
     pub queued: u64,
-    /// Memory that they take, with what is kept for the next ones.
+    /// Memory of the queued records in bytes, including buffers kept for the next ones.
     pub queued_bytes: u64,
     /// Connections that broke or could not be made.
     pub reconnects: u64,
@@ -52,22 +52,22 @@ pub struct Counters {
     pub dropped: Dropped,
 }
 
-/// How far one server is; with [`crate::Delivery::Any`] all servers count as one.
+/// The progress of one server; with [`crate::Delivery::Any`] all servers count as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerProgress {
     /// The server that is connected, or was tried last.
     pub server: String,
-    /// Whether it has welcomed the sender, and the connection lasts. A connection that has nothing left to do ends when the sender is
-    /// closed: what a server still lacks, `missing` says.
+    /// Whether the server has welcomed the sender and the connection is open. When the sender is closed, a connection with nothing left
+    /// to do ends: `missing` says what the server still lacks.
     pub connected: bool,
     /// Every record up to this number is acknowledged; numbers begin at 1.
     pub acknowledged_sequence: u64,
-    /// Records in line, or given up when the sender was closed, that it has not acknowledged. 0 when it refused the sender for good:
-    /// then it gets none of them.
+    /// Records that the server has not acknowledged: those in the queue, and those given up when the sender was closed. 0 if the server
+    /// has refused the sender for good, as it gets none of them.
     pub missing: u64,
     /// Connections that broke or could not be made.
     pub reconnects: u64,
-    /// The present reconnect parameters.
+    /// The current reconnect parameters.
     pub reconnect: crate::ReconnectNow,
 }

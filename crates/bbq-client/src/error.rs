@@ -7,11 +7,11 @@ use bbq_wire::session::Refusal;
 
 use crate::ReconnectError;
 
-/// What a sender answers. Servers that do not answer are no error: they are tried again.
+/// What a sender returns. A server that does not answer is no error: the sender tries again.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The queue is full, and `on_full` says not to wait, or not longer. The record was dropped and counted; others go on.
+    /// The queue is full, and `on_full` allows no more waiting. The record was dropped and counted; the sender goes on.
     #[error(
         "the sender's queue is full ({queue_bytes_max} bytes): its servers are slower than its application, or away"
     )]
@@ -19,8 +19,8 @@ pub enum SendError {
         /// The bound.
         queue_bytes_max: usize,
     },
-    /// The spool has no room, and `on_full` says not to wait, or not longer. The record was dropped and counted; others go on, and
-    /// are taken as soon as something is acknowledged or the disk has room again.
+    /// The spool has no room, and `on_full` allows no more waiting. The record was dropped and counted. Later records are taken
+    /// as soon as something is acknowledged or the disk has room again.
     #[error(
         "no room in the spool {}: {why}; its servers are slower than its application, or away, or the disk is too small",
         directory.display()
@@ -31,7 +31,7 @@ pub enum SendError {
         /// What is full: the disk, as the system says it, or the spool's bound.
         why: String,
     },
-    /// A message over the server's limit. It was not taken; others go on.
+    /// The message is over the server's limit. It was not taken; the sender goes on.
     #[error(
         "message of {bytes} bytes is over the server's limit of {limit} (message_bytes_max of its listener)"
     )]
@@ -41,7 +41,7 @@ pub enum SendError {
         /// The limit.
         limit: u32,
     },
-    /// Not everything was acknowledged in time. It stays queued.
+    /// Not everything was acknowledged in time. The rest stays queued.
     #[error("{queued} messages are not acknowledged after {waited:?}")]
     Timeout {
         /// How many wait.
@@ -49,7 +49,7 @@ pub enum SendError {
         /// For how long.
         waited: Duration,
     },
-    /// The server refuses what was sent, and would again.
+    /// The server refuses the records of this sender, and would refuse them again.
     #[error("{server} refused: {refusal}")]
     Refused {
         /// Which server.
@@ -65,7 +65,7 @@ pub enum SendError {
         /// What it did.
         problem: String,
     },
-    /// The server cannot be reached, and will not be by waiting ([`crate::SenderBuilder::end_on_lasting_errors`]).
+    /// The server cannot be reached, and waiting does not help ([`crate::SenderBuilder::end_on_lasting_errors`]).
     #[error("{server}: {problem}")]
     Unreachable {
         /// Which server.
@@ -73,7 +73,7 @@ pub enum SendError {
         /// What the system says.
         problem: String,
     },
-    /// The record could not be written to the sender's own spool. It was dropped and counted; others go on.
+    /// The record could not be written to the sender's own spool. It was dropped and counted; the sender goes on.
     #[error("cannot write to the spool {}: {problem}", directory.display())]
     Spool {
         /// The spool.
@@ -81,7 +81,7 @@ pub enum SendError {
         /// What the system says.
         problem: String,
     },
-    /// The process was forked since the sender was started: its threads are in the parent. Start another one here.
+    /// The process was forked after the sender was started, so its threads are in the parent. Start another sender here.
     #[error("the sender belongs to the parent process; start one in each process, after the fork")]
     Forked,
     /// The sender was closed, or failed before.
@@ -93,10 +93,10 @@ pub enum SendError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Nobody to send to.
+    /// No server is named.
     #[error("no server is named")]
     NoServers,
-    /// The same server twice, where each has a progress of its own.
+    /// The same server is named twice, although each server has its own progress.
     #[error("{server} is named twice; with delivery to all servers, name each of them once")]
     NamedTwice {
         /// Which.
@@ -112,10 +112,10 @@ pub enum StartError {
         /// What it may be.
         range: String,
     },
-    /// Contradictory reconnect parameters.
+    /// The reconnect parameters contradict each other.
     #[error(transparent)]
     Reconnect(#[from] ReconnectError),
-    /// Another sender has the spool.
+    /// Another sender uses the spool.
     #[error("the spool {} is in use by another sender; give each its own directory", directory.display())]
     SpoolInUse {
         /// The spool.
@@ -129,7 +129,7 @@ pub enum StartError {
         /// What is wrong with it.
         problem: String,
     },
-    /// No thread, or no random number for the stream's name.
+    /// The system refused a thread, or random numbers for the stream's id.
     #[error("the system refused: {0}")]
     System(String),
 }

@@ -1,4 +1,4 @@
-//! Sends messages to bbq servers without ever stalling the program that has them.
+//! Sends messages to bbq servers without ever stalling the program that makes them.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -14,16 +14,16 @@
 //!
 //! - **Bounded time.** [`Sender::send`] copies the record and returns; names are resolved, connections made and batches built on
 //!   the sender's own threads. When there is no room, [`OnFull`] says what happens, and for how long at most.
-//! - **Bounded memory.** [`SenderBuilder::queue_bytes_max`] is all it takes, acknowledged or not.
-//! - **Nothing is lost uncounted, nothing twice.** What is not acknowledged is sent again, over reconnects, restarts of the server,
-//!   and with a [spool](SenderBuilder::spool) over restarts of the program. Records are numbered, so that a server recognises what
-//!   it has. [`Counters`] says what became of every record.
-//! - **A flooded server is left alone.** Attempts become fewer and waits longer until it recovers: [`Reconnect`].
+//! - **Bounded memory.** [`SenderBuilder::queue_bytes_max`] is the most memory that the queue takes.
+//! - **Every loss is counted, and nothing is stored twice.** A record that is not acknowledged is sent again: after a reconnect, after
+//!   a restart of the server, and with a [spool](SenderBuilder::spool) after a restart of the program. Records are numbered, so that a
+//!   server recognises those that it has. [`Counters`] says what became of every record.
+//! - **A flooded server is left alone.** Attempts become fewer and waits become longer until the server recovers: [`Reconnect`].
 //!
 //! Programs that log with the `log` or `tracing` crate have a backend each, with the feature of that name: `LogBackend` and
 //! `TracingLayer`.
 //!
-//! Threads and blocking sockets, no async runtime. On Linux; other systems with unix sockets should do, but nobody has tried.
+//! It uses threads and blocking sockets, and no async runtime. It is tested on Linux; other systems with unix sockets are untested.
 //!
 //! Invariant: a record's number is given once, and a batch's bytes never change: the server can tell a resent batch from a new one.
 

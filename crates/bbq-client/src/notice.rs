@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// A change of a connection.
+/// A change of a connection or of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
@@ -11,23 +11,24 @@ pub enum Notice {
         /// Which.
         server: String,
     },
-    /// A server does not answer, or broke off; it or the next is tried.
+    /// A server does not answer, or its connection broke. The sender tries it again, or the next server.
     Unreachable {
         /// Which.
         server: String,
         /// What happened.
         why: String,
     },
-    /// A server will never take what this sender has.
+    /// A server will never take the records of this sender.
     Ended {
         /// Which.
         server: String,
         /// Why.
         why: String,
     },
-    /// What is not acknowledged is sent as another stream, with numbers from 1: the numbers of the present one cannot be trusted.
+    /// Records that are not acknowledged are sent as another stream, with numbers from 1, because the numbers of the current stream
+    /// cannot be trusted.
     NewStream {
-        /// The server that gave reason to, or the spool.
+        /// The server that is the reason, or the spool.
         server: String,
         /// The reason.
         why: String,
@@ -43,5 +44,5 @@ pub enum Notice {
     },
 }
 
-/// What hears of notices.
+/// The function that is called with each notice.
 pub(crate) type NoticeHandler = Arc<dyn Fn(&Notice) + Send + Sync>;

@@ -12,33 +12,33 @@ use crate::{Reconnect, ServerAddress, StartError};
 
 /// Some seconds of a busy program's log, and small beside the program.
 const QUEUE_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
-/// Less is no queue: a few batches must find room.
+/// A few batches must fit.
 const QUEUE_BYTES_MIN: usize = 64 * 1024;
-/// Large enough that what a batch costs vanishes per message.
+/// Large enough that the cost of a batch hardly counts per message.
 const BATCH_BYTES_DEFAULT: usize = 128 * 1024;
 const BATCH_BYTES_MIN: usize = 1024;
-/// Nobody who looks at a log notices; a hundred messages in this time share a batch at 50,000 a second.
+/// Too short to notice in a log; at 50,000 messages a second a hundred of them share a batch.
 const LINGER_DEFAULT: Duration = Duration::from_millis(2);
 const LINGER_MAX: Duration = Duration::from_secs(60);
-/// A program that waits longer for its log is better off without the message.
+/// A program should rather lose a message than wait longer for its log.
 const BLOCK_DEFAULT: Duration = Duration::from_secs(1);
-/// A server that reads but does not acknowledge for so long does not work; its disk may be slow, but not that slow.
+/// No working disk needs this long: a server that acknowledges nothing for this time is broken.
 const DELIVERY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
-/// A program that ends waits at most so long for its last messages.
+/// How long a program that exits waits for its last messages at most.
 const CLOSE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// An hour's worth of 250 KiB/s.
 const SPOOL_BYTES_DEFAULT: u64 = 1024 * 1024 * 1024;
-/// Some segments, of which each has room for the largest message.
+/// A few segments, each with room for the largest message.
 const SPOOL_BYTES_MIN: u64 = 64 * 1024 * 1024;
 
-/// What becomes of a record for which there is no room.
+/// What happens to a record for which there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFull {
-    /// `send` waits for room, at most so long or without end; then the record is dropped and counted.
+    /// `send` waits for room: at most for this time, or without end if `None`. Then the record is dropped and counted.
     Block(Option<Duration>),
     /// The record is dropped and counted.
     DropNewest,
-    /// The oldest records that are not on their way are dropped and counted; where there are none, the newest.
+    /// The oldest records that are not being sent are dropped and counted; if there are none, the new record is.
     DropOldest,
 }
 
@@ -50,15 +50,15 @@ pub enum Compress {
     Off,
     /// Always; a batch that would grow stays as it is.
     On,
-    /// Where it pays: to servers on other machines, while batches shrink by a fifth or more.
+    /// Only to servers on other machines, and only while batches shrink by a fifth or more.
     Auto,
 }
 
-/// Who gets a record when several servers are named.
+/// Which servers get a record when several are named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delivery {
-    /// The first server that answers; back to the one named first when it is there again. A record whose acknowledgement was
-    /// lost with its server may be on both.
+    /// The first server that answers. The sender returns to the server named first when that is reachable again. A record whose
+    /// acknowledgement was lost may be stored on two servers.
     #[default]
     Any,
     /// Every server, each with its own progress.

@@ -14,13 +14,13 @@ use std::time::Duration;
 /// success takes one step back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reconnect {
-    /// Attempts that make a delivery: so many in a row must fail until the values change. At least 1.
+    /// Attempts per delivery: this many must fail in a row before the values change. At least 1.
     pub attempts: u32,
-    /// The attempts never fall below. 1 to `attempts`.
+    /// The lowest number of attempts: 1 to `attempts`.
     pub attempts_min: u32,
-    /// The wait between two attempts; half of it is by chance.
+    /// The wait between two attempts; half of it is random.
     pub wait: Duration,
-    /// The wait never grows beyond.
+    /// The longest wait.
     pub wait_max: Duration,
 }
 
@@ -61,9 +61,9 @@ pub enum ReconnectError {
     },
 }
 
-/// Without a wait, a client would be the flood.
+/// Without a wait, the client itself would flood the server.
 const WAIT_LEAST: Duration = Duration::from_millis(1);
-/// Longer is a mistake of units.
+/// A longer wait is probably a mistake of units.
 const WAIT_MOST: Duration = Duration::from_secs(3600);
 
 impl Reconnect {
@@ -79,21 +79,21 @@ impl Reconnect {
     }
 }
 
-/// The present values, between the set ones and their limits.
+/// The current values, between the set values and their limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReconnectNow {
-    /// So many attempts in a row fail until the values change.
+    /// This many attempts must fail in a row before the values change.
     pub attempts: u32,
     /// Between two attempts.
     pub wait: Duration,
 }
 
-/// The set values and the present ones.
+/// The set values and the current ones.
 #[derive(Debug)]
 pub struct AdaptiveReconnect {
     set: Reconnect,
     now: ReconnectNow,
-    /// Attempts in vain since the last change; < `now.attempts`.
+    /// Failed attempts since the last change; < `now.attempts`.
     failed: u32,
     /// State of a xorshift generator; never 0.
     random: u64,
@@ -113,13 +113,13 @@ impl AdaptiveReconnect {
         self.set
     }
 
-    /// The present values.
+    /// The current values.
     #[must_use]
     pub fn now(&self) -> ReconnectNow {
         self.now
     }
 
-    /// Sets other values; the present ones are brought between them.
+    /// Changes the set values; the current values are clamped to them.
     pub fn change(&mut self, set: Reconnect) {
         self.set = set;
         self.now.attempts = self.now.attempts.clamp(set.attempts_min, set.attempts);
@@ -127,7 +127,7 @@ impl AdaptiveReconnect {
         self.failed = 0;
     }
 
-    /// An attempt in vain; answers how long to wait before the next: half to all of the present wait.
+    /// An attempt has failed. Returns how long to wait before the next: half to all of the current wait.
     pub fn failed(&mut self) -> Duration {
         self.failed += 1;
         if self.failed >= self.now.attempts {

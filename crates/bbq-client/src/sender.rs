@@ -1,4 +1,4 @@
-//! The handle that an application has.
+//! The handle through which an application sends.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -13,15 +13,15 @@ use crate::shared::Shared;
 use crate::spool::Sizes;
 use crate::{Counters, Reconnect, ReconnectError, SendError, ServerProgress, StartError};
 
-/// Threads whose work is done end in this; others are not waited for.
+/// Threads that have finished their work end within this time. `close` does not wait for others.
 const END_WAIT: Duration = Duration::from_millis(100);
 
-/// Sends records as one stream, from any number of threads. Dropping it waits for what is not acknowledged, at most as long as
-/// [`crate::SenderBuilder::close_timeout`] says.
+/// Sends records as one stream, from any number of threads. Dropping a sender waits until all records are
+/// acknowledged, at most for [`crate::SenderBuilder::close_timeout`].
 ///
-/// It belongs to the process that has started it. In a forked child its methods return [`SendError::Forked`] as soon as they
-/// notice, and never wait for who is in the parent; dropping it does nothing. `send` looks at the process only where it leaves its
-/// thread's block, so some records may be taken in the child before, and are lost.
+/// A sender belongs to the process that started it. In a forked child its methods return [`SendError::Forked`] and never wait for a
+/// thread of the parent; dropping it does nothing. `send` checks the process only where it leaves its thread's block, so the child may
+/// take some records before the first error. Those records are lost.
 pub struct Sender {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -52,19 +52,19 @@ impl Sender {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a record: copies it, and returns. Records of one thread keep their order.
+    /// Copies a record into the queue and returns. Records of one thread keep their order.
     ///
-    /// With one over 1 MiB it waits until a server has said what it takes, as long as [`crate::SenderBuilder::on_full`] allows.
+    /// A record over 1 MiB waits until a server has said how large a message may be, at most as long as [`crate::SenderBuilder::on_full`] allows.
     ///
     /// # Errors
-    /// [`SendError::Full`], [`SendError::SpoolFull`], [`SendError::MessageTooLarge`] and [`SendError::Spool`] for this record only,
-    /// which is counted as dropped; any other is the end of the sender.
+    /// [`SendError::Full`], [`SendError::SpoolFull`], [`SendError::MessageTooLarge`] and [`SendError::Spool`] concern this record
+    /// only, which is counted as dropped. After any other error the sender takes no more records.
     #[inline]
     pub fn send(&self, record: &[u8]) -> Result<(), SendError> {
         self.shared.intake.push(&self.shared.queue, record)
     }
 
-    /// Takes a record if that needs no waiting, whatever [`crate::SenderBuilder::on_full`] says. One that is refused is not counted as
+    /// Copies a record into the queue if that needs no waiting, whatever [`crate::SenderBuilder::on_full`] says. One that is refused is not counted as
     /// dropped: the caller still has it, and may offer it again. With [`crate::OnFull::DropOldest`] older records go for it.
     ///
     /// # Errors
@@ -86,18 +86,18 @@ impl Sender {
         self.shared.intake.push_while(&self.shared.queue, record, slice, &mut go_on)
     }
 
-    /// Takes records until one is refused. Answers how many were taken: all, or those before the error.
+    /// Takes records until one is refused. Returns how many were taken: all, or those before the error.
     ///
     /// # Errors
-    /// As [`Sender::send`], in the second part of the answer.
+    /// As [`Sender::send`], in the second part of the result.
     pub fn send_all<'a>(&self, records: impl Iterator<Item = &'a [u8]>) -> (u64, Result<(), SendError>) {
         self.shared.intake.push_all(&self.shared.queue, records)
     }
 
-    /// Waits until everything taken before is acknowledged.
+    /// Waits until every record taken before this call is acknowledged.
     ///
     /// # Errors
-    /// [`SendError::Timeout`], or what ended the sender.
+    /// [`SendError::Timeout`], or the error that ended the sender.
     pub fn flush(&self, timeout: Duration) -> Result<(), SendError> {
         if !self.shared.intake.is_own_process() {
             return Err(SendError::Forked);
@@ -106,11 +106,11 @@ impl Sender {
         self.shared.queue.wait_acknowledged(timeout)
     }
 
-    /// Takes nothing any more, waits until everything is acknowledged, and ends. What is not acknowledged in time is counted as
-    /// abandoned, or stays in the spool for the next start. Closing again changes nothing.
+    /// Stops taking records, waits until all are acknowledged, and ends the sender. Records that are not acknowledged in time are
+    /// counted as abandoned, or stay in the spool for the next start. Closing again changes nothing.
     ///
     /// # Errors
-    /// [`SendError::Timeout`], or what ended the sender before.
+    /// [`SendError::Timeout`], or the error that ended the sender before.
     pub fn close(&self, timeout: Duration) -> Result<Counters, SendError> {
         if !self.shared.intake.is_own_process() {
             return Err(SendError::Forked);
@@ -123,17 +123,17 @@ impl Sender {
         if let Some(spool) = &self.shared.spool {
             spool.close(queue.acknowledged_by_all());
         }
-        // Those that wait for a name, for a server's answer, or for a server that stands still end by themselves, or with the process.
+        // A thread that waits for a name, or for a server that does not answer, ends by itself or with the process.
         self.shared.ended.wait(self.shared.destinations.len(), END_WAIT.min(timeout));
         let threads = std::mem::take(&mut *self.threads());
         for thread in threads.into_iter().filter(JoinHandle::is_finished) {
-            // A panic in it was printed; there is nothing left to do about it.
+            // A panic of the thread was already printed.
             let _ended = thread.join();
         }
         waited.map(|()| self.counters())
     }
 
-    /// What it has done so far. Nothing in a forked child.
+    /// What the sender has done so far. All zeros in a forked child.
     #[must_use]
     pub fn counters(&self) -> Counters {
         if !self.shared.intake.is_own_process() {
@@ -142,7 +142,7 @@ impl Sender {
         self.shared.counters()
     }
 
-    /// How far each server is; with [`Delivery::Any`](crate::Delivery::Any) all of them are one. None in a forked child.
+    /// The progress of each server. With [`Delivery::Any`](crate::Delivery::Any) all servers share one entry. Empty in a forked child.
     #[must_use]
     pub fn servers(&self) -> Vec<ServerProgress> {
         if !self.shared.intake.is_own_process() {
@@ -156,8 +156,8 @@ impl Sender {
         shared.destinations.iter().enumerate().map(progress).collect()
     }
 
-    /// Number of the last record taken, over all lives of the spool: a program that was killed goes on behind it. 0 in a
-    /// forked child.
+    /// The number of the last record taken. With a spool the numbers continue over restarts, so a program that was killed can go on
+    /// behind this record. 0 in a forked child.
     #[must_use]
     pub fn last_sequence(&self) -> u64 {
         if !self.shared.intake.is_own_process() {
@@ -167,7 +167,7 @@ impl Sender {
         self.shared.queue.next_sequence() - 1
     }
 
-    /// The set reconnect parameters; the present values are in [`Sender::servers`].
+    /// The reconnect parameters as they were set; [`Sender::servers`] has the current values.
     #[must_use]
     pub fn reconnect(&self) -> Reconnect {
         if !self.shared.intake.is_own_process() {
@@ -176,10 +176,10 @@ impl Sender {
         self.shared.destinations.first().map(|destination| destination.reconnect().set()).unwrap_or_default()
     }
 
-    /// Sets other reconnect parameters. Nothing happens in a forked child.
+    /// Changes the reconnect parameters. Does nothing in a forked child.
     ///
     /// # Errors
-    /// Parameters that contradict each other; then nothing changes.
+    /// The parameters contradict each other; nothing changes.
     pub fn set_reconnect(&self, reconnect: Reconnect) -> Result<(), ReconnectError> {
         reconnect.check()?;
         if !self.shared.intake.is_own_process() {
@@ -198,7 +198,7 @@ impl std::fmt::Debug for Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        // What could not be delivered was counted; a program that wants to know asks `close`.
+        // Undelivered records were counted; a program that wants the outcome calls `close`.
         let _outcome = self.close(self.shared.options.close_timeout);
     }
 }

@@ -1,16 +1,16 @@
-//! How a sender's thread sleeps and is woken: by nobody who finds it awake, so that an application pays for a wake-up only when
-//! there was nothing to do before.
+//! How a sender's thread parks and is woken. Producers wake the thread only if it is parked, so that an application pays for a
+//! wake-up only when there was nothing to do before.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering, fence};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// What a sleeper waits for.
+/// What a parked thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum ParkState {
-    /// Nothing: it is awake.
+    /// Nothing: the thread runs.
     Running = 0,
     /// The end of the linger: records that come meanwhile need not wake it.
     Linger = 1,
@@ -28,16 +28,17 @@ pub(crate) struct Parker {
 }
 
 impl Parker {
-    /// Makes the calling thread the one that sleeps here.
+    /// Makes the calling thread the one that parks here.
     pub(crate) fn register_thread(&self) {
         // A second time it is the same thread.
         let _known = self.thread.set(thread::current());
     }
 
-    /// Sleeps until it is rung, or so long; not at all when `ready` finds something after others can see that it is about to.
+    /// Parks until the thread is woken, at most for `timeout`. Does not park if `ready` returns `true`; that is asked once other threads
+    /// can see the state.
     pub(crate) fn park(&self, state: ParkState, timeout: Duration, ready: impl FnOnce() -> bool) {
         self.state.store(state as u8, Ordering::Relaxed);
-        // Either who brings something sees that this thread sleeps, or this thread sees what was brought.
+        // Either the producer sees that this thread parks, or this thread sees what was produced.
         fence(Ordering::SeqCst);
         if !ready() {
             thread::park_timeout(timeout);
@@ -45,7 +46,7 @@ impl Parker {
         self.state.store(ParkState::Running as u8, Ordering::Relaxed);
     }
 
-    /// Wakes the thread if it sleeps one of the given sleeps. What it is to find was brought before.
+    /// Wakes the thread if it is parked in a state for which `is_meant` returns `true`. The caller has produced the work before.
     fn unpark_if(&self, is_meant: impl FnOnce(u8) -> bool) {
         fence(Ordering::SeqCst);
         let state = self.state.load(Ordering::Relaxed);
@@ -58,7 +59,7 @@ impl Parker {
         }
     }
 
-    /// The first record since a while has come.
+    /// The first record after a pause has come.
     pub(crate) fn unpark_for_first_record(&self) {
         self.unpark_if(|state| state == ParkState::Work as u8);
     }
@@ -73,7 +74,7 @@ impl Parker {
         self.unpark_if(|state| state == ParkState::Change as u8);
     }
 
-    /// Something changed that every sleeper must look at.
+    /// Something changed that the thread must look at, whatever it waits for.
     pub(crate) fn unpark(&self) {
         self.unpark_if(|_| true);
     }
