@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use anyhow::Context;
-use bbq_listen::{AsyncConnection, AsyncListener, Errno, Group, Seat};
+use bbq_listen::{AsyncConnection, AsyncListener, Errno, Group, WorkerListener};
 use clap::Parser;
 use rustix::net::{RecvFlags, recv};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
@@ -47,13 +47,13 @@ fn main() -> anyhow::Result<()> {
 
 /// What workers that stop leave to the others.
 struct Leaving {
-    /// Seats.
+    /// Workers.
     orphans: watch::Sender<Vec<usize>>,
     /// An `exit` that came to a worker which had met one already.
     exits: Arc<Semaphore>,
 }
 
-/// Accepts for its own seat, and for those whose workers have stopped.
+/// Accepts for its own worker, and for those whose workers have stopped.
 async fn work(
     group: &Group,
     worker: usize,
@@ -72,13 +72,13 @@ async fn work(
     });
     let (in_progress, mut finished) = mpsc::channel::<Infallible>(1);
     let mut accepting = tokio::task::JoinSet::new();
-    let mut accept = |seat: Seat| -> std::io::Result<()> {
+    let mut accept = |worker_listener: WorkerListener| -> std::io::Result<()> {
         let (greeter, in_progress) = (Arc::clone(&greeter), in_progress.clone());
         let begin = move |accepted: bbq_listen::Accepted| begin(accepted.stream, &greeter, &in_progress);
-        accepting.spawn(common::accept(AsyncListener::new(seat)?, stop.clone(), begin));
+        accepting.spawn(common::accept(AsyncListener::new(worker_listener)?, stop.clone(), begin));
         Ok(())
     };
-    accept(group.seat(worker)?)?;
+    accept(group.worker_listener(worker)?)?;
     let mut left = leaving.orphans.subscribe();
     left.mark_changed(); // some may have stopped before we looked
     let mut taken = 0;
@@ -94,12 +94,12 @@ async fn work(
                 break true;
             }
             _ = left.changed() => {
-                let seats = left.borrow_and_update()[taken..].to_vec();
-                taken += seats.len();
-                for seat in seats {
-                    let seat = group.seat(seat)?;
-                    if seat.socket().worker().is_some() {
-                        accept(seat)?; // what is shared we accept from already
+                let worker_listeners = left.borrow_and_update()[taken..].to_vec();
+                taken += worker_listeners.len();
+                for worker_listener in worker_listeners {
+                    let worker_listener = group.worker_listener(worker_listener)?;
+                    if worker_listener.socket().worker().is_some() {
+                        accept(worker_listener)?; // what is shared we accept from already
                     }
                 }
             }
@@ -109,7 +109,7 @@ async fn work(
     if exits {
         // Dropping a turn loses nothing: what it has not accepted still waits.
         accepting.abort_all();
-        leaving.orphans.send_modify(|seats| seats.push(worker));
+        leaving.orphans.send_modify(|worker_listeners| worker_listeners.push(worker));
     }
     while let Some(ended) = accepting.join_next().await {
         ended.unwrap_or(Ok(()))?; // aborted is as good as ended

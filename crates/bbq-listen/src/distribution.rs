@@ -16,7 +16,7 @@ pub enum Distribution {
     #[default]
     Auto,
     /// One socket per worker with `SO_REUSEPORT`; the kernel's hash of the peer's address chooses. Cheapest per
-    /// connection, even over many clients. What waits behind a busy worker waits, unless a [`Watch`](crate::Watch) runs.
+    /// connection, even over many clients. What waits behind a busy worker waits, unless a [`StallMonitor`](crate::StallMonitor) runs.
     Reuseport,
     /// One socket that every worker accepts from: who is free takes the next. One is woken at a time.
     Shared,

@@ -93,12 +93,12 @@ pub enum ListenError {
         workers: usize,
     },
 
-    /// A seat that the group does not have.
-    #[error("{address} has no seat {worker}; its {workers} seats are numbered from 0")]
-    NoSuchSeat {
+    /// A worker that the group does not have.
+    #[error("{address} has no worker {worker}; its {workers} workers are numbered from 0")]
+    NoSuchWorker {
         /// The group's address.
         address: Address,
-        /// The seat asked for.
+        /// The worker asked for.
         worker: usize,
         /// How many there are.
         workers: usize,

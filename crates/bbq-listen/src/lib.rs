@@ -1,16 +1,17 @@
 //! Listener groups: who gets the next connection or datagram.
 //!
-//! A server with one thread per core has to spread what arrives over its threads. How is a choice with consequences: one
-//! socket per worker (`SO_REUSEPORT`) is cheapest and even over many clients, but what waits behind a busy worker waits;
-//! one shared socket gives the next connection to whoever is free. A [`Group`] is all the sockets that listen on one
-//! address. It is opened once, by the server's main thread; each worker takes its [`Seat`] in it and serves that, with
-//! the same code whatever the [`Distribution`] is.
+//! A server with one thread per core has to spread connections and datagrams over its threads. With one socket per worker
+//! (`SO_REUSEPORT`) each connection costs least, and many clients are spread evenly; but a connection behind a busy worker
+//! waits. With one shared socket the next connection goes to a worker that is free. A [`Group`] is all the sockets that
+//! listen on one address. The main thread of the server opens it once; each worker gets a [`WorkerListener`] of it, and serves
+//! that with the same code for every [`Distribution`].
 //!
 //! ```no_run
 //! # #[cfg(feature = "tokio")]
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use bbq_listen::{
-//!     ACCEPTS_PER_TURN_MAX, AsyncListener, Group, GroupOptions, STALL_THRESHOLD_DEFAULT, Watch, install_pulse, worker_count,
+//!     ACCEPTS_PER_BATCH_MAX, AsyncListener, Group, GroupOptions, STALL_THRESHOLD_DEFAULT, StallMonitor,
+//!     install_heartbeat, worker_count,
 //! };
 //! use std::{io::Write, net::TcpStream, thread};
 //!
@@ -20,18 +21,18 @@
 //! if let Some(reason) = group.fallback() {
 //!     println!("because {reason}");
 //! }
-//! // Lets the others take what waits for a worker that does not come around.
-//! let _watch = Watch::start([&group], STALL_THRESHOLD_DEFAULT, |event| eprintln!("{event:?}"))?;
+//! // Other workers take what waits for a worker that stalls.
+//! let _monitor = StallMonitor::start([&group], STALL_THRESHOLD_DEFAULT, |event| eprintln!("{event:?}"))?;
 //! thread::scope(|threads| {
-//!     for seat in group.seats() {
+//!     for worker_listener in group.worker_listeners() {
 //!         threads.spawn(move || -> std::io::Result<()> {
 //!             let mut builder = tokio::runtime::Builder::new_current_thread();
-//!             install_pulse(&mut builder);
+//!             install_heartbeat(&mut builder);
 //!             builder.enable_all().build()?.block_on(async {
-//!                 let mut listener = AsyncListener::new(seat)?;
+//!                 let mut listener = AsyncListener::new(worker_listener)?;
 //!                 loop {
 //!                     listener
-//!                         .turn(ACCEPTS_PER_TURN_MAX, |accepted| {
+//!                         .accept_batch(ACCEPTS_PER_BATCH_MAX, |accepted| {
 //!                             // Non-blocking: first do what can be done at once, then register what would block.
 //!                             let mut stream = TcpStream::from(accepted.stream);
 //!                             let _ = stream.write(b"hello\n");
@@ -48,29 +49,30 @@
 //! # fn main() {}
 //! ```
 //!
-//! Without the feature `tokio` there are [`Acceptor`] and [`Receiver`]: the same bounded batches, for the event loop of
-//! your choice. It waits for two descriptors: that of the seat's own socket, if the distribution gives it one
-//! ([`Seat::own`]), and that of its door ([`Seat::door_descriptor`]), through which come connections of common sockets. Around
-//! the wait it calls [`Pulse::sleep`] and [`Pulse::wake`].
+//! Without the feature `tokio`, [`Acceptor`] and [`Receiver`] give the same bounded batches to any event loop. The event loop
+//! waits for two descriptors: the worker's own socket, if the distribution gives it one ([`WorkerListener::own`]), and the epoll
+//! descriptor through which shared sockets come to it ([`WorkerListener::epoll_descriptor`]). It calls [`Heartbeat::sleep`]
+//! before the wait and [`Heartbeat::wake`] after it.
 //!
-//! Whole servers are in `examples/`: a greeter, HTTP, a TCP proxy, a name server.
+//! `examples/` has whole servers: a greeter, HTTP, a TCP proxy, a name server.
 //!
 //! # What it does for you
-//! - **Guard.** An address that somebody listens on is refused, and the holder named. Plain `SO_REUSEPORT` lets a second
-//!   copy of a server join and silently take half of the traffic. Who joins later without asking cannot be kept out, but
-//!   is seen: [`Group::foreign_members`].
-//! - **No hostages.** With a [`Watch`] nothing waits for a worker that is stalled or gone, whatever the distribution is.
-//! - **Nothing lost.** [`Group::resize`] grows and shrinks a group, [`Group::adopt`] takes the sockets of another process, and
-//!   [`Group::pause`] lets all workers end and others come: what is queued stays queued.
-//! - **Bounds.** A turn accepts at most [`ACCEPTS_PER_TURN_MAX`]; running out of descriptors is an outcome, not an error,
-//!   and the rest goes on waiting in the queue.
-//! - **Answers in bulk.** An [`Outbox`] sends datagrams together, and those of one peer on one way through the kernel
-//!   (UDP GSO), where the kernel can.
-//! - **To be seen.** Per socket: [`Counters`], [`Socket::queue`] (how much waits, and how much may), [`Socket::drops`],
-//!   [`Socket::accept_delay`]; per group [`Group::taken`], [`Evenness`], [`Group::foreign_members`].
+//! - **An address has one owner.** [`Group::open`] refuses an address that another socket listens on, and names the holder. Plain
+//!   `SO_REUSEPORT` lets a second copy of a server join and silently take half of the traffic. A program that joins later cannot
+//!   be kept out; [`Group::foreign_members`] finds it.
+//! - **A stalled worker delays no client.** With a [`StallMonitor`] other workers take what waits for a worker that is stalled or
+//!   gone, with every distribution.
+//! - **Nothing that is queued is lost.** [`Group::resize`] grows and shrinks a group, [`Group::adopt`] takes the sockets of another
+//!   process, and [`Group::pause`] lets all workers end and other workers start.
+//! - **Work is bounded.** A batch has at most [`ACCEPTS_PER_BATCH_MAX`] connections. Running out of descriptors is an outcome, not
+//!   an error; the connections go on waiting in the queue.
+//! - **Replies are sent together.** A [`SendBatch`] sends many datagrams with one system call, and several to one peer as one
+//!   message that the kernel cuts (UDP GSO), if the kernel can.
+//! - **It can be observed.** Per socket: [`Counters`], [`Socket::queue`] (how much waits, and how much may), [`Socket::drops`],
+//!   [`Socket::accept_delay`]. Per group: [`Group::taken`], [`Evenness`], [`Group::foreign_members`].
 //!
-//! It knows nothing of messages, reads no connection, logs nothing, and starts a thread only for a watch and for `handoff`.
-//! Processes instead of threads are a crate of their own, bbq-prefork.
+//! The crate knows nothing of messages, reads no connection, and logs nothing. It starts a thread only for a stall monitor and
+//! for `handoff`. The crate bbq-prefork serves a group by processes instead of threads.
 //!
 //! Invariant: raw system calls and `unsafe` are in `sys`, nowhere else.
 
@@ -99,27 +101,27 @@ pub use dispatch::open_count::OpenCount;
 pub use distribution::{Distribution, HandoffRule};
 pub use error::ListenError;
 pub use io::accept_delay::{ACCEPT_DELAY_BUCKETS_MS, AcceptDelay};
-pub use io::accepted::{ACCEPTS_PER_TURN_MAX, AcceptOutcome, AcceptState, Accepted};
+pub use io::accepted::{ACCEPTS_PER_BATCH_MAX, AcceptOutcome, AcceptState, Accepted};
 pub use io::acceptor::Acceptor;
 pub use io::counters::Counters;
-pub use io::outbox::{OUTBOX_DATAGRAMS_MAX, Outbox};
 pub use io::receiver::{DATAGRAM_BYTES_MAX, Datagram, ReceiveOutcome, ReceiveState, Receiver};
+pub use io::send_batch::{SEND_BATCH_DATAGRAMS_MAX, SendBatch};
 pub use limits::{DescriptorLimit, WORKERS_MAX, raise_descriptor_limit, return_freed_memory, worker_count};
 pub use sockets::activation::{Activated, activated, bound_address};
 pub use sockets::group::Group;
+pub use sockets::listener::WorkerListener;
 pub use sockets::options::{BACKLOG_DEFAULT, GroupOptions, RECEIVE_BUFFER_BYTES_DEFAULT};
-pub use sockets::seat::Seat;
 pub use sockets::socket::{PeerAddress, QueueState, Socket};
-pub use stall::pulse::Pulse;
+pub use stall::heartbeat::Heartbeat;
 #[cfg(feature = "tokio")]
-pub use stall::pulse::install_pulse;
-pub use stall::watch::{STALL_THRESHOLD_DEFAULT, STALL_THRESHOLD_MIN, Watch, WatchEvent};
+pub use stall::heartbeat::install_heartbeat;
+pub use stall::monitor::{STALL_THRESHOLD_DEFAULT, STALL_THRESHOLD_MIN, StallEvent, StallMonitor};
 pub use steering::{Steering, WEIGHT_MAX};
 pub use sys::DATAGRAMS_PER_CALL;
 #[cfg(feature = "tokio")]
 pub use tokio::connection::AsyncConnection;
 #[cfg(feature = "tokio")]
-pub use tokio::datagrams::{AsyncDatagrams, RECEIVES_PER_TURN_MAX};
+pub use tokio::datagrams::{AsyncDatagrams, RECEIVE_CALLS_PER_BATCH_MAX};
 #[cfg(feature = "tokio")]
 pub use tokio::listener::AsyncListener;
 #[cfg(feature = "tokio")]

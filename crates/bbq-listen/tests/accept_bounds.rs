@@ -5,13 +5,13 @@ mod common;
 
 use std::net::{SocketAddr, TcpStream};
 
-use bbq_listen::{ACCEPTS_PER_TURN_MAX, AcceptState, Acceptor, Distribution};
+use bbq_listen::{ACCEPTS_PER_BATCH_MAX, AcceptState, Acceptor, Distribution};
 
 #[test]
 fn a_batch_ends_at_the_limit_and_says_whether_more_waits() {
     let group = common::group("tcp", Distribution::Shared, 1);
-    let acceptor = Acceptor::new(group.seat(0).unwrap()).unwrap();
-    let clients = connect(common::port_of(&group), ACCEPTS_PER_TURN_MAX + 6);
+    let acceptor = Acceptor::new(group.worker_listener(0).unwrap()).unwrap();
+    let clients = connect(common::port_of(&group), ACCEPTS_PER_BATCH_MAX + 6);
     let mut peers = Vec::new();
     let mut batch = |limit| {
         let outcome = acceptor
@@ -27,7 +27,7 @@ fn a_batch_ends_at_the_limit_and_says_whether_more_waits() {
     };
     assert_eq!(batch(0), (0, AcceptState::More));
     assert_eq!(batch(4), (4, AcceptState::More));
-    assert_eq!(batch(usize::MAX), (ACCEPTS_PER_TURN_MAX, AcceptState::More));
+    assert_eq!(batch(usize::MAX), (ACCEPTS_PER_BATCH_MAX, AcceptState::More));
     assert_eq!(batch(64), (2, AcceptState::Drained));
     assert_eq!(batch(64), (0, AcceptState::Drained));
     let names: Vec<_> = clients.iter().map(|client| client.local_addr().unwrap()).collect();
@@ -37,9 +37,9 @@ fn a_batch_ends_at_the_limit_and_says_whether_more_waits() {
 #[test]
 fn sockets_and_loops_of_the_wrong_kind_are_refused() {
     let udp = common::group("udp", Distribution::Shared, 1);
-    assert!(Acceptor::new(udp.seat(0).unwrap()).is_err());
+    assert!(Acceptor::new(udp.worker_listener(0).unwrap()).is_err());
     let tcp = common::group("tcp", Distribution::Shared, 1);
-    assert!(bbq_listen::Receiver::new(tcp.seat(0).unwrap(), 100).is_err());
+    assert!(bbq_listen::Receiver::new(tcp.worker_listener(0).unwrap(), 100).is_err());
 }
 
 /// Connections that are established and wait to be accepted.

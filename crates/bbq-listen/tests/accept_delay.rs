@@ -16,7 +16,7 @@ const TICK_MS: u64 = 10;
 fn what_waited_for_a_blocked_worker_is_seen() {
     let group = common::group("tcp", Distribution::Shared, 1);
     let socket = &group.sockets()[0];
-    let acceptor = Acceptor::new(group.seat(0).unwrap()).unwrap();
+    let acceptor = Acceptor::new(group.worker_listener(0).unwrap()).unwrap();
     assert_eq!(socket.accept_delay().percentile_ms(99), None);
     let start = Instant::now();
     let clients = connect(common::port_of(&group), 10);
@@ -35,7 +35,7 @@ fn what_waited_for_a_blocked_worker_is_seen() {
 fn data_that_came_meanwhile_does_not_hide_it() {
     use std::io::Write;
     let group = common::group("tcp", Distribution::Shared, 1);
-    let acceptor = Acceptor::new(group.seat(0).unwrap()).unwrap();
+    let acceptor = Acceptor::new(group.worker_listener(0).unwrap()).unwrap();
     let mut client = TcpStream::connect(common::port_of(&group)).unwrap();
     blocked(Instant::now());
     client.write_all(b"late").unwrap();
@@ -48,7 +48,7 @@ fn data_that_came_meanwhile_does_not_hide_it() {
 #[test]
 fn few_connections_are_looked_at() {
     let group = common::group("tcp", Distribution::Shared, 1);
-    let acceptor = Acceptor::new(group.seat(0).unwrap()).unwrap();
+    let acceptor = Acceptor::new(group.worker_listener(0).unwrap()).unwrap();
     let clients = connect(common::port_of(&group), 160);
     for _ in 0..160 {
         acceptor.accept_batch(1, &mut drop).unwrap();
@@ -64,7 +64,7 @@ fn unix_connections_have_no_samples() {
     let address = bbq_listen::Address::Unix(path.clone());
     let group = bbq_listen::Group::open(&bbq_listen::GroupOptions::new(address, 1)).unwrap();
     let _client = std::os::unix::net::UnixStream::connect(path).unwrap();
-    let acceptor = Acceptor::new(group.seat(0).unwrap()).unwrap();
+    let acceptor = Acceptor::new(group.worker_listener(0).unwrap()).unwrap();
     assert_eq!(acceptor.accept_batch(1, &mut drop).unwrap().accepted, 1);
     assert_eq!(group.sockets()[0].accept_delay().samples(), 0);
 }

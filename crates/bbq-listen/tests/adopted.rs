@@ -48,8 +48,8 @@ fn a_group_moves_with_what_waits_in_it() {
         assert_eq!(new.distribution(), expected);
         let Some(mut waiting) = waiting else { continue };
         let mut accepted = 0;
-        for seat in new.seats() {
-            let acceptor = Acceptor::new(seat).expect("an acceptor");
+        for worker_listener in new.worker_listeners() {
+            let acceptor = Acceptor::new(worker_listener).expect("an acceptor");
             accepted += acceptor.accept_batch(8, &mut |_| ()).expect("it accepts").accepted;
         }
         assert_eq!(accepted, 1);

@@ -13,7 +13,7 @@ use bbq_listen::{
 #[test]
 fn udp_comes_in_batches_each_with_its_sender() {
     let group = common::group("udp", Distribution::Shared, 1);
-    let mut receiver = Receiver::new(group.seat(0).unwrap(), 1000).unwrap();
+    let mut receiver = Receiver::new(group.worker_listener(0).unwrap(), 1000).unwrap();
     let clients = [client_of(common::port_of(&group)), client_of(common::port_of(&group))];
     let sent = DATAGRAMS_PER_CALL + 5;
     for number in 0..sent {
@@ -43,7 +43,7 @@ fn ipv6_senders_are_read() {
         println!("skipped: this machine has no IPv6 loopback");
         return;
     };
-    let mut receiver = Receiver::new(group.seat(0).unwrap(), 100).unwrap();
+    let mut receiver = Receiver::new(group.worker_listener(0).unwrap(), 100).unwrap();
     let client = std::net::UdpSocket::bind("[::1]:0").unwrap();
     client.send_to(b"six", common::port_of(&group)).unwrap();
     let mut peers = Vec::new();
@@ -54,7 +54,7 @@ fn ipv6_senders_are_read() {
 #[test]
 fn a_long_udp_datagram_is_cut_and_says_so() {
     let group = common::group("udp", Distribution::Shared, 1);
-    let mut receiver = Receiver::new(group.seat(0).unwrap(), 10).unwrap();
+    let mut receiver = Receiver::new(group.worker_listener(0).unwrap(), 10).unwrap();
     let client = client_of(common::port_of(&group));
     for text in ["0123456789", "0123456789a", ""] {
         client.send(text.as_bytes()).unwrap();
@@ -71,7 +71,7 @@ fn a_unixgram_longer_than_the_longest_buffer_is_cut_and_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("log");
     let group = Group::open(&GroupOptions::new(Address::UnixDatagram(path.clone()), 1)).unwrap();
-    let mut receiver = Receiver::new(group.seat(0).unwrap(), usize::MAX).unwrap();
+    let mut receiver = Receiver::new(group.worker_listener(0).unwrap(), usize::MAX).unwrap();
     let unnamed = UnixDatagram::unbound().unwrap();
     let named = UnixDatagram::bind(directory.path().join("client")).unwrap();
     unnamed.send_to(&vec![1; DATAGRAM_BYTES_MAX + 1], &path).unwrap();

@@ -30,7 +30,7 @@ fn the_rest_waits_until_descriptors_are_free() {
 fn starve_and_recover() {
     let group = common::group("tcp", Distribution::Shared, 1);
     let socket = &group.sockets()[0];
-    let acceptor = Acceptor::new(group.seat(0).unwrap()).unwrap();
+    let acceptor = Acceptor::new(group.worker_listener(0).unwrap()).unwrap();
     let clients = connect(common::port_of(&group), 8);
 
     // Room for exactly 3 more: the next free numbers follow that of the last client.

@@ -15,7 +15,8 @@ const CHI_SQUARE_MAX: f64 = 15.14;
 #[test]
 fn two_workers_get_even_shares() {
     let group = common::group("tcp", Distribution::Reuseport, 2);
-    let acceptors: Vec<_> = group.seats().map(|seat| Acceptor::new(seat).unwrap()).collect();
+    let acceptors: Vec<_> =
+        group.worker_listeners().map(|worker_listener| Acceptor::new(worker_listener).unwrap()).collect();
     for _ in 0..CONNECTIONS / 50 {
         let clients = connect(common::port_of(&group), 50);
         for acceptor in &acceptors {

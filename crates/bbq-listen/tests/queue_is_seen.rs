@@ -19,14 +19,14 @@ fn the_queue_of_tcp_is_what_nobody_accepted() {
     assert_eq!(queues.iter().map(|state| state.queue).sum::<u64>(), 7);
     assert!(queues.iter().all(|state| state.backlog == 10), "{queues:?}");
 
-    for seat in group.seats() {
-        Acceptor::new(seat).unwrap().accept_batch(64, &mut drop).unwrap();
+    for worker_listener in group.worker_listeners() {
+        Acceptor::new(worker_listener).unwrap().accept_batch(64, &mut drop).unwrap();
     }
     assert!(group.sockets().iter().all(|socket| socket.queue().unwrap().queue == 0));
     drop(clients);
 }
 
-/// The worker of each seat is blocked: nobody accepts.
+/// The worker of each worker is blocked: nobody accepts.
 #[test]
 fn the_queue_of_each_socket_is_what_ss_shows() {
     let group = common::group("tcp", Distribution::Reuseport, 3);
@@ -38,8 +38,8 @@ fn the_queue_of_each_socket_is_what_ss_shows() {
         let inodes = sockets.iter().map(|socket| rustix::fs::fstat(socket).unwrap().st_ino);
         let of_ss = inodes.map(|inode| receive_queue_by_ss(common::port_of(&group), inode));
         assert_eq!(of_ss.collect::<Vec<_>>(), queues, "round {round}");
-        for seat in group.seats() {
-            Acceptor::new(seat).unwrap().accept_batch(64, &mut drop).unwrap();
+        for worker_listener in group.worker_listeners() {
+            Acceptor::new(worker_listener).unwrap().accept_batch(64, &mut drop).unwrap();
         }
     }
 }
@@ -53,7 +53,7 @@ fn the_queue_of_unix_is_what_nobody_accepted() {
     let clients: Vec<_> = (0..3).map(|_| UnixStream::connect(&path).unwrap()).collect();
     assert_eq!(group.sockets()[0].queue(), Some(QueueState { queue: 3, backlog: 10 }));
     let mut peers = Vec::new();
-    let acceptor = Acceptor::new(group.seat(0).unwrap()).unwrap();
+    let acceptor = Acceptor::new(group.worker_listener(0).unwrap()).unwrap();
     acceptor.accept_batch(2, &mut |accepted| peers.push(accepted.peer.0)).unwrap();
     assert_eq!(peers, [None, None]);
     assert_eq!(group.sockets()[0].queue().unwrap().queue, 1);

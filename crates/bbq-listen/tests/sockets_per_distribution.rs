@@ -21,8 +21,11 @@ fn reuseport_has_one_socket_per_worker_all_at_one_port() {
         for (index, socket) in group.sockets().iter().enumerate() {
             assert_eq!((socket.index(), socket.worker()), (index, Some(index)));
         }
-        let seats: Vec<_> = group.seats().map(|seat| (seat.worker(), seat.socket().index())).collect();
-        assert_eq!(seats, [(0, 0), (1, 1), (2, 2)]);
+        let worker_listeners: Vec<_> = group
+            .worker_listeners()
+            .map(|worker_listener| (worker_listener.worker(), worker_listener.socket().index()))
+            .collect();
+        assert_eq!(worker_listeners, [(0, 0), (1, 1), (2, 2)]);
     }
 }
 
@@ -34,8 +37,11 @@ fn shared_has_one_socket_for_all() {
         assert_eq!(group.fallback(), None);
         assert_eq!(kernel_sockets(table, common::port_of(&group).port()), 1);
         assert_eq!(group.sockets()[0].worker(), None);
-        let seats: Vec<_> = group.seats().map(|seat| (seat.worker(), seat.socket().index())).collect();
-        assert_eq!(seats, [(0, 0), (1, 0), (2, 0)]);
+        let worker_listeners: Vec<_> = group
+            .worker_listeners()
+            .map(|worker_listener| (worker_listener.worker(), worker_listener.socket().index()))
+            .collect();
+        assert_eq!(worker_listeners, [(0, 0), (1, 0), (2, 0)]);
     }
 }
 
@@ -66,10 +72,10 @@ fn unix_is_shared_under_auto_and_refuses_reuseport() {
 }
 
 #[test]
-fn seats_are_numbered_from_nought_to_the_last() {
+fn workers_are_numbered_from_nought_to_the_last() {
     let group = common::group("tcp", Distribution::Shared, 2);
-    assert_eq!(group.seat(1).unwrap().worker(), 1);
-    assert!(matches!(group.seat(2), Err(ListenError::NoSuchSeat { worker: 2, workers: 2, .. })));
+    assert_eq!(group.worker_listener(1).unwrap().worker(), 1);
+    assert!(matches!(group.worker_listener(2), Err(ListenError::NoSuchWorker { worker: 2, workers: 2, .. })));
     let address: Address = "tcp://127.0.0.1:0".parse().unwrap();
     let none = Group::open(&GroupOptions::new(address, 0));
     assert!(matches!(none, Err(ListenError::WorkerCount { workers: 0 })));

@@ -16,7 +16,7 @@ fn what_the_full_buffer_refused_is_counted() {
     for _ in 0..100 {
         client.send(&[7; 1000]).unwrap();
     }
-    let mut receiver = Receiver::new(group.seat(0).unwrap(), 2000).unwrap();
+    let mut receiver = Receiver::new(group.worker_listener(0).unwrap(), 2000).unwrap();
     while receiver.receive_batch(&mut drop_datagram).unwrap().state == ReceiveState::More {}
     let received = socket.counters().received();
     assert!(received < 100, "the buffer took them all");

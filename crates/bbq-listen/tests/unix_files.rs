@@ -47,7 +47,7 @@ fn a_live_socket_is_refused_and_its_holder_named() {
     let stream = open(&both(&path)[0]).unwrap();
     is_refused();
     let mut connections = 0;
-    let acceptor = Acceptor::new(stream.seat(0).unwrap()).unwrap();
+    let acceptor = Acceptor::new(stream.worker_listener(0).unwrap()).unwrap();
     acceptor.accept_batch(64, &mut |_| connections += 1).unwrap();
     assert_eq!(connections, 0, "the look whether it is alive gave it a connection");
     UnixStream::connect(&path).unwrap();

@@ -1,4 +1,4 @@
-//! A connection of a family's, in the hand of its owner, and the answer that is on its way there.
+//! A connection of a pool's, in the hand of its owner, and the answer that is on its way there.
 //!
 //! Invariant: it is open, and no other process closes it.
 

@@ -1,4 +1,4 @@
-//! What a member's epoll says: which of the family's descriptors is ready.
+//! What a child's epoll says: which of the pool's descriptors is ready.
 
 use std::os::fd::{AsFd, RawFd};
 
@@ -9,13 +9,13 @@ use rustix::io::Errno;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     Connection(RawFd),
-    /// By its place among the family's.
+    /// By its place among the pool's.
     Listener(usize),
-    /// The family is to end.
+    /// The pool is to end.
     Stop,
     /// The master has ended.
     Master,
-    /// To the master: the process of this seat has ended.
+    /// To the master: the process of this worker has ended.
     Child(usize),
     /// To the master: some time has passed.
     Timer,
@@ -24,9 +24,9 @@ pub(crate) enum Source {
 /// For a connection. By edges: what is left unread, such as half a request, is no event until more comes.
 pub(crate) const READ: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
 pub(crate) const BOTH: EventFlags = READ.union(EventFlags::OUT);
-/// For a listener that several members have: one of them is woken.
+/// For a listener that several children have: one of them is woken.
 pub(crate) const COMMON: EventFlags = EventFlags::IN.union(EventFlags::EXCLUSIVE);
-/// For a listener that one member at a time has: once, and not before it is armed.
+/// For a listener that one child at a time has: once, and not before it is armed.
 pub(crate) const ARMED: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 pub(crate) const UNARMED: EventFlags = EventFlags::ONESHOT;
 
@@ -41,7 +41,7 @@ impl Source {
             Self::Listener(index) => (1, index as u64),
             Self::Stop => (2, 0),
             Self::Master => (3, 0),
-            Self::Child(seat) => (4, seat as u64),
+            Self::Child(worker) => (4, worker as u64),
             Self::Timer => (5, 0),
         };
         EventData::new_u64(kind << KIND_SHIFT | number)

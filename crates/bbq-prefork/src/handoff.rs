@@ -1,19 +1,19 @@
-//! The master's part where it accepts for all members: each connection is put into the epoll of the one that is to have it.
+//! The master's part where it accepts for all children: each connection is put into the epoll of the one that is to have it.
 
 use std::io;
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use bbq_listen::for_prefork::concerns_one_connection;
-use bbq_listen::{ACCEPTS_PER_TURN_MAX, AcceptState, HandoffRule};
+use bbq_listen::{ACCEPTS_PER_BATCH_MAX, AcceptState, HandoffRule};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_cookie;
 use rustix::net::{SocketFlags, accept_with};
 
-use crate::common::Common;
 use crate::epolls::{self, Source};
 use crate::rescue::give;
+use crate::shared::Shared;
 
 #[derive(Debug)]
 pub(crate) struct Handoff {
@@ -23,15 +23,15 @@ pub(crate) struct Handoff {
 }
 
 impl Handoff {
-    pub(crate) fn new(rule: HandoffRule, common: &Common, epoll: &OwnedFd) -> io::Result<Self> {
-        let handoff = Self { rule, last: common.seats.len() - 1 };
-        handoff.listen(common, epoll)?;
+    pub(crate) fn new(rule: HandoffRule, shared: &Shared, epoll: &OwnedFd) -> io::Result<Self> {
+        let handoff = Self { rule, last: shared.epolls.len() - 1 };
+        handoff.listen(shared, epoll)?;
         Ok(handoff)
     }
 
     /// Waits for the listener, if it does not.
-    pub(crate) fn listen(&self, common: &Common, epoll: &OwnedFd) -> io::Result<()> {
-        match epolls::add(epoll, &common.listeners[0], Source::Listener(0), EventFlags::IN) {
+    pub(crate) fn listen(&self, shared: &Shared, epoll: &OwnedFd) -> io::Result<()> {
+        match epolls::add(epoll, &shared.listeners[0], Source::Listener(0), EventFlags::IN) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
@@ -39,17 +39,17 @@ impl Handoff {
 
     /// Accepts what waits and hands it on. When descriptors or memory ran out it does not wait for the listener
     /// until it is told to.
-    pub(crate) fn turn(&mut self, common: &Common, epoll: &OwnedFd) -> io::Result<AcceptState> {
-        for _ in 0..ACCEPTS_PER_TURN_MAX {
-            match accept_with(&common.listeners[0], SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+    pub(crate) fn turn(&mut self, shared: &Shared, epoll: &OwnedFd) -> io::Result<AcceptState> {
+        for _ in 0..ACCEPTS_PER_BATCH_MAX {
+            match accept_with(&shared.listeners[0], SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(stream) => {
                     let cookie = socket_cookie(&stream)?;
-                    self.last = self.next(common);
-                    give(common, self.last, stream.into_raw_fd(), cookie)?;
+                    self.last = self.next(shared);
+                    give(shared, self.last, stream.into_raw_fd(), cookie)?;
                 }
                 Err(Errno::AGAIN) => return Ok(AcceptState::Drained),
                 Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
-                    let _ = epoll::delete(epoll, &common.listeners[0]);
+                    let _ = epoll::delete(epoll, &shared.listeners[0]);
                     return Ok(AcceptState::Starved(errno));
                 }
                 Err(errno) if concerns_one_connection(errno) => {}
@@ -59,13 +59,13 @@ impl Handoff {
         Ok(AcceptState::More)
     }
 
-    fn next(&self, common: &Common) -> usize {
-        let members = common.seats.len();
-        let in_turn = (1..=members).map(|step| (self.last + step) % members);
+    fn next(&self, shared: &Shared) -> usize {
+        let children = shared.epolls.len();
+        let in_turn = (1..=children).map(|step| (self.last + step) % children);
         match self.rule {
-            HandoffRule::RoundRobin => (self.last + 1) % members,
+            HandoffRule::RoundRobin => (self.last + 1) % children,
             HandoffRule::Fewest => {
-                in_turn.min_by_key(|seat| common.ledger.member(*seat).open().load(Relaxed)).unwrap_or(0)
+                in_turn.min_by_key(|worker| shared.ledger.child(*worker).open().load(Relaxed)).unwrap_or(0)
             }
         }
     }

@@ -1,8 +1,8 @@
-//! What the processes of a family know in common: a mapping of atomics, and nothing in it is a pointer.
+//! What the processes of a pool know in common: a mapping of atomics, and nothing in it is a pointer.
 //!
 //! ```text
-//!   common        stopping | the member that has the mutex
-//!   per member    section | in hand | taken | open | served | came up
+//!   shared        stopping | the child that has the mutex
+//!   per child    section | in hand | taken | open | served | came up
 //!   per number    cookie | owner | bytes written | bytes read | pending sizes | kept | stamp | strikes and mark
 //!   kept          per number two halves: what was read of a request that has no end yet, and what it will be
 //! ```
@@ -23,16 +23,16 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 use bbq_listen::for_prefork::{Progress, SharedWords};
 
-/// Words before the members'.
+/// Words before the children'.
 const COMMON_WORDS: usize = 16;
-/// Words of a member, and of a number: such that no two of them share a cache line.
-const MEMBER_WORDS: usize = 16;
+/// Words of a child, and of a number: such that no two of them share a cache line.
+const CHILD_WORDS: usize = 16;
 const ENTRY_WORDS: usize = 8;
 
 /// Above the mark of a connection are the deaths that it was in hand at.
 const STRIKES_SHIFT: u32 = 32;
 
-/// Bytes of a request without an end that are kept of a connection of a family, at most.
+/// Bytes of a request without an end that are kept of a connection of a pool, at most.
 pub const KEPT_BYTES_MAX: usize = 8 * 1024;
 const KEPT_WORDS: usize = KEPT_BYTES_MAX / WORD_BYTES;
 const WORD_BYTES: usize = 8;
@@ -45,14 +45,14 @@ const _: () = assert!(KEPT_BYTES_MAX < SECOND_HALF as usize && KEPT_BYTES_MAX.is
 pub(crate) struct Ledger {
     words: SharedWords,
     kept: SharedWords,
-    members: usize,
+    children: usize,
 }
 
 impl Ledger {
-    /// For so many members, and descriptors with numbers below `numbers`.
-    pub(crate) fn new(members: usize, numbers: usize) -> io::Result<Self> {
-        let words = SharedWords::new(COMMON_WORDS + members * MEMBER_WORDS + numbers * ENTRY_WORDS)?;
-        Ok(Self { words, kept: SharedWords::new(numbers * 2 * KEPT_WORDS)?, members })
+    /// For so many children, and descriptors with numbers below `numbers`.
+    pub(crate) fn new(children: usize, numbers: usize) -> io::Result<Self> {
+        let words = SharedWords::new(COMMON_WORDS + children * CHILD_WORDS + numbers * ENTRY_WORDS)?;
+        Ok(Self { words, kept: SharedWords::new(numbers * 2 * KEPT_WORDS)?, children })
     }
 
     /// Whether all are to take what waits and end.
@@ -60,30 +60,30 @@ impl Ledger {
         &self.words[0]
     }
 
-    /// The member whose turn it is to accept, where one does at a time.
+    /// The child whose turn it is to accept, where one does at a time.
     pub(crate) fn mutex(&self) -> &AtomicU64 {
         &self.words[1]
     }
 
-    pub(crate) fn member(&self, member: usize) -> MemberWords<'_> {
-        let start = COMMON_WORDS + member * MEMBER_WORDS;
-        MemberWords(&self.words[start..start + MEMBER_WORDS])
+    pub(crate) fn child(&self, child: usize) -> ChildWords<'_> {
+        let start = COMMON_WORDS + child * CHILD_WORDS;
+        ChildWords(&self.words[start..start + CHILD_WORDS])
     }
 
     /// `None` for a number that the ledger has no room for.
     pub(crate) fn entry(&self, number: RawFd) -> Option<Entry<'_>> {
         let number = usize::try_from(number).ok()?;
-        let start = COMMON_WORDS + self.members * MEMBER_WORDS + number * ENTRY_WORDS;
+        let start = COMMON_WORDS + self.children * CHILD_WORDS + number * ENTRY_WORDS;
         let words = self.words.get(start..start + ENTRY_WORDS)?;
         Some(Entry(words, self.kept.get(number * 2 * KEPT_WORDS..(number + 1) * 2 * KEPT_WORDS)?))
     }
 }
 
-/// What is known of a member. It outlives the process that is the member.
+/// What is known of a child. It outlives the process that is the child.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct MemberWords<'a>(&'a [AtomicU64]);
+pub(crate) struct ChildWords<'a>(&'a [AtomicU64]);
 
-impl<'a> MemberWords<'a> {
+impl<'a> ChildWords<'a> {
     /// Odd while it accepts, and what it accepted may have no entry yet.
     pub(crate) fn section(self) -> &'a AtomicU64 {
         &self.0[0]

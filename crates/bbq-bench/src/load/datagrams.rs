@@ -7,7 +7,7 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use bbq_listen::{Group, GroupOptions, Outbox};
+use bbq_listen::{Group, GroupOptions, SendBatch};
 
 use super::Load;
 use super::pace::Pace;
@@ -59,15 +59,15 @@ pub(crate) fn run(datagrams: &Datagrams) -> anyhow::Result<Load> {
             done.operations += due;
             done.bytes += due * message.len() as u64;
         }
-        let refused: u64 = senders.iter().map(Outbox::failed).sum();
+        let refused: u64 = senders.iter().map(SendBatch::failed).sum();
         anyhow::ensure!(refused == 0, "the kernel refused {refused} datagrams");
         Ok(done)
     };
     threads::run([body])
 }
 
-fn sender() -> anyhow::Result<Outbox> {
+fn sender() -> anyhow::Result<SendBatch> {
     let group = Group::open(&GroupOptions::new("udp://127.0.0.1:0".parse()?, 1))?;
     let socket = group.sockets().into_iter().next().context("a group without a socket")?;
-    Ok(Outbox::new(socket))
+    Ok(SendBatch::new(socket))
 }

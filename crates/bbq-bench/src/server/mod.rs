@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bbq_listen::{
-    ACCEPTS_PER_TURN_MAX, Accepted, Address, AsyncListener, Distribution, Group, GroupOptions, Pulse,
-    STALL_THRESHOLD_DEFAULT, Seat, Watch, raise_descriptor_limit,
+    ACCEPTS_PER_BATCH_MAX, Accepted, Address, AsyncListener, Distribution, Group, GroupOptions, Heartbeat,
+    STALL_THRESHOLD_DEFAULT, StallMonitor, WorkerListener, raise_descriptor_limit,
 };
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
@@ -84,8 +84,11 @@ pub fn serve(options: &ServeOptions) -> anyhow::Result<()> {
             Group::open(&GroupOptions { distribution, ..GroupOptions::new(address, options.workers) })
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let _watch =
-        if options.rescue { Some(Watch::start(&groups, STALL_THRESHOLD_DEFAULT, |_| {})?) } else { None };
+    let _watch = if options.rescue {
+        Some(StallMonitor::start(&groups, STALL_THRESHOLD_DEFAULT, |_| {})?)
+    } else {
+        None
+    };
     let (stop, stopping) = watch::channel(false);
     std::thread::scope(|threads| {
         // Dropped with this, whatever happens: so the workers end.
@@ -121,14 +124,19 @@ async fn work(groups: &[Group], worker: usize, options: &ServeOptions, stop: Sto
     };
     let mut serving = Vec::with_capacity(groups.len());
     for group in groups {
-        let (seat, count, stop, work) = (group.seat(worker)?, Arc::clone(&count), stop.clone(), options.work);
+        let (worker_listener, count, stop, work) =
+            (group.worker_listener(worker)?, Arc::clone(&count), stop.clone(), options.work);
         serving.push(match (options.service, &greeter) {
-            (Service::Names, _) => tokio::spawn(names::answer(seat, stop, count)),
+            (Service::Names, _) => tokio::spawn(names::answer(worker_listener, stop, count)),
             (_, Some(greeter)) => {
                 let greeter = Arc::clone(greeter);
-                tokio::spawn(accept(seat, stop, move |accepted| greeter::begin(accepted, &greeter, &count)))
+                tokio::spawn(accept(worker_listener, stop, move |accepted| {
+                    greeter::begin(accepted, &greeter, &count)
+                }))
             }
-            _ => tokio::spawn(accept(seat, stop, move |accepted| http::begin(accepted, work, &count))),
+            _ => tokio::spawn(accept(worker_listener, stop, move |accepted| {
+                http::begin(accepted, work, &count)
+            })),
         });
     }
     for served in serving {
@@ -138,14 +146,18 @@ async fn work(groups: &[Group], worker: usize, options: &ServeOptions, stop: Sto
 }
 
 /// Accepts until `stop`. What waits then is reset: the load has ended.
-async fn accept(seat: Seat, stop: Stop, mut f: impl FnMut(Accepted)) -> anyhow::Result<()> {
-    let mut listener = AsyncListener::new(seat)?;
+async fn accept(
+    worker_listener: WorkerListener,
+    stop: Stop,
+    mut f: impl FnMut(Accepted),
+) -> anyhow::Result<()> {
+    let mut listener = AsyncListener::new(worker_listener)?;
     let mut stop = pin!(stop.requested());
     loop {
         tokio::select! {
             biased;
             () = &mut stop => return Ok(()),
-            turn = listener.turn(ACCEPTS_PER_TURN_MAX, &mut f) => turn.map(drop)?,
+            turn = listener.accept_batch(ACCEPTS_PER_BATCH_MAX, &mut f) => turn.map(drop)?,
         }
     }
 }
@@ -163,9 +175,9 @@ fn announce(groups: &[Group]) -> anyhow::Result<()> {
 /// As the examples of bbq-listen have it: a worker yields once before it sleeps.
 fn runtime() -> io::Result<Runtime> {
     let park = || {
-        Pulse::of_this_thread().sleep();
+        Heartbeat::of_this_thread().sleep();
         rustix::thread::sched_yield();
     };
-    let unpark = || Pulse::of_this_thread().wake();
+    let unpark = || Heartbeat::of_this_thread().wake();
     Builder::new_current_thread().enable_all().on_thread_park(park).on_thread_unpark(unpark).build()
 }

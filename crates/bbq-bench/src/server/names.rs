@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use bbq_listen::{AsyncDatagrams, DATAGRAMS_PER_CALL, Errno, Seat};
+use bbq_listen::{AsyncDatagrams, DATAGRAMS_PER_CALL, Errno, WorkerListener};
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg};
 
 use super::stop::Stop;
@@ -22,14 +22,18 @@ const QUERY_BYTES_MAX: usize = 512;
 const RECORD: [u8; 16] = [0xc0, 0x0c, 0, 1, 0, 1, 0, 0, 0x0e, 0x10, 0, 4, 192, 0, 2, 1];
 
 /// Answers until `stop`.
-pub(super) async fn answer(seat: Seat, stop: Stop, count: Arc<AtomicU64>) -> anyhow::Result<()> {
+pub(super) async fn answer(
+    worker_listener: WorkerListener,
+    stop: Stop,
+    count: Arc<AtomicU64>,
+) -> anyhow::Result<()> {
     let known: HashMap<Vec<u8>, [u8; 16]> = (0..NAMES).map(|index| (question(index), RECORD)).collect();
-    let socket = Arc::clone(seat.socket());
-    let mut datagrams = AsyncDatagrams::with_datagram_bytes_max(seat, QUERY_BYTES_MAX)?;
+    let socket = Arc::clone(worker_listener.socket());
+    let mut datagrams = AsyncDatagrams::with_datagram_bytes_max(worker_listener, QUERY_BYTES_MAX)?;
     let mut outbox = Outbox::new();
     let mut stop = pin!(stop.requested());
     loop {
-        let turn = datagrams.turn(|datagram| {
+        let turn = datagrams.receive_batch(|datagram| {
             let Some(peer) = datagram.peer.0 else { return };
             if outbox.add(peer, datagram.bytes, &known) {
                 count.fetch_add(outbox.send(&socket), Relaxed);

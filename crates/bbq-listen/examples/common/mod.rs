@@ -12,8 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use bbq_listen::{
-    ACCEPTS_PER_TURN_MAX, AcceptState, Accepted, Address, AsyncListener, Distribution, Group, GroupOptions,
-    ListenError, Pulse, STALL_THRESHOLD_DEFAULT, STARVED_PAUSE, Watch, raise_descriptor_limit, worker_count,
+    ACCEPTS_PER_BATCH_MAX, AcceptState, Accepted, Address, AsyncListener, Distribution, Group, GroupOptions,
+    Heartbeat, ListenError, STALL_THRESHOLD_DEFAULT, STARVED_PAUSE, StallMonitor, raise_descriptor_limit,
+    worker_count,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -83,7 +84,7 @@ where
     let mut signals = Signals::new(&main)?;
     // Says on standard error when it helps, as `GET /block/MS` of http_ok shows.
     let _watch =
-        Watch::start(groups.iter().copied(), STALL_THRESHOLD_DEFAULT, |event| eprintln!("{event:?}"))?;
+        StallMonitor::start(groups.iter().copied(), STALL_THRESHOLD_DEFAULT, |event| eprintln!("{event:?}"))?;
     thread::scope(|threads| {
         // Dropped when this returns, whatever happens: so the threads end.
         let stop = stop;
@@ -157,12 +158,12 @@ pub(crate) async fn accept(
         tokio::select! {
             biased;
             () = &mut stop => break,
-            turn = listener.turn(ACCEPTS_PER_TURN_MAX, &mut f) => turn.map(drop)?,
+            turn = listener.accept_batch(ACCEPTS_PER_BATCH_MAX, &mut f) => turn.map(drop)?,
         }
     }
     let deadline = Instant::now() + DRAIN_TIMEOUT;
     while Instant::now() < deadline {
-        match listener.turn_now(ACCEPTS_PER_TURN_MAX, &mut f)?.state {
+        match listener.try_accept_batch(ACCEPTS_PER_BATCH_MAX, &mut f)?.state {
             AcceptState::Drained => break,
             AcceptState::More => tokio::task::yield_now().await,
             AcceptState::Starved(_) => tokio::time::sleep(STARVED_PAUSE).await,
@@ -176,9 +177,9 @@ pub(crate) fn runtime() -> io::Result<Runtime> {
     // A worker that has nothing to do lets others run before it sleeps: what they send meanwhile is one batch, and waking
     // up costs about as much as answering. Where nobody else wants the processor it costs one short system call.
     let park = || {
-        Pulse::of_this_thread().sleep();
+        Heartbeat::of_this_thread().sleep();
         rustix::thread::sched_yield();
     };
-    let unpark = || Pulse::of_this_thread().wake();
+    let unpark = || Heartbeat::of_this_thread().wake();
     Builder::new_current_thread().enable_all().on_thread_park(park).on_thread_unpark(unpark).build()
 }

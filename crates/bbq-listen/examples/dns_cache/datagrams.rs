@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use bbq_listen::{AsyncDatagrams, Datagram, Outbox, ReceiveState, Seat};
+use bbq_listen::{AsyncDatagrams, Datagram, ReceiveState, SendBatch, WorkerListener};
 
 use crate::QUERY_BYTES_MAX;
 use crate::block::block;
@@ -21,14 +21,18 @@ pub(crate) struct Datagrams {
 struct Answers {
     table: Arc<Table>,
     allow_block: bool,
-    outbox: Outbox,
+    batch: SendBatch,
 }
 
 impl Datagrams {
-    pub(crate) fn new(seat: Seat, table: Arc<Table>, allow_block: bool) -> std::io::Result<Self> {
-        let outbox = Outbox::new(Arc::clone(seat.socket()));
-        let queries = AsyncDatagrams::with_datagram_bytes_max(seat, QUERY_BYTES_MAX)?;
-        Ok(Self { queries, answers: Answers { table, allow_block, outbox } })
+    pub(crate) fn new(
+        worker_listener: WorkerListener,
+        table: Arc<Table>,
+        allow_block: bool,
+    ) -> std::io::Result<Self> {
+        let batch = SendBatch::new(Arc::clone(worker_listener.socket()));
+        let queries = AsyncDatagrams::with_datagram_bytes_max(worker_listener, QUERY_BYTES_MAX)?;
+        Ok(Self { queries, answers: Answers { table, allow_block, batch } })
     }
 
     /// Answers until `stop`, then what waits already. Returns how many answers were sent, and how many were not.
@@ -39,15 +43,15 @@ impl Datagrams {
             tokio::select! {
                 biased;
                 () = &mut stop => break,
-                turn = queries.turn(|query| answers.add(query)) => turn.map(drop)?,
+                turn = queries.receive_batch(|query| answers.add(query)) => turn.map(drop)?,
             }
-            answers.outbox.send();
+            answers.batch.send();
         }
-        while queries.turn_now(|query| answers.add(query))?.state == ReceiveState::More {
+        while queries.try_receive_batch(|query| answers.add(query))?.state == ReceiveState::More {
             tokio::task::yield_now().await;
         }
-        answers.outbox.send();
-        Ok((answers.outbox.sent(), answers.outbox.failed()))
+        answers.batch.send();
+        Ok((answers.batch.sent(), answers.batch.failed()))
     }
 }
 
@@ -57,14 +61,14 @@ impl Answers {
         if self.allow_block {
             self.block(query.bytes);
         }
-        self.outbox.add(peer, |output| respond(&self.table, query.bytes, Carrier::Datagram, output));
+        self.batch.add(peer, |output| respond(&self.table, query.bytes, Carrier::Datagram, output));
     }
 
     /// If the name begins with `block-MS.`.
     fn block(&mut self, query: &[u8]) {
         let label = plain_name(query, HEADER_BYTES).and_then(|name| name.get(1..1 + usize::from(name[0])));
         if let Some(milliseconds) = label.and_then(|label| label.strip_prefix(b"block-")) {
-            self.outbox.send(); // those who asked before have no part in it
+            self.batch.send(); // those who asked before have no part in it
             block(milliseconds);
         }
     }

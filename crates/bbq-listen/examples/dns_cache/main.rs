@@ -94,13 +94,13 @@ async fn work(
     let mut by_datagram = None;
     let mut streams = None;
     for group in groups {
-        let seat = group.seat(worker)?;
+        let worker_listener = group.worker_listener(worker)?;
         if group.local_address().transport().is_stream() {
-            let (listener, by_stream) = (AsyncListener::new(seat)?, Arc::clone(&by_stream));
+            let (listener, by_stream) = (AsyncListener::new(worker_listener)?, Arc::clone(&by_stream));
             let begin = move |accepted: Accepted| conversation::begin(accepted.stream, &by_stream);
             streams = Some(tokio::spawn(common::accept(listener, stop.clone(), begin)));
         } else {
-            by_datagram = Some(Datagrams::new(seat, Arc::clone(&table), allow_block)?);
+            by_datagram = Some(Datagrams::new(worker_listener, Arc::clone(&table), allow_block)?);
         }
     }
     let (mut sent, mut failed) = (0, 0);

@@ -65,7 +65,7 @@ async fn work(
     page: &[u8],
     allow_block: bool,
 ) -> anyhow::Result<String> {
-    let listener = AsyncListener::new(group.seat(worker)?)?;
+    let listener = AsyncListener::new(group.worker_listener(worker)?)?;
     let site = Arc::new(Site::new(page, allow_block));
     let mut connections = 0_u64;
     common::accept(listener, stop, |accepted| {

@@ -68,7 +68,7 @@ async fn work(
     stop: common::Stop,
     upstream: SocketAddr,
 ) -> anyhow::Result<String> {
-    let listener = AsyncListener::new(group.seat(worker)?)?;
+    let listener = AsyncListener::new(group.worker_listener(worker)?)?;
     let totals = Arc::new(Totals::default());
     let (in_progress, mut finished) = mpsc::channel::<Infallible>(1);
     let mut connections = 0_u64;

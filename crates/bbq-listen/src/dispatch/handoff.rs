@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::dispatch::bell::Bell;
+use crate::dispatch::Dispatch;
+use crate::dispatch::event_fd::EventFd;
 use crate::dispatch::inboxes::{give, put_anywhere, room_of};
-use crate::dispatch::places::Places;
-use crate::io::accepted::{ACCEPTS_PER_TURN_MAX, AcceptState, accept_from};
+use crate::io::accepted::{ACCEPTS_PER_BATCH_MAX, AcceptState, accept_from};
 use crate::{HandoffRule, Socket};
 
 /// How long it waits when all inboxes are full, or no worker is there yet: short against what a person notices, long against
@@ -26,40 +26,40 @@ const STARVED: Duration = Duration::from_millis(50);
 /// The running thread; ends when dropped.
 #[derive(Debug)]
 pub(crate) struct Handoff {
-    stop: Arc<Bell>,
+    stop: Arc<EventFd>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Handoff {
-    pub(crate) fn start(places: Arc<Places>, socket: Arc<Socket>, rule: HandoffRule) -> io::Result<Self> {
-        let stop = Arc::new(Bell::new()?);
+    pub(crate) fn start(dispatch: Arc<Dispatch>, socket: Arc<Socket>, rule: HandoffRule) -> io::Result<Self> {
+        let stop = Arc::new(EventFd::new()?);
         let told = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("handoff".to_owned())
-            .spawn(move || Passing { places, socket, rule, last: 0 }.run(&told))?;
+            .spawn(move || AcceptorThread { dispatch, socket, rule, last: 0 }.run(&told))?;
         Ok(Self { stop, thread: Some(thread) })
     }
 }
 
 impl Drop for Handoff {
     fn drop(&mut self) {
-        self.stop.ring();
+        self.stop.signal();
         if let Some(thread) = self.thread.take() {
             let _ended = thread.join();
         }
     }
 }
 
-struct Passing {
-    places: Arc<Places>,
+struct AcceptorThread {
+    dispatch: Arc<Dispatch>,
     socket: Arc<Socket>,
     rule: HandoffRule,
     /// Who got the last connection.
     last: usize,
 }
 
-impl Passing {
-    fn run(mut self, stop: &Bell) {
+impl AcceptorThread {
+    fn run(mut self, stop: &EventFd) {
         let mut pause = None;
         loop {
             let listens = if pause.is_some() { PollFlags::empty() } else { PollFlags::IN };
@@ -71,24 +71,28 @@ impl Passing {
             if !waits[0].revents().is_empty() {
                 return;
             }
-            pause = self.turn();
+            pause = self.accept_batch();
         }
     }
 
     /// Accepts what the inboxes have room for; answers how long to wait before the next try, if not for a connection.
-    fn turn(&mut self) -> Option<Duration> {
-        let doors = self.places.doors();
-        let room: usize = doors.iter().filter(|door| door.is_able()).map(|door| room_of(door)).sum();
+    fn accept_batch(&mut self) -> Option<Duration> {
+        let epoll_sets = self.dispatch.epoll_sets();
+        let room: usize = epoll_sets
+            .iter()
+            .filter(|epoll_set| epoll_set.is_able())
+            .map(|epoll_set| room_of(epoll_set))
+            .sum();
         if room == 0 {
             return Some(NO_ROOM);
         }
         let rule = self.rule;
         let mut last = self.last;
-        let outcome = accept_from(&self.socket, room.min(ACCEPTS_PER_TURN_MAX), &mut |accepted| {
-            match give(&doors, rule, last, accepted) {
+        let outcome = accept_from(&self.socket, room.min(ACCEPTS_PER_BATCH_MAX), &mut |accepted| {
+            match give(&epoll_sets, rule, last, accepted) {
                 Ok(worker) => last = worker,
                 // The room was there a moment ago: somebody's inbox was relieved into it.
-                Err(accepted) => put_anywhere(&doors, accepted),
+                Err(accepted) => put_anywhere(&epoll_sets, accepted),
             }
         });
         self.last = last;

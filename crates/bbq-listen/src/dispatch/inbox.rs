@@ -6,31 +6,31 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-use crate::dispatch::bell::Bell;
+use crate::dispatch::event_fd::EventFd;
 use crate::io::accepted::Accepted;
 
 /// Connections that wait for one worker. Behind it they wait in the kernel's queue, where nothing is lost when the process
-/// ends; as many as one turn of the worker accepts are plenty.
+/// ends; as many as one batch of the worker accepts are plenty.
 pub(crate) const INBOX_MAX: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Inbox {
     connections: Mutex<VecDeque<Accepted>>,
     /// Readable while there are connections.
-    bell: Bell,
+    event_fd: EventFd,
 }
 
 impl Inbox {
     pub(crate) fn new() -> Result<Self, Errno> {
-        Ok(Self { connections: Mutex::new(VecDeque::with_capacity(INBOX_MAX)), bell: Bell::new()? })
+        Ok(Self { connections: Mutex::new(VecDeque::with_capacity(INBOX_MAX)), event_fd: EventFd::new()? })
     }
 
     fn locked(&self) -> MutexGuard<'_, VecDeque<Accepted>> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+    pub(crate) fn event_fd(&self) -> BorrowedFd<'_> {
+        self.event_fd.as_fd()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -45,7 +45,7 @@ impl Inbox {
         }
         connections.push_back(connection);
         if connections.len() == 1 {
-            self.bell.ring();
+            self.event_fd.signal();
         }
         Ok(())
     }
@@ -55,7 +55,7 @@ impl Inbox {
     pub(crate) fn put_back(&self, connection: Accepted) {
         let mut connections = self.locked();
         connections.push_front(connection);
-        self.bell.ring();
+        self.event_fd.signal();
     }
 
     /// The oldest connection.
@@ -63,7 +63,7 @@ impl Inbox {
         let mut connections = self.locked();
         let oldest = connections.pop_front();
         if oldest.is_some() && connections.is_empty() {
-            self.bell.silence();
+            self.event_fd.clear();
         }
         oldest
     }

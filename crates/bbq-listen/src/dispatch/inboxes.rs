@@ -5,35 +5,37 @@
 use std::sync::Arc;
 
 use crate::HandoffRule;
-use crate::dispatch::door::Door;
+use crate::dispatch::epoll_set::EpollSet;
 use crate::dispatch::inbox::INBOX_MAX;
 use crate::io::accepted::Accepted;
 
 /// How many more connections fit into the inbox of a worker.
-pub(crate) fn room_of(door: &Door) -> usize {
-    door.inbox().map_or(0, |inbox| INBOX_MAX.saturating_sub(inbox.len()))
+pub(crate) fn room_of(epoll_set: &EpollSet) -> usize {
+    epoll_set.inbox().map_or(0, |inbox| INBOX_MAX.saturating_sub(inbox.len()))
 }
 
 /// Leaves a connection with a worker; answers whom, or gives it back when no inbox has room.
 pub(crate) fn give(
-    doors: &[Arc<Door>],
+    epoll_sets: &[Arc<EpollSet>],
     rule: HandoffRule,
     last: usize,
     mut accepted: Accepted,
 ) -> Result<usize, Accepted> {
     let in_turn = || {
-        let behind = (1..=doors.len()).map(|step| &doors[(last + step) % doors.len()]);
-        behind.filter(|door| room_of(door) > 0)
+        let behind = (1..=epoll_sets.len()).map(|step| &epoll_sets[(last + step) % epoll_sets.len()]);
+        behind.filter(|epoll_set| room_of(epoll_set) > 0)
     };
     // One that is stalled or gone is the last resort; of equals it is the first in turn.
-    let rank = |door: &&Arc<Door>| match rule {
-        HandoffRule::RoundRobin => (!door.is_able(), 0),
-        HandoffRule::Fewest => (!door.is_able(), door.open()),
+    let rank = |epoll_set: &&Arc<EpollSet>| match rule {
+        HandoffRule::RoundRobin => (!epoll_set.is_able(), 0),
+        HandoffRule::Fewest => (!epoll_set.is_able(), epoll_set.open()),
     };
-    while let Some((door, inbox)) = in_turn().min_by_key(rank).and_then(|door| Some((door, door.inbox()?))) {
-        accepted.open = Some(door.open_one());
+    while let Some((epoll_set, inbox)) =
+        in_turn().min_by_key(rank).and_then(|epoll_set| Some((epoll_set, epoll_set.inbox()?)))
+    {
+        accepted.open = Some(epoll_set.open_one());
         match inbox.push(accepted) {
-            Ok(()) => return Ok(door.worker()),
+            Ok(()) => return Ok(epoll_set.worker()),
             // Full meanwhile.
             Err(back) => accepted = back,
         }
@@ -42,12 +44,12 @@ pub(crate) fn give(
 }
 
 /// Takes what waits in the inbox of a worker that does not come around or is gone, and gives it to others; answers how much.
-pub(crate) fn relieve(doors: &[Arc<Door>], stalled: &Door) -> usize {
+pub(crate) fn relieve(epoll_sets: &[Arc<EpollSet>], stalled: &EpollSet) -> usize {
     let Some(inbox) = stalled.inbox() else { return 0 };
-    let is_other = |door: &&Arc<Door>| door.worker() != stalled.worker() && door.is_able();
-    let others: Vec<_> = doors.iter().filter(is_other).cloned().collect();
+    let is_other = |epoll_set: &&Arc<EpollSet>| epoll_set.worker() != stalled.worker() && epoll_set.is_able();
+    let others: Vec<_> = epoll_sets.iter().filter(is_other).cloned().collect();
     let mut moved = 0;
-    while others.iter().any(|door| room_of(door) > 0) {
+    while others.iter().any(|epoll_set| room_of(epoll_set) > 0) {
         let Some(connection) = inbox.pop() else { break };
         if let Err(mut back) = give(&others, HandoffRule::Fewest, 0, connection) {
             // The acceptor thread was quicker.
@@ -61,8 +63,10 @@ pub(crate) fn relieve(doors: &[Arc<Door>], stalled: &Door) -> usize {
 }
 
 /// Leaves a connection with the first worker, whose inbox is full: it has been accepted, and cannot go back.
-pub(crate) fn put_anywhere(doors: &[Arc<Door>], mut accepted: Accepted) {
-    if let Some((first, inbox)) = doors.first().and_then(|door| Some((door, door.inbox()?))) {
+pub(crate) fn put_anywhere(epoll_sets: &[Arc<EpollSet>], mut accepted: Accepted) {
+    if let Some((first, inbox)) =
+        epoll_sets.first().and_then(|epoll_set| Some((epoll_set, epoll_set.inbox()?)))
+    {
         accepted.open = Some(first.open_one());
         inbox.put_back(accepted);
     }

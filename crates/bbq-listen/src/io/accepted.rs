@@ -1,6 +1,6 @@
 //! One bounded batch of connections from one socket, and what it brings.
 //!
-//! Invariant: one call makes at most `ACCEPTS_PER_TURN_MAX` system calls, and two to see how long connections waited.
+//! Invariant: one call makes at most `ACCEPTS_PER_BATCH_MAX` system calls, and two to see how long connections waited.
 //! Invariant: whatever the kernel says of one connection, the next one is still accepted.
 
 use std::io;
@@ -16,7 +16,7 @@ use crate::sockets::socket::{PeerAddress, Socket};
 /// Connections accepted before the worker looks at anything else. An accept loop that empties the queue first runs out
 /// of descriptors under load, before it has read a byte; 64 is already enough for the cost of a wake-up to vanish in
 /// that of the accepts.
-pub const ACCEPTS_PER_TURN_MAX: usize = 64;
+pub const ACCEPTS_PER_BATCH_MAX: usize = 64;
 
 /// A connection just accepted. Non-blocking and closed on exec; a tcp one asks a silent peer whether it is there
 /// (`SO_KEEPALIVE`). No other option is set on it.
@@ -60,7 +60,7 @@ pub(crate) fn accept_from(
     let sampling = socket.accept_delays().sampling();
     let (mut accepted, mut aborted) = (0, 0);
     let mut state = Ok(AcceptState::More);
-    while accepted + aborted < limit.min(ACCEPTS_PER_TURN_MAX) {
+    while accepted + aborted < limit.min(ACCEPTS_PER_BATCH_MAX) {
         match acceptfrom_with(socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             Ok((stream, peer)) => {
                 if sampling.wants(accepted) {

@@ -4,5 +4,5 @@ pub(crate) mod accept_delay;
 pub(crate) mod accepted;
 pub(crate) mod acceptor;
 pub(crate) mod counters;
-pub(crate) mod outbox;
 pub(crate) mod receiver;
+pub(crate) mod send_batch;

@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::dispatch::door::{DOOR_EVENTS_MAX, Waiting};
-use crate::sockets::seat::Served;
-use crate::steering::seen::Seen;
+use crate::dispatch::epoll_set::{EPOLL_EVENTS_MAX, Waiting};
+use crate::sockets::listener::ServedListener;
+use crate::steering::recent_senders::RecentSenders;
 use crate::sys::{self, DATAGRAMS_PER_CALL, Slot};
-use crate::{PeerAddress, Seat, Socket};
+use crate::{PeerAddress, Socket, WorkerListener};
 
 /// Room for each datagram when nobody says how much: no UDP datagram is longer than 65,507 bytes. A unixgram may be,
 /// and is then cut and says so.
@@ -55,13 +55,13 @@ pub struct ReceiveOutcome {
     pub state: ReceiveState,
 }
 
-/// Receives the datagrams of one seat into buffers of its own: those of its own socket, and those of common ones when it
-/// is its turn.
+/// Receives the datagrams of one worker into buffers of its own: those of its own socket, and those of shared ones when they
+/// are armed in its epoll set.
 ///
 /// As long as it lives its worker counts as being there.
 #[derive(Debug)]
 pub struct Receiver {
-    seat: Served,
+    worker_listener: ServedListener,
     buffers: Buffers,
 }
 
@@ -74,13 +74,13 @@ struct Buffers {
 }
 
 impl Receiver {
-    /// For `seat`, of a transport that has datagrams; on the thread that serves it. It allocates [`DATAGRAMS_PER_CALL`]
+    /// For `worker_listener`, of a transport that has datagrams; on the thread that serves it. It allocates [`DATAGRAMS_PER_CALL`]
     /// times `datagram_bytes_max`, which is brought within 1 and [`DATAGRAM_BYTES_MAX`].
-    pub fn new(seat: Seat, datagram_bytes_max: usize) -> io::Result<Self> {
-        if seat.address().transport().is_stream() {
+    pub fn new(worker_listener: WorkerListener, datagram_bytes_max: usize) -> io::Result<Self> {
+        if worker_listener.address().transport().is_stream() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("{} has connections, not datagrams", seat.address()),
+                format!("{} has connections, not datagrams", worker_listener.address()),
             ));
         }
         let datagram_bytes_max = datagram_bytes_max.clamp(1, DATAGRAM_BYTES_MAX);
@@ -89,12 +89,12 @@ impl Receiver {
             slots: vec![Slot::EMPTY; DATAGRAMS_PER_CALL].into_boxed_slice(),
             datagram_bytes_max,
         };
-        Ok(Self { seat: Served::new(seat), buffers })
+        Ok(Self { worker_listener: ServedListener::new(worker_listener), buffers })
     }
 
-    /// The seat it receives for.
-    pub fn seat(&self) -> &Seat {
-        self.seat.seat()
+    /// The worker it receives for.
+    pub fn worker_listener(&self) -> &WorkerListener {
+        self.worker_listener.worker_listener()
     }
 
     /// Receives what waits, at most [`DATAGRAMS_PER_CALL`] datagrams, and hands each to `f`.
@@ -103,47 +103,50 @@ impl Receiver {
     /// Only what another try will not mend.
     pub fn receive_batch(&mut self, f: &mut impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
         let own = self.receive_own(f)?;
-        if own.received > 0 || own.state != ReceiveState::Drained { Ok(own) } else { self.receive_common(f) }
+        if own.received > 0 || own.state != ReceiveState::Drained { Ok(own) } else { self.receive_shared(f) }
     }
 
     /// From its own socket, if it has one.
     pub(crate) fn receive_own(&mut self, f: &mut impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
-        self.seat.beat();
-        let Some(socket) = self.seat.seat().own() else {
+        self.worker_listener.beat();
+        let Some(socket) = self.worker_listener.worker_listener().own() else {
             return Ok(ReceiveOutcome { received: 0, truncated: 0, state: ReceiveState::Drained });
         };
         let outcome = self.buffers.receive(socket)?;
-        self.seat.add_received(outcome.received);
-        self.buffers.hand_over(outcome.received, self.seat.seat().places().seen(), f);
+        self.worker_listener.add_received(outcome.received);
+        self.buffers.hand_over(outcome.received, self.worker_listener.worker_listener().dispatch().seen(), f);
         Ok(outcome)
     }
 
-    /// From the common sockets that are armed in its door, one batch of one of them.
-    pub(crate) fn receive_common(&mut self, f: &mut impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
-        self.seat.beat();
+    /// From the shared sockets that are armed in its epoll set, one batch of one of them.
+    pub(crate) fn receive_shared(&mut self, f: &mut impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
+        self.worker_listener.beat();
         let mut total = ReceiveOutcome { received: 0, truncated: 0, state: ReceiveState::Drained };
-        let mut waiting = [Waiting::Inbox; DOOR_EVENTS_MAX];
-        let found = self.seat.seat().door().waiting(&mut waiting)?;
-        let (places, worker) = (Arc::clone(self.seat.seat().places()), self.seat.seat().worker());
+        let mut waiting = [Waiting::Inbox; EPOLL_EVENTS_MAX];
+        let found = self.worker_listener.worker_listener().epoll_set().waiting(&mut waiting)?;
+        let (dispatch, worker) = (
+            Arc::clone(self.worker_listener.worker_listener().dispatch()),
+            self.worker_listener.worker_listener().worker(),
+        );
         for waiting in &waiting[..found] {
             let Waiting::Socket(index) = *waiting else { continue };
-            let Some(socket) = places.socket(index) else { continue };
+            let Some(socket) = dispatch.socket(index) else { continue };
             let outcome = self.buffers.receive(&socket);
             // Before they are handled, which may take long.
             match &outcome {
-                Ok(outcome) if outcome.received > 0 => places.pass(&socket, worker),
-                _ => places.keep(&socket, worker),
+                Ok(outcome) if outcome.received > 0 => dispatch.pass(&socket, worker),
+                _ => dispatch.keep(&socket, worker),
             }
             let outcome = outcome?;
             if socket.worker().is_some_and(|own| own != worker) {
                 socket.counters().add_rescued(outcome.received);
             }
-            self.seat.add_received(outcome.received);
-            self.buffers.hand_over(outcome.received, places.seen(), f);
+            self.worker_listener.add_received(outcome.received);
+            self.buffers.hand_over(outcome.received, dispatch.seen(), f);
             total.received += outcome.received;
             total.truncated += outcome.truncated;
             total.state = match outcome.state {
-                // Whether there is more, the door says at the next look.
+                // Whether there is more, the epoll set says at the next look.
                 ReceiveState::Drained | ReceiveState::More => ReceiveState::More,
                 starved @ ReceiveState::Starved(_) => starved,
             };
@@ -178,7 +181,7 @@ impl Buffers {
     }
 
     /// Hands over what the last call received.
-    fn hand_over(&self, received: usize, seen: Option<&Seen>, f: &mut impl FnMut(Datagram<'_>)) {
+    fn hand_over(&self, received: usize, seen: Option<&RecentSenders>, f: &mut impl FnMut(Datagram<'_>)) {
         let places = self.storage.chunks_exact(self.datagram_bytes_max);
         for (slot, place) in self.slots.iter().zip(places).take(received) {
             let peer = PeerAddress(socket_address(&slot.name));

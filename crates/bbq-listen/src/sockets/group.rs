@@ -1,4 +1,4 @@
-//! A group: all the sockets that listen on one address, and the workers' seats in it.
+//! A group: all the sockets that listen on one address, and a listener for each worker.
 //!
 //! It accepts nothing; that is the workers' part, or that of its acceptor thread (`handoff`).
 //!
@@ -9,17 +9,17 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::dispatch::door::Door;
+use crate::dispatch::Dispatch;
+use crate::dispatch::epoll_set::EpollSet;
 use crate::dispatch::handoff::Handoff;
 use crate::dispatch::inboxes::relieve;
-use crate::dispatch::places::Places;
 use crate::limits::WORKERS_MAX;
 use crate::sockets::adopt::adopt;
 use crate::sockets::open::{Opened, Steps, open, open_another};
 use crate::sockets::options::GroupOptions;
 use crate::sockets::unix_path::OwnedPath;
-use crate::steering::steered::Steered;
-use crate::{Address, Distribution, ListenError, Seat, Socket, Steering};
+use crate::steering::applied::AppliedSteering;
+use crate::{Address, Distribution, ListenError, Socket, Steering, WorkerListener};
 
 /// How long the socket of a worker that was removed stays open at least: so long a handshake that began with it may take to
 /// end there. A connection whose handshake ends on a closed socket is reset (unless `net.ipv4.tcp_migrate_req` is set).
@@ -27,7 +27,7 @@ const REMOVED_LINGER: Duration = Duration::from_secs(3);
 
 /// All the sockets that listen on one address, opened once by their owner.
 ///
-/// Keep it while any worker serves: when it is dropped, the file of a unix socket goes, and with the last seat every
+/// Keep it while any worker serves: when it is dropped, the file of a unix socket goes, and with the last worker listener every
 /// socket. Connections that wait on a socket when it is closed are reset by the kernel.
 #[derive(Debug)]
 pub struct Group {
@@ -40,12 +40,12 @@ pub struct Group {
     receive_buffer_bytes: Option<u32>,
 }
 
-/// What seats and the watch share with the group.
+/// What worker listeners and the stall monitor share with the group.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) address: Address,
-    pub(crate) places: Arc<Places>,
-    steered: Mutex<Steered>,
+    pub(crate) dispatch: Arc<Dispatch>,
+    steered: Mutex<AppliedSteering>,
     removed: Mutex<Removed>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Inner {
 struct Removed {
     /// When the last one was.
     since: Option<Instant>,
-    doors: Vec<Arc<Door>>,
+    epoll_sets: Vec<Arc<EpollSet>>,
 }
 
 impl Group {
@@ -95,18 +95,19 @@ impl Group {
             })
             .collect();
         let with_inbox = matches!(opened.distribution, Distribution::Handoff(_));
-        let doors = (0..options.workers).map(|worker| Door::new(worker, with_inbox).map(Arc::new));
-        let doors =
-            doors.collect::<Result<_, _>>().map_err(|error| step.failed("epoll_create", error.into()))?;
-        let steered = Steered::new(options, opened.distribution, &sockets)?;
-        let places = Arc::new(Places::new(opened.distribution, sockets, doors));
-        let handoff = start_handoff(&places, &opened.address)?;
+        let epoll_sets = (0..options.workers).map(|worker| EpollSet::new(worker, with_inbox).map(Arc::new));
+        let epoll_sets = epoll_sets
+            .collect::<Result<_, _>>()
+            .map_err(|error| step.failed("epoll_create", error.into()))?;
+        let steered = AppliedSteering::new(options, opened.distribution, &sockets)?;
+        let dispatch = Arc::new(Dispatch::new(opened.distribution, sockets, epoll_sets));
+        let handoff = start_handoff(&dispatch, &opened.address)?;
         Ok(Self {
             path: opened.path,
             handoff: Mutex::new(handoff),
             inner: Arc::new(Inner {
                 address: opened.address.clone(),
-                places,
+                dispatch,
                 steered: Mutex::new(steered),
                 removed: Mutex::default(),
             }),
@@ -140,7 +141,7 @@ impl Group {
 
     /// The distribution in use; never `auto`.
     pub fn distribution(&self) -> Distribution {
-        self.inner.places.distribution()
+        self.inner.dispatch.distribution()
     }
 
     /// Why the distribution in use is not the one asked for, or not the first choice of `auto`.
@@ -164,32 +165,32 @@ impl Group {
         }
         let options =
             GroupOptions { steering: steering.clone(), workers: self.workers(), ..self.options.clone() };
-        let new = Steered::new(&options, self.distribution(), &self.inner.places.sockets())?;
+        let new = AppliedSteering::new(&options, self.distribution(), &self.inner.dispatch.sockets())?;
         *self.inner.steered() = new;
         self.inner.steer();
         Ok(())
     }
 
-    /// How many seats it has.
+    /// How many workers it is for.
     pub fn workers(&self) -> usize {
-        self.inner.places.doors().len()
+        self.inner.dispatch.epoll_sets().len()
     }
 
     /// Its sockets in the order of their index: for a while also those of workers that were removed.
     pub fn sockets(&self) -> Vec<Arc<Socket>> {
-        self.inner.places.sockets()
+        self.inner.dispatch.sockets()
     }
 
     /// Connections or datagrams that each worker took, from whichever socket.
     pub fn taken(&self) -> Vec<u64> {
-        self.inner.places.doors().iter().map(|door| door.taken()).collect()
+        self.inner.dispatch.epoll_sets().iter().map(|epoll_set| epoll_set.taken()).collect()
     }
 
-    /// Grows or shrinks the group to so many seats.
+    /// Grows or shrinks the group to `workers` workers.
     ///
-    /// New seats can be taken at once. The workers of removed seats end by themselves: what is queued on their sockets, or
+    /// The listeners of new workers can be taken at once. Removed workers end by themselves: what is queued on their sockets, or
     /// still comes there, is taken by the others, and the sockets are closed when nothing waits there any more and some
-    /// seconds have passed (by the [`Watch`](crate::Watch), or by [`close_removed`](Self::close_removed)). Senders of
+    /// seconds have passed (by the [`StallMonitor`](crate::StallMonitor), or by [`close_removed`](Self::close_removed)). Senders of
     /// datagrams stay with their workers, but for those of removed ones.
     ///
     /// # Errors
@@ -197,30 +198,30 @@ impl Group {
     pub fn resize(&self, workers: usize) -> Result<(), ListenError> {
         check_workers(&GroupOptions { workers, ..self.options.clone() })?;
         let before = self.workers();
-        let places = &self.inner.places;
+        let dispatch = &self.inner.dispatch;
         // Held to the end: nobody closes a socket that comes back.
         let mut removed = self.inner.removed();
         if workers > before {
             self.grow(before, workers)?;
         }
         for _ in workers..before {
-            let Some(door) = places.pop_door() else { break };
-            for socket in places.sockets() {
-                places.pass(&socket, door.worker());
+            let Some(epoll_set) = dispatch.pop_epoll_set() else { break };
+            for socket in dispatch.sockets() {
+                dispatch.pass(&socket, epoll_set.worker());
             }
-            relieve(&places.doors(), &door);
+            relieve(&dispatch.epoll_sets(), &epoll_set);
             removed.since = Some(Instant::now());
-            removed.doors.push(door);
+            removed.epoll_sets.push(epoll_set);
         }
-        for socket in places.sockets() {
+        for socket in dispatch.sockets() {
             // What waits there is everybody's now: of workers that go, and of one that was alone.
             let is_left = socket.worker().map_or(workers > 1, |worker| worker >= workers);
             if is_left {
-                places.share(&socket);
+                dispatch.share(&socket);
             }
         }
         drop(removed);
-        self.inner.steered().resize(workers, places.seen());
+        self.inner.steered().resize(workers, dispatch.seen());
         self.inner.steer();
         Ok(())
     }
@@ -228,54 +229,61 @@ impl Group {
     fn grow(&self, before: usize, workers: usize) -> Result<(), ListenError> {
         let step = Steps { address: &self.inner.address };
         let with_inbox = matches!(self.distribution(), Distribution::Handoff(_));
-        let sockets = self.inner.places.sockets();
+        let sockets = self.inner.dispatch.sockets();
         let mut new = Vec::new();
         for worker in before..workers {
-            let door =
-                Door::new(worker, with_inbox).map_err(|error| step.failed("epoll_create", error.into()))?;
+            let epoll_set = EpollSet::new(worker, with_inbox)
+                .map_err(|error| step.failed("epoll_create", error.into()))?;
             let is_missing = self.distribution().is_reuseport() && sockets.len() <= worker;
             let socket = if is_missing { Some(open_another(&self.options)?) } else { None };
-            new.push((door, socket));
+            new.push((epoll_set, socket));
         }
-        for (door, descriptor) in new {
-            let worker = door.worker();
+        for (epoll_set, descriptor) in new {
+            let worker = epoll_set.worker();
             let socket = descriptor.map(|descriptor| {
                 let address = self.inner.address.clone();
                 Arc::new(Socket::new(descriptor, worker, Some(worker), address, self.receive_buffer_bytes))
             });
-            self.inner.places.push(socket.clone(), Arc::new(door));
+            self.inner.dispatch.push(socket.clone(), Arc::new(epoll_set));
             if let Some(socket) = socket {
-                self.inner.places.retry(&socket);
+                self.inner.dispatch.retry(&socket);
             }
         }
         Ok(())
     }
 
-    /// Closes the sockets of removed workers on which nothing waits any more; answers whether some are left.
+    /// Closes the sockets of removed workers on which nothing waits any more; returns whether some are left.
     pub fn close_removed(&self) -> bool {
         self.inner.close_removed()
     }
 
-    /// The place of worker `worker`, counted from 0. A seat may be taken more than once, as a restarted worker does.
-    pub fn seat(&self, worker: usize) -> Result<Seat, ListenError> {
-        self.seat_at(worker).ok_or_else(|| ListenError::NoSuchSeat {
+    /// The listener of worker `worker`, counted from 0. It may be taken more than once, as a restarted worker does.
+    pub fn worker_listener(&self, worker: usize) -> Result<WorkerListener, ListenError> {
+        self.worker_listener_at(worker).ok_or_else(|| ListenError::NoSuchWorker {
             address: self.inner.address.clone(),
             worker,
             workers: self.workers(),
         })
     }
 
-    /// Every seat, in the order of the workers.
-    pub fn seats(&self) -> impl ExactSizeIterator<Item = Seat> {
-        let seats: Vec<Seat> = (0..self.workers()).filter_map(|worker| self.seat_at(worker)).collect();
-        seats.into_iter()
+    /// The listeners of all workers, in their order.
+    pub fn worker_listeners(&self) -> impl ExactSizeIterator<Item = WorkerListener> {
+        let worker_listeners: Vec<WorkerListener> =
+            (0..self.workers()).filter_map(|worker| self.worker_listener_at(worker)).collect();
+        worker_listeners.into_iter()
     }
 
-    fn seat_at(&self, worker: usize) -> Option<Seat> {
-        let places = &self.inner.places;
-        let door = places.door(worker)?;
-        let own = places.sockets().into_iter().find(|socket| places.is_own_of(socket, worker));
-        Some(Seat::new(self.inner.address.clone(), own, places.socket(0)?, door, Arc::clone(places)))
+    fn worker_listener_at(&self, worker: usize) -> Option<WorkerListener> {
+        let dispatch = &self.inner.dispatch;
+        let epoll_set = dispatch.epoll_set(worker)?;
+        let own = dispatch.sockets().into_iter().find(|socket| dispatch.is_own_of(socket, worker));
+        Some(WorkerListener::new(
+            self.inner.address.clone(),
+            own,
+            dispatch.socket(0)?,
+            epoll_set,
+            Arc::clone(dispatch),
+        ))
     }
 
     /// All workers end, and others will come, perhaps of another process: what waits, and what comes meanwhile, stays in the
@@ -283,7 +291,7 @@ impl Group {
     ///
     /// Of a `handoff` the acceptor thread ends; what it has handed to workers already is theirs to take.
     pub fn pause(&self) {
-        self.inner.places.pause();
+        self.inner.dispatch.pause();
         drop(self.handoff.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
@@ -294,7 +302,7 @@ impl Group {
     pub fn resume(&self) -> Result<(), ListenError> {
         let mut handoff = self.handoff.lock().unwrap_or_else(PoisonError::into_inner);
         if handoff.is_none() {
-            *handoff = start_handoff(&self.inner.places, &self.inner.address)?;
+            *handoff = start_handoff(&self.inner.dispatch, &self.inner.address)?;
         }
         Ok(())
     }
@@ -305,13 +313,13 @@ impl Group {
 }
 
 impl Inner {
-    fn steered(&self) -> MutexGuard<'_, Steered> {
+    fn steered(&self) -> MutexGuard<'_, AppliedSteering> {
         self.steered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Turns connections away from workers that cannot take them, and back.
     pub(crate) fn steer(&self) {
-        self.steered().apply(&self.places.sockets(), &self.places.doors());
+        self.steered().apply(&self.dispatch.sockets(), &self.dispatch.epoll_sets());
     }
 
     fn removed(&self) -> MutexGuard<'_, Removed> {
@@ -321,33 +329,33 @@ impl Inner {
     pub(crate) fn close_removed(&self) -> bool {
         let mut removed = self.removed();
         let Some(since) = removed.since else { return false };
-        let doors = self.places.doors();
-        removed.doors.retain(|door| {
-            relieve(&doors, door);
-            door.is_served() || door.inbox().is_some_and(|inbox| inbox.len() > 0)
+        let epoll_sets = self.dispatch.epoll_sets();
+        removed.epoll_sets.retain(|epoll_set| {
+            relieve(&epoll_sets, epoll_set);
+            epoll_set.is_served() || epoll_set.inbox().is_some_and(|inbox| inbox.len() > 0)
         });
         // A socket that its worker still serves would be closed by that, later, with whatever came to it meanwhile.
-        if since.elapsed() < REMOVED_LINGER || !removed.doors.is_empty() {
+        if since.elapsed() < REMOVED_LINGER || !removed.epoll_sets.is_empty() {
             return true;
         }
-        let is_left = |socket: &Arc<Socket>| socket.worker() >= Some(doors.len());
+        let is_left = |socket: &Arc<Socket>| socket.worker() >= Some(epoll_sets.len());
         // From the end: the kernel puts the last of a group into the place of one that goes.
-        while let Some(last) = self.places.sockets().last().filter(|socket| is_left(socket)) {
+        while let Some(last) = self.dispatch.sockets().last().filter(|socket| is_left(socket)) {
             if last.queue().is_some_and(|state| state.queue > 0) {
                 return true;
             }
-            drop(self.places.pop_socket());
+            drop(self.dispatch.pop_socket());
         }
         removed.since = None;
         false
     }
 }
 
-fn start_handoff(places: &Arc<Places>, address: &Address) -> Result<Option<Handoff>, ListenError> {
-    let (Distribution::Handoff(rule), Some(socket)) = (places.distribution(), places.socket(0)) else {
+fn start_handoff(dispatch: &Arc<Dispatch>, address: &Address) -> Result<Option<Handoff>, ListenError> {
+    let (Distribution::Handoff(rule), Some(socket)) = (dispatch.distribution(), dispatch.socket(0)) else {
         return Ok(None);
     };
-    let handoff = Handoff::start(Arc::clone(places), socket, rule);
+    let handoff = Handoff::start(Arc::clone(dispatch), socket, rule);
     let failed = |error| Steps { address }.failed("starting the acceptor thread", error);
     handoff.map(Some).map_err(failed)
 }

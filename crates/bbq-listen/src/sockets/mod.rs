@@ -3,8 +3,8 @@
 pub(crate) mod activation;
 pub(crate) mod adopt;
 pub(crate) mod group;
+pub(crate) mod listener;
 pub(crate) mod open;
 pub(crate) mod options;
-pub(crate) mod seat;
 pub(crate) mod socket;
 pub(crate) mod unix_path;

@@ -2,11 +2,11 @@
 
 use crate::{Address, Distribution, Steering};
 
-/// Connections that may wait on each socket of a group when nobody says how many. The system grants at most
+/// Connections that may wait on each socket of a group by default. The system grants at most
 /// `net.core.somaxconn`, which is 4,096 since Linux 5.4.
 pub const BACKLOG_DEFAULT: u32 = 4096;
 
-/// Receive buffer asked for when nobody says how large: a burst of 3,000 datagrams of 1 KiB while the worker is busy
+/// Receive buffer asked for by default: a burst of 3,000 datagrams of 1 KiB while the worker is busy
 /// elsewhere. The system grants at most `net.core.rmem_max`.
 pub const RECEIVE_BUFFER_BYTES_DEFAULT: u32 = 4 * 1024 * 1024;
 
@@ -19,7 +19,7 @@ pub struct GroupOptions {
     pub distribution: Distribution,
     /// Which worker a sender gets, for `reuseport`.
     pub steering: Steering,
-    /// How many seats: 1 to [`WORKERS_MAX`].
+    /// How many workers: 1 to [`WORKERS_MAX`](crate::WORKERS_MAX).
     pub workers: usize,
     /// Connections that may wait on each socket. Only for tcp and unix.
     pub backlog: u32,

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex};
 
 use crate::diagnose::unix_diag;
-use crate::dispatch::baton::Baton;
+use crate::dispatch::armed_in::ArmedIn;
 use crate::io::accept_delay::{AcceptDelay, AcceptDelays};
 use crate::{Address, Counters, sys};
 
@@ -43,7 +43,7 @@ pub struct Socket {
     address: Address,
     receive_buffer_bytes: Option<u32>,
     counters: Counters,
-    baton: Mutex<Baton>,
+    armed_in: Mutex<ArmedIn>,
     accept_delays: AcceptDelays,
 }
 
@@ -57,7 +57,7 @@ impl Socket {
     ) -> Self {
         // A connection is anybody's until its worker is there. A datagram waits for the worker that its sender has always had.
         let waits = worker.is_some() && !address.transport().is_stream();
-        let baton = if waits { Baton::Own } else { Baton::Loose };
+        let armed_in = if waits { ArmedIn::Exclusive } else { ArmedIn::Nowhere };
         Self {
             descriptor: Arc::new(descriptor),
             index,
@@ -65,7 +65,7 @@ impl Socket {
             address,
             receive_buffer_bytes,
             counters: Counters::default(),
-            baton: Mutex::new(baton),
+            armed_in: Mutex::new(armed_in),
             accept_delays: AcceptDelays::default(),
         }
     }
@@ -75,8 +75,8 @@ impl Socket {
         Arc::clone(&self.descriptor)
     }
 
-    pub(crate) fn baton(&self) -> &Mutex<Baton> {
-        &self.baton
+    pub(crate) fn armed_in(&self) -> &Mutex<ArmedIn> {
+        &self.armed_in
     }
 
     /// Its place in the group, which it keeps for as long as the group is open.

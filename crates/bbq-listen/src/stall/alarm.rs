@@ -1,38 +1,38 @@
-//! Wakes the thread of a watch when a worker wakes up.
+//! Wakes the thread of a stall monitor when a worker wakes up.
 //!
-//! Invariant: a ring costs one load while the watch is awake.
+//! Invariant: a ring costs one load while the stall monitor is awake.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
 
-/// Tells the watch that a worker woke up.
+/// Wakes the stall monitor when a worker wakes up.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     asleep: AtomicBool,
-    /// Some worker rings another watch, so this one must look by itself.
-    deaf: AtomicBool,
+    /// Some worker rings another stall monitor, so this one must look at intervals.
+    polls: AtomicBool,
     thread: OnceLock<Thread>,
 }
 
 impl Alarm {
     pub(crate) fn new() -> Self {
-        Self { asleep: AtomicBool::new(false), deaf: AtomicBool::new(false), thread: OnceLock::new() }
+        Self { asleep: AtomicBool::new(false), polls: AtomicBool::new(false), thread: OnceLock::new() }
     }
 
     /// The calling thread is the one to wake.
     pub(crate) fn wakes_this_thread(&self) {
-        // Set once: an alarm belongs to one watch.
+        // Set once: an alarm belongs to one stall monitor.
         let _first = self.thread.set(std::thread::current());
     }
 
-    /// A worker has another alarm already.
-    pub(crate) fn set_deaf(&self) {
-        self.deaf.store(true, Ordering::Relaxed);
+    /// A worker has another alarm already: this monitor has to look at intervals.
+    pub(crate) fn set_polls(&self) {
+        self.polls.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_deaf(&self) -> bool {
-        self.deaf.load(Ordering::Relaxed)
+    pub(crate) fn polls(&self) -> bool {
+        self.polls.load(Ordering::Relaxed)
     }
 
     /// Whether the thread waits to be woken.

@@ -1,5 +1,5 @@
 //! Which worker does not come around.
 
 pub(crate) mod alarm;
-pub(crate) mod pulse;
-pub(crate) mod watch;
+pub(crate) mod heartbeat;
+pub(crate) mod monitor;

@@ -4,10 +4,10 @@
 //! kernel's hash moves about half of all senders. So groups for datagrams always choose by slots, and a change moves only the
 //! slots that it must: those of workers that go.
 
+pub(crate) mod applied;
 pub(crate) mod program;
-pub(crate) mod seen;
+pub(crate) mod recent_senders;
 pub(crate) mod slots;
-pub(crate) mod steered;
 
 use std::fmt;
 

@@ -1,66 +1,73 @@
-//! A seat's datagrams on a tokio runtime.
+//! A worker listener's datagrams on a tokio runtime.
 //!
 //! It receives and hands over; it keeps nothing, answers nothing, and logs nothing.
 //!
-//! Invariant: a datagram is handed over on the thread that serves the seat.
+//! Invariant: a datagram is handed over on the thread that serves the worker.
 
 use std::io;
 
-use crate::tokio::entrance::{Entrance, Ready};
 use crate::tokio::pace::Pace;
+use crate::tokio::readiness::{Readiness, Ready};
 use crate::{
-    DATAGRAM_BYTES_MAX, DATAGRAMS_PER_CALL, Datagram, OUTBOX_DATAGRAMS_MAX, ReceiveOutcome, ReceiveState,
-    Receiver, Seat,
+    DATAGRAM_BYTES_MAX, DATAGRAMS_PER_CALL, Datagram, ReceiveOutcome, ReceiveState, Receiver,
+    SEND_BATCH_DATAGRAMS_MAX, WorkerListener,
 };
 
 /// Calls of `recvmmsg` before the worker looks at anything else: 256 datagrams, some 200 us of reading and answering. The
 /// more of them, the more of their answers go to one peer and share their way through the kernel.
-pub const RECEIVES_PER_TURN_MAX: usize = 8;
-const _: () = assert!(RECEIVES_PER_TURN_MAX * DATAGRAMS_PER_CALL <= OUTBOX_DATAGRAMS_MAX);
+pub const RECEIVE_CALLS_PER_BATCH_MAX: usize = 8;
+const _: () = assert!(RECEIVE_CALLS_PER_BATCH_MAX * DATAGRAMS_PER_CALL <= SEND_BATCH_DATAGRAMS_MAX);
 
-/// Receives the datagrams of one seat on the tokio runtime that it is made in, best a `current_thread` one per worker.
+/// Receives the datagrams of one worker on the tokio runtime that it is made in, best a `current_thread` one per worker.
 ///
 /// The runtime needs its I/O and time drivers (`enable_all`).
 #[derive(Debug)]
 pub struct AsyncDatagrams {
-    entrance: Entrance,
+    readiness: Readiness,
     receiver: Receiver,
     pace: Pace,
 }
 
 impl AsyncDatagrams {
-    /// Registers the socket of `seat` with the current runtime, with room for datagrams of [`DATAGRAM_BYTES_MAX`]: 2 MiB
+    /// Registers the socket of `worker_listener` with the current runtime, with room for datagrams of [`DATAGRAM_BYTES_MAX`]: 2 MiB
     /// in all.
-    pub fn new(seat: Seat) -> io::Result<Self> {
-        Self::with_datagram_bytes_max(seat, DATAGRAM_BYTES_MAX)
+    pub fn new(worker_listener: WorkerListener) -> io::Result<Self> {
+        Self::with_datagram_bytes_max(worker_listener, DATAGRAM_BYTES_MAX)
     }
 
     /// The same, with room for datagrams of `datagram_bytes_max`, at most [`DATAGRAM_BYTES_MAX`]; longer ones are cut.
-    pub fn with_datagram_bytes_max(seat: Seat, datagram_bytes_max: usize) -> io::Result<Self> {
-        let entrance = Entrance::new(&seat)?;
-        Ok(Self { entrance, receiver: Receiver::new(seat, datagram_bytes_max)?, pace: Pace::Ready })
+    pub fn with_datagram_bytes_max(
+        worker_listener: WorkerListener,
+        datagram_bytes_max: usize,
+    ) -> io::Result<Self> {
+        let readiness = Readiness::new(&worker_listener)?;
+        Ok(Self {
+            readiness,
+            receiver: Receiver::new(worker_listener, datagram_bytes_max)?,
+            pace: Pace::Ready,
+        })
     }
 
-    /// The seat it receives for.
-    pub fn seat(&self) -> &Seat {
-        self.receiver.seat()
+    /// The worker it receives for.
+    pub fn worker_listener(&self) -> &WorkerListener {
+        self.receiver.worker_listener()
     }
 
-    /// Waits until a datagram waits, receives what is there, at most [`RECEIVES_PER_TURN_MAX`] full batches, and hands
-    /// each datagram to `f`. Call it in a loop. Between two turns the other tasks of the runtime run. After
-    /// [`ReceiveState::Starved`] the next turn first waits [`STARVED_PAUSE`](crate::STARVED_PAUSE).
+    /// Waits until a datagram waits, receives what is there, at most [`RECEIVE_CALLS_PER_BATCH_MAX`] full batches, and hands
+    /// each datagram to `f`. Call it in a loop. Between two batches the other tasks of the runtime run. After
+    /// [`ReceiveState::Starved`] the next batch first waits [`STARVED_PAUSE`](crate::STARVED_PAUSE).
     ///
-    /// A turn may find that another worker was quicker and receive none. Dropping the future before
+    /// A batch may find that another worker was quicker and receive none. Dropping the future before
     /// it is ready loses nothing.
     ///
     /// # Errors
-    /// Only what another turn will not mend. What was received before has been handed over.
-    pub async fn turn(&mut self, mut f: impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
+    /// Only what another try will not mend. What was received before has been handed over.
+    pub async fn receive_batch(&mut self, mut f: impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
         self.pace.keep().await;
         let receiver = &mut self.receiver;
-        let (total, mut guard) = match self.entrance.ready().await? {
+        let (total, mut guard) = match self.readiness.ready().await? {
             Ready::Own(guard) => (receive_batches(|| receiver.receive_own(&mut f))?, guard),
-            Ready::Door(guard) => (receive_batches(|| receiver.receive_common(&mut f))?, guard),
+            Ready::EpollSet(guard) => (receive_batches(|| receiver.receive_shared(&mut f))?, guard),
         };
         match total.state {
             ReceiveState::Drained => guard.clear_ready(),
@@ -70,19 +77,19 @@ impl AsyncDatagrams {
         Ok(total)
     }
 
-    /// Receives of what waits already as much as one [`turn`](Self::turn), and waits for nothing: for the end, when the
+    /// Receives of what waits already as much as one [`receive_batch`](Self::receive_batch), and waits for nothing: for the end, when the
     /// rest is to be taken and no more. Let the other tasks of the runtime run between two calls.
     ///
     /// # Errors
-    /// As [`turn`](Self::turn).
-    pub fn turn_now(&mut self, mut f: impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
+    /// As [`receive_batch`](Self::receive_batch).
+    pub fn try_receive_batch(&mut self, mut f: impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
         receive_batches(|| self.receiver.receive_batch(&mut f))
     }
 }
 
 fn receive_batches(mut receive: impl FnMut() -> io::Result<ReceiveOutcome>) -> io::Result<ReceiveOutcome> {
     let mut total = ReceiveOutcome { received: 0, truncated: 0, state: ReceiveState::More };
-    for _ in 0..RECEIVES_PER_TURN_MAX {
+    for _ in 0..RECEIVE_CALLS_PER_BATCH_MAX {
         let batch = receive()?;
         total.received += batch.received;
         total.truncated += batch.truncated;

@@ -1,67 +1,67 @@
-//! A seat's connections on a tokio runtime.
+//! A worker listener's connections on a tokio runtime.
 //!
 //! It accepts and hands over; it spawns nothing, reads nothing, and logs nothing.
 //!
-//! Invariant: a connection is handed over on the thread that serves the seat.
+//! Invariant: a connection is handed over on the thread that serves the worker.
 
 use std::io;
 
-use crate::tokio::entrance::{Entrance, Ready};
 use crate::tokio::pace::Pace;
-use crate::{AcceptOutcome, AcceptState, Accepted, Acceptor, Seat};
+use crate::tokio::readiness::{Readiness, Ready};
+use crate::{AcceptOutcome, AcceptState, Accepted, Acceptor, WorkerListener};
 
-/// Accepts the connections of one seat on the tokio runtime that it is made in, best a `current_thread` one per worker.
+/// Accepts the connections of one worker on the tokio runtime that it is made in, best a `current_thread` one per worker.
 ///
 /// The runtime needs its I/O and time drivers (`enable_all`).
 #[derive(Debug)]
 pub struct AsyncListener {
-    entrance: Entrance,
+    readiness: Readiness,
     acceptor: Acceptor,
     pace: Pace,
 }
 
 impl AsyncListener {
-    /// Registers `seat` with the current runtime, on whose thread it is served.
-    pub fn new(seat: Seat) -> io::Result<Self> {
-        let entrance = Entrance::new(&seat)?;
-        Ok(Self { entrance, acceptor: Acceptor::new(seat)?, pace: Pace::Ready })
+    /// Registers `worker_listener` with the current runtime, on whose thread it is served.
+    pub fn new(worker_listener: WorkerListener) -> io::Result<Self> {
+        let readiness = Readiness::new(&worker_listener)?;
+        Ok(Self { readiness, acceptor: Acceptor::new(worker_listener)?, pace: Pace::Ready })
     }
 
-    /// The seat it accepts for.
-    pub fn seat(&self) -> &Seat {
-        self.acceptor.seat()
+    /// The worker it accepts for.
+    pub fn worker_listener(&self) -> &WorkerListener {
+        self.acceptor.worker_listener()
     }
 
     /// Waits until a connection waits, accepts a batch of at most `limit` (and
-    /// [`ACCEPTS_PER_TURN_MAX`](crate::ACCEPTS_PER_TURN_MAX)), and hands each to `f`. Call it in a loop.
+    /// [`ACCEPTS_PER_BATCH_MAX`](crate::ACCEPTS_PER_BATCH_MAX)), and hands each to `f`. Call it in a loop.
     ///
     /// In `f` or right after, read each connection: mostly its first bytes are there already, and often its last.
-    /// Register with the runtime only those that would block. Between two turns the other tasks of the runtime run.
-    /// After [`AcceptState::Starved`] the next turn first waits [`STARVED_PAUSE`](crate::STARVED_PAUSE).
+    /// Register with the runtime only those that would block. Between two batches the other tasks of the runtime run.
+    /// After [`AcceptState::Starved`] the next batch first waits [`STARVED_PAUSE`](crate::STARVED_PAUSE).
     ///
-    /// A turn may find that another worker was quicker and accept none. Dropping the future before
+    /// A batch may find that another worker was quicker and accept none. Dropping the future before
     /// it is ready loses nothing.
     ///
     /// # Errors
-    /// Only what another turn will not mend.
-    pub async fn turn(&mut self, limit: usize, f: impl FnMut(Accepted)) -> io::Result<AcceptOutcome> {
-        self.turn_within(|| limit, f).await
+    /// Only what another try will not mend.
+    pub async fn accept_batch(&mut self, limit: usize, f: impl FnMut(Accepted)) -> io::Result<AcceptOutcome> {
+        self.accept_batch_within(|| limit, f).await
     }
 
     /// The same with a limit that is asked for when connections wait and right before they are accepted: for a budget
     /// that others use, too. `limit` is called once at most, and nothing is waited for behind it.
     ///
     /// # Errors
-    /// As [`turn`](Self::turn).
-    pub async fn turn_within(
+    /// As [`accept_batch`](Self::accept_batch).
+    pub async fn accept_batch_within(
         &mut self,
         limit: impl FnOnce() -> usize,
         mut f: impl FnMut(Accepted),
     ) -> io::Result<AcceptOutcome> {
         self.pace.keep().await;
-        let (outcome, mut guard) = match self.entrance.ready().await? {
+        let (outcome, mut guard) = match self.readiness.ready().await? {
             Ready::Own(guard) => (self.acceptor.accept_own(limit(), &mut f)?, guard),
-            Ready::Door(guard) => (self.acceptor.accept_common(limit(), &mut f)?, guard),
+            Ready::EpollSet(guard) => (self.acceptor.accept_shared(limit(), &mut f)?, guard),
         };
         match outcome.state {
             AcceptState::Drained => guard.clear_ready(),
@@ -75,8 +75,12 @@ impl AsyncListener {
     /// more. Let the other tasks of the runtime run between two calls.
     ///
     /// # Errors
-    /// As [`turn`](Self::turn).
-    pub fn turn_now(&mut self, limit: usize, mut f: impl FnMut(Accepted)) -> io::Result<AcceptOutcome> {
+    /// As [`accept_batch`](Self::accept_batch).
+    pub fn try_accept_batch(
+        &mut self,
+        limit: usize,
+        mut f: impl FnMut(Accepted),
+    ) -> io::Result<AcceptOutcome> {
         self.acceptor.accept_batch(limit, &mut f)
     }
 }

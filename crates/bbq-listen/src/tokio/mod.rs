@@ -2,6 +2,6 @@
 
 pub(crate) mod connection;
 pub(crate) mod datagrams;
-pub(crate) mod entrance;
 pub(crate) mod listener;
 pub(crate) mod pace;
+pub(crate) mod readiness;

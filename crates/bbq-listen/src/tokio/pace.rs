@@ -1,4 +1,4 @@
-//! What a tokio task does between two turns on one socket: nothing, let others run, or wait for want of resources.
+//! What a tokio task does between two batches of one socket: nothing, let others run, or wait for want of resources.
 //!
 //! Invariant: a socket that always has more never keeps the other tasks of its worker from running.
 
@@ -25,7 +25,7 @@ impl Pace {
         Self::PausedUntil(Instant::now() + STARVED_PAUSE)
     }
 
-    /// Waits until the next turn may start. Leaves `self` as it is when it is dropped before.
+    /// Waits until the next batch may start. Leaves `self` as it is when it is dropped before.
     pub(crate) async fn keep(&mut self) {
         match *self {
             Self::Ready => {}

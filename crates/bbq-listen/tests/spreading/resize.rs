@@ -4,7 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::serving::{Serving, ask};
-use bbq_listen::{Distribution, Group, Receiver, STALL_THRESHOLD_DEFAULT, Watch};
+use bbq_listen::{Distribution, Group, Receiver, STALL_THRESHOLD_DEFAULT, StallMonitor};
 
 /// Connects from several clients for as long as `body` runs; a refused or reset connection fails the test. Answers how many
 /// were served.
@@ -40,7 +40,7 @@ fn listeners(group: &Group) -> usize {
 fn connections_go_on_while_the_group_grows_and_shrinks() {
     for word in ["reuseport", "shared", "accept-mutex", "handoff", "duplicate=2"] {
         let group = crate::common::group("tcp", word.parse().unwrap(), 2);
-        let watch = Watch::start([&group], STALL_THRESHOLD_DEFAULT, drop).unwrap();
+        let monitor = StallMonitor::start([&group], STALL_THRESHOLD_DEFAULT, drop).unwrap();
         let mut serving = Serving::start(&group);
         let mut removed = Vec::new();
         let asked = under_load(crate::common::port_of(&group), || {
@@ -52,7 +52,7 @@ fn connections_go_on_while_the_group_grows_and_shrinks() {
         let served = serving.stop();
         assert_eq!(served.iter().chain(&removed).sum::<u64>(), asked, "{word}");
         assert_eq!((group.workers(), served.len()), (2, 2));
-        drop(watch);
+        drop(monitor);
         while group.close_removed() {
             std::thread::yield_now();
         }
@@ -64,12 +64,15 @@ fn connections_go_on_while_the_group_grows_and_shrinks() {
 /// The worker whose socket each of the senders' datagrams came to.
 fn workers_of(group: &Group, senders: &[UdpSocket]) -> Vec<usize> {
     let to = crate::common::port_of(group);
-    let mut receivers: Vec<Receiver> = group.seats().map(|seat| Receiver::new(seat, 100).unwrap()).collect();
+    let mut receivers: Vec<Receiver> = group
+        .worker_listeners()
+        .map(|worker_listener| Receiver::new(worker_listener, 100).unwrap())
+        .collect();
     let mut workers = vec![usize::MAX; senders.len()];
     for (number, sender) in senders.iter().enumerate() {
         sender.send_to(&(number as u32).to_be_bytes(), to).unwrap();
         for receiver in &mut receivers {
-            let worker = receiver.seat().worker();
+            let worker = receiver.worker_listener().worker();
             receiver
                 .receive_batch(&mut |datagram| {
                     let number = u32::from_be_bytes(datagram.bytes.try_into().unwrap());

@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bbq_listen::{ACCEPTS_PER_TURN_MAX, AsyncListener, Group, OpenCount, Seat, install_pulse};
+use bbq_listen::{ACCEPTS_PER_BATCH_MAX, AsyncListener, Group, OpenCount, WorkerListener, install_heartbeat};
 use tokio::sync::{Notify, watch};
 
 /// Longer than anything takes on a busy machine.
@@ -32,13 +32,13 @@ impl Serving {
         serving
     }
 
-    /// Starts a worker for every seat from this one on, and waits until they serve.
+    /// Starts a worker for every worker from this one on, and waits until they serve.
     pub(crate) fn add(&mut self, group: &Group, from: usize) {
         let ready = Arc::new(Barrier::new(group.workers() - from + 1));
-        for seat in group.seats().skip(from) {
+        for worker_listener in group.worker_listeners().skip(from) {
             let (stop, block) = (watch::Sender::new(false), Arc::new(Notify::new()));
             let (told, told_to_block, ready) = (stop.subscribe(), Arc::clone(&block), Arc::clone(&ready));
-            let thread = std::thread::spawn(move || serve(seat, told, &told_to_block, &ready));
+            let thread = std::thread::spawn(move || serve(worker_listener, told, &told_to_block, &ready));
             self.workers.push(Working { stop, block, thread });
         }
         ready.wait();
@@ -70,12 +70,17 @@ impl Serving {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a worker that blocks is what the tests are about")]
-fn serve(seat: Seat, mut stop: watch::Receiver<bool>, block: &Notify, ready: &Barrier) -> u64 {
+fn serve(
+    worker_listener: WorkerListener,
+    mut stop: watch::Receiver<bool>,
+    block: &Notify,
+    ready: &Barrier,
+) -> u64 {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    install_pulse(&mut builder);
+    install_heartbeat(&mut builder);
     builder.enable_all().build().unwrap().block_on(async {
-        let worker = seat.worker() as u8;
-        let mut listener = AsyncListener::new(seat).unwrap();
+        let worker = worker_listener.worker() as u8;
+        let mut listener = AsyncListener::new(worker_listener).unwrap();
         ready.wait();
         let mut served = 0;
         // Open until the end of the worker, for those that count.
@@ -84,7 +89,7 @@ fn serve(seat: Seat, mut stop: watch::Receiver<bool>, block: &Notify, ready: &Ba
             tokio::select! {
                 _ = stop.wait_for(|stop| *stop) => return served,
                 () = block.notified() => std::thread::sleep(BLOCKED),
-                turn = listener.turn(ACCEPTS_PER_TURN_MAX, |accepted| {
+                turn = listener.accept_batch(ACCEPTS_PER_BATCH_MAX, |accepted| {
                     served += 1;
                     let mut stream = TcpStream::from(accepted.stream);
                     stream.write_all(&[worker]).unwrap();

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, mpsc};
 use std::time::{Duration, Instant};
 
-use bbq_listen::{AsyncDatagrams, STALL_THRESHOLD_DEFAULT, Seat, Watch, WatchEvent, install_pulse};
+use bbq_listen::{
+    AsyncDatagrams, STALL_THRESHOLD_DEFAULT, StallEvent, StallMonitor, WorkerListener, install_heartbeat,
+};
 
 use crate::common;
 use crate::serving::{BLOCKED, LOST, Serving, answer, ask};
@@ -21,9 +23,9 @@ const LATE_MAX: usize = CONNECTIONS / 50;
 fn waits(word: &str, watched: bool) -> Vec<Duration> {
     let group = common::group("tcp", word.parse().unwrap(), WORKERS);
     let (tell, events) = mpsc::sync_channel(16);
-    let watch = watched.then(|| {
+    let monitor = watched.then(|| {
         let tell = move |event| drop(tell.try_send(event));
-        Watch::start([&group], STALL_THRESHOLD_DEFAULT, tell).unwrap()
+        StallMonitor::start([&group], STALL_THRESHOLD_DEFAULT, tell).unwrap()
     });
     let serving = Serving::start(&group);
     let to = common::port_of(&group);
@@ -34,11 +36,11 @@ fn waits(word: &str, watched: bool) -> Vec<Duration> {
     // Elsewhere nothing may be waiting for it, and then there is nothing to do.
     if watched && word == "reuseport" {
         let event = events.recv_timeout(LOST).unwrap();
-        assert!(matches!(event, WatchEvent::Stalled { worker: 1, .. }), "{event:?}");
+        assert!(matches!(event, StallEvent::Stalled { worker: 1, .. }), "{event:?}");
         let event = events.recv_timeout(LOST).unwrap();
-        assert!(matches!(event, WatchEvent::Recovered { worker: 1, .. }), "{event:?}");
+        assert!(matches!(event, StallEvent::Recovered { worker: 1, .. }), "{event:?}");
     }
-    drop(watch);
+    drop(monitor);
     assert_eq!(serving.stop().iter().sum::<u64>(), CONNECTIONS as u64 + 1);
     println!(
         "{word}, watched {watched}: median {:?}, longest {:?}",
@@ -71,7 +73,7 @@ fn connections_do_not_wait_for_a_blocked_worker() {
     }
 }
 
-/// What the test above is about must be there without the watch.
+/// What the test above is about must be there without the stall monitor.
 #[test]
 fn without_a_watch_they_wait() {
     let waits = waits("reuseport", false);
@@ -81,7 +83,7 @@ fn without_a_watch_they_wait() {
 #[test]
 fn what_was_queued_before_is_taken_over() {
     let group = common::group("tcp", "reuseport".parse().unwrap(), WORKERS);
-    let _watch = Watch::start([&group], STALL_THRESHOLD_DEFAULT, drop).unwrap();
+    let _watch = StallMonitor::start([&group], STALL_THRESHOLD_DEFAULT, drop).unwrap();
     let serving = Serving::start(&group);
     serving.block(0);
     serving.block(1);
@@ -99,16 +101,16 @@ fn what_was_queued_before_is_taken_over() {
 
 /// A worker that echoes what comes with its own number, and blocks on `block`.
 #[expect(clippy::disallowed_methods, reason = "a worker that blocks is what the test is about")]
-fn echo(seat: Seat, ready: &Barrier, over: &AtomicBool) {
+fn echo(worker_listener: WorkerListener, ready: &Barrier, over: &AtomicBool) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    install_pulse(&mut builder);
+    install_heartbeat(&mut builder);
     builder.enable_all().build().unwrap().block_on(async {
-        let socket = std::sync::Arc::clone(seat.socket());
-        let mut datagrams = AsyncDatagrams::new(seat).unwrap();
+        let socket = std::sync::Arc::clone(worker_listener.socket());
+        let mut datagrams = AsyncDatagrams::new(worker_listener).unwrap();
         ready.wait();
         while !over.load(Ordering::Relaxed) {
             let mut blocks = false;
-            let turn = datagrams.turn(|datagram| {
+            let turn = datagrams.receive_batch(|datagram| {
                 blocks |= datagram.bytes == b"block";
                 let to = datagram.peer.0.unwrap();
                 rustix::net::sendto(&socket, datagram.bytes, rustix::net::SendFlags::empty(), &to).unwrap();
@@ -128,13 +130,13 @@ fn echo(seat: Seat, ready: &Barrier, over: &AtomicBool) {
 fn datagrams_do_not_wait_for_a_blocked_worker() {
     for word in ["reuseport", "shared", "duplicate=2"] {
         let group = common::group("udp", word.parse().unwrap(), WORKERS);
-        let _watch = Watch::start([&group], STALL_THRESHOLD_DEFAULT, drop).unwrap();
+        let _watch = StallMonitor::start([&group], STALL_THRESHOLD_DEFAULT, drop).unwrap();
         let (ready, over) = (Barrier::new(WORKERS + 1), AtomicBool::new(false));
         let mut waits = Vec::new();
         std::thread::scope(|threads| {
-            for seat in group.seats() {
+            for worker_listener in group.worker_listeners() {
                 let (ready, over) = (&ready, &over);
-                threads.spawn(move || echo(seat, ready, over));
+                threads.spawn(move || echo(worker_listener, ready, over));
             }
             ready.wait();
             let to = common::port_of(&group);
@@ -167,17 +169,17 @@ fn what_a_stalled_worker_leaves_for_good_stays_with_the_others() {
     let group = common::group("tcp", "reuseport".parse().unwrap(), 2);
     let (tell, events) = mpsc::sync_channel(16);
     let tell = move |event| drop(tell.try_send(event));
-    let _watch = Watch::start([&group], STALL_THRESHOLD_DEFAULT, tell).unwrap();
+    let _watch = StallMonitor::start([&group], STALL_THRESHOLD_DEFAULT, tell).unwrap();
     let to = common::port_of(&group);
     let (over, ready) = (AtomicBool::new(false), Barrier::new(2));
     let mut serving = Serving::default();
     std::thread::scope(|threads| {
-        let (seat, over, ready) = (group.seat(0).unwrap(), &over, &ready);
+        let (worker_listener, over, ready) = (group.worker_listener(0).unwrap(), &over, &ready);
         threads.spawn(move || {
             let mut builder = tokio::runtime::Builder::new_current_thread();
-            install_pulse(&mut builder);
+            install_heartbeat(&mut builder);
             builder.enable_all().build().unwrap().block_on(async {
-                let listener = bbq_listen::AsyncListener::new(seat).unwrap();
+                let listener = bbq_listen::AsyncListener::new(worker_listener).unwrap();
                 ready.wait();
                 std::thread::sleep(BLOCKED);
                 drop(listener);
@@ -190,7 +192,7 @@ fn what_a_stalled_worker_leaves_for_good_stays_with_the_others() {
         serving.add(&group, 1);
         // Enough that some come to the socket of the blocked one.
         (0..50).for_each(|_| _ = ask(to));
-        assert!(matches!(events.recv_timeout(LOST).unwrap(), WatchEvent::Stalled { worker: 0, .. }));
+        assert!(matches!(events.recv_timeout(LOST).unwrap(), StallEvent::Stalled { worker: 0, .. }));
         // Until it has left, and longer than a look at it takes.
         let start = Instant::now();
         while start.elapsed() < BLOCKED + Duration::from_millis(500) {

@@ -6,7 +6,7 @@
 //!
 //! A child that ends or is killed is replaced, and nothing is lost with it: what waits on its socket goes on waiting, and the
 //! connections that it had accepted go over to its successor, which goes on in the middle of an answer if need be
-//! (`bbq_prefork::Family`). SIGTERM to the master ends the children, which take what is queued.
+//! (`bbq_prefork::PreforkPool`). SIGTERM to the master ends the children, which take what is queued.
 
 #[path = "../../../bbq-listen/examples/common/block.rs"]
 mod block;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use bbq_listen::Group;
-use bbq_prefork::{AsyncFamily, Family, FamilyEvent, Member};
+use bbq_prefork::{AsyncPreforkPool, Child, PoolEvent, PreforkPool};
 
 use crate::common;
 use crate::exchange::Exchange;
@@ -12,34 +12,34 @@ use crate::exchange::Exchange;
 pub(crate) fn run(group: &Group, allow_block: bool) -> anyhow::Result<()> {
     let runtime = common::runtime()?;
     let mut signals = common::Signals::new(&runtime)?;
-    let family = Family::start(group, |member| serve(member, allow_block))?;
+    let pool = PreforkPool::start(group, |child| serve(child, allow_block))?;
     common::announce(group)?;
-    let mut pids: Vec<Option<u32>> = family.pids().collect();
+    let mut pids: Vec<Option<u32>> = pool.pids().collect();
     let mut given_up = None;
-    let family = runtime.block_on(async {
-        let mut family = AsyncFamily::new(family)?;
+    let pool = runtime.block_on(async {
+        let mut pool = AsyncPreforkPool::new(pool)?;
         let mut stopping = false;
-        while !family.has_ended() {
+        while !pool.has_ended() {
             tokio::select! {
                 () = signals.received(), if !stopping => {
                     stopping = true;
-                    family.stop()?;
+                    pool.stop()?;
                 }
-                done = family.turn(|event| report(event, &mut given_up)) => {
+                done = pool.handle_events(|event| report(event, &mut given_up)) => {
                     done?;
-                    for (known, pid) in pids.iter_mut().zip(family.pids()) {
+                    for (known, pid) in pids.iter_mut().zip(pool.pids()) {
                         *known = pid.or(*known);
                     }
                     if given_up.is_some() && !stopping {
                         stopping = true;
-                        family.stop()?;
+                        pool.stop()?;
                     }
                 }
             }
         }
-        io::Result::Ok(family)
+        io::Result::Ok(pool)
     })?;
-    for (worker, (connections, requests)) in family.taken().into_iter().zip(family.served()).enumerate() {
+    for (worker, (connections, requests)) in pool.taken().into_iter().zip(pool.served()).enumerate() {
         let pid = pids[worker].unwrap_or_default();
         writeln!(
             io::stdout(),
@@ -50,27 +50,27 @@ pub(crate) fn run(group: &Group, allow_block: bool) -> anyhow::Result<()> {
 }
 
 /// A child.
-fn serve(member: &Member<'_>, allow_block: bool) -> io::Result<()> {
+fn serve(child: &Child<'_>, allow_block: bool) -> io::Result<()> {
     let mut exchange = Exchange::new(allow_block);
-    let served = member.serve(|connection| exchange.turn(connection, member.served()));
+    let served = child.serve(|connection| exchange.turn(connection, child.served()));
     if let Err(error) = &served {
-        eprintln!("prefork: process {} of worker {}: {error}", std::process::id(), member.seat());
+        eprintln!("prefork: process {} of worker {}: {error}", std::process::id(), child.worker());
     }
     served
 }
 
-fn report(event: FamilyEvent, given_up: &mut Option<String>) {
+fn report(event: PoolEvent, given_up: &mut Option<String>) {
     match event {
-        FamilyEvent::Replaced { seat, pid, status, inherited, refused } => {
+        PoolEvent::Replaced { worker, pid, status, inherited, refused } => {
             eprintln!(
-                "prefork: process {pid} of worker {seat} ended ({status}); its successor has {inherited} connections"
+                "prefork: process {pid} of worker {worker} ended ({status}); its successor has {inherited} connections"
             );
             if refused > 0 {
                 eprintln!("prefork: {refused} connections were closed, because processes end over them");
             }
         }
-        FamilyEvent::GivenUp { seat, reason } => {
-            *given_up = Some(format!("worker {seat} is given up: {reason}"))
+        PoolEvent::GivenUp { worker, reason } => {
+            *given_up = Some(format!("worker {worker} is given up: {reason}"))
         }
         _ => {}
     }

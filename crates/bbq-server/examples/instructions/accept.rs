@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use bbq_listen::{ACCEPTS_PER_TURN_MAX, Accepted, Acceptor, Address, Group, GroupOptions};
+use bbq_listen::{ACCEPTS_PER_BATCH_MAX, Accepted, Acceptor, Address, Group, GroupOptions};
 use bbq_wire::framing::Whole;
 use bbq_wire::{BatchBuilder, Peer};
 
@@ -16,14 +16,14 @@ pub(crate) fn run() {
     let address = "tcp://127.0.0.1:0".parse().expect("an address");
     let group = Group::open(&GroupOptions::new(address, 1)).expect("a free port");
     let Address::Tcp(to) = group.local_address() else { unreachable!("it was opened for tcp") };
-    for _ in 0..ACCEPTS_PER_TURN_MAX {
+    for _ in 0..ACCEPTS_PER_BATCH_MAX {
         TcpStream::connect(to).and_then(|mut client| client.write_all(&MESSAGE)).expect("it listens");
     }
-    let seat = group.seats().next().expect("one worker");
-    let acceptor = Acceptor::new(seat).expect("it has connections");
+    let worker_listener = group.worker_listeners().next().expect("one worker");
+    let acceptor = Acceptor::new(worker_listener).expect("it has connections");
     let mut buffer = vec![0; 256 * 1024];
     let mut batch = BatchBuilder::new();
-    batch.push(&MESSAGE.repeat(2 * ACCEPTS_PER_TURN_MAX));
+    batch.push(&MESSAGE.repeat(2 * ACCEPTS_PER_BATCH_MAX));
     batch.clear();
     let mut serve = |accepted: Accepted| {
         let peer = accepted.peer.0.map_or(Peer::Unnamed, Peer::Inet);
@@ -38,7 +38,7 @@ pub(crate) fn run() {
         framer.finish(&RULES, &mut |frame| take(&mut batch, frame, peer));
     };
     counted(|| {
-        acceptor.accept_batch(ACCEPTS_PER_TURN_MAX, &mut serve).expect("it listens");
+        acceptor.accept_batch(ACCEPTS_PER_BATCH_MAX, &mut serve).expect("it listens");
     });
-    assert_eq!(batch.records() as usize, ACCEPTS_PER_TURN_MAX, "a connection was not served");
+    assert_eq!(batch.records() as usize, ACCEPTS_PER_BATCH_MAX, "a connection was not served");
 }

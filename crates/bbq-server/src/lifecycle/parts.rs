@@ -42,17 +42,26 @@ impl Parts {
         stop: watch::Receiver<Order>,
         (colleagues, inbox): (Colleagues, SessionInbox),
     ) -> Result<Worker, StartError> {
-        let seat = |(place, listener): (usize, &Listener)| {
-            let seat = listener
+        let worker_listener = |(place, listener): (usize, &Listener)| {
+            let worker_listener = listener
                 .group
-                .seat(index)
+                .worker_listener(index)
                 .map_err(|source| StartError::Listen { spec: listener.spec().text.clone(), source })?;
-            Ok(ListenerSeat { spec: listener.spec(), ledger: Arc::clone(self.ledger.listener(place)), seat })
+            Ok(ListenerSeat {
+                spec: listener.spec(),
+                ledger: Arc::clone(self.ledger.listener(place)),
+                worker_listener,
+            })
         };
         Ok(Worker {
             index,
             lane: self.lanes[index].clone(),
-            listeners: self.listeners.iter().enumerate().map(seat).collect::<Result<_, StartError>>()?,
+            listeners: self
+                .listeners
+                .iter()
+                .enumerate()
+                .map(worker_listener)
+                .collect::<Result<_, StartError>>()?,
             streams: Arc::clone(&self.streams),
             retention: Arc::clone(&self.retention),
             colleagues,

@@ -14,7 +14,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bbq_listen::{ListenError, Watch, WatchEvent};
+use bbq_listen::{ListenError, StallEvent, StallMonitor};
 use bbq_spool::{DiskStorage, Spool, Storage};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -57,7 +57,7 @@ pub(crate) struct Running {
     tell_workers: watch::Sender<Order>,
     lifecycle: Arc<Lifecycle>,
     /// Watches for stalled workers.
-    watch: Option<Watch>,
+    watch: Option<StallMonitor>,
 }
 
 /// How to end.
@@ -357,23 +357,23 @@ fn resume(listener: &Listener, workers: usize) -> Result<(), ListenError> {
 }
 
 /// Starts the monitor of stalled workers, unless it is off or there is only one worker.
-fn rescue(parts: &Parts, threshold: Option<Duration>) -> Result<Option<Watch>, StartError> {
+fn rescue(parts: &Parts, threshold: Option<Duration>) -> Result<Option<StallMonitor>, StartError> {
     let Some(threshold) = threshold.filter(|_| parts.workers.len() > 1) else { return Ok(None) };
     let log = RateLimitedLog::default();
     let groups = parts.listeners.iter().map(|listener| &*listener.group);
-    let watch = Watch::start(groups, threshold, move |event| report(&event, &log));
+    let watch = StallMonitor::start(groups, threshold, move |event| report(&event, &log));
     watch.map(Some).map_err(|source| StartError::Thread { name: "watch".to_owned(), source })
 }
 
 /// Logs what the monitor did.
-fn report(event: &WatchEvent, log: &RateLimitedLog) {
+fn report(event: &StallEvent, log: &RateLimitedLog) {
     match event {
-        WatchEvent::Stalled { address, worker } => {
+        StallEvent::Stalled { address, worker } => {
             if let Some(repeats) = log.report() {
                 warn!(worker, address, repeats, "worker is stalled; other workers serve its queue");
             }
         }
-        WatchEvent::Recovered { address, worker, rescued } if *rescued > 0 => {
+        StallEvent::Recovered { address, worker, rescued } if *rescued > 0 => {
             info!(worker, address, rescued, "worker is back");
         }
         _ => {}

@@ -25,7 +25,7 @@ pub(crate) async fn serve(intake: Rc<Intake>, listener_index: usize, mut datagra
         tokio::select! {
             biased;
             () = intake.stopping.wait() => break,
-            turn = datagrams.turn(|datagram| take(&intake, listener_index, &datagram)) => {
+            turn = datagrams.receive_batch(|datagram| take(&intake, listener_index, &datagram)) => {
                 if let Err(error) = turn {
                     return intake.listeners[listener_index].fail(intake.worker, &error);
                 }
@@ -36,7 +36,7 @@ pub(crate) async fn serve(intake: Rc<Intake>, listener_index: usize, mut datagra
         return;
     }
     for _ in 0..TURNS_AT_STOP_MAX {
-        match datagrams.turn_now(|datagram| take(&intake, listener_index, &datagram)) {
+        match datagrams.try_receive_batch(|datagram| take(&intake, listener_index, &datagram)) {
             Ok(outcome) if outcome.state == ReceiveState::More => tokio::task::yield_now().await,
             _ => return,
         }

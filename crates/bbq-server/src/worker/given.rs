@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bbq_listen::Seat;
+use bbq_listen::WorkerListener;
 use bbq_spool::Lane;
 use tokio::sync::watch;
 
@@ -21,7 +21,7 @@ use crate::stored::streams::Streams;
 pub(crate) struct ListenerSeat {
     pub(crate) spec: Arc<ListenSpec>,
     pub(crate) ledger: Arc<ListenerLedger>,
-    pub(crate) seat: Seat,
+    pub(crate) worker_listener: WorkerListener,
 }
 
 /// A worker before it runs.

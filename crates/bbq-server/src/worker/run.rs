@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_listen::{AsyncDatagrams, AsyncListener, Pulse};
+use bbq_listen::{AsyncDatagrams, AsyncListener, Heartbeat};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::spawn_local;
 
@@ -34,20 +34,21 @@ impl Worker {
     /// # Errors
     /// What keeps the event loop or a socket from being set up.
     pub(crate) fn run(self) -> io::Result<Vec<PausedConnection>> {
-        let pulse = Pulse::of_this_thread();
+        let heartbeat = Heartbeat::of_this_thread();
         // Set once.
-        let _first = self.view.pulse.set(Arc::clone(&pulse));
-        let may_pause = self.listeners.iter().all(|listener| coalescing::may_pause(&listener.seat));
+        let _first = self.view.heartbeat.set(Arc::clone(&heartbeat));
+        let may_pause =
+            self.listeners.iter().all(|listener| coalescing::may_pause(&listener.worker_listener));
         let mut builder = Builder::new_current_thread();
         builder.on_thread_park({
-            let pulse = Arc::clone(&pulse);
+            let heartbeat = Arc::clone(&heartbeat);
             let view = Arc::clone(&self.view);
             move || {
-                pulse.sleep();
+                heartbeat.sleep();
                 view.coalescing(may_pause).wait();
             }
         });
-        builder.on_thread_unpark(move || pulse.wake());
+        builder.on_thread_unpark(move || heartbeat.wake());
         let runtime = builder.enable_all().build_local(LocalOptions::default())?;
         runtime.block_on(self.serve())
     }
@@ -64,7 +65,7 @@ impl Worker {
         let mut paused = std::mem::take(&mut self.paused);
         for (index, listener) in std::mem::take(&mut self.listeners).into_iter().enumerate() {
             if listener.spec.is_datagram() {
-                let datagrams = AsyncDatagrams::new(listener.seat)?;
+                let datagrams = AsyncDatagrams::new(listener.worker_listener)?;
                 serving.push(spawn_local(datagrams::serve(Rc::clone(&intake), index, datagrams)));
                 continue;
             }
@@ -72,7 +73,7 @@ impl Worker {
             for paused in paused.extract_if(.., |paused| paused.listener_index == index) {
                 connections.resume(&intake, paused);
             }
-            let listener = AsyncListener::new(listener.seat)?;
+            let listener = AsyncListener::new(listener.worker_listener)?;
             of_text.push(Rc::clone(&connections));
             let idle =
                 IdleConnections { connections: Rc::clone(&connections), sessions: Rc::clone(&sessions) };

@@ -1,7 +1,7 @@
 //! Which connections of a set are idle for longest.
 
 /// Connections closed at most for one request for room: as many as a worker accepts at once.
-pub(crate) const EVICTIONS_MAX: usize = bbq_listen::ACCEPTS_PER_TURN_MAX;
+pub(crate) const EVICTIONS_MAX: usize = bbq_listen::ACCEPTS_PER_BATCH_MAX;
 
 /// A connection that could be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

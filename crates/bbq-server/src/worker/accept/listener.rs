@@ -6,7 +6,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use bbq_listen::{ACCEPTS_PER_TURN_MAX, AcceptOutcome, AcceptState, Accepted, AsyncListener, Distribution};
+use bbq_listen::{ACCEPTS_PER_BATCH_MAX, AcceptOutcome, AcceptState, Accepted, AsyncListener, Distribution};
 use bbq_wire::Peer;
 use rustix::net::sockopt::set_tcp_nodelay;
 use tracing::warn;
@@ -39,7 +39,7 @@ pub(crate) struct IdleConnections {
 /// Accepts until the server stops, then what is queued.
 pub(crate) async fn serve(intake: Rc<Intake>, idle: IdleConnections, mut listener: AsyncListener) {
     let listener_index = idle.connections.listener_index();
-    let is_handed = matches!(listener.seat().distribution(), Distribution::Handoff(_));
+    let is_handed = matches!(listener.worker_listener().distribution(), Distribution::Handoff(_));
     loop {
         if intake.budget.is_used_up() {
             report_limit(&intake, listener_index);
@@ -69,7 +69,7 @@ pub(crate) async fn serve(intake: Rc<Intake>, idle: IdleConnections, mut listene
 
 /// Asks for connections to be closed if new ones wait.
 fn want_room(intake: &Intake, listener: &AsyncListener) {
-    let waiting = listener.seat().socket().queue().map_or(0, |state| state.queue);
+    let waiting = listener.worker_listener().socket().queue().map_or(0, |state| state.queue);
     if waiting > 0 {
         intake.budget.want_room(waiting.min(EVICTIONS_MAX as u64));
     }
@@ -83,10 +83,10 @@ async fn turn(
 ) -> io::Result<AcceptOutcome> {
     let unused = Cell::new(0);
     let claim = || {
-        unused.set(intake.budget.claim(ACCEPTS_PER_TURN_MAX));
+        unused.set(intake.budget.claim(ACCEPTS_PER_BATCH_MAX));
         unused.get()
     };
-    let outcome = listener.turn_within(claim, |accepted| {
+    let outcome = listener.accept_batch_within(claim, |accepted| {
         if welcome(intake, idle, accepted) == Welcomed::Stays {
             unused.set(unused.get() - 1);
         }
@@ -102,9 +102,9 @@ async fn finish(intake: &Rc<Intake>, idle: &IdleConnections, listener: &mut Asyn
     while accepts < ACCEPTS_AT_STOP_MAX {
         // The open connections end soon, as they are told of the stop, too.
         intake.budget.wait_closed().await;
-        let claimed = intake.budget.claim(ACCEPTS_PER_TURN_MAX);
+        let claimed = intake.budget.claim(ACCEPTS_PER_BATCH_MAX);
         let mut unused = claimed;
-        let outcome = listener.turn_now(claimed, |accepted| {
+        let outcome = listener.try_accept_batch(claimed, |accepted| {
             if welcome(intake, idle, accepted) == Welcomed::Stays {
                 unused -= 1;
             }
@@ -123,10 +123,10 @@ async fn finish(intake: &Rc<Intake>, idle: &IdleConnections, listener: &mut Asyn
 
 /// Whether the acceptor thread of a handoff still has connections to hand over. In a pause that thread has ended.
 fn is_handed_more(intake: &Intake, listener_index: usize, listener: &AsyncListener) -> bool {
-    let seat = listener.seat();
-    matches!(seat.distribution(), Distribution::Handoff(_))
+    let worker_listener = listener.worker_listener();
+    matches!(worker_listener.distribution(), Distribution::Handoff(_))
         && !intake.stopping.is_kept(listener_index)
-        && seat.socket().queue().is_some_and(|state| state.queue > 0)
+        && worker_listener.socket().queue().is_some_and(|state| state.queue > 0)
 }
 
 /// What became of a connection right after it was accepted.

@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
-use bbq_listen::{Address, Seat};
+use bbq_listen::{Address, WorkerListener};
 use rustix::thread::sched_yield;
 
 /// The fixed cost of a message, as the number of bytes that could be copied in the same time.
@@ -36,12 +36,13 @@ pub(crate) fn weight(messages: u32, bytes: usize) -> usize {
 
 /// Whether a socket may be left alone for a moment: it must not lose messages, and no sender must wait for it. The queue of a
 /// unixgram is a few messages long, and senders wait when it is full.
-pub(crate) fn may_pause(seat: &Seat) -> bool {
-    match seat.address() {
+pub(crate) fn may_pause(worker_listener: &WorkerListener) -> bool {
+    match worker_listener.address() {
         Address::Tcp(_) | Address::Unix(_) => true,
-        Address::Udp(_) => {
-            seat.socket().receive_buffer_bytes().is_some_and(|bytes| bytes >= PAUSE_BUFFER_BYTES_MIN)
-        }
+        Address::Udp(_) => worker_listener
+            .socket()
+            .receive_buffer_bytes()
+            .is_some_and(|bytes| bytes >= PAUSE_BUFFER_BYTES_MIN),
         Address::UnixDatagram(_) => false,
     }
 }

@@ -1,7 +1,7 @@
-//! A worker's door: an epoll of its own into which others can put sockets for it to accept from, at any time and from any
+//! A worker's epoll set: an epoll of its own into which others can put sockets for it to accept from, at any time and from any
 //! thread. The worker waits for the epoll as for a socket.
 //!
-//! A socket in it is armed for one event (`EPOLLONESHOT`) and fires in one door at a time: that is how a common socket wakes
+//! A socket in it is armed for one event (`EPOLLONESHOT`) and fires in one epoll set at a time: that is how a shared socket wakes
 //! one worker and not all.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,15 +13,15 @@ use rustix::io::Errno;
 
 use crate::dispatch::inbox::Inbox;
 use crate::dispatch::open_count::OpenCount;
-use crate::stall::pulse::Pulse;
+use crate::stall::heartbeat::Heartbeat;
 
-/// Sockets looked at in one turn: a group has one common socket, or one for 8 processors.
-pub(crate) const DOOR_EVENTS_MAX: usize = 16;
+/// Sockets looked at at one look: a group has one shared socket, or one for 8 processors.
+pub(crate) const EPOLL_EVENTS_MAX: usize = 16;
 
 /// What stands for the inbox among the sockets' indices.
 const INBOX: u64 = u64::MAX;
 
-/// What waits at a door.
+/// What waits at a epoll set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
     /// Something on the socket with this index.
@@ -31,7 +31,7 @@ pub(crate) enum Waiting {
 }
 
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct EpollSet {
     worker: usize,
     epoll: Arc<OwnedFd>,
     /// Listeners that serve it; 0 when its worker is not there.
@@ -44,16 +44,16 @@ pub(crate) struct Door {
     taken: AtomicU64,
     /// Connections that were handed to it and are open, those in the inbox included.
     open: Arc<AtomicUsize>,
-    pulse: Mutex<Option<Arc<Pulse>>>,
+    heartbeat: Mutex<Option<Arc<Heartbeat>>>,
     inbox: Option<Inbox>,
 }
 
-impl Door {
+impl EpollSet {
     pub(crate) fn new(worker: usize, with_inbox: bool) -> Result<Self, Errno> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let inbox = if with_inbox { Some(Inbox::new()?) } else { None };
         if let Some(inbox) = &inbox {
-            epoll::add(&epoll, inbox.bell(), EventData::new_u64(INBOX), EventFlags::IN)?;
+            epoll::add(&epoll, inbox.event_fd(), EventData::new_u64(INBOX), EventFlags::IN)?;
         }
         Ok(Self {
             worker,
@@ -63,7 +63,7 @@ impl Door {
             avoided: AtomicBool::new(false),
             taken: AtomicU64::new(0),
             open: Arc::new(AtomicUsize::new(0)),
-            pulse: Mutex::new(None),
+            heartbeat: Mutex::new(None),
             inbox,
         })
     }
@@ -91,8 +91,9 @@ impl Door {
     }
 
     /// What waits, into `found`; answers how much of it was filled.
-    pub(crate) fn waiting(&self, found: &mut [Waiting; DOOR_EVENTS_MAX]) -> Result<usize, Errno> {
-        let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; DOOR_EVENTS_MAX];
+    pub(crate) fn waiting(&self, found: &mut [Waiting; EPOLL_EVENTS_MAX]) -> Result<usize, Errno> {
+        let mut events =
+            [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; EPOLL_EVENTS_MAX];
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         let (ready, _) = match epoll::wait(&self.epoll, &mut events[..], Some(&now)) {
             Ok(count) => events.split_at(count),
@@ -122,18 +123,18 @@ impl Door {
         let _not_there = epoll::delete(&self.epoll, socket);
     }
 
-    fn pulse(&self) -> MutexGuard<'_, Option<Arc<Pulse>>> {
-        self.pulse.lock().unwrap_or_else(PoisonError::into_inner)
+    fn heartbeat(&self) -> MutexGuard<'_, Option<Arc<Heartbeat>>> {
+        self.heartbeat.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The calling thread serves it from now on.
-    pub(crate) fn enter(&self) -> Arc<Pulse> {
-        let pulse = Pulse::of_this_thread();
-        pulse.beat();
-        *self.pulse() = Some(Arc::clone(&pulse));
+    pub(crate) fn enter(&self) -> Arc<Heartbeat> {
+        let heartbeat = Heartbeat::of_this_thread();
+        heartbeat.beat();
+        *self.heartbeat() = Some(Arc::clone(&heartbeat));
         self.stalled.store(false, Ordering::Relaxed);
         self.served.fetch_add(1, Ordering::AcqRel);
-        pulse
+        heartbeat
     }
 
     /// Answers whether nobody serves it any more.
@@ -145,13 +146,13 @@ impl Door {
         self.served.load(Ordering::Acquire) > 0
     }
 
-    pub(crate) fn its_pulse(&self) -> Option<Arc<Pulse>> {
-        self.pulse().clone()
+    pub(crate) fn heartbeat_of_worker(&self) -> Option<Arc<Heartbeat>> {
+        self.heartbeat().clone()
     }
 
     /// Whether its worker sleeps until something comes.
     pub(crate) fn is_idle(&self) -> bool {
-        self.is_able() && self.pulse().as_ref().is_some_and(|pulse| pulse.is_asleep())
+        self.is_able() && self.heartbeat().as_ref().is_some_and(|heartbeat| heartbeat.is_asleep())
     }
 
     /// Whether its worker is there and comes around.
@@ -180,7 +181,7 @@ impl Door {
     }
 }
 
-impl AsFd for Door {
+impl AsFd for EpollSet {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }

@@ -1,7 +1,7 @@
-//! The watch: sees when a worker does not come around, and lets the others take what waits for it.
+//! Sees when a worker stalls, and lets the others take what waits for it.
 //!
 //! A worker of a `reuseport` group has a queue of its own, so one that is stalled holds hostage what waits there, and the
-//! kernel goes on giving it its share. The watch makes the socket of such a worker common to the others (`places`), turns new
+//! kernel goes on giving it its share. The stall monitor makes the socket of such a worker common to the others (`dispatch`), turns new
 //! connections away from it (`steering`), and undoes both when it is back. For the other distributions it takes the baton,
 //! or the inbox, away from a stalled worker.
 //!
@@ -15,14 +15,14 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::dispatch::baton::Baton;
-use crate::dispatch::door::Door;
+use crate::dispatch::armed_in::ArmedIn;
+use crate::dispatch::epoll_set::EpollSet;
 use crate::dispatch::inboxes::relieve;
 use crate::sockets::group::Inner;
 use crate::stall::alarm::Alarm;
 use crate::{Distribution, Group, Socket};
 
-/// A worker that runs for so long without coming around is stalled, unless configured: far longer than a turn takes, and
+/// A worker that runs for so long without coming around is stalled, unless configured: far longer than a batch takes, and
 /// short enough that with the look and the wake-up nobody waits for 20 ms.
 pub const STALL_THRESHOLD_DEFAULT: Duration = Duration::from_millis(10);
 /// The shortest threshold: below it a worker that the system did not schedule for a moment would count as stalled.
@@ -32,10 +32,10 @@ pub const STALL_THRESHOLD_MIN: Duration = Duration::from_millis(2);
 /// to it anyway; a worker that a busy system does not schedule for a while is not to lose its share for that.
 const STEER_AFTER: u32 = 50;
 
-/// Something that the watch did.
+/// Something that the stall monitor did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum WatchEvent {
+pub enum StallEvent {
     /// The worker does not come around while something waits for it; the others take that over.
     Stalled {
         /// Where the group listens.
@@ -54,21 +54,21 @@ pub enum WatchEvent {
     },
 }
 
-/// The watch over the workers of some groups, on a thread of its own; ends when dropped.
+/// The stall monitor over the workers of some groups, on a thread of its own; ends when dropped.
 #[derive(Debug)]
-pub struct Watch {
+pub struct StallMonitor {
     groups: Arc<Mutex<Vec<Watched>>>,
     alarm: Arc<Alarm>,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Watch {
+impl StallMonitor {
     /// Starts to watch the workers of `groups`. A worker counts as stalled after `threshold`, at least
     /// [`STALL_THRESHOLD_MIN`]. `tell` hears what it does, on its thread.
     ///
-    /// Workers that run tokio call [`install_pulse`](crate::install_pulse) on the builders of their runtimes; others
-    /// [`Pulse::sleep`](crate::Pulse::sleep) and [`Pulse::wake`](crate::Pulse::wake) around the wait for events. Who does
+    /// Workers that run tokio call [`install_heartbeat`](crate::install_heartbeat) on the builders of their runtimes; others
+    /// [`Heartbeat::sleep`](crate::Heartbeat::sleep) and [`Heartbeat::wake`](crate::Heartbeat::wake) around the wait for events. Who does
     /// neither counts as running, and has to come around in time even when nothing happens.
     ///
     /// # Errors
@@ -76,8 +76,8 @@ impl Watch {
     pub fn start<'a>(
         groups: impl IntoIterator<Item = &'a Group>,
         threshold: Duration,
-        tell: impl FnMut(WatchEvent) + Send + 'static,
-    ) -> io::Result<Watch> {
+        tell: impl FnMut(StallEvent) + Send + 'static,
+    ) -> io::Result<StallMonitor> {
         let alarm = Arc::new(Alarm::new());
         let over = Arc::new(AtomicBool::new(false));
         let round = Round {
@@ -89,9 +89,9 @@ impl Watch {
         let watched = Arc::clone(&round.groups);
         let ended = Arc::clone(&over);
         let thread = std::thread::Builder::new().name("watch".to_owned()).spawn(move || round.run(&ended))?;
-        let watch = Watch { groups: watched, alarm, over, thread: Some(thread) };
-        groups.into_iter().for_each(|group| watch.add(group));
-        Ok(watch)
+        let monitor = StallMonitor { groups: watched, alarm, over, thread: Some(thread) };
+        groups.into_iter().for_each(|group| monitor.add(group));
+        Ok(monitor)
     }
 
     /// Watches one more group, until it is dropped.
@@ -99,13 +99,13 @@ impl Watch {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         groups.retain(|watched| watched.group.strong_count() > 0);
         groups.push(Watched::new(group.inner()));
-        group.inner().places.tell(&self.alarm);
+        group.inner().dispatch.tell(&self.alarm);
         drop(groups);
         self.alarm.ring();
     }
 }
 
-impl Drop for Watch {
+impl Drop for StallMonitor {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
         self.alarm.set_asleep(false);
@@ -146,7 +146,7 @@ struct Round<F> {
     tell: F,
 }
 
-impl<F: FnMut(WatchEvent)> Round<F> {
+impl<F: FnMut(StallEvent)> Round<F> {
     fn run(mut self, over: &AtomicBool) {
         self.alarm.wakes_this_thread();
         while !over.load(Ordering::SeqCst) {
@@ -160,7 +160,7 @@ impl<F: FnMut(WatchEvent)> Round<F> {
                 self.alarm.set_asleep(false);
             } else {
                 while self.alarm.is_asleep() && !over.load(Ordering::SeqCst) {
-                    if self.alarm.is_deaf() {
+                    if self.alarm.polls() {
                         std::thread::park_timeout(self.threshold / 2);
                         break;
                     }
@@ -175,14 +175,14 @@ impl<F: FnMut(WatchEvent)> Round<F> {
     fn undo(&self) {
         for watched in self.groups.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let Some(group) = watched.group.upgrade() else { continue };
-            for door in group.places.doors() {
-                if watched.stalled.get(door.worker()).is_none_or(Option::is_none) {
+            for epoll_set in group.dispatch.epoll_sets() {
+                if watched.stalled.get(epoll_set.worker()).is_none_or(Option::is_none) {
                     continue;
                 }
-                door.set_stalled(false);
-                door.set_avoided(false);
-                if let Some(socket) = own_socket(&group, &door) {
-                    group.places.unshare(&socket, &door);
+                epoll_set.set_stalled(false);
+                epoll_set.set_avoided(false);
+                if let Some(socket) = own_socket(&group, &epoll_set) {
+                    group.dispatch.unshare(&socket, &epoll_set);
                 }
             }
             group.steer();
@@ -192,9 +192,11 @@ impl<F: FnMut(WatchEvent)> Round<F> {
     fn is_anybody_awake(&self) -> bool {
         let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         groups.iter().filter_map(|watched| watched.group.upgrade()).any(|group| {
-            let doors = group.places.doors();
-            let mut served = doors.iter().filter(|door| door.is_served());
-            served.any(|door| door.its_pulse().is_some_and(|pulse| !pulse.is_asleep()))
+            let epoll_sets = group.dispatch.epoll_sets();
+            let mut served = epoll_sets.iter().filter(|epoll_set| epoll_set.is_served());
+            served.any(|epoll_set| {
+                epoll_set.heartbeat_of_worker().is_some_and(|heartbeat| !heartbeat.is_asleep())
+            })
         })
     }
 
@@ -203,21 +205,28 @@ impl<F: FnMut(WatchEvent)> Round<F> {
         let mut soon = false;
         for watched in self.groups.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
             let Some(group) = watched.group.upgrade() else { continue };
-            let doors = group.places.doors();
-            watched.stalled.resize(doors.len().max(watched.stalled.len()), None);
-            for door in &doors {
-                if !door.is_served() {
-                    relieve(&doors, door);
-                } else if let Some(pulse) = door.its_pulse() {
-                    soon |= !pulse.is_asleep();
-                    look_at(&group, door, pulse.running_for(), self.threshold, watched, &mut self.tell);
+            let epoll_sets = group.dispatch.epoll_sets();
+            watched.stalled.resize(epoll_sets.len().max(watched.stalled.len()), None);
+            for epoll_set in &epoll_sets {
+                if !epoll_set.is_served() {
+                    relieve(&epoll_sets, epoll_set);
+                } else if let Some(heartbeat) = epoll_set.heartbeat_of_worker() {
+                    soon |= !heartbeat.is_asleep();
+                    look_at(
+                        &group,
+                        epoll_set,
+                        heartbeat.running_for(),
+                        self.threshold,
+                        watched,
+                        &mut self.tell,
+                    );
                 }
             }
-            for socket in group.places.sockets() {
+            for socket in group.dispatch.sockets() {
                 soon |= retry_loose(&group, &socket);
             }
             soon |= group.close_removed();
-            group.places.seen().inspect(|seen| seen.age());
+            group.dispatch.seen().inspect(|seen| seen.age());
         }
         soon
     }
@@ -225,41 +234,41 @@ impl<F: FnMut(WatchEvent)> Round<F> {
 
 fn look_at(
     group: &Inner,
-    door: &Arc<Door>,
+    epoll_set: &Arc<EpollSet>,
     running_for: Duration,
     threshold: Duration,
     watched: &mut Watched,
-    tell: &mut impl FnMut(WatchEvent),
+    tell: &mut impl FnMut(StallEvent),
 ) {
-    let worker = door.worker();
-    let own = own_socket(group, door);
+    let worker = epoll_set.worker();
+    let own = own_socket(group, epoll_set);
     let rescued = own.as_ref().map_or(0, |socket| socket.counters().rescued());
     let overdue = running_for >= threshold;
     match watched.stalled[worker] {
-        None if overdue && has_waiting(group, door, own.as_deref()) => {
+        None if overdue && has_waiting(group, epoll_set, own.as_deref()) => {
             watched.stalled[worker] = Some(Stall { rescued, steered: false });
-            door.set_stalled(true);
+            epoll_set.set_stalled(true);
             if let Some(socket) = &own {
-                group.places.share(socket);
+                group.dispatch.share(socket);
             }
-            tell(WatchEvent::Stalled { address: watched.address.clone(), worker });
+            tell(StallEvent::Stalled { address: watched.address.clone(), worker });
         }
         Some(stall) if overdue && !stall.steered && running_for >= threshold * STEER_AFTER => {
             watched.stalled[worker] = Some(Stall { steered: true, ..stall });
-            door.set_avoided(true);
+            epoll_set.set_avoided(true);
             group.steer();
         }
         Some(stall) if !overdue => {
             watched.stalled[worker] = None;
-            door.set_stalled(false);
-            door.set_avoided(false);
+            epoll_set.set_stalled(false);
+            epoll_set.set_avoided(false);
             if let Some(socket) = &own {
-                group.places.unshare(socket, door);
+                group.dispatch.unshare(socket, epoll_set);
             }
             if stall.steered {
                 group.steer();
             }
-            tell(WatchEvent::Recovered {
+            tell(StallEvent::Recovered {
                 address: watched.address.clone(),
                 worker,
                 rescued: rescued.saturating_sub(stall.rescued),
@@ -268,41 +277,39 @@ fn look_at(
         _ => {}
     }
     if watched.stalled[worker].is_some() {
-        for socket in group.places.sockets() {
-            if group.places.baton(&socket) == Baton::With(worker) {
-                group.places.pass(&socket, worker);
+        for socket in group.dispatch.sockets() {
+            if group.dispatch.armed_in(&socket) == ArmedIn::Worker(worker) {
+                group.dispatch.pass(&socket, worker);
             }
         }
-        let moved = relieve(&group.places.doors(), door);
-        if let Some(socket) = group.places.socket(0) {
+        let moved = relieve(&group.dispatch.epoll_sets(), epoll_set);
+        if let Some(socket) = group.dispatch.socket(0) {
             socket.counters().add_rescued(moved);
         }
     }
 }
 
-fn own_socket(group: &Inner, door: &Door) -> Option<Arc<Socket>> {
-    group.places.socket(door.worker()).filter(|socket| socket.worker() == Some(door.worker()))
+fn own_socket(group: &Inner, epoll_set: &EpollSet) -> Option<Arc<Socket>> {
+    group.dispatch.socket(epoll_set.worker()).filter(|socket| socket.worker() == Some(epoll_set.worker()))
 }
 
 /// Whether something waits for this worker alone.
-fn has_waiting(group: &Inner, door: &Door, own: Option<&Socket>) -> bool {
+fn has_waiting(group: &Inner, epoll_set: &EpollSet, own: Option<&Socket>) -> bool {
     let is_queued = |socket: &Socket| socket.queue().is_none_or(|state| state.queue > 0);
     own.is_some_and(is_queued)
-        || door.inbox().is_some_and(|inbox| inbox.len() > 0)
-        || group
-            .places
-            .sockets()
-            .iter()
-            .any(|socket| group.places.baton(socket) == Baton::With(door.worker()) && is_queued(socket))
+        || epoll_set.inbox().is_some_and(|inbox| inbox.len() > 0)
+        || group.dispatch.sockets().iter().any(|socket| {
+            group.dispatch.armed_in(socket) == ArmedIn::Worker(epoll_set.worker()) && is_queued(socket)
+        })
 }
 
 /// A socket that could not be armed anywhere is tried again.
 fn retry_loose(group: &Inner, socket: &Socket) -> bool {
-    let is_served = group.places.doors().iter().any(|door| door.is_served());
-    let has_acceptor = matches!(group.places.distribution(), Distribution::Handoff(_));
-    if has_acceptor || group.places.baton(socket) != Baton::Loose || !is_served {
+    let is_served = group.dispatch.epoll_sets().iter().any(|epoll_set| epoll_set.is_served());
+    let has_acceptor = matches!(group.dispatch.distribution(), Distribution::Handoff(_));
+    if has_acceptor || group.dispatch.armed_in(socket) != ArmedIn::Nowhere || !is_served {
         return false;
     }
-    group.places.retry(socket);
+    group.dispatch.retry(socket);
     true
 }

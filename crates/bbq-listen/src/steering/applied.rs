@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use crate::dispatch::door::Door;
+use crate::dispatch::epoll_set::EpollSet;
 use crate::sockets::options::GroupOptions;
-use crate::steering::seen::Seen;
+use crate::steering::recent_senders::RecentSenders;
 use crate::steering::slots::{Slots, cpu_program};
 use crate::{Address, Distribution, ListenError, Socket, Steering, sys};
 
 #[derive(Debug)]
-pub(crate) struct Steered {
+pub(crate) struct AppliedSteering {
     /// Whether there are sockets to choose from.
     chooses: bool,
     datagrams: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Steered {
     problem: Option<String>,
 }
 
-impl Steered {
+impl AppliedSteering {
     pub(crate) fn new(
         options: &GroupOptions,
         distribution: Distribution,
@@ -89,7 +89,7 @@ impl Steered {
     }
 
     /// The group has so many workers from now on.
-    pub(crate) fn resize(&mut self, workers: usize, seen: Option<&Seen>) {
+    pub(crate) fn resize(&mut self, workers: usize, seen: Option<&RecentSenders>) {
         if workers > self.workers {
             // Whoever was removed and is back gets its slots back.
             let is_busy = |slot| seen.is_some_and(|seen| seen.is_busy(slot));
@@ -102,11 +102,12 @@ impl Steered {
     }
 
     /// Brings the kernel's choice up to date.
-    pub(crate) fn apply(&mut self, sockets: &[Arc<Socket>], doors: &[Arc<Door>]) {
+    pub(crate) fn apply(&mut self, sockets: &[Arc<Socket>], epoll_sets: &[Arc<EpollSet>]) {
         let Some(first) = sockets.first().filter(|_| self.chooses) else { return };
         // A sender of datagrams stays with its worker even if that is stalled: others empty its socket.
         let is_avoided = |worker: u16| {
-            !self.datagrams && doors.get(usize::from(worker)).is_some_and(|door| door.is_avoided())
+            !self.datagrams
+                && epoll_sets.get(usize::from(worker)).is_some_and(|epoll_set| epoll_set.is_avoided())
         };
         let is_absent = |worker: u16| usize::from(worker) >= self.workers || is_avoided(worker);
         let absent: Vec<u16> = (0..sockets.len() as u16).filter(|worker| is_absent(*worker)).collect();

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_listen::{Distribution, Group, GroupOptions, OUTBOX_DATAGRAMS_MAX, Outbox};
+use bbq_listen::{Distribution, Group, GroupOptions, SEND_BATCH_DATAGRAMS_MAX, SendBatch};
 
 /// Loopback takes microseconds; so long only what never comes.
 const LOST: Duration = Duration::from_secs(10);
@@ -18,16 +18,16 @@ const LENGTHS: [usize; 12] = [60, 60, 60, 59, 60, 1, 0, 1232, 1232, 1233, 1233, 
 #[test]
 fn every_datagram_arrives_whole_at_its_peer() {
     let group = common::group("udp", Distribution::Shared, 1);
-    let mut outbox = Outbox::new(Arc::clone(&group.sockets()[0]));
+    let mut batch = SendBatch::new(Arc::clone(&group.sockets()[0]));
     let clients: Vec<UdpSocket> = (0..5).map(|_| client("127.0.0.1:0")).collect();
     // In turn, as queries come from many.
     for &length in &LENGTHS {
         for client in &clients {
-            add(&mut outbox, client.local_addr().unwrap(), &datagram(client, length));
+            add(&mut batch, client.local_addr().unwrap(), &datagram(client, length));
         }
     }
-    outbox.send();
-    assert_eq!((outbox.sent(), outbox.failed()), ((LENGTHS.len() * clients.len()) as u64, 0));
+    batch.send();
+    assert_eq!((batch.sent(), batch.failed()), ((LENGTHS.len() * clients.len()) as u64, 0));
     for client in &clients {
         let mut wanted: Vec<Vec<u8>> = LENGTHS.iter().map(|&length| datagram(client, length)).collect();
         wanted.sort();
@@ -38,17 +38,17 @@ fn every_datagram_arrives_whole_at_its_peer() {
 #[test]
 fn a_full_one_sends_by_itself_even_more_than_one_message_holds() {
     let group = common::group("udp", Distribution::Shared, 1);
-    let mut outbox = Outbox::new(Arc::clone(&group.sockets()[0]));
+    let mut batch = SendBatch::new(Arc::clone(&group.sockets()[0]));
     // Few enough for each that they fit into its buffer, more than the kernel makes of one message.
     let clients = [client("127.0.0.1:0"), client("127.0.0.1:0"), client("127.0.0.1:0")];
-    for number in 0..OUTBOX_DATAGRAMS_MAX {
-        assert_eq!(outbox.sent(), 0);
-        add(&mut outbox, clients[number % 3].local_addr().unwrap(), &[number as u8; 10]);
+    for number in 0..SEND_BATCH_DATAGRAMS_MAX {
+        assert_eq!(batch.sent(), 0);
+        add(&mut batch, clients[number % 3].local_addr().unwrap(), &[number as u8; 10]);
     }
-    assert_eq!((outbox.sent(), outbox.failed()), (OUTBOX_DATAGRAMS_MAX as u64, 0));
+    assert_eq!((batch.sent(), batch.failed()), (SEND_BATCH_DATAGRAMS_MAX as u64, 0));
     for (first, client) in clients.iter().enumerate() {
         let wanted: Vec<_> =
-            (first..OUTBOX_DATAGRAMS_MAX).step_by(3).map(|number| vec![number as u8; 10]).collect();
+            (first..SEND_BATCH_DATAGRAMS_MAX).step_by(3).map(|number| vec![number as u8; 10]).collect();
         assert_eq!(received(client, wanted.len(), common::port_of(&group)), wanted);
     }
 }
@@ -56,19 +56,19 @@ fn a_full_one_sends_by_itself_even_more_than_one_message_holds() {
 #[test]
 fn who_cannot_be_sent_to_keeps_nobody_from_getting_theirs() {
     let group = common::group("udp", Distribution::Shared, 1);
-    let mut outbox = Outbox::new(Arc::clone(&group.sockets()[0]));
+    let mut batch = SendBatch::new(Arc::clone(&group.sockets()[0]));
     let client = client("127.0.0.1:0");
     let nobody: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let elsewhere: SocketAddr = "[::1]:9".parse().unwrap();
     for to in [nobody, client.local_addr().unwrap(), elsewhere, nobody, client.local_addr().unwrap()] {
-        add(&mut outbox, to, b"text");
+        add(&mut batch, to, b"text");
     }
-    outbox.add(client.local_addr().unwrap(), |bytes| {
+    batch.add(client.local_addr().unwrap(), |bytes| {
         bytes.extend_from_slice(b"not to be sent");
         false
     });
-    outbox.send();
-    assert_eq!((outbox.sent(), outbox.failed()), (2, 3));
+    batch.send();
+    assert_eq!((batch.sent(), batch.failed()), (2, 3));
     assert_eq!(received(&client, 2, common::port_of(&group)), [b"text", b"text"]);
 }
 
@@ -78,12 +78,12 @@ fn ipv6_peers_get_theirs() {
         println!("skipped: this machine has no IPv6 loopback");
         return;
     };
-    let mut outbox = Outbox::new(Arc::clone(&group.sockets()[0]));
+    let mut batch = SendBatch::new(Arc::clone(&group.sockets()[0]));
     let client = client("[::1]:0");
     for text in [b"one", b"six", b"two"] {
-        add(&mut outbox, client.local_addr().unwrap(), text);
+        add(&mut batch, client.local_addr().unwrap(), text);
     }
-    outbox.send();
+    batch.send();
     assert_eq!(received(&client, 3, common::port_of(&group)), [b"one", b"six", b"two"]);
 }
 
@@ -100,8 +100,8 @@ fn datagram(client: &UdpSocket, length: usize) -> Vec<u8> {
     port.iter().chain(&length_bytes).copied().cycle().take(length).collect()
 }
 
-fn add(outbox: &mut Outbox, to: SocketAddr, text: &[u8]) {
-    outbox.add(to, |bytes| {
+fn add(batch: &mut SendBatch, to: SocketAddr, text: &[u8]) {
+    batch.add(to, |bytes| {
         bytes.extend_from_slice(text);
         true
     });

@@ -1,7 +1,7 @@
-//! What every process of a family has: the listeners, an epoll per seat, and the ledger.
+//! What every process of a pool has: the listeners, an epoll per worker, and the ledger.
 //!
 //! All of it is made by the master before the first child, so that a child which dies leaves nothing behind but connections.
-//! The epoll of a seat goes over to the successor as it is, with the connections in it and what they were ready for.
+//! The epoll of a worker goes over to the successor as it is, with the connections in it and what they were ready for.
 
 use std::io;
 use std::ops::Range;
@@ -19,11 +19,11 @@ use rustix::process::{PidfdFlags, Resource, Rlimit, getpid, getrlimit, pidfd_ope
 use crate::epolls::{self, Source};
 use crate::ledger::Ledger;
 
-/// Descriptors that a family may have open: the ledger is so long. It costs memory only for numbers that were in use, and
+/// Descriptors that a pool may have open: the ledger is so long. It costs memory only for numbers that were in use, and
 /// addresses for all: 4 GiB.
 const DESCRIPTORS_MAX: u64 = 1 << 18;
 
-/// Whether a member waits for its listeners.
+/// Whether a child waits for its listeners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Listens {
     Ready,
@@ -32,58 +32,58 @@ pub(crate) enum Listens {
 }
 
 #[derive(Debug)]
-pub(crate) struct Common {
+pub(crate) struct Shared {
     pub(crate) ledger: Ledger,
     pub(crate) listeners: Vec<Arc<Socket>>,
-    /// The epoll of each.
-    pub(crate) seats: Vec<OwnedFd>,
-    /// One member accepts at a time, and passes the turn on.
+    /// The epoll of each worker.
+    pub(crate) epolls: Vec<OwnedFd>,
+    /// One child accepts at a time, and passes the turn on.
     pub(crate) has_mutex: bool,
     distribution: Distribution,
-    /// Readable when the members are to end: an eventfd.
+    /// Readable when the children are to end: an eventfd.
     stop: OwnedFd,
     /// Readable when the master has ended.
     master: OwnedFd,
 }
 
-impl Common {
+impl Shared {
     pub(crate) fn new(group: &Group) -> io::Result<Self> {
-        let members = group.workers();
+        let children = group.workers();
         let distribution = group.distribution();
-        let seats = (0..members).map(|_| epoll::create(CreateFlags::CLOEXEC));
-        let common = Self {
-            ledger: Ledger::new(members, limit_descriptors())?,
+        let epolls = (0..children).map(|_| epoll::create(CreateFlags::CLOEXEC));
+        let shared = Self {
+            ledger: Ledger::new(children, limit_descriptors())?,
             listeners: group.sockets(),
-            seats: seats.collect::<Result<_, _>>()?,
+            epolls: epolls.collect::<Result<_, _>>()?,
             has_mutex: distribution == Distribution::AcceptMutex,
             distribution,
             stop: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             master: pidfd_open(getpid(), PidfdFlags::empty())?,
         };
-        for (seat, epoll) in common.seats.iter().enumerate() {
-            epolls::add(epoll, &common.stop, Source::Stop, EventFlags::IN)?;
-            epolls::add(epoll, &common.master, Source::Master, EventFlags::IN)?;
-            common.listen(seat, Listens::Ready)?;
+        for (worker, epoll) in shared.epolls.iter().enumerate() {
+            epolls::add(epoll, &shared.stop, Source::Stop, EventFlags::IN)?;
+            epolls::add(epoll, &shared.master, Source::Master, EventFlags::IN)?;
+            shared.listen(worker, Listens::Ready)?;
         }
-        Ok(common)
+        Ok(shared)
     }
 
-    /// Which listeners a member accepts from; none where the master does.
-    pub(crate) fn listeners_of(&self, seat: usize) -> Range<usize> {
+    /// Which listeners a child accepts from; none where the master does.
+    pub(crate) fn listeners_of(&self, worker: usize) -> Range<usize> {
         match self.distribution {
             Distribution::Handoff(_) => 0..0,
-            Distribution::Reuseport => seat..seat + 1,
+            Distribution::Reuseport => worker..worker + 1,
             _ => 0..self.listeners.len(),
         }
     }
 
-    /// Lets a member wait for its listeners, or stop doing so. As it is already is no error.
-    pub(crate) fn listen(&self, seat: usize, listens: Listens) -> io::Result<()> {
-        for index in self.listeners_of(seat) {
-            let (epoll, listener) = (&self.seats[seat], &self.listeners[index]);
+    /// Lets a child wait for its listeners, or stop doing so. As it is already is no error.
+    pub(crate) fn listen(&self, worker: usize, listens: Listens) -> io::Result<()> {
+        for index in self.listeners_of(worker) {
+            let (epoll, listener) = (&self.epolls[worker], &self.listeners[index]);
             let done = match listens {
                 Listens::Ready => {
-                    epolls::add(epoll, listener, Source::Listener(index), self.listener_flags(seat))
+                    epolls::add(epoll, listener, Source::Listener(index), self.listener_flags(worker))
                 }
                 Listens::Not => epoll::delete(epoll, listener),
             };
@@ -95,16 +95,16 @@ impl Common {
         Ok(())
     }
 
-    /// What the death of a member may have left undone.
-    pub(crate) fn restore_listeners(&self, seat: usize) -> io::Result<()> {
-        self.listen(seat, Listens::Ready)?;
+    /// What the death of a child may have left undone.
+    pub(crate) fn restore_listeners(&self, worker: usize) -> io::Result<()> {
+        self.listen(worker, Listens::Ready)?;
         if self.has_mutex { self.arm_mutex() } else { Ok(()) }
     }
 
-    fn listener_flags(&self, seat: usize) -> EventFlags {
+    fn listener_flags(&self, worker: usize) -> EventFlags {
         match self.distribution {
             Distribution::Reuseport => EventFlags::IN,
-            Distribution::AcceptMutex if self.mutex_holder() == seat => epolls::ARMED,
+            Distribution::AcceptMutex if self.mutex_holder() == worker => epolls::ARMED,
             Distribution::AcceptMutex => epolls::UNARMED,
             _ => epolls::COMMON,
         }
@@ -114,32 +114,32 @@ impl Common {
         usize::try_from(self.ledger.mutex().load(SeqCst)).unwrap_or(0)
     }
 
-    /// Who has accepted lets the next member do so.
-    pub(crate) fn pass_mutex(&self, seat: usize) -> io::Result<()> {
-        self.ledger.mutex().store(((seat + 1) % self.seats.len()) as u64, SeqCst);
+    /// Who has accepted lets the next child do so.
+    pub(crate) fn pass_mutex(&self, worker: usize) -> io::Result<()> {
+        self.ledger.mutex().store(((worker + 1) % self.epolls.len()) as u64, SeqCst);
         self.arm_mutex()
     }
 
     /// The holder is woken by the next connection. Also if it is armed already, or about to accept: once too often does no harm.
     pub(crate) fn arm_mutex(&self) -> io::Result<()> {
-        let epoll = &self.seats[self.mutex_holder()];
+        let epoll = &self.epolls[self.mutex_holder()];
         for (index, listener) in self.listeners.iter().enumerate() {
             epolls::set(epoll, listener, Source::Listener(index), epolls::ARMED)?;
         }
         Ok(())
     }
 
-    /// Lets a member wait for a connection of its own, for which it has not waited yet.
-    pub(crate) fn watch(&self, seat: usize, number: RawFd, flags: EventFlags) -> Result<(), Errno> {
-        epolls::add(&self.seats[seat], borrow_number(number), Source::Connection(number), flags)
+    /// Lets a child wait for a connection of its own, for which it has not waited yet.
+    pub(crate) fn watch(&self, worker: usize, number: RawFd, flags: EventFlags) -> Result<(), Errno> {
+        epolls::add(&self.epolls[worker], borrow_number(number), Source::Connection(number), flags)
     }
 
     /// The same, whether it has or not. What the connection is ready for is an event once more.
-    pub(crate) fn watch_again(&self, seat: usize, number: RawFd, flags: EventFlags) -> Result<(), Errno> {
-        epolls::set(&self.seats[seat], borrow_number(number), Source::Connection(number), flags)
+    pub(crate) fn watch_again(&self, worker: usize, number: RawFd, flags: EventFlags) -> Result<(), Errno> {
+        epolls::set(&self.epolls[worker], borrow_number(number), Source::Connection(number), flags)
     }
 
-    /// Tells all members to take what waits and end.
+    /// Tells all children to take what waits and end.
     pub(crate) fn stop(&self) {
         self.ledger.stopping().store(1, SeqCst);
         // Any number but 0 makes it readable, in whatever byte order.

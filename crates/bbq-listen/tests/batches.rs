@@ -9,8 +9,8 @@ use std::sync::{Barrier, mpsc};
 use std::time::Duration;
 
 use bbq_listen::{
-    ACCEPTS_PER_TURN_MAX, AcceptState, AsyncDatagrams, AsyncListener, DATAGRAMS_PER_CALL, Distribution,
-    Group, RECEIVES_PER_TURN_MAX, ReceiveState, STARVED_PAUSE, Seat,
+    ACCEPTS_PER_BATCH_MAX, AcceptState, AsyncDatagrams, AsyncListener, DATAGRAMS_PER_CALL, Distribution,
+    Group, RECEIVE_CALLS_PER_BATCH_MAX, ReceiveState, STARVED_PAUSE, WorkerListener,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -21,15 +21,18 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Serves `seat` in a runtime of its own: tells the worker's number for every connection, until nobody listens.
-fn serve(seat: Seat, ready: &Barrier, accepted: &mpsc::SyncSender<usize>) {
+/// Serves `worker_listener` in a runtime of its own: tells the worker's number for every connection, until nobody listens.
+fn serve(worker_listener: WorkerListener, ready: &Barrier, accepted: &mpsc::SyncSender<usize>) {
     runtime().block_on(async {
-        let worker = seat.worker();
-        let mut listener = AsyncListener::new(seat).unwrap();
+        let worker = worker_listener.worker();
+        let mut listener = AsyncListener::new(worker_listener).unwrap();
         ready.wait();
         let mut stopped = false;
         while !stopped {
-            listener.turn(ACCEPTS_PER_TURN_MAX, |_| stopped |= accepted.send(worker).is_err()).await.unwrap();
+            listener
+                .accept_batch(ACCEPTS_PER_BATCH_MAX, |_| stopped |= accepted.send(worker).is_err())
+                .await
+                .unwrap();
         }
     });
 }
@@ -41,9 +44,9 @@ fn one_by_one(group: &Group, count: usize) -> Vec<usize> {
     let (sender, receiver) = mpsc::sync_channel(count);
     let mut shares = vec![0; group.workers()];
     std::thread::scope(|threads| {
-        for seat in group.seats() {
+        for worker_listener in group.worker_listeners() {
             let (ready, sender) = (&ready, sender.clone());
-            threads.spawn(move || serve(seat, ready, &sender));
+            threads.spawn(move || serve(worker_listener, ready, &sender));
         }
         ready.wait();
         for _ in 0..count {
@@ -71,11 +74,11 @@ fn every_connection_is_accepted_whoever_hears_of_it() {
 #[test]
 fn every_worker_of_a_shared_group_can_accept() {
     let group = common::group("tcp", Distribution::Shared, 3);
-    for seat in group.seats() {
+    for worker_listener in group.worker_listeners() {
         let client = TcpStream::connect(common::port_of(&group)).unwrap();
         let accepted = runtime().block_on(async {
-            let mut listener = AsyncListener::new(seat).unwrap();
-            tokio::time::timeout(LOST, listener.turn(64, drop)).await.unwrap().unwrap().accepted
+            let mut listener = AsyncListener::new(worker_listener).unwrap();
+            tokio::time::timeout(LOST, listener.accept_batch(64, drop)).await.unwrap().unwrap().accepted
         });
         assert_eq!(accepted, 1);
         drop(client);
@@ -87,11 +90,11 @@ fn other_tasks_run_between_two_turns() {
     let group = common::group("tcp", Distribution::Shared, 1);
     let clients = connect(common::port_of(&group), 6);
     runtime().block_on(async {
-        let mut listener = AsyncListener::new(group.seat(0).unwrap()).unwrap();
-        let outcome = listener.turn(2, drop).await.unwrap();
+        let mut listener = AsyncListener::new(group.worker_listener(0).unwrap()).unwrap();
+        let outcome = listener.accept_batch(2, drop).await.unwrap();
         assert_eq!((outcome.accepted, outcome.state), (2, AcceptState::More));
         let other = tokio::spawn(async {});
-        let outcome = tokio::time::timeout(LOST, listener.turn(2, drop)).await.unwrap().unwrap();
+        let outcome = tokio::time::timeout(LOST, listener.accept_batch(2, drop)).await.unwrap().unwrap();
         assert_eq!(outcome.accepted, 2);
         assert!(other.is_finished(), "the other task had to wait for the listener");
     });
@@ -103,12 +106,12 @@ fn what_waits_can_be_taken_without_waiting() {
     let group = common::group("tcp", Distribution::Shared, 1);
     let clients = connect(common::port_of(&group), 3);
     runtime().block_on(async {
-        let mut listener = AsyncListener::new(group.seat(0).unwrap()).unwrap();
-        let outcome = listener.turn_now(2, drop).unwrap();
+        let mut listener = AsyncListener::new(group.worker_listener(0).unwrap()).unwrap();
+        let outcome = listener.try_accept_batch(2, drop).unwrap();
         assert_eq!((outcome.accepted, outcome.state), (2, AcceptState::More));
-        let outcome = listener.turn_now(2, drop).unwrap();
+        let outcome = listener.try_accept_batch(2, drop).unwrap();
         assert_eq!((outcome.accepted, outcome.state), (1, AcceptState::Drained));
-        assert_eq!(listener.turn_now(2, drop).unwrap().accepted, 0);
+        assert_eq!(listener.try_accept_batch(2, drop).unwrap().accepted, 0);
     });
     drop(clients);
 }
@@ -130,14 +133,14 @@ fn starved_turns_pause_and_then_go_on() {
     let group = common::group("tcp", Distribution::Shared, 1);
     let clients = connect(common::port_of(&group), 2);
     runtime().block_on(async {
-        let mut listener = AsyncListener::new(group.seat(0).unwrap()).unwrap();
+        let mut listener = AsyncListener::new(group.worker_listener(0).unwrap()).unwrap();
         let before = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before }).unwrap();
         let start = std::time::Instant::now();
-        let outcome = listener.turn(64, drop).await.unwrap();
+        let outcome = listener.accept_batch(64, drop).await.unwrap();
         assert!(matches!(outcome.state, AcceptState::Starved(_)), "{outcome:?}");
         setrlimit(Resource::Nofile, before).unwrap();
-        let outcome = tokio::time::timeout(LOST, listener.turn(64, drop)).await.unwrap().unwrap();
+        let outcome = tokio::time::timeout(LOST, listener.accept_batch(64, drop)).await.unwrap().unwrap();
         assert_eq!((outcome.accepted, outcome.state), (2, AcceptState::Drained));
         assert!(start.elapsed() >= STARVED_PAUSE, "it tried again at once: {:?}", start.elapsed());
     });
@@ -149,15 +152,15 @@ fn starved_turns_pause_and_then_go_on() {
 fn datagrams_come_in_bounded_turns() {
     let group = common::group("udp", Distribution::Shared, 1);
     let client = client_of(common::port_of(&group));
-    let turn_max = DATAGRAMS_PER_CALL * RECEIVES_PER_TURN_MAX;
+    let turn_max = DATAGRAMS_PER_CALL * RECEIVE_CALLS_PER_BATCH_MAX;
     for _ in 0..turn_max + 1 {
         client.send(b"datagram").unwrap();
     }
     runtime().block_on(async {
-        let mut datagrams = AsyncDatagrams::new(group.seat(0).unwrap()).unwrap();
+        let mut datagrams = AsyncDatagrams::new(group.worker_listener(0).unwrap()).unwrap();
         let mut turn = async || {
             let mut seen = 0;
-            let turn = datagrams.turn(|datagram| seen += usize::from(datagram.bytes == b"datagram"));
+            let turn = datagrams.receive_batch(|datagram| seen += usize::from(datagram.bytes == b"datagram"));
             let outcome = tokio::time::timeout(LOST, turn).await.unwrap().unwrap();
             assert_eq!(seen, outcome.received);
             (outcome.received, outcome.state)

@@ -1,5 +1,5 @@
-//! If this fails, a connection that kills every process which meets it brings a family down, or an idle one is lost with them;
-//! a seat whose processes do not come up is started for ever; or children are cloned from a process that has threads.
+//! If this fails, a connection that kills every process which meets it brings a pool down, or an idle one is lost with them;
+//! a worker whose processes do not come up is started for ever; or children are cloned from a process that has threads.
 //!
 //! Without the test harness, which has threads.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::sync::mpsc;
 
 use bbq_listen::Distribution;
-use bbq_prefork::{Connection, Family, FamilyEvent, Turn};
+use bbq_prefork::{Connection, PoolEvent, PreforkPool, Turn};
 use common::{group, port_of};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -21,12 +21,12 @@ fn main() {
     what_kills_is_closed_and_the_rest_goes_on();
     a_seat_whose_processes_do_not_come_up_is_given_up();
     threads_and_datagrams_are_refused();
-    println!("family: ok");
+    println!("pool: ok");
 }
 
 fn what_kills_is_closed_and_the_rest_goes_on() {
     let group = group("tcp", Distribution::Shared, 1);
-    let mut family = Family::start(&group, |member| member.serve(echo)).unwrap();
+    let mut pool = PreforkPool::start(&group, |child| child.serve(echo)).unwrap();
     let mut idle = TcpStream::connect(port_of(&group)).unwrap();
     idle.write_all(b"a").unwrap();
     idle.read_exact(&mut [0]).unwrap();
@@ -34,8 +34,8 @@ fn what_kills_is_closed_and_the_rest_goes_on() {
     deadly.write_all(b"!").unwrap();
     let (mut deaths, mut refused, mut inherited) = (0, 0, 0);
     while refused == 0 {
-        turn(&mut family, |event| match event {
-            FamilyEvent::Replaced { inherited: more, refused: closed, .. } => {
+        turn(&mut pool, |event| match event {
+            PoolEvent::Replaced { inherited: more, refused: closed, .. } => {
                 (deaths, refused, inherited) = (deaths + 1, closed, more);
             }
             other => panic!("{other:?}"),
@@ -48,34 +48,34 @@ fn what_kills_is_closed_and_the_rest_goes_on() {
     let mut answer = [0];
     idle.read_exact(&mut answer).unwrap();
     assert_eq!(answer, *b"b");
-    end(&mut family);
-    assert_eq!(family.taken(), [2]);
+    end(&mut pool);
+    assert_eq!(pool.taken(), [2]);
 }
 
 fn a_seat_whose_processes_do_not_come_up_is_given_up() {
     let group = group("tcp", Distribution::Shared, 1);
-    let mut family = Family::start(&group, |_| Err(io::ErrorKind::Other.into())).unwrap();
+    let mut pool = PreforkPool::start(&group, |_| Err(io::ErrorKind::Other.into())).unwrap();
     let (replaced, given_up) = (Cell::new(0), Cell::new(false));
     while !given_up.get() {
-        turn(&mut family, |event| match event {
-            FamilyEvent::Replaced { .. } => replaced.set(replaced.get() + 1),
-            FamilyEvent::GivenUp { .. } => given_up.set(true),
+        turn(&mut pool, |event| match event {
+            PoolEvent::Replaced { .. } => replaced.set(replaced.get() + 1),
+            PoolEvent::GivenUp { .. } => given_up.set(true),
             other => panic!("{other:?}"),
         });
     }
     assert_eq!(replaced.get(), 2);
-    assert!(family.has_ended());
+    assert!(pool.has_ended());
 }
 
 fn threads_and_datagrams_are_refused() {
     let datagrams = group("udp", Distribution::Shared, 1);
-    let refused = Family::start(&datagrams, |member| member.serve(echo)).unwrap_err();
+    let refused = PreforkPool::start(&datagrams, |child| child.serve(echo)).unwrap_err();
     assert!(refused.to_string().contains("datagrams"), "{refused}");
     let group = group("tcp", Distribution::Shared, 1);
     let (end, ended) = mpsc::sync_channel::<()>(0);
     std::thread::scope(|threads| {
         threads.spawn(move || ended.recv().unwrap_err());
-        let refused = Family::start(&group, |member| member.serve(echo)).unwrap_err();
+        let refused = PreforkPool::start(&group, |child| child.serve(echo)).unwrap_err();
         assert!(refused.to_string().contains("threads"), "{refused}");
         drop(end);
     });
@@ -96,15 +96,15 @@ fn echo(connection: &Connection<'_>) -> Turn {
     }
 }
 
-fn turn(family: &mut Family<'_>, f: impl FnMut(FamilyEvent)) {
+fn turn(pool: &mut PreforkPool<'_>, f: impl FnMut(PoolEvent)) {
     let _interrupted =
-        poll(&mut [PollFd::from_borrowed_fd(std::os::fd::AsFd::as_fd(family), PollFlags::IN)], None);
-    family.turn(f).unwrap();
+        poll(&mut [PollFd::from_borrowed_fd(std::os::fd::AsFd::as_fd(pool), PollFlags::IN)], None);
+    pool.handle_events(f).unwrap();
 }
 
-fn end(family: &mut Family<'_>) {
-    family.stop().unwrap();
-    while !family.has_ended() {
-        turn(family, |event| assert!(matches!(event, FamilyEvent::Ended { .. }), "{event:?}"));
+fn end(pool: &mut PreforkPool<'_>) {
+    pool.stop().unwrap();
+    while !pool.has_ended() {
+        turn(pool, |event| assert!(matches!(event, PoolEvent::Ended { .. }), "{event:?}"));
     }
 }

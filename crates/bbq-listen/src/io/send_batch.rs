@@ -17,8 +17,8 @@ use rustix::io::Errno;
 use crate::Socket;
 use crate::sys::{self, DATAGRAMS_PER_CALL, Message};
 
-/// Datagrams that wait at most: the answers to all that a turn of `AsyncDatagrams` receives.
-pub const OUTBOX_DATAGRAMS_MAX: usize = 256;
+/// Datagrams that wait at most: the answers to all that a batch of `AsyncDatagrams` receives.
+pub const SEND_BATCH_DATAGRAMS_MAX: usize = 256;
 /// Datagrams made of one message at most: `UDP_MAX_SEGMENTS` of the kernels before 6.9.
 const SEGMENTS_MAX: usize = 64;
 /// A longer datagram goes alone: a path that cannot carry it whole may cut it, but not what is made of segments. So long
@@ -28,9 +28,9 @@ const SEGMENT_BYTES_MAX: usize = 1232;
 const MESSAGE_BYTES_MAX: usize = 65_507;
 const _: () = assert!(SEGMENT_BYTES_MAX <= u16::MAX as usize);
 
-/// Datagrams to be sent from one socket, mostly answers to what a turn has brought.
+/// Datagrams to be sent from one socket, mostly answers to what a batch has brought.
 #[derive(Debug)]
-pub struct Outbox {
+pub struct SendBatch {
     socket: Arc<Socket>,
     /// All datagrams, one behind the other.
     bytes: Vec<u8>,
@@ -47,7 +47,7 @@ enum Segments {
     Allowed,
 }
 
-/// One datagram: its place in `Outbox::bytes`.
+/// One datagram: its place in `SendBatch::bytes`.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     peer: SocketAddr,
@@ -55,11 +55,11 @@ struct Waiting {
     length: usize,
 }
 
-impl Outbox {
+impl SendBatch {
     /// For datagrams from `socket`, which is of udp.
-    pub fn new(socket: Arc<Socket>) -> Outbox {
+    pub fn new(socket: Arc<Socket>) -> SendBatch {
         let segments = if sys::knows_segments(socket.as_fd()) { Segments::Allowed } else { Segments::Never };
-        Outbox { socket, bytes: Vec::new(), waiting: Vec::new(), segments, sent: 0, failed: 0 }
+        SendBatch { socket, bytes: Vec::new(), waiting: Vec::new(), segments, sent: 0, failed: 0 }
     }
 
     /// Datagrams sent.
@@ -73,7 +73,7 @@ impl Outbox {
     }
 
     /// Adds a datagram to `peer`: what `fill` appends to the bytes it is given, if it returns true. When
-    /// [`OUTBOX_DATAGRAMS_MAX`] wait, they are sent.
+    /// [`SEND_BATCH_DATAGRAMS_MAX`] wait, they are sent.
     pub fn add(&mut self, peer: SocketAddr, fill: impl FnOnce(&mut Vec<u8>) -> bool) {
         let start = self.bytes.len();
         if !fill(&mut self.bytes) {
@@ -81,7 +81,7 @@ impl Outbox {
             return;
         }
         self.waiting.push(Waiting { peer, start, length: self.bytes.len() - start });
-        if self.waiting.len() == OUTBOX_DATAGRAMS_MAX {
+        if self.waiting.len() == SEND_BATCH_DATAGRAMS_MAX {
             self.send();
         }
     }
@@ -205,8 +205,8 @@ mod tests {
         of.iter().map(|&(port, length)| Waiting { peer: peer(port), start: 0, length }).collect()
     }
 
-    fn add(outbox: &mut Outbox, to: SocketAddr, text: &[u8]) {
-        outbox.add(to, |bytes| {
+    fn add(batch: &mut SendBatch, to: SocketAddr, text: &[u8]) {
+        batch.add(to, |bytes| {
             bytes.extend_from_slice(text);
             true
         });
@@ -227,21 +227,21 @@ mod tests {
     fn a_kernel_that_refuses_segments_gets_single_datagrams_from_then_on() {
         let options = GroupOptions::new("udp://127.0.0.1:0".parse().unwrap(), 1);
         let group = Group::open(&GroupOptions { distribution: Distribution::Shared, ..options }).unwrap();
-        let mut outbox = Outbox::new(Arc::clone(&group.sockets()[0]));
-        assert_eq!(outbox.segments, Segments::Allowed, "this kernel has no UDP_SEGMENT");
+        let mut batch = SendBatch::new(Arc::clone(&group.sockets()[0]));
+        assert_eq!(batch.segments, Segments::Allowed, "this kernel has no UDP_SEGMENT");
         sys::send_without_checksum(group.sockets()[0].as_fd()).unwrap();
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = client.local_addr().unwrap();
         // Nobody gets what goes to port 0, in one piece or not: that says nothing of segments.
         for text in [b"one", b"two"] {
-            add(&mut outbox, peer(0), text);
+            add(&mut batch, peer(0), text);
         }
-        outbox.send();
-        assert_eq!((outbox.sent(), outbox.failed(), outbox.segments), (0, 2, Segments::Allowed));
+        batch.send();
+        assert_eq!((batch.sent(), batch.failed(), batch.segments), (0, 2, Segments::Allowed));
         for text in [b"one", b"two", b"six"] {
-            add(&mut outbox, to, text);
+            add(&mut batch, to, text);
         }
-        outbox.send();
-        assert_eq!((outbox.sent(), outbox.failed(), outbox.segments), (3, 2, Segments::Never));
+        batch.send();
+        assert_eq!((batch.sent(), batch.failed(), batch.segments), (3, 2, Segments::Never));
     }
 }

@@ -1,7 +1,7 @@
-//! A worker's sign of life: whether its thread sleeps in its event loop, and how often it came around.
+//! Whether the thread of a worker sleeps in its event loop, and how often it came back to it.
 //!
-//! A thread that sleeps is woken by what arrives. One that runs and does not come around is stalled: in a long
-//! computation, a blocking call, a page fault on a slow disk.
+//! A thread that sleeps wakes up when something arrives. A thread that runs and does not come back to its event loop is stalled: in
+//! a long computation, a blocking call, a page fault on a slow disk.
 //!
 //! Invariant: only the worker's own thread writes; a beat is a load and a store, no locked instruction.
 
@@ -13,28 +13,28 @@ use std::time::{Duration, Instant};
 use crate::stall::alarm::Alarm;
 
 thread_local! {
-    static PULSE: OnceCell<Arc<Pulse>> = const { OnceCell::new() };
+    static HEARTBEAT: OnceCell<Arc<Heartbeat>> = const { OnceCell::new() };
 }
 
-/// The sign of life of one worker thread. All listeners that a thread serves share it.
+/// Shows whether one worker thread is alive. All listeners that a thread serves share it.
 #[derive(Debug)]
-pub struct Pulse {
+pub struct Heartbeat {
     /// Whether the thread says when it sleeps. If it does not, it counts as running.
     sleeps: AtomicBool,
     beats: AtomicU64,
-    /// Who wants to hear that it wakes up: the watch that looks at this thread. There is one for all its groups.
+    /// Rings when the thread wakes up. A thread has one alarm for all its groups.
     alarm: OnceLock<Arc<Alarm>>,
     seen: Mutex<Seen>,
 }
 
-/// What was seen at the last look.
+/// What the last look has seen.
 #[derive(Debug)]
 struct Seen {
     beats: u64,
     since: Instant,
 }
 
-impl Pulse {
+impl Heartbeat {
     fn new() -> Self {
         Self {
             sleeps: AtomicBool::new(false),
@@ -44,12 +44,12 @@ impl Pulse {
         }
     }
 
-    /// The pulse of this thread; made at the first call.
-    pub fn of_this_thread() -> Arc<Pulse> {
-        PULSE.with(|pulse| Arc::clone(pulse.get_or_init(|| Arc::new(Pulse::new()))))
+    /// The heartbeat of this thread; made at the first call.
+    pub fn of_this_thread() -> Arc<Heartbeat> {
+        HEARTBEAT.with(|heartbeat| Arc::clone(heartbeat.get_or_init(|| Arc::new(Heartbeat::new()))))
     }
 
-    /// The thread came around. Listeners call it at each turn.
+    /// The thread is back in its event loop. Listeners call it with each batch.
     pub fn beat(&self) {
         self.beats.store(self.beats.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
@@ -62,7 +62,8 @@ impl Pulse {
     /// The thread has events to work on.
     pub fn wake(&self) {
         self.beat();
-        // In this order against the watch, which first says that it sleeps and then looks who does not: one sees the other.
+        // The stall monitor first says that it sleeps, and then looks which threads are awake. This is the other order, so one of
+        // the two sees the other.
         self.sleeps.store(false, Ordering::SeqCst);
         if let Some(alarm) = self.alarm.get() {
             alarm.ring();
@@ -75,15 +76,16 @@ impl Pulse {
     }
 
     pub(crate) fn tell(&self, alarm: &Arc<Alarm>) {
-        // A thread rings one watch; another one looks by itself.
+        // A thread has one alarm; a second stall monitor has to look by itself.
         if !Arc::ptr_eq(self.alarm.get_or_init(|| Arc::clone(alarm)), alarm) {
-            alarm.set_deaf();
+            alarm.set_polls();
         }
     }
 
-    /// For how long it has been running without coming around, as far as looks at it tell; zero while it sleeps.
+    /// For how long the thread has been running without coming back to its event loop, as far as the calls of this function tell; zero
+    /// while it sleeps.
     pub fn running_for(&self) -> Duration {
-        // In this order: who is seen awake has beaten before it woke.
+        // In this order: a thread that is seen awake has counted a beat before.
         let is_asleep = self.is_asleep();
         let beats = self.beats.load(Ordering::Relaxed);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,22 +96,22 @@ impl Pulse {
     }
 }
 
-/// Lets the threads of a tokio runtime say when they sleep: call it on the builder of each worker's runtime.
+/// Makes the threads of a tokio runtime say when they sleep. Call it on the builder of each worker's runtime.
 ///
-/// It takes the builder's hooks `on_thread_park` and `on_thread_unpark`.
+/// It uses the builder's hooks `on_thread_park` and `on_thread_unpark`.
 #[cfg(feature = "tokio")]
-pub fn install_pulse(builder: &mut tokio::runtime::Builder) {
+pub fn install_heartbeat(builder: &mut tokio::runtime::Builder) {
     builder.on_thread_park(|| {
-        PULSE.with(|pulse| {
-            if let Some(pulse) = pulse.get() {
-                pulse.sleep();
+        HEARTBEAT.with(|heartbeat| {
+            if let Some(heartbeat) = heartbeat.get() {
+                heartbeat.sleep();
             }
         });
     });
     builder.on_thread_unpark(|| {
-        PULSE.with(|pulse| {
-            if let Some(pulse) = pulse.get() {
-                pulse.wake();
+        HEARTBEAT.with(|heartbeat| {
+            if let Some(heartbeat) = heartbeat.get() {
+                heartbeat.wake();
             }
         });
     });

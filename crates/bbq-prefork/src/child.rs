@@ -1,9 +1,9 @@
-//! A member of a family: a process with one seat, which accepts and serves connections until it is told to end, or killed.
+//! A child of a pool: a process with one worker, which accepts and serves connections until it is told to end, or killed.
 //!
 //! It remembers nothing of a connection between two turns: what there is to know stands in the ledger, and the kernel knows the
 //! rest. So whoever comes after it goes on with the next turn.
 //!
-//! Invariant: a member opens no descriptor but connections.
+//! Invariant: a child opens no descriptor but connections.
 
 use std::io;
 use std::os::fd::{IntoRawFd, RawFd};
@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
-use bbq_listen::ACCEPTS_PER_TURN_MAX;
+use bbq_listen::ACCEPTS_PER_BATCH_MAX;
 use bbq_listen::for_prefork::{close_number, concerns_one_connection};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -19,10 +19,10 @@ use rustix::net::sockopt::socket_cookie;
 use rustix::net::{SocketFlags, accept_with};
 use rustix::thread::sched_yield;
 
-use crate::common::{Common, Listens};
 use crate::connection::{Connection, Turn};
 use crate::epolls::{self, Source};
-use crate::ledger::MemberWords;
+use crate::ledger::ChildWords;
+use crate::shared::{Listens, Shared};
 
 /// Events taken at once: what others could take meanwhile waits behind them.
 const EVENTS_MAX: usize = 64;
@@ -34,11 +34,11 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// At the end every connection that is readable has had its turn after so many rounds.
 const LAST_ROUNDS: usize = 16;
 
-/// The process that has a seat of a [`Family`](crate::Family).
+/// The process that has a worker of a [`PreforkPool`](crate::PreforkPool).
 #[derive(Debug)]
-pub struct Member<'a> {
-    common: &'a Common,
-    seat: usize,
+pub struct Child<'a> {
+    shared: &'a Shared,
+    worker: usize,
 }
 
 /// What came of one try to accept.
@@ -50,22 +50,22 @@ enum Taken {
     Starved,
 }
 
-impl<'a> Member<'a> {
-    pub(crate) fn new(common: &'a Common, seat: usize) -> Self {
-        Self { common, seat }
+impl<'a> Child<'a> {
+    pub(crate) fn new(shared: &'a Shared, worker: usize) -> Self {
+        Self { shared, worker }
     }
 
-    /// Its seat, from 0.
-    pub fn seat(&self) -> usize {
-        self.seat
+    /// Its worker, from 0.
+    pub fn worker(&self) -> usize {
+        self.worker
     }
 
-    /// A number of the application's own, such as the requests that this seat has answered; it outlives the process.
+    /// A number of the application's own, such as the requests that this worker has answered; it outlives the process.
     pub fn served(&self) -> &AtomicU64 {
         self.words().served()
     }
 
-    /// Accepts connections and gives each its turns, until the family stops or the master is gone; then takes what is queued.
+    /// Accepts connections and gives each its turns, until the pool stops or the master is gone; then takes what is queued.
     ///
     /// # Errors
     /// If the system refuses to wait or to accept for a reason that another try will not mend.
@@ -73,7 +73,7 @@ impl<'a> Member<'a> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut starved = false;
         self.words().came_up().store(1, SeqCst);
-        while self.common.ledger.stopping().load(SeqCst) == 0 {
+        while self.shared.ledger.stopping().load(SeqCst) == 0 {
             // Who wants to send to us does it before we sleep: what comes meanwhile is one batch.
             sched_yield();
             let was_starved = std::mem::take(&mut starved);
@@ -88,7 +88,7 @@ impl<'a> Member<'a> {
                 }
             }
             if starved != was_starved {
-                self.common.listen(self.seat, if starved { Listens::Not } else { Listens::Ready })?;
+                self.shared.listen(self.worker, if starved { Listens::Not } else { Listens::Ready })?;
             }
         }
         self.drain(&mut turn, &mut events)
@@ -97,7 +97,7 @@ impl<'a> Member<'a> {
     /// Takes events; answers whether there is still a master.
     fn wait(&self, events: &mut Vec<(Source, bool)>, timeout: Option<&Timespec>) -> io::Result<bool> {
         let mut raw = [epolls::NO_EVENT; EVENTS_MAX];
-        let count = match epoll::wait(&self.common.seats[self.seat], &mut raw[..], timeout) {
+        let count = match epoll::wait(&self.shared.epolls[self.worker], &mut raw[..], timeout) {
             Ok(count) => count,
             Err(Errno::INTR) => 0,
             Err(errno) => return Err(errno.into()),
@@ -109,14 +109,14 @@ impl<'a> Member<'a> {
     /// Accepts from a listener that is ready, and gives each connection its first turn. Answers whether descriptors or memory
     /// ran out.
     fn accept_turn(&self, index: usize, turn: &mut impl FnMut(&Connection<'_>) -> Turn) -> io::Result<bool> {
-        let one_each = self.common.has_mutex;
-        let most = if one_each { 1 } else { ACCEPTS_PER_TURN_MAX };
+        let one_each = self.shared.has_mutex;
+        let most = if one_each { 1 } else { ACCEPTS_PER_BATCH_MAX };
         for _ in 0..most {
             let taken = self.accept(index)?;
             match taken {
                 // Before it is handled, which may take long.
-                Taken::One(_) if one_each => self.common.pass_mutex(self.seat)?,
-                Taken::Nothing | Taken::Broken if one_each => self.common.arm_mutex()?,
+                Taken::One(_) if one_each => self.shared.pass_mutex(self.worker)?,
+                Taken::Nothing | Taken::Broken if one_each => self.shared.arm_mutex()?,
                 _ => {}
             }
             match taken {
@@ -139,19 +139,19 @@ impl<'a> Member<'a> {
     }
 
     fn accept_in_section(&self, index: usize) -> io::Result<Taken> {
-        let listener = &self.common.listeners[index];
+        let listener = &self.shared.listeners[index];
         match accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             Ok(stream) => {
                 let Ok(cookie) = socket_cookie(&stream) else { return Ok(Taken::Broken) };
                 let number = stream.into_raw_fd();
                 // The limit of descriptors was set so that there is one.
-                let Some(entry) = self.common.ledger.entry(number) else {
+                let Some(entry) = self.shared.ledger.entry(number) else {
                     close_number(number);
                     return Ok(Taken::Broken);
                 };
                 self.words().in_hand().store(number as u64 + 1, SeqCst);
                 self.words().open().fetch_add(1, Relaxed);
-                entry.begin(cookie, self.seat);
+                entry.begin(cookie, self.worker);
                 self.words().taken().fetch_add(1, Relaxed);
                 Ok(Taken::One(number))
             }
@@ -164,13 +164,15 @@ impl<'a> Member<'a> {
 
     /// Most connections are done with their first turn: only what is not is waited for.
     fn first_turn(&self, number: RawFd, turn: &mut impl FnMut(&Connection<'_>) -> Turn) {
-        let Some(connection) = Connection::of(&self.common.ledger, number, self.seat, false) else { return };
+        let Some(connection) = Connection::of(&self.shared.ledger, number, self.worker, false) else {
+            return;
+        };
         let next = turn(&connection);
         let waits = match next {
             Turn::Close => false,
             // What is ready is an event at once.
-            Turn::Read | Turn::Again => self.common.watch(self.seat, number, epolls::READ).is_ok(),
-            Turn::Write => self.common.watch(self.seat, number, epolls::BOTH).is_ok(),
+            Turn::Read | Turn::Again => self.shared.watch(self.worker, number, epolls::READ).is_ok(),
+            Turn::Write => self.shared.watch(self.worker, number, epolls::BOTH).is_ok(),
         };
         self.put_down(&connection, waits);
     }
@@ -181,14 +183,14 @@ impl<'a> Member<'a> {
         is_hung_up: bool,
         turn: &mut impl FnMut(&Connection<'_>) -> Turn,
     ) {
-        let Some(connection) = Connection::of(&self.common.ledger, number, self.seat, is_hung_up) else {
+        let Some(connection) = Connection::of(&self.shared.ledger, number, self.worker, is_hung_up) else {
             return;
         };
         self.words().in_hand().store(number as u64 + 1, SeqCst);
         let waits = match turn(&connection) {
             Turn::Read => true,
             Turn::Close => false,
-            Turn::Write | Turn::Again => self.common.watch_again(self.seat, number, epolls::BOTH).is_ok(),
+            Turn::Write | Turn::Again => self.shared.watch_again(self.worker, number, epolls::BOTH).is_ok(),
         };
         self.put_down(&connection, waits);
     }
@@ -209,7 +211,7 @@ impl<'a> Member<'a> {
         events: &mut Vec<(Source, bool)>,
     ) -> io::Result<()> {
         let deadline = Instant::now() + DRAIN_TIMEOUT;
-        for index in self.common.listeners_of(self.seat) {
+        for index in self.shared.listeners_of(self.worker) {
             while Instant::now() < deadline {
                 match self.accept(index)? {
                     Taken::One(number) => self.first_turn(number, turn),
@@ -229,7 +231,7 @@ impl<'a> Member<'a> {
         Ok(())
     }
 
-    fn words(&self) -> MemberWords<'a> {
-        self.common.ledger.member(self.seat)
+    fn words(&self) -> ChildWords<'a> {
+        self.shared.ledger.child(self.worker)
     }
 }

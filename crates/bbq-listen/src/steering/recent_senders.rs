@@ -14,13 +14,13 @@ const WORDS: usize = SLOTS / 64;
 
 /// A bit for each slot, of this generation and of the one before it.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct RecentSenders {
     bits: [[AtomicU64; WORDS]; 2],
     current: AtomicUsize,
     began: Mutex<Instant>,
 }
 
-impl Seen {
+impl RecentSenders {
     pub(crate) fn new() -> Self {
         Self {
             bits: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))),

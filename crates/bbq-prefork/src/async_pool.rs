@@ -1,0 +1,61 @@
+//! The master of a pool on a tokio runtime, beside whatever else it waits for, such as signals.
+
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use bbq_listen::for_prefork::register_readable;
+use tokio::io::unix::AsyncFd;
+
+use crate::pool::{PoolEvent, PreforkPool};
+
+/// A [`PreforkPool`] whose master runs in a `current_thread` runtime: any other has threads, and then no child can be started.
+#[derive(Debug)]
+pub struct AsyncPreforkPool<'a> {
+    // Dropped first: it waits for the pool's descriptor.
+    registration: AsyncFd<Arc<OwnedFd>>,
+    pool: PreforkPool<'a>,
+    /// The last turn had something to do: others run before the next one.
+    yields: bool,
+}
+
+impl<'a> AsyncPreforkPool<'a> {
+    /// Registers the master with the current runtime.
+    pub fn new(pool: PreforkPool<'a>) -> io::Result<Self> {
+        Ok(Self { registration: register_readable(pool.descriptor())?, pool, yields: false })
+    }
+
+    /// Waits until there is something to do, does a bounded part of it, and says what happened. Call it in a loop until the
+    /// pool has ended. Dropping the future before it is ready loses nothing.
+    ///
+    /// # Errors
+    /// As of [`PreforkPool::handle_events`].
+    pub async fn handle_events(&mut self, f: impl FnMut(PoolEvent)) -> io::Result<()> {
+        if self.yields {
+            tokio::task::yield_now().await;
+            self.yields = false;
+        }
+        let mut ready = self.registration.readable().await?;
+        if self.pool.handle_events(f)? {
+            self.yields = true;
+        } else {
+            ready.clear_ready();
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Deref for AsyncPreforkPool<'a> {
+    type Target = PreforkPool<'a>;
+
+    fn deref(&self) -> &PreforkPool<'a> {
+        &self.pool
+    }
+}
+
+impl DerefMut for AsyncPreforkPool<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.pool
+    }
+}
