@@ -1,7 +1,7 @@
-//! A child of a pool: a process with one worker, which accepts and serves connections until it is told to end, or killed.
+//! A child of a pool: a process that accepts and serves connections until it is told to end, or killed.
 //!
 //! It remembers nothing of a connection between two turns: what there is to know stands in the ledger, and the kernel knows the
-//! rest. So whoever comes after it goes on with the next turn.
+//! rest. So its successor can go on with the next turn.
 //!
 //! Invariant: a child opens no descriptor but connections.
 
@@ -34,7 +34,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// At the end every connection that is readable has had its turn after so many rounds.
 const LAST_ROUNDS: usize = 16;
 
-/// The process that has a worker of a [`PreforkPool`](crate::PreforkPool).
+/// The process of one worker of a [`PreforkPool`](crate::PreforkPool).
 #[derive(Debug)]
 pub struct Child<'a> {
     shared: &'a Shared,
@@ -55,7 +55,7 @@ impl<'a> Child<'a> {
         Self { shared, worker }
     }
 
-    /// Its worker, from 0.
+    /// The number of its worker, from 0.
     pub fn worker(&self) -> usize {
         self.worker
     }

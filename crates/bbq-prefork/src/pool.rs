@@ -39,36 +39,36 @@ const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PoolEvent {
-    /// Its process ended without having been told to, and has a successor.
+    /// Its process ended without having been told to, and was replaced.
     Replaced {
         /// Which worker.
         worker: usize,
-        /// Who ended.
+        /// The process that ended.
         pid: u32,
-        /// How.
+        /// How it ended.
         status: ExitStatus,
         /// Connections that the successor has from it.
         inherited: usize,
-        /// Connections that were closed because one process after the other died over them.
+        /// Connections that were closed because several processes in a row died while they served them.
         refused: usize,
     },
     /// Its process has taken what was queued and ended, as it was told to.
     Ended {
         /// Which worker.
         worker: usize,
-        /// Who ended.
+        /// The process that ended.
         pid: u32,
     },
-    /// Its processes do not come up, and it has none any more. What waits for it waits in vain: stop the pool.
+    /// Its processes end before they serve, so no more are started. Nobody serves what waits for it: stop the pool.
     GivenUp {
         /// Which worker.
         worker: usize,
-        /// What became of the last one.
+        /// What happened to the last process.
         reason: String,
     },
 }
 
-/// The master of a pool: starts a child for each worker, and a successor for each that dies.
+/// The master of the processes: starts a child for each worker, and a successor for each that dies.
 ///
 /// Its descriptor is readable when there is something to do for [`handle_events`](Self::handle_events). When the master ends, so do the children.
 pub struct PreforkPool<'a> {
@@ -92,10 +92,10 @@ struct WorkerProcess {
 }
 
 impl<'a> PreforkPool<'a> {
-    /// Starts a process for every worker of `group`, each of which runs `run` and ends with it: that makes what it needs, and
-    /// calls [`Child::serve`].
+    /// Starts a process for every worker of `group`. Each runs `run` and ends with it; `run` makes what it needs, and calls
+    /// [`Child::serve`].
     ///
-    /// From here on the group is the pool's: no [`Acceptor`](bbq_listen::Acceptor) and no [`StallMonitor`](bbq_listen::StallMonitor) may serve it.
+    /// From now on the pool serves the group: no [`Acceptor`](bbq_listen::Acceptor) and no [`StallMonitor`](bbq_listen::StallMonitor) may serve it.
     ///
     /// # Errors
     /// If the group has datagrams, if this process has other threads than the one that calls, or if the system refuses a step.
@@ -124,8 +124,8 @@ impl<'a> PreforkPool<'a> {
         Ok(pool)
     }
 
-    /// Does a bounded part of what there is to do, without waiting, and says what happened. Answers whether there was anything:
-    /// then there may be more.
+    /// Handles a bounded number of events without waiting, and calls `f` with what happened. Returns whether there were any: then
+    /// there may be more.
     ///
     /// # Errors
     /// If the system refuses a step that another try will not mend.

@@ -1,8 +1,7 @@
-//! A worker's epoll set: an epoll of its own into which others can put sockets for it to accept from, at any time and from any
-//! thread. The worker waits for the epoll as for a socket.
+//! The epoll set of a worker. Any thread can put sockets into it at any time, for the worker to accept from. The worker waits for
+//! the epoll as for a socket.
 //!
-//! A socket in it is armed for one event (`EPOLLONESHOT`) and fires in one epoll set at a time: that is how a shared socket wakes
-//! one worker and not all.
+//! A socket is armed for one event (`EPOLLONESHOT`), in one epoll set at a time. So a shared socket wakes one worker, not all.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -15,13 +14,13 @@ use crate::dispatch::inbox::Inbox;
 use crate::dispatch::open_count::OpenCount;
 use crate::stall::heartbeat::Heartbeat;
 
-/// Sockets looked at at one look: a group has one shared socket, or one for 8 processors.
+/// Sockets that one look returns: a group has one shared socket, or one for 8 processors.
 pub(crate) const EPOLL_EVENTS_MAX: usize = 16;
 
 /// What stands for the inbox among the sockets' indices.
 const INBOX: u64 = u64::MAX;
 
-/// What waits at a epoll set.
+/// What waits in an epoll set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
     /// Something on the socket with this index.
@@ -36,9 +35,9 @@ pub(crate) struct EpollSet {
     epoll: Arc<OwnedFd>,
     /// Listeners that serve it; 0 when its worker is not there.
     served: AtomicUsize,
-    /// The worker runs and does not come around.
+    /// The worker runs and does not come back to its event loop.
     stalled: AtomicBool,
-    /// And has for so long that nothing new is to come to it.
+    /// The worker has been stalled for so long that new connections are turned away from it.
     avoided: AtomicBool,
     /// Connections and datagrams its worker took, from whichever socket.
     taken: AtomicU64,
@@ -81,7 +80,7 @@ impl EpollSet {
         self.inbox.as_ref()
     }
 
-    /// Counts one more open connection for as long as the answer lives.
+    /// Counts one more open connection for as long as the value that is returned lives.
     pub(crate) fn open_one(&self) -> OpenCount {
         OpenCount::one_more(&self.open)
     }
@@ -90,7 +89,7 @@ impl EpollSet {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// What waits, into `found`; answers how much of it was filled.
+    /// Writes what waits into `found`, and returns how many entries that are.
     pub(crate) fn waiting(&self, found: &mut [Waiting; EPOLL_EVENTS_MAX]) -> Result<usize, Errno> {
         let mut events =
             [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; EPOLL_EVENTS_MAX];
@@ -109,7 +108,7 @@ impl EpollSet {
         Ok(ready.len())
     }
 
-    /// Lets a socket fire here once.
+    /// Arms a socket for one event.
     pub(crate) fn arm(&self, index: usize, socket: BorrowedFd<'_>) -> Result<(), Errno> {
         let (data, flags) = (EventData::new_u64(index as u64), EventFlags::IN | EventFlags::ONESHOT);
         match epoll::modify(&self.epoll, socket, data, flags) {
@@ -118,7 +117,7 @@ impl EpollSet {
         }
     }
 
-    /// Takes a socket out; one that is not in it stays out.
+    /// Takes a socket out, if it is in the set.
     pub(crate) fn remove(&self, socket: BorrowedFd<'_>) {
         let _not_there = epoll::delete(&self.epoll, socket);
     }
@@ -137,7 +136,7 @@ impl EpollSet {
         heartbeat
     }
 
-    /// Answers whether nobody serves it any more.
+    /// Returns whether that was the last listener that served it.
     pub(crate) fn leave(&self) -> bool {
         self.served.fetch_sub(1, Ordering::AcqRel) == 1
     }
@@ -155,7 +154,7 @@ impl EpollSet {
         self.is_able() && self.heartbeat().as_ref().is_some_and(|heartbeat| heartbeat.is_asleep())
     }
 
-    /// Whether its worker is there and comes around.
+    /// Whether its worker is there and not stalled.
     pub(crate) fn is_able(&self) -> bool {
         self.is_served() && !self.stalled.load(Ordering::Relaxed)
     }

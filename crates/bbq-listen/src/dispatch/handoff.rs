@@ -1,7 +1,7 @@
-//! The acceptor thread of distribution `handoff`: accepts for all workers and leaves each connection in one's inbox.
+//! The acceptor thread of the distribution `handoff`: it accepts for all workers, and puts each connection into the inbox of one.
 //!
 //! Invariant: a connection that no inbox takes stays in the kernel's queue.
-//! Invariant: when it ends, nothing is left in its hands.
+//! Invariant: when the thread ends, every connection that it accepted is in an inbox.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -75,7 +75,7 @@ impl AcceptorThread {
         }
     }
 
-    /// Accepts what the inboxes have room for; answers how long to wait before the next try, if not for a connection.
+    /// Accepts what the inboxes have room for. Returns how long to wait before the next try; `None` waits for a connection.
     fn accept_batch(&mut self) -> Option<Duration> {
         let epoll_sets = self.dispatch.epoll_sets();
         let room: usize = epoll_sets

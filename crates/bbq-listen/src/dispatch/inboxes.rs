@@ -1,4 +1,4 @@
-//! Connections that were accepted for others: which worker's inbox they are left in, and how they leave one again.
+//! Puts connections that were accepted for others into the inboxes of workers, and moves them to other inboxes.
 //!
 //! Invariant: a connection is in one inbox at a time.
 
@@ -14,7 +14,7 @@ pub(crate) fn room_of(epoll_set: &EpollSet) -> usize {
     epoll_set.inbox().map_or(0, |inbox| INBOX_MAX.saturating_sub(inbox.len()))
 }
 
-/// Leaves a connection with a worker; answers whom, or gives it back when no inbox has room.
+/// Puts a connection into the inbox of a worker. Returns which worker, or the connection if no inbox has room.
 pub(crate) fn give(
     epoll_sets: &[Arc<EpollSet>],
     rule: HandoffRule,
@@ -25,7 +25,7 @@ pub(crate) fn give(
         let behind = (1..=epoll_sets.len()).map(|step| &epoll_sets[(last + step) % epoll_sets.len()]);
         behind.filter(|epoll_set| room_of(epoll_set) > 0)
     };
-    // One that is stalled or gone is the last resort; of equals it is the first in turn.
+    // A worker that is stalled or gone is the last choice; of equals the first in turn.
     let rank = |epoll_set: &&Arc<EpollSet>| match rule {
         HandoffRule::RoundRobin => (!epoll_set.is_able(), 0),
         HandoffRule::Fewest => (!epoll_set.is_able(), epoll_set.open()),
@@ -43,7 +43,7 @@ pub(crate) fn give(
     Err(accepted)
 }
 
-/// Takes what waits in the inbox of a worker that does not come around or is gone, and gives it to others; answers how much.
+/// Moves what waits in the inbox of a worker that is stalled or gone to other workers. Returns how many connections that were.
 pub(crate) fn relieve(epoll_sets: &[Arc<EpollSet>], stalled: &EpollSet) -> usize {
     let Some(inbox) = stalled.inbox() else { return 0 };
     let is_other = |epoll_set: &&Arc<EpollSet>| epoll_set.worker() != stalled.worker() && epoll_set.is_able();
@@ -62,7 +62,7 @@ pub(crate) fn relieve(epoll_sets: &[Arc<EpollSet>], stalled: &EpollSet) -> usize
     moved
 }
 
-/// Leaves a connection with the first worker, whose inbox is full: it has been accepted, and cannot go back.
+/// Puts a connection into the inbox of the first worker, although it is full: an accepted connection cannot go back.
 pub(crate) fn put_anywhere(epoll_sets: &[Arc<EpollSet>], mut accepted: Accepted) {
     if let Some((first, inbox)) =
         epoll_sets.first().and_then(|epoll_set| Some((epoll_set, epoll_set.inbox()?)))

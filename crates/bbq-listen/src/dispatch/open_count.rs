@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// An open connection that was handed to a worker: keep it for as long as the connection, so that the next ones go to those
-/// who have the fewest.
+/// Counts an open connection that was handed to a worker. Keep it for as long as the connection: `handoff=fewest` gives the next
+/// connection to the worker that has the fewest.
 #[derive(Debug)]
 pub struct OpenCount(Arc<AtomicUsize>);
 

@@ -18,15 +18,15 @@ use crate::sockets::socket::{PeerAddress, Socket};
 /// that of the accepts.
 pub const ACCEPTS_PER_BATCH_MAX: usize = 64;
 
-/// A connection just accepted. Non-blocking and closed on exec; a tcp one asks a silent peer whether it is there
-/// (`SO_KEEPALIVE`). No other option is set on it.
+/// A connection just accepted. It is non-blocking and closed on exec; a tcp connection has `SO_KEEPALIVE`. No other option is
+/// set.
 #[derive(Debug)]
 pub struct Accepted {
     /// The connection.
     pub stream: OwnedFd,
-    /// Who connected.
+    /// The address of the client.
     pub peer: PeerAddress,
-    /// Counts it as open, where the distribution looks at that (`handoff`): keep it as long as the connection.
+    /// Only with `handoff`: counts the connection as open. Keep it for as long as the connection.
     pub open: Option<OpenCount>,
 }
 
@@ -42,7 +42,7 @@ pub enum AcceptState {
     Starved(Errno),
 }
 
-/// What a batch brought.
+/// The result of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AcceptOutcome {
     /// Connections handed over, 0 to the limit.

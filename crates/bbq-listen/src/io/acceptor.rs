@@ -1,6 +1,6 @@
 //! Accepts connections from a socket in bounded batches, for any event loop.
 //!
-//! It waits for nothing and knows no runtime; `async_listener` is it with tokio around.
+//! It waits for nothing and knows no runtime; `tokio::listener` does both.
 //!
 //! Invariant: one call makes at most `ACCEPTS_PER_BATCH_MAX` system calls, and two to see how long connections waited.
 //! Invariant: whatever the kernel says of one connection, the next one is still accepted.
@@ -14,7 +14,7 @@ use crate::{Distribution, WorkerListener};
 
 /// Accepts the connections of one worker: those of its own socket, and those of shared ones when they are armed in its epoll set.
 ///
-/// As long as it lives its worker counts as being there, and is given connections.
+/// While it lives, its worker counts as being there and gets connections.
 #[derive(Debug)]
 pub struct Acceptor {
     worker_listener: ServedListener,
@@ -42,7 +42,7 @@ impl Acceptor {
     /// A connection that broke while it waited is passed over and counted, and uses up one of the limit.
     ///
     /// # Errors
-    /// Only what another try will not mend: the socket was shut down. What was accepted before has been handed over.
+    /// Only those that another try does not mend: the socket was shut down. What was accepted before has been handed over.
     pub fn accept_batch(&self, limit: usize, f: &mut impl FnMut(Accepted)) -> io::Result<AcceptOutcome> {
         let own = self.accept_own(limit, f)?;
         if own.state != AcceptState::Drained {
@@ -83,7 +83,7 @@ impl Acceptor {
             let outcome = outcome?;
             total.accepted += outcome.accepted;
             total.state = match outcome.state {
-                // Whether there is more, the epoll set says at the next look.
+                // The next look at the epoll set tells whether there is more.
                 AcceptState::Drained | AcceptState::More => AcceptState::More,
                 starved @ AcceptState::Starved(_) => starved,
             };

@@ -1,6 +1,6 @@
 //! Receives datagrams from a socket in batches, for any event loop.
 //!
-//! It waits for nothing and knows no runtime; `async_datagrams` is it with tokio around.
+//! It waits for nothing and knows no runtime; `tokio::datagrams` does both.
 //!
 //! Invariant: the buffers are allocated once, when it is made.
 //! Invariant: one call makes one system call.
@@ -18,8 +18,7 @@ use crate::steering::recent_senders::RecentSenders;
 use crate::sys::{self, DATAGRAMS_PER_CALL, Slot};
 use crate::{PeerAddress, Socket, WorkerListener};
 
-/// Room for each datagram when nobody says how much: no UDP datagram is longer than 65,507 bytes. A unixgram may be,
-/// and is then cut and says so.
+/// Room for each datagram by default: no UDP datagram is longer than 65,507 bytes. A longer unixgram is cut, and marked as cut.
 pub const DATAGRAM_BYTES_MAX: usize = 64 * 1024;
 
 /// A datagram just received.
@@ -27,7 +26,7 @@ pub const DATAGRAM_BYTES_MAX: usize = 64 * 1024;
 pub struct Datagram<'a> {
     /// Its bytes, or the first of them if it was longer than the room for it.
     pub bytes: &'a [u8],
-    /// Who sent it.
+    /// The address of the sender.
     pub peer: PeerAddress,
     /// It was longer than `bytes`; the rest is gone.
     pub truncated: bool,
@@ -44,7 +43,7 @@ pub enum ReceiveState {
     Starved(Errno),
 }
 
-/// What a batch brought.
+/// The result of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiveOutcome {
     /// Datagrams handed over.
@@ -58,7 +57,7 @@ pub struct ReceiveOutcome {
 /// Receives the datagrams of one worker into buffers of its own: those of its own socket, and those of shared ones when they
 /// are armed in its epoll set.
 ///
-/// As long as it lives its worker counts as being there.
+/// While it lives, its worker counts as being there.
 #[derive(Debug)]
 pub struct Receiver {
     worker_listener: ServedListener,
@@ -100,7 +99,7 @@ impl Receiver {
     /// Receives what waits, at most [`DATAGRAMS_PER_CALL`] datagrams, and hands each to `f`.
     ///
     /// # Errors
-    /// Only what another try will not mend.
+    /// Only those that another try does not mend.
     pub fn receive_batch(&mut self, f: &mut impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
         let own = self.receive_own(f)?;
         if own.received > 0 || own.state != ReceiveState::Drained { Ok(own) } else { self.receive_shared(f) }
@@ -146,7 +145,7 @@ impl Receiver {
             total.received += outcome.received;
             total.truncated += outcome.truncated;
             total.state = match outcome.state {
-                // Whether there is more, the epoll set says at the next look.
+                // The next look at the epoll set tells whether there is more.
                 ReceiveState::Drained | ReceiveState::More => ReceiveState::More,
                 starved @ ReceiveState::Starved(_) => starved,
             };

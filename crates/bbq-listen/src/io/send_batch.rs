@@ -1,5 +1,5 @@
-//! Datagrams that wait to be sent together: one system call for many, and one way through the kernel for several to one
-//! peer (`UDP_SEGMENT`, also called UDP GSO).
+//! Sends datagrams together: one system call for many, and one message for several to one peer (`UDP_SEGMENT`, also called UDP
+//! GSO).
 //!
 //! It waits for nothing, and knows no runtime. A datagram that the kernel does not take is counted, as ever with UDP.
 //!
@@ -28,7 +28,7 @@ const SEGMENT_BYTES_MAX: usize = 1232;
 const MESSAGE_BYTES_MAX: usize = 65_507;
 const _: () = assert!(SEGMENT_BYTES_MAX <= u16::MAX as usize);
 
-/// Datagrams to be sent from one socket, mostly answers to what a batch has brought.
+/// Datagrams to be sent together from one socket, mostly replies to a batch that was received.
 #[derive(Debug)]
 pub struct SendBatch {
     socket: Arc<Socket>,
@@ -103,7 +103,7 @@ impl SendBatch {
         self.bytes.clear();
     }
 
-    /// Sends `waiting`, whose bytes are `pieces`, and answers how many the kernel took.
+    /// Sends `waiting`, whose bytes are `pieces`, and returns how many the kernel took.
     fn send_all(&mut self, mut waiting: &[Waiting], mut pieces: &[IoSlice<'_>], segments: Segments) -> usize {
         let mut sent = 0;
         while !waiting.is_empty() {

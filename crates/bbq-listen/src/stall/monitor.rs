@@ -1,13 +1,13 @@
 //! Sees when a worker stalls, and lets the others take what waits for it.
 //!
-//! A worker of a `reuseport` group has a queue of its own, so one that is stalled holds hostage what waits there, and the
-//! kernel goes on giving it its share. The stall monitor makes the socket of such a worker common to the others (`dispatch`), turns new
-//! connections away from it (`steering`), and undoes both when it is back. For the other distributions it takes the baton,
-//! or the inbox, away from a stalled worker.
+//! A worker of a `reuseport` group has a queue of its own. While the worker is stalled, nothing in that queue is served, and the
+//! kernel goes on giving the worker its share. The monitor lets the other workers serve the socket of a stalled worker
+//! (`dispatch`), turns new connections away from the worker (`steering`), and undoes both when the worker is back. With the other
+//! distributions the monitor arms shared sockets elsewhere, and empties the inbox of the stalled worker.
 //!
-//! It costs nothing while every worker sleeps: then it sleeps, too, and the first one to wake up wakes it.
+//! While every worker sleeps, the monitor sleeps, too. The first worker to wake up wakes it.
 //!
-//! Invariant: it takes no connection and no datagram itself.
+//! Invariant: the monitor takes no connection and no datagram itself.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,39 +22,39 @@ use crate::sockets::group::Inner;
 use crate::stall::alarm::Alarm;
 use crate::{Distribution, Group, Socket};
 
-/// A worker that runs for so long without coming around is stalled, unless configured: far longer than a batch takes, and
-/// short enough that with the look and the wake-up nobody waits for 20 ms.
+/// A worker that runs for longer without coming back to its event loop counts as stalled, by default: far longer than a batch
+/// takes, and short enough that with the look and the wake-up no client waits for 20 ms.
 pub const STALL_THRESHOLD_DEFAULT: Duration = Duration::from_millis(10);
 /// The shortest threshold: below it a worker that the system did not schedule for a moment would count as stalled.
 pub const STALL_THRESHOLD_MIN: Duration = Duration::from_millis(2);
 
-/// New connections are turned away from a worker that has been stalled for so many thresholds. The others take what comes
-/// to it anyway; a worker that a busy system does not schedule for a while is not to lose its share for that.
+/// After so many thresholds new connections are turned away from a stalled worker. Until then the others take them anyway; a
+/// worker that a busy system does not schedule for a while keeps its share.
 const STEER_AFTER: u32 = 50;
 
-/// Something that the stall monitor did.
+/// What the stall monitor has seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StallEvent {
-    /// The worker does not come around while something waits for it; the others take that over.
+    /// The worker is stalled and something waits for it; other workers take that.
     Stalled {
         /// Where the group listens.
         address: String,
         /// Which worker.
         worker: usize,
     },
-    /// It came around again.
+    /// The worker came back.
     Recovered {
         /// Where the group listens.
         address: String,
         /// Which worker.
         worker: usize,
-        /// Connections or datagrams that others took meanwhile, from its socket.
+        /// Connections or datagrams that other workers took from its socket meanwhile.
         rescued: u64,
     },
 }
 
-/// The stall monitor over the workers of some groups, on a thread of its own; ends when dropped.
+/// Watches the workers of some groups, on a thread of its own. Ends when dropped.
 #[derive(Debug)]
 pub struct StallMonitor {
     groups: Arc<Mutex<Vec<Watched>>>,
@@ -65,11 +65,11 @@ pub struct StallMonitor {
 
 impl StallMonitor {
     /// Starts to watch the workers of `groups`. A worker counts as stalled after `threshold`, at least
-    /// [`STALL_THRESHOLD_MIN`]. `tell` hears what it does, on its thread.
+    /// [`STALL_THRESHOLD_MIN`]. `tell` is called for each event, on the monitor's thread.
     ///
     /// Workers that run tokio call [`install_heartbeat`](crate::install_heartbeat) on the builders of their runtimes; others
-    /// [`Heartbeat::sleep`](crate::Heartbeat::sleep) and [`Heartbeat::wake`](crate::Heartbeat::wake) around the wait for events. Who does
-    /// neither counts as running, and has to come around in time even when nothing happens.
+    /// [`Heartbeat::sleep`](crate::Heartbeat::sleep) and [`Heartbeat::wake`](crate::Heartbeat::wake) around the wait for events. A
+    /// worker that does neither counts as running: it has to come back to its event loop in time even when nothing happens.
     ///
     /// # Errors
     /// If the thread cannot be started.
@@ -116,12 +116,12 @@ impl Drop for StallMonitor {
     }
 }
 
-/// A group under watch; its owner may drop it.
+/// A watched group. Its owner may drop it.
 #[derive(Debug)]
 struct Watched {
     group: Weak<Inner>,
     address: String,
-    /// Empty for workers that are well.
+    /// `None` for workers that are not stalled.
     stalled: Vec<Option<Stall>>,
 }
 
@@ -154,7 +154,7 @@ impl<F: FnMut(StallEvent)> Round<F> {
                 std::thread::park_timeout(self.threshold / 2);
                 continue;
             }
-            // First say so, then look again who does not sleep: a worker wakes up the other way around.
+            // First say so, then look again for a worker that is awake: a worker that wakes up does both the other way around.
             self.alarm.set_asleep(true);
             if self.is_anybody_awake() {
                 self.alarm.set_asleep(false);
@@ -171,7 +171,7 @@ impl<F: FnMut(StallEvent)> Round<F> {
         self.undo();
     }
 
-    /// Whoever is stalled at the end is treated as the others again.
+    /// At the end, a worker that is stalled is treated as the others again.
     fn undo(&self) {
         for watched in self.groups.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let Some(group) = watched.group.upgrade() else { continue };
@@ -200,7 +200,7 @@ impl<F: FnMut(StallEvent)> Round<F> {
         })
     }
 
-    /// One look at everybody; answers whether to look again soon.
+    /// Looks at every worker once. Returns whether to look again soon.
     fn look(&mut self) -> bool {
         let mut soon = false;
         for watched in self.groups.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {

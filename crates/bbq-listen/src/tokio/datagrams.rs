@@ -1,4 +1,4 @@
-//! A worker listener's datagrams on a tokio runtime.
+//! Receives the datagrams of a worker on a tokio runtime.
 //!
 //! It receives and hands over; it keeps nothing, answers nothing, and logs nothing.
 //!
@@ -61,7 +61,7 @@ impl AsyncDatagrams {
     /// it is ready loses nothing.
     ///
     /// # Errors
-    /// Only what another try will not mend. What was received before has been handed over.
+    /// Only those that another try does not mend. What was received before has been handed over.
     pub async fn receive_batch(&mut self, mut f: impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
         self.pace.keep().await;
         let receiver = &mut self.receiver;

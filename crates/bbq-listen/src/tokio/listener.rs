@@ -1,4 +1,4 @@
-//! A worker listener's connections on a tokio runtime.
+//! Accepts the connections of a worker on a tokio runtime.
 //!
 //! It accepts and hands over; it spawns nothing, reads nothing, and logs nothing.
 //!
@@ -43,13 +43,13 @@ impl AsyncListener {
     /// it is ready loses nothing.
     ///
     /// # Errors
-    /// Only what another try will not mend.
+    /// Only those that another try does not mend.
     pub async fn accept_batch(&mut self, limit: usize, f: impl FnMut(Accepted)) -> io::Result<AcceptOutcome> {
         self.accept_batch_within(|| limit, f).await
     }
 
-    /// The same with a limit that is asked for when connections wait and right before they are accepted: for a budget
-    /// that others use, too. `limit` is called once at most, and nothing is waited for behind it.
+    /// As [`accept_batch`](Self::accept_batch), but `limit` is called when connections wait, right before they are accepted: for a
+    /// budget that others use, too. `limit` is called at most once, and nothing is waited for after it.
     ///
     /// # Errors
     /// As [`accept_batch`](Self::accept_batch).
@@ -71,8 +71,8 @@ impl AsyncListener {
         Ok(outcome)
     }
 
-    /// Accepts a batch of what waits already, and waits for nothing: for the end, when the rest is to be taken and no
-    /// more. Let the other tasks of the runtime run between two calls.
+    /// Accepts a batch of what waits already, without waiting: for the end of a server, which takes what is queued and no more. Let
+    /// the other tasks of the runtime run between two calls.
     ///
     /// # Errors
     /// As [`accept_batch`](Self::accept_batch).

@@ -1,4 +1,4 @@
-//! What a tokio task waits for at a worker: the worker's own socket and its epoll set.
+//! Waits on a tokio runtime for what a worker serves: its own socket and its epoll set.
 //!
 //! Invariant: readiness is cleared only when nothing waits any more, so no wake-up is lost.
 
@@ -31,7 +31,7 @@ impl Readiness {
         Ok(Self { own, epoll_set: register_readable(worker_listener.epoll_set().descriptor())? })
     }
 
-    /// Waits for one of them. The epoll set comes first: it is mostly empty, and who waits there waits for a stalled worker.
+    /// Waits for one of them. The epoll set comes first: it is mostly empty, and clients in it may wait for a stalled worker.
     pub(crate) async fn ready(&self) -> io::Result<Ready<'_>> {
         poll_fn(|context| {
             if let Poll::Ready(ready) = self.epoll_set.poll_read_ready(context) {
