@@ -16,27 +16,28 @@ pub enum Distribution {
     #[default]
     Auto,
     /// One socket per worker with `SO_REUSEPORT`; the kernel's hash of the peer's address chooses. Cheapest per
-    /// connection, even over many clients. What waits behind a busy worker waits, unless a [`StallMonitor`](crate::StallMonitor) runs.
+    /// connection, and even over many clients. A connection behind a busy worker waits, unless a
+    /// [`StallMonitor`](crate::StallMonitor) runs.
     Reuseport,
-    /// One socket that every worker accepts from: who is free takes the next. One is woken at a time.
+    /// One socket that every worker accepts from: a free worker takes the next connection. One worker wakes up at a time.
     Shared,
-    /// One socket and a mutex: who holds it accepts one connection and passes it on to the next worker. Even, but each
-    /// connection costs a hand-over.
+    /// One socket and a mutex: the worker that holds the mutex accepts one connection and passes the mutex to the next worker.
+    /// Even, but each connection costs a hand-over.
     AcceptMutex,
-    /// One socket and a thread that accepts for all and passes connections on: for few connections that last long.
+    /// One socket, and a thread that accepts for all workers: for few connections that last long.
     Handoff(HandoffRule),
     /// So many sockets with `SO_REUSEPORT`, each shared by all workers; one per 8 processors unless a number is given
     /// (Yingqi Lu's duplicated listen sockets).
     Duplicate(Option<NonZeroU16>),
 }
 
-/// Who gets the next connection of a `handoff`.
+/// Which worker gets the next connection of a `handoff`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum HandoffRule {
-    /// Each in turn.
+    /// Each worker in turn.
     #[default]
     RoundRobin,
-    /// Who has the fewest open connections.
+    /// The worker with the fewest open connections.
     Fewest,
 }
 

@@ -74,7 +74,7 @@ impl<'a> Child<'a> {
         let mut starved = false;
         self.words().came_up().store(1, SeqCst);
         while self.shared.ledger.stopping().load(SeqCst) == 0 {
-            // Who wants to send to us does it before we sleep: what comes meanwhile is one batch.
+            // Lets clients send before this process sleeps: what comes meanwhile is one batch.
             sched_yield();
             let was_starved = std::mem::take(&mut starved);
             if !self.wait(&mut events, was_starved.then_some(&STARVED))? {
@@ -94,7 +94,7 @@ impl<'a> Child<'a> {
         self.drain(&mut turn, &mut events)
     }
 
-    /// Takes events; answers whether there is still a master.
+    /// Takes events. Returns whether the master is still there.
     fn wait(&self, events: &mut Vec<(Source, bool)>, timeout: Option<&Timespec>) -> io::Result<bool> {
         let mut raw = [epolls::NO_EVENT; EVENTS_MAX];
         let count = match epoll::wait(&self.shared.epolls[self.worker], &mut raw[..], timeout) {
@@ -106,7 +106,7 @@ impl<'a> Child<'a> {
         Ok(!events.iter().any(|(source, _)| *source == Source::Master))
     }
 
-    /// Accepts from a listener that is ready, and gives each connection its first turn. Answers whether descriptors or memory
+    /// Accepts from a listener that is ready, and gives each connection its first turn. Returns whether descriptors or memory
     /// ran out.
     fn accept_turn(&self, index: usize, turn: &mut impl FnMut(&Connection<'_>) -> Turn) -> io::Result<bool> {
         let one_each = self.shared.has_mutex;

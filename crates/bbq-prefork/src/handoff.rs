@@ -18,7 +18,7 @@ use crate::shared::Shared;
 #[derive(Debug)]
 pub(crate) struct Handoff {
     rule: HandoffRule,
-    /// Who got the last connection.
+    /// The worker that got the last connection.
     last: usize,
 }
 

@@ -172,7 +172,7 @@ impl<'a> Entry<'a> {
 
     /// What was pending is written, and its requests read.
     pub(crate) fn settle(self) {
-        // Who is killed here, or behind it, leaves nothing to do but this once more, or less.
+        // If the process is killed from here on, its successor can safely repeat the remaining steps.
         let after = self.0[5].load(Acquire) >> 32;
         self.0[5].store(after << 32 | after, Release);
         self.0[6].store(0, Release);
@@ -213,7 +213,7 @@ impl<'a> Entry<'a> {
         self.0[3].store(base.read, Release);
     }
 
-    /// The owner died with this connection in hand: answers how many did so without an answer in between.
+    /// The owner died while it served this connection. Returns how many owners in a row did, without an answer in between.
     pub(crate) fn add_strike(self) -> u64 {
         let one = 1 << STRIKES_SHIFT;
         (self.0[7].fetch_add(one, AcqRel) + one) >> STRIKES_SHIFT

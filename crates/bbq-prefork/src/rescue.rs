@@ -34,7 +34,7 @@ pub(crate) struct Rescued {
 /// Connections without an entry, of which one may be a dead child's.
 #[derive(Debug)]
 pub(crate) struct Orphans {
-    /// Who gets it.
+    /// The worker that gets the connection.
     worker: usize,
     /// Number and cookie.
     found: Vec<(RawFd, u64)>,
@@ -87,7 +87,7 @@ pub(crate) fn rescue(shared: &Shared, worker: usize) -> io::Result<Rescued> {
 }
 
 impl Orphans {
-    /// Answers whether the search is over.
+    /// Returns whether the search is over.
     pub(crate) fn adopt(&mut self, shared: &Shared) -> io::Result<bool> {
         self.awaited
             .retain(|(child, section)| shared.ledger.child(*child).section().load(SeqCst) == *section);

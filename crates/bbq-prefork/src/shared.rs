@@ -114,7 +114,7 @@ impl Shared {
         usize::try_from(self.ledger.mutex().load(SeqCst)).unwrap_or(0)
     }
 
-    /// Who has accepted lets the next child do so.
+    /// Lets the next child accept.
     pub(crate) fn pass_mutex(&self, worker: usize) -> io::Result<()> {
         self.ledger.mutex().store(((worker + 1) % self.epolls.len()) as u64, SeqCst);
         self.arm_mutex()
@@ -151,7 +151,7 @@ impl Shared {
     }
 }
 
-/// Lowers the limit of descriptors to what the ledger may have room for; answers the limit.
+/// Lowers the limit of descriptors to what the ledger has room for. Returns the limit.
 fn limit_descriptors() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(u64::MAX).min(DESCRIPTORS_MAX);

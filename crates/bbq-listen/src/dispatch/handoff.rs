@@ -54,7 +54,7 @@ struct AcceptorThread {
     dispatch: Arc<Dispatch>,
     socket: Arc<Socket>,
     rule: HandoffRule,
-    /// Who got the last connection.
+    /// The worker that got the last connection.
     last: usize,
 }
 

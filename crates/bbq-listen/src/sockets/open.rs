@@ -256,7 +256,7 @@ impl Steps<'_> {
         if self.address.transport().is_stream() {
             return Ok(None);
         }
-        // The kernel doubles what it grants, for its bookkeeping, and answers with that: socket(7).
+        // The kernel doubles what it grants, for its bookkeeping, and returns that: socket(7).
         let doubled =
             socket.recv_buffer_size().map_err(|error| self.failed("getsockopt SO_RCVBUF", error))?;
         Ok(Some(u32::try_from(doubled / 2).unwrap_or(u32::MAX)))

@@ -3,7 +3,7 @@
 use crate::steering::program::{SLOTS, by_cpu, by_slot};
 use crate::sys::Instruction;
 
-/// Who owns which slot.
+/// The owner of each slot, a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Slots(Vec<u16>);
 

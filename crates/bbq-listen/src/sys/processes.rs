@@ -95,7 +95,7 @@ pub struct ChildProcess {
 
 /// Runs `f` in a child process with memory of its own, but with the very descriptors of this one: what either opens or closes
 /// is open or closed in both, and what the child has open is still so when it has died. The child ends with `f`, without
-/// dropping anything of this process's; its exit status is 0 if `f` answers true.
+/// dropping anything of this process's; its exit status is 0 if `f` returns true.
 ///
 /// Refused while this process has other threads: a lock that one of them holds would be held in the child for ever.
 ///
