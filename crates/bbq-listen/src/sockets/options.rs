@@ -23,8 +23,8 @@ pub struct GroupOptions {
     pub workers: usize,
     /// Connections that may wait on each socket. Only for tcp and unix.
     pub backlog: u32,
-    /// Receive buffer to ask for, in bytes, for each socket; `None` is
-    /// [`RECEIVE_BUFFER_BYTES_DEFAULT`](crate::RECEIVE_BUFFER_BYTES_DEFAULT). Only for udp and unixgram.
+    /// Receive buffer to ask for, in bytes, for each socket; `None` is [`RECEIVE_BUFFER_BYTES_DEFAULT`]. Only for udp and
+    /// unixgram.
     pub receive_buffer_bytes: Option<u32>,
 }
 
