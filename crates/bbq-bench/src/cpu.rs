@@ -1,21 +1,22 @@
 //! Processor time: of this thread, of another process with its children, of the whole machine.
 //!
-//! Linux counts a process's time in two ways: by clock ticks with all threads there ever were, and by nanoseconds for each
-//! thread that lives (scheduler statistics). Both are the same time, so the higher is the better figure.
+//! Linux counts the time of a process in two ways: in clock ticks, with threads that have ended, and in nanoseconds for each
+//! living thread (scheduler statistics). Both count the same time, so the higher figure is the better one.
 
 use std::fs;
 use std::ops::Sub;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Of a tick in /proc, `sysconf(_SC_CLK_TCK)`.
+/// The length of a tick in /proc: a second by `sysconf(_SC_CLK_TCK)`.
 fn tick() -> Duration {
     Duration::from_secs(1) / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100)
 }
 
-/// How often the calling thread has given up its processor of its own will.
+/// How often the calling thread has given up its processor by itself.
 pub(crate) fn sleeps_of_this_thread() -> anyhow::Result<u64> {
     let status = fs::read_to_string("/proc/thread-self/status").context("/proc/thread-self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
@@ -23,7 +24,7 @@ pub(crate) fn sleeps_of_this_thread() -> anyhow::Result<u64> {
         .context("no voluntary_ctxt_switches in /proc/thread-self/status")
 }
 
-/// What some processes used.
+/// The processor time of some processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ProcessTime {
     pub(crate) total: Duration,
@@ -54,9 +55,17 @@ pub(crate) fn of_this_thread() -> Duration {
 
 /// Of a process and the processes it has started and that live.
 pub(crate) fn of_process(pid: u32) -> anyhow::Result<ProcessTime> {
+    of_family(&family(pid))
+}
+
+/// The first must be there; another may have ended since it was listed, and then counts for nothing.
+fn of_family(pids: &[u32]) -> anyhow::Result<ProcessTime> {
     let mut sum = ProcessTime::default();
-    for pid in family(pid) {
-        let own = of_one(pid)?;
+    for (index, pid) in pids.iter().enumerate() {
+        let own = match of_one(*pid) {
+            Err(_) if index > 0 && !Path::new(&format!("/proc/{pid}")).exists() => continue,
+            own => own?,
+        };
         sum.total += own.total;
         sum.user += own.user;
         sum.system += own.system;
@@ -148,5 +157,14 @@ mod tests {
         }
         assert!(of_this_thread() > before);
         assert!(of_machine().unwrap() > Duration::ZERO);
+    }
+
+    #[test]
+    fn a_child_that_has_ended_since_it_was_listed_counts_for_nothing() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let (this, ended) = (std::process::id(), child.id());
+        assert!(of_family(&[this, ended]).is_ok());
+        assert!(of_family(&[ended]).is_err());
     }
 }
