@@ -1,5 +1,5 @@
-//! The tasks of this repository: `cargo xtask lint | test | python | simulate | soak | fuzz | instructions | check`. What it
-//! runs here is what runs everywhere else.
+//! The tasks of this repository: `cargo xtask lint | test | python | simulate | soak | fuzz | instructions | check`. The
+//! continuous integration runs the same tasks.
 //!
 //! Not here: anything of the product. It depends on little, because everybody who tries the project builds it first: `syn`
 //! reads the sources for `circles`.
@@ -17,6 +17,7 @@ mod simulate;
 mod soak;
 mod step;
 mod suite;
+mod tally;
 mod tidy;
 
 use std::path::Path;
@@ -24,25 +25,27 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 Usage: cargo xtask TASK
-  lint     formatting, clippy, documentation, tidy, import circles
-  test     installs what the tests need (as root; otherwise says what is missing), and runs them
-  python   the Python package's tests alone, with the `bbq` that is built
+  lint     check formatting, clippy, documentation, the rules of tidy, and import circles
+  test     run all tests, and end with their counts, the names of those that failed, and how to run each again;
+           as root, first install the programs that the tests need; otherwise name those that are missing
+  python   run the tests of the Python package alone, with the `bbq` that is built
   simulate [--seeds N] [--seed S] [--trace] [--bug NAME]
-           runs of the whole of bbq with a simulated disk, network and clock; --help says more
+           run the whole of bbq with a simulated disk, network and clock; --help explains the options
   instructions [--update]
-           counts the instructions of the hot paths and compares; --update writes down what it counted
+           count the instructions of the hot paths and compare them with the table; --update rewrites the table
   soak [--minutes N] [--seed S] ...
-           real servers and clients under faults, every message counted; `cargo xtask soak --help` has all options
+           run real servers and clients under faults and account for every message; `cargo xtask soak --help` lists
+           the options
   fuzz TARGET [--seconds N]
-           a target of fuzz/fuzz_targets, 60 seconds unless it says otherwise
-  check    lint, test and instructions: what a change must pass";
+           run a target of fuzz/fuzz_targets, for 60 seconds by default
+  check    run lint, test and instructions: a change must pass all three";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["lint"] => in_root().and_then(lint::run),
         ["test"] => in_root().and_then(suite::run),
-        ["python"] => in_root().and_then(python::test),
+        ["python"] => in_root().and_then(suite::run_python),
         ["simulate", ref options @ ..] => in_root().and_then(|_| simulate::run(options)),
         ["instructions"] => in_root().and_then(instructions::check),
         ["instructions", "--update"] => in_root().and_then(instructions::update),
@@ -74,7 +77,7 @@ fn check(root: &Path) -> Result<(), String> {
     instructions::check(root)
 }
 
-/// The repository this was built from; every step runs there.
+/// Goes to the repository that this program was built from. Every step runs there.
 fn in_root() -> Result<&'static Path, String> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = here.parent().ok_or_else(|| format!("{} has no directory above it", here.display()))?;

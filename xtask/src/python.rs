@@ -1,19 +1,26 @@
 //! The tests of the Python package, run by pytest on the wheel that users get, in an environment of its own.
 //!
-//! Everything is under target/python: a second run installs nothing and builds what has changed. Cargo's directory is its own,
-//! too, as maturin's variables would have pyo3 built anew there and back.
+//! Everything is under target/python. A second run installs nothing and builds only what has changed. Cargo has a directory of
+//! its own there: maturin's variables would make cargo build pyo3 anew each time.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use crate::step;
+use crate::tally::{PytestOutput, Tally};
 
-/// As bindings/python/pyproject.toml has them; gunicorn is a program whose logs must arrive.
+/// The same versions as in bindings/python/pyproject.toml. gunicorn is a program whose logs must arrive.
 const TOOLS: [&str; 3] = ["maturin>=1.16,<2", "pytest>=9,<10", "gunicorn>=23,<26"];
 const PACKAGE: &str = "bindings/python";
 
 /// Needs the program `bbq` of the release profile.
-pub(crate) fn test(root: &Path) -> Result<(), String> {
+pub(crate) fn test(root: &Path) -> (Result<(), String>, Tally) {
+    let mut output = PytestOutput::of(String::new());
+    let done = run(root, &mut output);
+    (done, output.tally())
+}
+
+fn run(root: &Path, output: &mut PytestOutput) -> Result<(), String> {
     let target =
         root.join(env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from));
     let (environment, wheels) = (target.join("python/venv"), target.join("python/wheels"));
@@ -27,13 +34,13 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
     let python = text(&python);
     step::run(&[], &python, &[&["-m", "pip", "install", "--quiet"][..], &TOOLS].concat()).map_err(|problem| {
         format!(
-            "{problem}\nthe Python tests need {}, and pip could not get them: see that it reaches a package index (PIP_INDEX_URL, \
-             PIP_PROXY), or install them into {environment} from wheels",
+            "{problem}\nthe Python tests need {}, and pip could not get them: make sure that pip reaches a package index \
+             (PIP_INDEX_URL, PIP_PROXY), or install them into {environment} from wheels",
             TOOLS.join(" and ")
         )
     })?;
     let manifest = format!("{PACKAGE}/Cargo.toml");
-    // The wheel is for this machine: no look at how old a Linux would do.
+    // The wheel is for this machine alone, so nobody asks how old a Linux may be.
     let wheel = [
         "build",
         "--release",
@@ -49,7 +56,10 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
     let from =
         ["-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--force-reinstall", "--find-links"];
     step::run(&[], &python, &[&from[..], &[&wheels, "bbq"]].concat())?;
-    step::run(&[("BBQ", &program)], &python, &["-m", "pytest", "--quiet", "-p", "no:cacheprovider", PACKAGE])
+    let pytest = ["-m", "pytest", "--quiet", "-p", "no:cacheprovider"];
+    *output = PytestOutput::of(format!("BBQ={program} {python} {}", pytest.join(" ")));
+    let variables = [("BBQ", program.as_str())];
+    step::run_watched(&variables, &python, &[&pytest[..], &[PACKAGE]].concat(), &mut |line| output.read(line))
 }
 
 fn text(path: &Path) -> String {

@@ -1,16 +1,68 @@
 //! One step: a command that is shown, runs with its output on the terminal, and must succeed.
 
-use std::process::Command;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Command, ExitStatus};
 use std::time::Instant;
+
+/// In front of a program: it ends by SIGINT again, whatever it inherits.
+const HEARS_INTERRUPTS: [&str; 2] = ["env", "--default-signal=INT"];
 
 /// Runs `program`, with variables of the environment set in front of it.
 pub(crate) fn run(variables: &[(&str, &str)], program: &str, arguments: &[&str]) -> Result<(), String> {
-    let shown = show(variables, program, arguments);
+    timed(&shown(variables, program, arguments), || {
+        let mut command = Command::new(program);
+        command.args(arguments).envs(variables.iter().copied());
+        command.status().map_err(|error| format!("cannot run {program}: {error}"))
+    })
+}
+
+/// Runs tests, and hands each line of their output to `watch` as it is shown, standard output and standard error in one.
+///
+/// A job in the background of a script ignores SIGINT, and so does every program that it starts; tests that send the signal
+/// would wait for nothing. So they are run without that.
+pub(crate) fn run_watched(
+    variables: &[(&str, &str)],
+    program: &str,
+    arguments: &[&str],
+    watch: &mut dyn FnMut(&str),
+) -> Result<(), String> {
+    timed(&shown(variables, program, arguments), || {
+        let mut command = Command::new(program);
+        if fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores_interrupt(&status)) {
+            command = Command::new(HEARS_INTERRUPTS[0]);
+            command.args(&HEARS_INTERRUPTS[1..]).arg(program);
+        }
+        command.args(arguments).envs(variables.iter().copied());
+        status_watched(command, watch).map_err(|error| format!("cannot run {program}: {error}"))
+    })
+}
+
+/// The cargo that runs this one.
+pub(crate) fn cargo(variables: &[(&str, &str)], arguments: &[&str]) -> Result<(), String> {
+    let cargo = path_of_cargo();
+    run(variables, &cargo, arguments).map_err(|problem| named(&problem, &cargo))
+}
+
+/// The same for tests.
+pub(crate) fn cargo_watched(arguments: &[&str], watch: &mut dyn FnMut(&str)) -> Result<(), String> {
+    let cargo = path_of_cargo();
+    run_watched(&[], &cargo, arguments, watch).map_err(|problem| named(&problem, &cargo))
+}
+
+fn path_of_cargo() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
+}
+
+/// Under rustup, CARGO names the toolchain's own binary; the name that a person would type reads better.
+fn named(problem: &str, cargo: &str) -> String {
+    problem.replace(cargo, "cargo")
+}
+
+fn timed(shown: &str, status: impl FnOnce() -> Result<ExitStatus, String>) -> Result<(), String> {
     eprintln!("xtask: {shown}");
     let begin = Instant::now();
-    let mut command = Command::new(program);
-    command.args(arguments).envs(variables.iter().copied());
-    let status = command.status().map_err(|error| format!("cannot run {program}: {error}"))?;
+    let status = status()?;
     let seconds = begin.elapsed().as_secs();
     if status.success() {
         eprintln!("xtask: done in {seconds} s");
@@ -19,14 +71,29 @@ pub(crate) fn run(variables: &[(&str, &str)], program: &str, arguments: &[&str])
     Err(format!("failed ({status}) after {seconds} s: {shown}"))
 }
 
-/// The cargo that runs this one.
-pub(crate) fn cargo(variables: &[(&str, &str)], arguments: &[&str]) -> Result<(), String> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    // Under rustup, CARGO names the toolchain's own binary; the name that a person would type reads better.
-    run(variables, &cargo, arguments).map_err(|problem| problem.replace(&cargo, "cargo"))
+fn status_watched(mut command: Command, watch: &mut dyn FnMut(&str)) -> io::Result<ExitStatus> {
+    let (output, input) = io::pipe()?;
+    command.stdout(input.try_clone()?).stderr(input);
+    let mut child = command.spawn()?;
+    // It holds the ends that are written to: the output ends when every process that has them does.
+    drop(command);
+    let mut output = BufReader::new(output);
+    let mut line = Vec::new();
+    while output.read_until(b'\n', &mut line)? > 0 {
+        io::stderr().write_all(&line)?;
+        watch(&String::from_utf8_lossy(&line));
+        line.clear();
+    }
+    child.wait()
 }
 
-fn show(variables: &[(&str, &str)], program: &str, arguments: &[&str]) -> String {
+/// Whether bit 1, for signal 2, is set in what /proc says of a process.
+fn ignores_interrupt(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 2 != 0)
+}
+
+fn shown(variables: &[(&str, &str)], program: &str, arguments: &[&str]) -> String {
     let name = program.rsplit('/').next().unwrap_or(program);
     let variables = variables.iter().map(|(name, value)| format!("{name}='{value}'"));
     variables
@@ -34,4 +101,43 @@ fn show(variables: &[(&str, &str)], program: &str, arguments: &[&str]) -> String
         .chain(arguments.iter().map(|text| (*text).to_owned()))
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ignored_interrupt_is_known_by_its_bit() {
+        assert!(ignores_interrupt("Name:\ta\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001002\n"));
+        assert!(!ignores_interrupt("SigIgn:\t0000000000001000\nSigCgt:\t0000000000000002\n"));
+        assert!(!ignores_interrupt(""));
+    }
+
+    #[test]
+    fn a_watched_program_hears_an_interrupt_that_this_one_ignores() {
+        // The shell ignores the signal, as one does for its jobs in the background, and so does what it starts.
+        let inner = "sh -c 'kill -INT $$; echo still there'";
+        let ends = |script: &str| {
+            let mut lines = Vec::new();
+            let done = run_watched(&[], "sh", &["-c", script], &mut |line| lines.push(line.to_owned()));
+            (done, lines)
+        };
+        let (done, lines) = ends(&format!("trap '' INT; exec {inner}"));
+        assert_eq!((done, lines), (Ok(()), vec!["still there\n".to_owned()]));
+        let (done, lines) = ends(&format!("trap '' INT; exec {} {inner}", HEARS_INTERRUPTS.join(" ")));
+        assert!(done.is_err_and(|problem| problem.contains("signal: 2")));
+        assert_eq!(lines, Vec::<String>::new());
+    }
+
+    #[test]
+    fn both_outputs_are_watched_in_their_order() {
+        let mut lines = Vec::new();
+        let script = "echo one; echo two >&2; printf three; echo";
+        let done = run_watched(&[], "sh", &["-c", script], &mut |line| lines.push(line.to_owned()));
+        assert_eq!(
+            (done, lines),
+            (Ok(()), vec!["one\n".to_owned(), "two\n".to_owned(), "three\n".to_owned()])
+        );
+    }
 }

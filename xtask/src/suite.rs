@@ -1,17 +1,34 @@
-//! The tests, all of them, with the output of cargo and pytest.
+//! All tests, with the output of cargo and pytest, and with the counts of all of them at the end.
 
 use std::path::Path;
 
 use crate::needs;
 use crate::python;
-use crate::step::cargo;
+use crate::step;
+use crate::tally::{CargoOutput, Tally};
+
+// bbq-server turns bbq-listen's feature `tokio` on, and cargo builds a package of the workspace once: so its tests run with
+// it.
+const TEST: [&str; 5] = ["test", "--workspace", "--release", "--locked", "--no-fail-fast"];
 
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     needs::provide()?;
-    // bbq-server turns bbq-listen's feature `tokio` on, and cargo builds a package of the workspace once: so its tests
-    // run with it.
-    let cargos = cargo(&[], &["test", "--workspace", "--release", "--locked", "--no-fail-fast"]);
+    // First without the tests: so cargo has the terminal to itself, and a build that fails is not counted as a test.
+    step::cargo(&[], &[&TEST[..], &["--no-run"]].concat())?;
+    let mut output = CargoOutput::default();
+    let cargos = step::cargo_watched(&TEST, &mut |line| output.read(line));
     // A test that fails there is no reason not to hear of those here.
-    let pythons = python::test(root);
-    cargos.and(pythons)
+    let (pythons, tally) = python::test(root);
+    tell(&output.tally().and(tally), cargos.and(pythons))
+}
+
+/// The tests of the Python package alone.
+pub(crate) fn run_python(root: &Path) -> Result<(), String> {
+    let (done, tally) = python::test(root);
+    tell(&tally, done)
+}
+
+fn tell(tally: &Tally, done: Result<(), String>) -> Result<(), String> {
+    eprintln!("xtask: {tally}");
+    done
 }

@@ -1,0 +1,144 @@
+//! The output of `cargo test --no-fail-fast`: of cargo, which names each program, and of the programs, which name the tests.
+
+use super::{Failure, Tally, count_of};
+
+/// Reads the output of one `cargo test`, standard output and standard error together.
+#[derive(Debug, Default)]
+pub(crate) struct CargoOutput {
+    tally: Tally,
+    programs: Vec<Program>,
+    /// Which programs failed, in the words of the options that choose them, in the order in which they ran.
+    failed: Vec<String>,
+    is_listing: bool,
+}
+
+#[derive(Debug)]
+struct Program {
+    /// As cargo names it.
+    name: String,
+    failed: Vec<String>,
+    /// Whether it has said what its tests came to.
+    is_over: bool,
+}
+
+impl CargoOutput {
+    pub(crate) fn read(&mut self, line: &str) {
+        let text = line.trim();
+        if let Some(name) = text.strip_prefix("Running ").or_else(|| text.strip_prefix("Doc-tests ")) {
+            self.programs.push(Program { name: name.to_owned(), failed: Vec::new(), is_over: false });
+        } else if let Some(counts) = text.strip_prefix("test result: ") {
+            self.tally.passed += count_of(counts, "passed");
+            self.tally.ignored += count_of(counts, "ignored");
+            if let Some(program) = self.programs.last_mut() {
+                program.is_over = true;
+            }
+        } else if let Some(test) =
+            text.strip_prefix("test ").and_then(|test| test.strip_suffix(" ... FAILED"))
+        {
+            let test = test.strip_suffix(" - should panic").unwrap_or(test);
+            if let Some(program) = self.programs.last_mut() {
+                program.failed.push(test.to_owned());
+            }
+        } else if text.starts_with("error: ") && text.ends_with(" failed:") {
+            self.is_listing = true;
+        } else if self.is_listing
+            && let Some(options) = text.strip_prefix('`').and_then(|rest| rest.strip_suffix('`'))
+        {
+            self.failed.push(options.to_owned());
+        }
+    }
+
+    /// What all programs came to.
+    pub(crate) fn tally(self) -> Tally {
+        let mut tally = self.tally;
+        tally.programs = self.programs.len();
+        let failed = || self.programs.iter().filter(|program| !program.failed.is_empty() || !program.is_over);
+        let is_listed = failed().count() == self.failed.len();
+        for (index, program) in failed().enumerate() {
+            let options = if is_listed { self.failed[index].as_str() } else { "--workspace" };
+            let again = format!("cargo test --release {options}");
+            for test in &program.failed {
+                tally.failed += 1;
+                let again = format!("{again} -- --exact {}", quoted(test));
+                tally.failures.push(Failure { name: test.clone(), again });
+            }
+            if !program.is_over {
+                tally.failed += 1;
+                let name = format!("{} ended before its tests had", program.name);
+                tally.failures.push(Failure { name, again });
+            }
+        }
+        tally
+    }
+}
+
+/// The name of a test of the documentation has blanks and brackets in it. Its line number is its end, and `--exact` needs it.
+fn quoted(name: &str) -> String {
+    if name.contains(' ') { format!("'{name}'") } else { name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(output: &str) -> Tally {
+        let mut read = CargoOutput::default();
+        output.lines().for_each(|line| read.read(line));
+        read.tally()
+    }
+
+    #[test]
+    fn programs_that_pass_are_counted() {
+        let tally = tally(
+            "     Running unittests src/lib.rs (target/release/deps/a-1)\n\nrunning 3 tests\ntest a ... ok\ntest b ... ignored\n\n\
+             test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\n\
+             \x20  Doc-tests a\n\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n",
+        );
+        assert_eq!(tally.to_string(), "3 tests passed, 0 failed, 1 ignored, in 2 test programs");
+    }
+
+    #[test]
+    fn a_test_that_fails_is_named_with_the_command_that_runs_it_again() {
+        let tally = tally(
+            "     Running tests/a.rs (target/release/deps/a-1)\ntest one ... FAILED\ntest two ... ok\n\nfailures:\n    one\n\n\
+             test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\n\
+             error: test failed, to rerun pass `-p x --test a`\n\
+             \x20    Running tests/b.rs (target/release/deps/b-1)\n\
+             test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
+             \x20  Doc-tests y\ntest y/src/lib.rs - f (line 3) ... FAILED\n\
+             test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
+             error: doctest failed, to rerun pass `-p y --doc`\n\
+             error: 2 targets failed:\n    `-p x --test a`\n    `-p y --doc`\n",
+        );
+        assert_eq!(
+            tally.to_string(),
+            "2 tests passed, 2 failed, 0 ignored, in 3 test programs\n\
+             failed: one\n    cargo test --release -p x --test a -- --exact one\n\
+             failed: y/src/lib.rs - f (line 3)\n    cargo test --release -p y --doc -- --exact 'y/src/lib.rs - f (line 3)'"
+        );
+    }
+
+    #[test]
+    fn a_program_that_ends_in_the_middle_is_a_failure() {
+        let tally = tally(
+            "     Running tests/a.rs (target/release/deps/a-1)\ntest one ... ok\n\
+             error: test failed, to rerun pass `-p x --test a`\n\nCaused by:\n  process didn't exit successfully (signal: 6)\n\
+             \x20    Running tests/b.rs (target/release/deps/b-1)\n\
+             test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
+             error: 1 target failed:\n    `-p x --test a`\n",
+        );
+        assert_eq!(
+            tally.to_string(),
+            "1 tests passed, 1 failed, 0 ignored, in 2 test programs\n\
+             failed: tests/a.rs (target/release/deps/a-1) ended before its tests had\n    cargo test --release -p x --test a"
+        );
+    }
+
+    #[test]
+    fn without_the_list_of_cargo_a_test_is_run_again_by_its_name_alone() {
+        let tally = tally(
+            "     Running tests/a.rs (a-1)\ntest one ... FAILED\ntest result: FAILED. 0 passed; 1 failed; 0 ignored\n",
+        );
+        assert!(tally.to_string().ends_with("cargo test --release --workspace -- --exact one"), "{tally}");
+    }
+}
