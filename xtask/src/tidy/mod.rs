@@ -2,6 +2,7 @@
 //!
 //! They look at the files that git knows or would take in.
 
+mod programs;
 mod rules;
 
 use std::fs;
@@ -28,6 +29,10 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
         let Ok(text) = String::from_utf8(bytes) else { continue };
         for Finding { line, message } in rules::check(name, &text) {
             eprintln!("{name}:{line}: {message}");
+            findings += 1;
+        }
+        for file in programs::undeclared(name, &text, &files) {
+            eprintln!("{file}:1: its tests do not run: add it to {name}, as a `mod`");
             findings += 1;
         }
     }

@@ -3,14 +3,12 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::io::Write;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use support::session::{Answer, Session, batch, stream_id};
-use support::{Server, Setup, assert_balanced};
+use crate::support::session::{Answer, Session, batch, stream_id};
+use crate::support::{Server, Setup, assert_balanced};
 
 const LISTEN: [&str; 3] =
     ["lines+tcp://127.0.0.1:{0}", "bbq+tcp://127.0.0.1:{1}", "syslog+tcp://127.0.0.1:{2}"];

@@ -1,8 +1,6 @@
 //! If this fails, a server whose operator has all the patience there is does not stop in order.
 
-mod support;
-
-use support::Setup;
+use crate::support::Setup;
 
 #[test]
 fn the_longest_patience_is_no_mistake() {

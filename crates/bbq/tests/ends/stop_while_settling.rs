@@ -1,12 +1,10 @@
 //! If this fails, a client whose stream waits for the disk when the server stops is not told to come again, and waits for as long
 //! as the stop does.
 
-mod support;
-
+use crate::support::Setup;
+use crate::support::fault::Fault;
+use crate::support::session::{Answer, Session, batch, hello, stream_id};
 use bbq_wire::RefusalCode;
-use support::Setup;
-use support::fault::Fault;
-use support::session::{Answer, Session, batch, hello, stream_id};
 
 /// Longer than a stop has patience for anything.
 const FROZEN: &str = "fdatasync:delay_enter=60000000";

@@ -1,8 +1,6 @@
 //! If this fails, a stop drops messages that were received, although the disk has room for them and is only slow.
 
-mod support;
-
-use support::{Setup, assert_balanced};
+use crate::support::{Setup, assert_balanced};
 
 const CONFIG: &str = "workers = 1\n[spool]\nsegment_bytes = \"64KiB\"\nflush_interval_ms = 0\n";
 /// Several times what a lane with segments of 64 KiB holds in memory.

@@ -1,12 +1,11 @@
 //! If this fails, a full lane or a disk that hangs costs more than the wait: connections that nobody speaks over stay for ever, clients
 //! are cut off for the server's own delay, messages are dropped on a disk that is only slow, or signals are not heard.
 
-mod support;
-
+use crate::support;
+use crate::support::fault::Fault;
+use crate::support::session::{Answer, Session, batch, hello, stream_id};
+use crate::support::{Setup, assert_balanced};
 use bbq_wire::session::RefusalCode;
-use support::fault::Fault;
-use support::session::{Answer, Session, batch, hello, stream_id};
-use support::{Setup, assert_balanced};
 
 /// What a lane holds in memory is little.
 const CONFIG: &str = "workers = 1\n[spool]\nsegment_bytes = \"64KiB\"\n";

@@ -2,14 +2,12 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use support::native::{Library, sources};
-use support::{Setup, run};
+use crate::support::native::{Library, sources};
+use crate::support::{Setup, run};
 
 const LINES: &str = "one\n\nthree, which is longer\nlast";
 

@@ -2,14 +2,12 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
-use support::Setup;
-use support::native::{Library, program};
+use crate::support::Setup;
+use crate::support::native::{Library, program};
 
 const MESSAGES: u64 = 1000;
 

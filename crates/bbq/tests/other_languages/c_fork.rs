@@ -1,12 +1,10 @@
 //! If this fails, a program that forks hangs, sends something twice, or loses what its children send.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use support::native::{Library, program};
-use support::{Setup, run};
+use crate::support::native::{Library, program};
+use crate::support::{Setup, run};
 
 /// As in the program.
 const CHILDREN: u64 = 24;

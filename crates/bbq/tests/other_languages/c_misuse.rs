@@ -1,11 +1,9 @@
 //! If this fails, a mistake in a C program ends it or is not answered, instead of being named.
 
-mod support;
-
 use std::process::Command;
 
-use support::native::{Library, program};
-use support::{Setup, run};
+use crate::support::native::{Library, program};
+use crate::support::{Setup, run};
 
 #[test]
 fn mistakes_are_answered_with_a_status_and_a_text() {

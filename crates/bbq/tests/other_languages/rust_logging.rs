@@ -2,13 +2,11 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::support::{BBQ, Setup};
 use serde_json::{Value, json};
-use support::{BBQ, Setup};
 
 const COUNT: u64 = 1000;
 

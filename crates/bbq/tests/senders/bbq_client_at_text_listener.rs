@@ -1,15 +1,13 @@
 //! If this fails, a bbq client that was given the address of a listener for text waits for ever without a word, and its greeting is
 //! stored as a message; or a sender of text that looks a little like one is refused.
 
-mod support;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
+use crate::support::{BBQ, PATIENCE, Setup};
 use bbq_wire::StreamId;
 use bbq_wire::session::{AckLevel, Hello};
-use support::{BBQ, PATIENCE, Setup};
 
 const LISTEN: [&str; 2] = ["lines+tcp://127.0.0.1:{0}", "syslog+tcp://127.0.0.1:{1}"];
 

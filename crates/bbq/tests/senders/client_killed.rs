@@ -3,14 +3,12 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use support::random::Random;
-use support::{BBQ, Setup};
+use crate::support::random::Random;
+use crate::support::{BBQ, Setup};
 
 const MESSAGES: u64 = 1_000_000;
 const KILLS: u64 = 50;

@@ -1,12 +1,10 @@
 //! If this fails, an application notices that its server was killed, or a message of its is lost or doubled then.
 
-mod support;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::support::{PATIENCE, Setup};
 use bbq_client::{OnFull, Sender};
-use support::{PATIENCE, Setup};
 
 const THREADS: u64 = 4;
 /// As in seed 002.

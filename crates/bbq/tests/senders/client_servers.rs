@@ -2,15 +2,13 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::io::Write;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::support::{PATIENCE, Setup};
 use bbq_client::{Delivery, Notice, OnFull, SendError, Sender, SenderBuilder};
 use bbq_wire::session::{Refusal, RefusalCode};
-use support::{PATIENCE, Setup};
 
 fn setups(count: usize) -> Vec<Setup> {
     (0..count).map(|_| Setup::new(&["bbq+tcp://127.0.0.1:{0}"])).collect()

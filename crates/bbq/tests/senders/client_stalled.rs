@@ -3,13 +3,11 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::net::TcpListener;
 use std::time::Duration;
 
+use crate::support::{PATIENCE, Setup};
 use bbq_client::{Counters, OnFull, SendError, Sender};
-use support::{PATIENCE, Setup};
 
 const QUEUE_BYTES: usize = 1024 * 1024;
 const MESSAGE: [u8; 100] = [b'm'; 100];

@@ -1,15 +1,13 @@
 //! If this fails, `bbq send` tries again for ever where no time will help: an address that cannot be one, or a socket that is
 //! not for this user.
 
-mod support;
-
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 
+use crate::support::{BBQ, refused_start};
 use rustix::process::geteuid;
-use support::{BBQ, refused_start};
 
 /// Sends a line as a user without privilege.
 fn send(address: &str) -> (Option<i32>, String) {

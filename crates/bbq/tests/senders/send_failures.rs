@@ -2,17 +2,15 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Command;
 
+use crate::support::{BBQ, Setup, refused_start};
 use bbq_wire::batch::BatchLimits;
 use bbq_wire::session::{Refusal, ServerSession, ServerStep, Welcome};
 use bbq_wire::{AckLevel, RefusalCode};
-use support::{BBQ, Setup, refused_start};
 
 fn send(address: impl std::fmt::Display) -> Command {
     let mut command = Command::new(BBQ);

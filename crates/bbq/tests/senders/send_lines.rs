@@ -1,12 +1,10 @@
 //! If this fails, a line that goes by `bbq send` is another message than one that goes to a listener of `lines`, or the end of a run
 //! of `bbq send` counts what did not happen.
 
-mod support;
-
 use std::fs;
 use std::process::Command;
 
-use support::{BBQ, Setup, run};
+use crate::support::{BBQ, Setup, run};
 
 /// Line feeds, and one carriage return before each, are no part of a line; what stands elsewhere is.
 const INPUT: &[u8] = b"unix\ndos\r\n\r\n\ntwo\r\r\nin\rside\r\nopen\r";

@@ -1,11 +1,9 @@
 //! If this fails, whoever opens connections to the admin takes the descriptors of senders, or keeps others from asking.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use support::{PATIENCE, Setup, process};
+use crate::support::{PATIENCE, Setup, process};
 
 const CONNECTIONS: usize = 400;
 /// What the server has open without senders, with some to spare, and the admin's share.

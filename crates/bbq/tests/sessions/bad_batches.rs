@@ -1,13 +1,11 @@
 //! If this fails, a broken or hostile sender can store what it should not, harm the sessions of others, or is left
 //! without a reason; or a sender that resends has messages doubled or lost.
 
-mod support;
-
 use std::collections::BTreeMap;
 
+use crate::support::session::{Answer, Session, batch, batch_of, hello, sealed, stream_id, with_bytes};
+use crate::support::{Server, Setup, assert_balanced};
 use bbq_wire::{Compression, RefusalCode, SourceKind, StreamId};
-use support::session::{Answer, Session, batch, batch_of, hello, sealed, stream_id, with_bytes};
-use support::{Server, Setup, assert_balanced};
 
 const LISTEN: &str = "bbq+tcp://127.0.0.1:{0}?message_bytes_max=1KiB";
 /// Offsets in the header of a batch (docs/PROTOCOL.md).

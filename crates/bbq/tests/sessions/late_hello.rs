@@ -1,11 +1,9 @@
 //! If this fails, a hello that a stuck worker reads late takes a stream from its client's newer connection, and the client ends.
 
-mod support;
-
+use crate::support::Setup;
+use crate::support::session::{Answer, Session, batch, stream_id};
 use bbq_wire::RefusalCode;
 use bbq_wire::session::{AckLevel, Hello};
-use support::Setup;
-use support::session::{Answer, Session, batch, stream_id};
 
 fn hello(epoch: u64) -> Vec<u8> {
     let mut frame = Vec::new();

@@ -3,10 +3,8 @@
 //! Lanes are read independently of each other. Connections of one stream come to any worker, so without care two of its
 //! batches lie in two lanes. There is no sink while they are sent, so that everything is unread.
 
-mod support;
-
-use support::session::{Session, batch, stream_id};
-use support::{Server, Setup};
+use crate::support::session::{Session, batch, stream_id};
+use crate::support::{Server, Setup};
 
 const STREAMS: u8 = 4;
 

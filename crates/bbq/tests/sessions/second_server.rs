@@ -3,13 +3,11 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 
+use crate::support::{BBQ, Setup, refused_start};
 use std::process::Command;
-use support::{BBQ, Setup, refused_start};
 
 const LISTEN: [&str; 5] = [
     "lines+tcp://127.0.0.1:{0}",

@@ -1,14 +1,12 @@
 //! If this fails, a client that stops in the middle of what it was saying keeps its connection and memory for ever, or one that
 //! says nothing keeps others out.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use crate::support::session::{Answer, Session, batch, hello, stream_id};
+use crate::support::{PATIENCE, Setup};
 use bbq_wire::session::RefusalCode;
-use support::session::{Answer, Session, batch, hello, stream_id};
-use support::{PATIENCE, Setup};
 
 #[test]
 fn a_hello_has_ten_seconds() {

@@ -3,14 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::io::Write;
 use std::net::TcpStream;
 
+use crate::support::session::{Session, batch, stream_id};
+use crate::support::{PATIENCE, Server, Setup, process, protocol};
 use bbq_wire::session::RefusalCode;
-use support::session::{Session, batch, stream_id};
-use support::{PATIENCE, Server, Setup, process, protocol};
 
 const MIB: usize = 1024 * 1024;
 /// The share of one worker, and the least for two of them.

@@ -3,14 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers are tests too: one that cannot go on has failed")]
 
-mod support;
-
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
 
+use crate::support::{Setup, assert_balanced};
 use bbq_spool::sealed;
-use support::{Setup, assert_balanced};
 
 fn cursor(setup: &Setup) -> PathBuf {
     let mut entries = fs::read_dir(setup.data().join("cursors")).unwrap();

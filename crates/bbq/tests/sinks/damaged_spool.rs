@@ -5,14 +5,12 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::session::{Session, batch, stream_id};
+use crate::support::{Server, Setup, assert_balanced};
 use serde_json::Value;
-use support::session::{Session, batch, stream_id};
-use support::{Server, Setup, assert_balanced};
 
 const CONFIG: &str = "sink = []\n[spool]\nsegment_bytes = \"64KiB\"\n";
 const BATCHES: u64 = 60;

@@ -1,12 +1,10 @@
 //! If this fails, a client that only waits for its acknowledgements waits for ever when the server's disk failed, although
 //! it may have another server to go to.
 
-mod support;
-
 use std::io::Write;
 use std::net::TcpStream;
 
-use support::{PATIENCE, Setup, protocol};
+use crate::support::{PATIENCE, Setup, protocol};
 
 #[test]
 fn who_waits_for_an_acknowledgement_hears_that_the_disk_failed() {

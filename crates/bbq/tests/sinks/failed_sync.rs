@@ -3,14 +3,13 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 use std::time::Instant;
 
-use support::fault::Fault;
-use support::{PATIENCE, Setup};
+use crate::support;
+use crate::support::fault::Fault;
+use crate::support::{PATIENCE, Setup};
 
 const LINES: u64 = 2000;
 

@@ -3,12 +3,10 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::io::pipe;
 use std::process::Stdio;
 
-use support::{Server, Setup};
+use crate::support::{Server, Setup};
 
 /// With a log whose reader has gone.
 fn start(setup: &Setup) -> Server<'_> {

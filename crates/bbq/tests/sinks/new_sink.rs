@@ -1,9 +1,7 @@
 //! If this fails, a sink that is added to a server with a past repeats, loses or miscounts: it gets what the spool still
 //! has, and the rest counts as dropped for it alone, by the reason `before-sink`.
 
-mod support;
-
-use support::{Setup, assert_balanced};
+use crate::support::{Setup, assert_balanced};
 
 #[test]
 fn a_new_sink_gets_what_is_kept_and_its_ledger_balances() {

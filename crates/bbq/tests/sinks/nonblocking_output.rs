@@ -1,12 +1,10 @@
 //! If this fails, standard output that is a pipe in non-blocking mode gets messages in pieces, twice or not at all.
 
-mod support;
-
 use std::io::{Read, pipe};
 use std::os::fd::OwnedFd;
 
+use crate::support::Setup;
 use rustix::fs::{OFlags, fcntl_setfl};
-use support::Setup;
 
 const LINES: u64 = 20_000;
 

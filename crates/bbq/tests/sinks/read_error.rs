@@ -2,10 +2,8 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
-use support::session::{Session, batch, stream_id};
-use support::{Setup, assert_balanced};
+use crate::support::session::{Session, batch, stream_id};
+use crate::support::{Setup, assert_balanced};
 
 const BATCHES: u64 = 120;
 const PER_BATCH: u64 = 10;

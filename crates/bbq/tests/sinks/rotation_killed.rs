@@ -2,14 +2,12 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::fs;
 use std::process::{Command, Stdio};
 
-use support::fault::Fault;
-use support::program::Program;
-use support::{BBQ, Setup};
+use crate::support::fault::Fault;
+use crate::support::program::Program;
+use crate::support::{BBQ, Setup};
 
 const LINES: u64 = 5000;
 const ROTATE_BYTES: usize = 4096;

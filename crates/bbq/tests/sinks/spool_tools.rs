@@ -3,17 +3,15 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use crate::support::session::{Session, batch, stream_id};
+use crate::support::{BBQ, Setup, assert_balanced};
 use serde_json::Value;
-use support::session::{Session, batch, stream_id};
-use support::{BBQ, Setup, assert_balanced};
 
 const CONFIG: &str = "sink = []\n[spool]\nsegment_bytes = \"64KiB\"\n";
 const BATCHES: u64 = 40;

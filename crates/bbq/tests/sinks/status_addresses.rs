@@ -3,15 +3,13 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 use std::thread;
 
+use crate::support::{BBQ, Setup, refused_start};
 use rustix::process::{Pid, Signal, kill_process};
-use support::{BBQ, Setup, refused_start};
 
 /// Exit code, and what it says; it names the address and the remedy, whatever it found.
 fn status(admin: SocketAddr, arguments: &[&str]) -> String {

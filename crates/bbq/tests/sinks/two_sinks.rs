@@ -2,14 +2,12 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::fs::File;
 use std::io::Read;
 use std::process::Stdio;
 
+use crate::support::{Setup, assert_balanced};
 use serde_json::Value;
-use support::{Setup, assert_balanced};
 
 const LINES: u64 = 50_000;
 

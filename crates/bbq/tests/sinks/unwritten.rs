@@ -1,16 +1,14 @@
 //! If this fails, messages vanish from the ledger when the disk fails or has no room at the end: their senders believe that they
 //! arrived, and the server says that nothing was dropped.
 
-mod support;
-
 use std::io::Write;
 use std::net::UdpSocket;
 
+use crate::support::flood::wait_standstill;
+use crate::support::session::{Answer, Session, batch, stream_id};
+use crate::support::{Server, Setup, assert_balanced};
 use bbq_wire::session::{AckLevel, RefusalCode};
 use serde_json::{Value, json};
-use support::flood::wait_standstill;
-use support::session::{Answer, Session, batch, stream_id};
-use support::{Server, Setup, assert_balanced};
 
 /// No file may grow beyond 64 blocks, and a segment is allocated whole: creating it fails, and not for want of room.
 const NO_SEGMENTS: [&str; 3] = ["sh", "-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\""];

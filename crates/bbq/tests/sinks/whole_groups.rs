@@ -3,12 +3,10 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::collections::BTreeMap;
 
-use support::session::{Answer, Session, batch, stream_id};
-use support::{Setup, assert_balanced};
+use crate::support::session::{Answer, Session, batch, stream_id};
+use crate::support::{Setup, assert_balanced};
 
 /// Batches of some 10 KB, of which five fit a segment.
 const PER_BATCH: u64 = 10;

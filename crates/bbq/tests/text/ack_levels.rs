@@ -1,10 +1,8 @@
 //! If this fails, a sender waits for ever for an acknowledgement that it asked for.
 
-mod support;
-
 use std::process::Command;
 
-use support::{BBQ, Setup, run};
+use crate::support::{BBQ, Setup, run};
 
 #[test]
 fn a_sender_gets_what_it_asked_for_at_every_level() {

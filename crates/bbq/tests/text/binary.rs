@@ -2,14 +2,12 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::net::UdpSocket;
 
+use crate::support::Setup;
+use crate::support::session::{Session, batch, stream_id};
 use data_encoding::BASE64;
 use serde_json::Value;
-use support::Setup;
-use support::session::{Session, batch, stream_id};
 
 const LISTEN: [&str; 4] = [
     "lines+tcp://127.0.0.1:{0}",

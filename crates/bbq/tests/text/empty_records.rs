@@ -1,11 +1,10 @@
 //! If this fails, a batch of a few kilobytes that is a million messages takes a sink's memory, and keeps it.
 
-mod support;
-
+use crate::support;
+use crate::support::session::{Session, batch_of, stream_id};
+use crate::support::{Setup, process};
 use bbq_wire::session::RefusalCode;
 use bbq_wire::{Compression, SourceKind};
-use support::session::{Session, batch_of, stream_id};
-use support::{Setup, process};
 
 /// As many as a batch may have, and what they may take: the buffers of intake and sink, and some to spare.
 const RECORDS: u64 = 1 << 20;

@@ -1,11 +1,9 @@
 //! If this fails, `bbq send` of something that is no text takes memory without bound, or sends a part of it.
 
-mod support;
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use support::{BBQ, free_ports};
+use crate::support::{BBQ, free_ports};
 
 #[test]
 fn a_line_that_no_server_takes_is_refused_before_it_ends() {

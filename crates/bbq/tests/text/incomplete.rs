@@ -3,15 +3,13 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
+use crate::support::{Server, Setup, assert_balanced};
 use rustix::net::sockopt::set_socket_linger;
 use serde_json::Value;
-use support::{Server, Setup, assert_balanced};
 
 const LISTEN: [&str; 6] = [
     "lines+tcp://127.0.0.1:{0}",

@@ -2,14 +2,12 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
 
+use crate::support::Setup;
+use crate::support::session::{Session, batch, stream_id};
 use serde_json::{Value, json};
-use support::Setup;
-use support::session::{Session, batch, stream_id};
 
 const LISTEN: [&str; 3] =
     ["lines+tcp://127.0.0.1:{0}", "syslog+udp://127.0.0.1:{1}", "bbq+tcp://127.0.0.1:{2}"];

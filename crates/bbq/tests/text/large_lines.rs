@@ -1,9 +1,7 @@
 //! A connection whose messages fill a batch each is read on as soon as the lane has taken the batch. If this fails, it
 //! waits for `spool.flush_interval_ms` behind every one of them.
 
-mod support;
-
-use support::Setup;
+use crate::support::Setup;
 
 #[test]
 fn large_lines_do_not_wait_for_the_flush_interval() {

@@ -1,9 +1,7 @@
 //! The smallest whole path: if this fails, nothing works. Lines over tcp reach the file as they were sent, also those that
 //! were sent before a kill and a stop.
 
-mod support;
-
-use support::{Setup, assert_balanced};
+use crate::support::{Setup, assert_balanced};
 
 #[test]
 fn lines_reach_the_file_over_a_stop_and_a_kill() {

@@ -1,14 +1,12 @@
 //! If this fails, one message over the limit costs more than itself: the connection it came on, the messages around it,
 //! or the trust in the ledger.
 
-mod support;
-
 use std::net::UdpSocket;
 
+use crate::support::session::{Session, batch, stream_id};
+use crate::support::{Server, Setup, assert_balanced};
 use bbq_wire::RefusalCode;
 use serde_json::Value;
-use support::session::{Session, batch, stream_id};
-use support::{Server, Setup, assert_balanced};
 
 const DEFAULT_LIMIT: usize = 1024 * 1024;
 

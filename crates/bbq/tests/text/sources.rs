@@ -2,15 +2,13 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
-mod support;
-
 use std::io::Write;
 use std::net::UdpSocket;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Command;
 
+use crate::support::{BBQ, Setup, protocol, run};
 use serde_json::Value;
-use support::{BBQ, Setup, protocol, run};
 
 /// Starts a server with one listener, sends, and compares what is in the file.
 fn delivers(listen: &str, send: impl FnOnce(&Setup), written: &[u8]) {
