@@ -1,4 +1,4 @@
-//! Fuzz targets, with libFuzzer and any compiler that builds the product: instrumentation is a pass of LLVM.
+//! Fuzz targets, with libFuzzer. Any compiler that builds the product will do, as instrumentation is a pass of LLVM.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
      -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1";
 
-/// Builds all targets, and runs one for so many seconds. What it finds is in fuzz/artifacts.
+/// Builds all targets, and runs one for `seconds`. Inputs that make it fail are in fuzz/artifacts.
 pub(crate) fn run(root: &Path, target: &str, seconds: &str) -> Result<(), String> {
     let triple = host()?;
     // With a target, build scripts and macros are built without instrumentation.
@@ -17,7 +17,7 @@ pub(crate) fn run(root: &Path, target: &str, seconds: &str) -> Result<(), String
     step::cargo(&[("RUSTFLAGS", FLAGS)], &build)?;
     let corpus = root.join("fuzz/corpus").join(target);
     let artifacts = root.join("fuzz/artifacts").join(target);
-    // Where new inputs go; those that are kept in the repository stay few.
+    // New inputs go here, so that the repository keeps few.
     let found = root.join("fuzz/target/corpus").join(target);
     for directory in [&corpus, &artifacts, &found] {
         std::fs::create_dir_all(directory)
@@ -35,7 +35,7 @@ pub(crate) fn run(root: &Path, target: &str, seconds: &str) -> Result<(), String
     step::run(&[], &program, &arguments.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// What this compiler builds for.
+/// The target triple that this compiler builds for.
 fn host() -> Result<String, String> {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let output = std::process::Command::new(&rustc).arg("-vV").output();

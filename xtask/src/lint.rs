@@ -1,6 +1,6 @@
-//! Everything that needs no test to run.
+//! All checks that run no test.
 //!
-//! All in the release profile: then build scripts and procedural macros are built once, for this and for the tests.
+//! All of them use the release profile, as the tests do, so that build scripts and procedural macros are built once.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     let clippy_library = ["clippy", "--release", "--locked", "--lib", "--package"];
     let deny = ["--", "-D", "warnings"];
     cargo(&[], &[&clippy[..], &["--workspace"], &deny].concat())?;
-    // In the workspace others turn their features on, and so do the examples; who uses the library alone may leave them off.
+    // In the workspace, other crates and the examples turn on the features of these libraries. A user may leave them off.
     for library in ["bbq-listen", "bbq-prefork", "bbq-client"] {
         cargo(&[], &[&clippy_library[..], &[library], &deny].concat())?;
     }

@@ -1,8 +1,8 @@
-//! The programs that tests run against the server: real clients, and tools that take something away from it; what counts
-//! instructions; and what the programs in C and C++ are compiled with.
+//! The programs that the tests need: real clients, tools that take resources away from a server, a counter of instructions,
+//! and compilers for C and C++.
 //!
-//! What is missing is installed from Debian's packages when this runs as root, and named with the command to run when it
-//! does not. Nothing that is installed is removed for it, and no service is started.
+//! As root, this installs the missing ones from Debian's packages. Otherwise it names them, and the command that installs
+//! them. It removes no installed package and starts no service.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use crate::step;
 
-/// Program, or file by its whole path, and the Debian package that has it.
+/// A program, or a file by its whole path, and the Debian package that contains it.
 const NEEDS: [(&str, &str); 15] = [
     ("/usr/include/spdlog/spdlog.h", "libspdlog-dev"),
     ("c++", "g++"),
@@ -29,16 +29,16 @@ const NEEDS: [(&str, &str); 15] = [
     ("unshare", "util-linux"),
     ("valgrind", "valgrind"),
 ];
-/// Debian has Python's environments in a package of their own, and no program to know it by.
+/// Debian has a package of its own for Python's environments, and that package has no program.
 const VENV: (&str, &str) = ("python3 -m venv", "python3-venv");
 
-/// `--no-remove`: syslog-ng-core would take the place of another system logger.
+/// `--no-remove`: syslog-ng-core would replace another system logger.
 const INSTALL: [&str; 4] = ["install", "--yes", "--no-remove", "--no-install-recommends"];
-/// Packages' scripts ask it before they start a service.
+/// The scripts of packages run this program before they start a service.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 const POLICY_NEVER: &str = "#!/bin/sh\nexit 101\n";
 
-/// Makes sure that everything is there.
+/// Makes sure that all of them are there.
 pub(crate) fn provide() -> Result<(), String> {
     let missing = missing(&search_path(), has_venv());
     if missing.is_empty() {
@@ -50,9 +50,9 @@ pub(crate) fn provide() -> Result<(), String> {
     let command = format!("apt-get update && apt-get {} {}", INSTALL.join(" "), packages.join(" "));
     let by_hand = |why: &str| {
         format!(
-            "{why}; install them, on Debian as root:\n    {command}\n(where apt-get refuses to remove another \
-             system logger, run the tests in a container; `cargo test --workspace --release` runs without this look, \
-             and the tests that need the programs fail)"
+            "{why}; on Debian, install them as root:\n    {command}\n(if apt-get refuses to remove another \
+             system logger, run the tests in a container; `cargo test --workspace --release` runs without these programs, \
+             and the tests that need them fail)"
         )
     };
     if !search_path().iter().any(|directory| is_program(&directory.join("apt-get"))) {
@@ -69,9 +69,7 @@ pub(crate) fn provide() -> Result<(), String> {
     installed.map_err(|problem| by_hand(&problem))?;
     match self::missing(&search_path(), has_venv()).first() {
         None => Ok(()),
-        Some((needed, package)) => {
-            Err(format!("{package} is installed, and {needed} is not where it is looked for"))
-        }
+        Some((needed, package)) => Err(format!("{package} is installed, but {needed} is not found")),
     }
 }
 
@@ -87,7 +85,7 @@ fn missing(path: &[PathBuf], has_venv: bool) -> Vec<(&'static str, &'static str)
     NEEDS.into_iter().filter(is_missing).chain((!has_venv).then_some(VENV)).collect()
 }
 
-/// Whether Python makes environments that have pip.
+/// Whether Python can make environments that have pip.
 fn has_venv() -> bool {
     let look = Command::new("python3").args(["-c", "import ensurepip, venv"]).stderr(Stdio::null()).status();
     look.is_ok_and(|status| status.success())
@@ -110,7 +108,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
 }
 
-/// While it lives, no package starts a service. One that is there already stays as it is.
+/// As long as it lives, no package starts a service. A policy that is there already stays.
 struct Policy {
     ours: bool,
 }

@@ -1,4 +1,4 @@
-//! Simulated runs, in the release profile: seeds are what counts.
+//! Simulated runs, in the release profile: the more seeds a minute, the better.
 
 use crate::step::cargo;
 

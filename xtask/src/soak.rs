@@ -1,4 +1,4 @@
-//! Builds the released program and the soak, and runs it.
+//! Builds the program in the release profile and the soak, and runs the soak.
 
 use crate::step;
 

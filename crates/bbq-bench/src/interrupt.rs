@@ -1,7 +1,7 @@
 //! Ctrl-C ends a run in the middle of a sample, so that nothing is left behind and what was measured before is shown.
 //!
-//! A signal is the program's: so what loads, and what waits, asks here. Who is told that it is over ends with an error, which
-//! ends the sample with its servers.
+//! A signal is for the whole program, so loads and waits ask here. When the run is over, they return an error, which ends the
+//! sample with its servers.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -36,7 +36,7 @@ impl Interrupt {
         u8::try_from(self.0.load(Ordering::Relaxed)).ok().filter(|number| *number > 0)
     }
 
-    /// As if it had come.
+    /// Behaves as if a signal had arrived.
     #[cfg(test)]
     pub(crate) fn raise(&self) {
         self.0.store(2, Ordering::Relaxed);

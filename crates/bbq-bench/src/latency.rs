@@ -1,4 +1,4 @@
-//! How long operations took: a histogram per thread of the load, added up.
+//! How long operations took: a histogram for each thread of the load, and their sum.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use hdrhistogram::Histogram;
 use crate::metric::Metric;
 use crate::sample::Sample;
 
-/// What is longer counts as this long: no load waits for more.
+/// A longer latency counts as this long. No load waits longer.
 const LONGEST: Duration = Duration::from_secs(60);
 /// Longer than anybody should wait: behind a blocked worker, or for the second try of a full accept queue.
 const LATE: Duration = Duration::from_millis(100);
-/// So many digits of a latency are kept.
+/// How many digits of a latency are kept.
 const DIGITS: u8 = 3;
 
 /// Latencies in nanoseconds.

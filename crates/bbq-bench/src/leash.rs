@@ -1,9 +1,9 @@
-//! Servers that end when this program does, however it ends: it starts itself, asks the kernel for a signal at the end of who
-//! started it, and becomes the server.
+//! Servers that end when this program does, however it ends. The program starts itself, asks the kernel for a signal when its
+//! parent ends, and becomes the server.
 //!
 //! `bench-server` needs none: it ends with its standard input. The peers' clients end by themselves.
 //!
-//! The kernel takes the end of the starting thread for that of its program: so servers are started by the main thread.
+//! The kernel sends the signal when the thread that started the server ends. So the main thread starts servers.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -12,7 +12,7 @@ use std::process::Command;
 use anyhow::Context;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
-/// How a server is ended whose user is gone.
+/// How a server ends when this program is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// For one that is a single process.

@@ -1,20 +1,19 @@
 //! bbq's measurements, run by users on their own machines as `bbq bench EXPERIMENT`.
 //!
-//! An [`Experiment`] is a plan of sections, and a section is rows to be compared: each row starts a server as a process of
-//! its own, loads it for a while, and says what that cost. The runner goes through all rows once a round, so that what
-//! changes on the machine meanwhile meets all of them; a figure is the median over the rounds with the least and the most,
-//! and a ratio is taken within each round. A [`Report`] is the outcome: a table for people, JSON for programs, a page with
-//! plots.
+//! An [`Experiment`] is a plan of sections, and a section is a list of rows to compare. Each row starts a server as a process
+//! of its own, loads it for a while, and measures the cost. The runner measures all rows once in each round, so that a change
+//! of the machine affects all of them. A figure is the median over the rounds, with the least and the most. A ratio is taken
+//! within each round. A [`Report`] is the outcome: a table for people, JSON for programs, and a page with plots.
 //!
-//! The servers are this very program, started again: `bbq serve`, and for the listener groups alone [`serve`], which is
+//! The servers are this program, started again: `bbq serve`, or, to measure listener groups alone, [`serve`], which is
 //! bbq-listen with a protocol that costs next to nothing.
 //!
 //! Not here: what bbq is held to (bench/marks.py), and instruction counts.
 //!
 //! Invariant: nothing is sent to another machine; every load goes to loopback.
-//! Invariant: a sample that lost something it should not have lost, or met an error, is a failure and not a figure.
-//! Invariant: every process, connection and file of a sample is gone when it ends; and every process also when this program
-//! is killed.
+//! Invariant: a sample that lost what it must not lose, or had an error, is a failure and not a figure.
+//! Invariant: when a sample ends, its processes, connections and files are gone. When this program is killed, so are its
+//! processes.
 
 #![forbid(unsafe_code)]
 
@@ -58,5 +57,5 @@ pub use report::{Report, prepare};
 pub use run::run;
 pub use server::{ServeOptions, Service, serve};
 pub use settings::{DURATION_DEFAULT, ROUNDS_DEFAULT, Settings};
-// How many workers servers are given here.
+// The number of workers of a server on this machine.
 pub use bbq_listen::worker_count as workers;

@@ -63,12 +63,12 @@ impl ListenServer {
         self.process.pid()
     }
 
-    /// Where it listens, in the order in which it was told to.
+    /// Its addresses, in the order of the options.
     pub(crate) fn addresses(&self) -> &[SocketAddrV4] {
         &self.addresses
     }
 
-    /// Ends it; what its workers have had.
+    /// Ends it, and returns how much each worker has served.
     pub(crate) fn stop(mut self) -> anyhow::Result<Totals> {
         drop(self.process.child().stdin.take());
         let mut line = String::new();

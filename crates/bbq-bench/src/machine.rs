@@ -1,4 +1,4 @@
-//! What a figure depends on and a reader cannot see: the machine, its disk, and how quiet it was.
+//! What figures depend on and a reader cannot see: the machine, its disk, and how quiet the machine was.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use crate::directory;
 use crate::pause;
 use crate::spread::Spread;
 
-/// Appends that are synced to learn what the disk takes; 40 ms on a good one.
+/// How many appends are synced to measure the disk: 40 ms on a good one.
 const SYNCS: usize = 200;
 /// On a slow one fewer will do.
 const SYNCS_WITHIN: Duration = Duration::from_secs(2);
@@ -32,7 +32,7 @@ pub(crate) struct Machine {
     pub(crate) filesystem: String,
     /// An append of 4 KiB and fdatasync, in microseconds.
     pub(crate) fdatasync_us: Option<Spread>,
-    /// What others had of the processors before anything ran, in percent.
+    /// Share of the processors that other programs used before anything ran, in percent.
     pub(crate) others_before_percent: f64,
     pub(crate) version: &'static str,
     pub(crate) unix_seconds: u64,

@@ -1,4 +1,4 @@
-//! From before a load to after it: what it cost whom.
+//! The cost of a load, from before the load to after it: processor time of server, client and others.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use crate::load::Load;
 use crate::metric::Metric;
 use crate::sample::Sample;
 
-/// Running.
+/// A measurement that runs.
 #[derive(Debug)]
 pub(crate) struct Meter {
     server: Option<u32>,
@@ -17,18 +17,18 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Starts with a server that is ready; none where there is none.
+    /// Starts the measurement, with the process of a server that is ready, if there is one.
     pub(crate) fn start(server: Option<u32>) -> anyhow::Result<Meter> {
         let server_before = server.map_or(Ok(ProcessTime::default()), cpu::of_process)?;
         Ok(Meter { server, server_before, machine_before: cpu::of_machine()?, began: Instant::now() })
     }
 
-    /// The same for a server that has ended, and has said itself what it used.
+    /// Ends it, for a server that has ended and has reported its own processor time.
     pub(crate) fn stop_ended(self, load: &Load, server: Duration) -> anyhow::Result<Sample> {
         self.finish(load, Some(ProcessTime { total: server, ..ProcessTime::default() }))
     }
 
-    /// Ends when what the load brought is done with, also behind the load's own end.
+    /// Ends it, when the server has finished what the load brought. That may be after the end of the load.
     pub(crate) fn stop(self, load: &Load) -> anyhow::Result<Sample> {
         let server = match self.server {
             Some(pid) => Some(cpu::of_process(pid)? - self.server_before),

@@ -1,4 +1,4 @@
-//! The figures a sample may have: name, unit, and how they are written.
+//! The figures that a sample may have: their names, their units, and how they are written.
 
 use serde::Serialize;
 
@@ -36,7 +36,7 @@ pub(crate) enum Metric {
     LatencyStdev,
     /// Operations of the worker that had the most, in percent.
     LargestShare,
-    /// Waited for longer than 100 ms, in percent.
+    /// Operations that took longer than 100 ms, in percent.
     Late,
     /// Sent and not received, in percent.
     Loss,
@@ -54,11 +54,11 @@ pub(crate) enum Metric {
     Sockets,
     /// Voluntary context switches of the calling thread, in a million operations.
     Sleeps,
-    /// Memory of the client's queue of what it may take, in percent.
+    /// Memory of the client's queue, as a part of its limit, in percent.
     QueueOfBound,
     /// Records that found no room in the client, of all calls, in percent.
     Dropped,
-    /// What neither server nor load generator had of the processors, in percent.
+    /// Share of the processors that neither server nor load generator used, in percent.
     OthersBusy,
 }
 
@@ -109,7 +109,7 @@ impl Metric {
     }
 }
 
-/// Three digits that mean something, none behind the point above 100.
+/// Three significant digits; above 100, none behind the point.
 fn significant(value: f64) -> String {
     let digits = match value.abs() {
         x if x >= 100.0 => 0,

@@ -1,4 +1,4 @@
-//! The report as one HTML page that needs nothing else: tables and plots are in it.
+//! The report as one HTML page, which contains its tables and plots.
 
 use crate::svg::escaped;
 use crate::table::Table;
@@ -7,7 +7,7 @@ const STYLE: &str = "body{font:15px/1.45 sans-serif;max-width:1100px;margin:2em 
 table{border-collapse:collapse;margin:1em 0;font-size:13px}th,td{padding:.25em .7em;text-align:right;border-bottom:1px solid #ddd;white-space:nowrap}\
 th:first-child,td:first-child{text-align:left}div{overflow-x:auto}p.machine{color:#555}";
 
-/// What stands on the page.
+/// The content of the page.
 pub(crate) struct Page<'a> {
     pub(crate) title: String,
     pub(crate) heading: String,

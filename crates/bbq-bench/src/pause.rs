@@ -1,15 +1,15 @@
-//! Waiting for something that tells nobody when it happens, or until a run is interrupted.
+//! Waiting for an event that sends no notice, or for the interruption of a run.
 
 use std::time::{Duration, Instant};
 
 use crate::interrupt;
 
-/// Between two looks.
+/// The time between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// Who waits for longer looks so often whether it is to end.
+/// A longer wait looks this often whether the run is interrupted.
 pub(crate) const INTERRUPTED_WITHIN: Duration = Duration::from_millis(50);
 
-/// Looks until `look` finds something, for so long at most.
+/// Calls `look` until it finds something, for at most `within`.
 pub(crate) fn wait_for<T>(
     within: Duration,
     mut look: impl FnMut() -> anyhow::Result<Option<T>>,

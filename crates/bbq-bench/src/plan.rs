@@ -9,13 +9,13 @@ pub(crate) type Conclude = Box<dyn Fn(&Results<'_>) -> Vec<String>>;
 /// An experiment, ready to be run.
 pub(crate) struct Plan {
     pub(crate) sections: Vec<Section>,
-    /// What is not measured here and now, and why.
+    /// What is not measured, and why.
     pub(crate) left_out: Vec<String>,
     pub(crate) conclude: Conclude,
 }
 
 impl Plan {
-    /// Without a word at the end.
+    /// A plan without a conclusion.
     pub(crate) fn of(sections: Vec<Section>) -> Plan {
         Plan { sections, left_out: Vec::new(), conclude: Box::new(|_| Vec::new()) }
     }

@@ -21,7 +21,7 @@ const BAR: &str = "#4a7fb5";
 const BAR_BASELINE: &str = "#9aa7b3";
 const WHISKER: &str = "#222";
 const GRID: &str = "#ddd";
-/// Distinguishable also by those who do not see red and green apart (Okabe and Ito).
+/// Colours that people with red-green blindness can tell apart (Okabe and Ito).
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 
 /// One bar.
@@ -77,7 +77,7 @@ pub(crate) struct Axis<'a> {
     pub(crate) show: &'a dyn Fn(f64) -> String,
 }
 
-/// Lines over two logarithmic axes: what is twice as much is as far away everywhere.
+/// Lines over two logarithmic axes: doubling a value is the same distance everywhere.
 pub(crate) fn curves(title: &str, x: &Axis<'_>, y: &Axis<'_>, curves: &[Curve]) -> String {
     let height = CURVE_HEIGHT + TITLE + AXIS + LINE_HEIGHT * curves.len() as f64;
     let mut svg = Svg::new(WIDTH, height);

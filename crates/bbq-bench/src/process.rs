@@ -1,4 +1,4 @@
-//! A server as a child process: started, waited for, and ended however the sample ends.
+//! A server as a child process. It ends with its sample, however the sample ends.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,9 +15,9 @@ use crate::cpu;
 use crate::interrupt;
 use crate::pause::INTERRUPTED_WITHIN;
 
-/// A server drains at its end; one that takes longer hangs.
+/// A server drains before it ends. One that takes longer than this hangs.
 pub(crate) const END_WITHIN: Duration = Duration::from_secs(60);
-/// Of what a failed server said, so much is shown.
+/// How many lines of a failed server's output are shown.
 const COMPLAINT_LINES: usize = 3;
 
 /// Killed when dropped.
@@ -70,12 +70,12 @@ impl Process {
         self.child.id()
     }
 
-    /// To talk to it.
+    /// Its standard input.
     pub(crate) fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// Fails, with what it said, if it is there no more.
+    /// Fails, with its output, if the process has ended.
     pub(crate) fn check_alive(&mut self) -> anyhow::Result<()> {
         match self.child.try_wait().with_context(|| format!("cannot wait for {}", self.name))? {
             None => Ok(()),
@@ -83,18 +83,18 @@ impl Process {
         }
     }
 
-    /// SIGTERM, and waits until it has ended well.
+    /// Sends SIGTERM, and waits for its successful end.
     pub(crate) fn terminate(&mut self) -> anyhow::Result<()> {
         self.signal(Signal::TERM)?;
         self.wait()
     }
 
-    /// Waits until it has ended by itself, well.
+    /// Waits until it ends by itself, with success.
     pub(crate) fn wait(&mut self) -> anyhow::Result<()> {
         self.wait_within(END_WITHIN)
     }
 
-    /// The same, for so long.
+    /// The same, with a time limit.
     pub(crate) fn wait_within(&mut self, limit: Duration) -> anyhow::Result<()> {
         let status = self.ended_within(limit)?;
         anyhow::ensure!(status.success(), "{} did not end well, {status}: {}", self.name, self.complaint());
@@ -147,7 +147,7 @@ impl Drop for Process {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return; // it has ended, and its number may be another's
         }
-        // With the processes that it has started. What ends by itself meanwhile need not be killed.
+        // Kills its descendants, too. A process that has ended meanwhile needs no signal.
         for pid in cpu::family(self.child.id()) {
             if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
                 let _ = kill_process(pid, Signal::KILL);
@@ -160,9 +160,9 @@ impl Drop for Process {
 /// Where a server's standard output goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// To us.
+    /// To a pipe that this program reads.
     Piped,
-    /// To the file of its standard error.
+    /// To the same file as its standard error.
     Kept,
 }
 

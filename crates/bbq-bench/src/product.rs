@@ -16,9 +16,9 @@ use crate::pause::wait_for;
 use crate::process::{Output, Process};
 use crate::settings::Settings;
 
-/// A server that is not ready by then will never be.
+/// A server that is not ready within this time never will be.
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// Without progress for so long, messages are lost or it hangs.
+/// Without progress for this long, messages are lost or the server hangs.
 const DELIVERED_WITHIN: Duration = Duration::from_secs(60);
 
 /// `bbq serve` with its spool, and file sinks.
@@ -40,12 +40,12 @@ pub(crate) struct ProductOptions<'a> {
     pub(crate) configuration: &'a str,
 }
 
-/// Who takes the messages.
+/// What takes the messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sinks {
-    /// So many files, each of which gets every message.
+    /// This many files, each of which gets every message.
     Files(usize),
-    /// One that takes nothing, so that all stays in the spool.
+    /// A sink that takes nothing, so that all messages stay in the spool.
     Stuck,
 }
 
@@ -119,7 +119,7 @@ impl Product {
         lengths.min().unwrap_or(0)
     }
 
-    /// Waits until `messages` were received, handed to every sink, and stand in the files; answers the status then.
+    /// Waits until `messages` were received, handed to every sink, and are in the files; returns the status at that moment.
     ///
     /// Looks first at the files, which costs the server nothing.
     pub(crate) fn wait_delivered(&mut self, messages: u64, bytes: u64) -> anyhow::Result<Value> {
@@ -152,7 +152,7 @@ impl Product {
     }
 }
 
-/// Connections or datagrams that each worker took from its own sockets; empty where sockets are common.
+/// Connections or datagrams that each worker took from its own sockets; empty if the workers share their sockets.
 pub(crate) fn shares(status: &Value, workers: usize) -> Vec<u64> {
     let mut shares = vec![0; workers];
     for socket in listeners(status).flat_map(|listener| listener["sockets"].as_array().into_iter().flatten())

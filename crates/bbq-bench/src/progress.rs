@@ -1,8 +1,8 @@
-//! A bar on a terminal, and nothing where standard error is none.
+//! A progress bar, if standard error is a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Gone when dropped.
+/// The bar disappears when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Progress(ProgressBar);
 

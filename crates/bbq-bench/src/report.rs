@@ -20,17 +20,17 @@ use crate::settings::Settings;
 use crate::spread::Spread;
 use crate::table::Table;
 
-/// Of the directory that a report is written into.
+/// The directory of the plots, below that of the report.
 const PLOTS: &str = "plots";
 
-/// Everything that there is to say.
+/// The outcome of an experiment.
 #[derive(Debug, Serialize)]
 pub struct Report {
     experiment: &'static str,
     summary: &'static str,
     machine: Machine,
     seconds: f64,
-    /// That were whole.
+    /// How many rounds are complete.
     rounds: u32,
     rounds_asked: u32,
     #[serde(skip)]
@@ -43,7 +43,7 @@ pub struct Report {
     failures: Vec<String>,
 }
 
-/// Makes a directory that a report can be written into, before anything is measured.
+/// Makes the directory of a report, before anything is measured.
 ///
 /// # Errors
 /// If nothing can be written there.
@@ -125,7 +125,7 @@ impl Report {
         self.signal
     }
 
-    /// Whether not even one round is whole, so that there is no figure.
+    /// Whether no round is complete, so that there is no figure.
     pub fn is_empty(&self) -> bool {
         self.rounds == 0
     }
@@ -163,8 +163,8 @@ impl Report {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
-    /// Writes the page, its plots, the JSON and the tables into `directory`, which is made if need be. Answers the page's
-    /// path.
+    /// Writes the page, its plots, the JSON and the tables into `directory`, which is made if needed. Returns the path
+    /// of the page.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -266,7 +266,7 @@ impl RowReport {
         }
     }
 
-    /// Why its figures are not what they seem to be; mostly nothing.
+    /// Why its figures may mislead; mostly nothing.
     fn marks(&self) -> String {
         let marks = [(self.noisy, "noisy"), (self.falls_short, "rate not reached")];
         let marks: Vec<&str> = marks.iter().filter(|(holds, _)| *holds).map(|(_, mark)| *mark).collect();
@@ -274,7 +274,7 @@ impl RowReport {
     }
 }
 
-/// The columns that any row has a figure for, the ratio, and a remark where a figure is not to be trusted.
+/// The columns that have a figure in any row, the ratio, and a remark if a figure is not reliable.
 fn table(results: &SectionResults<'_>, rows: &[RowReport]) -> Table {
     let section = results.section;
     let has = |metric: &Metric| rows.iter().any(|row| row.figures.contains_key(metric));
@@ -309,12 +309,12 @@ fn table(results: &SectionResults<'_>, rows: &[RowReport]) -> Table {
     table
 }
 
-/// What a word gets that stands behind this number.
+/// The ending of a word behind this number.
 fn plural(count: u64) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// For a terminal, which would cut a long line in the middle of a word.
+/// Breaks long lines between words; a terminal would break them within words.
 fn wrapped(text: &str) -> String {
     const COLUMNS: usize = 120;
     let mut lines = vec![String::new()];

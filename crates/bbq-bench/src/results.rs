@@ -1,17 +1,16 @@
-//! What was measured: the samples of each row, and the figures that are made of them.
+//! The results of a run: the samples of each row, and the figures that they give.
 
 use crate::metric::Metric;
 use crate::sample::Sample;
 use crate::section::{Asked, Section};
 use crate::spread::Spread;
 
-/// Above this, what else ran on the machine decides the figures.
+/// Above this share, other programs on the machine decide the figures.
 pub(crate) const OTHERS_PERCENT_MAX: f64 = 25.0;
-/// Of the rate that was asked for, below which a row is of another rate: what the start and the end of a second take, and no
-/// more.
+/// The part of the requested rate that a row must reach. It allows for the start and the end of a second, and no more.
 const RATE_REACHED_MIN: f64 = 0.95;
 
-/// The samples of one row, one a round; none where the row failed.
+/// The samples of one row, one for each round; `None` where the row failed.
 #[derive(Debug)]
 pub(crate) struct RowResults<'a> {
     pub(crate) name: &'a str,
@@ -28,12 +27,12 @@ impl RowResults<'_> {
         Spread::of(self.values(metric).into_iter().flatten())
     }
 
-    /// Whether others had too much of the machine in half of the rounds or more.
+    /// Whether other programs used too much of the machine in at least half of the rounds.
     pub(crate) fn is_noisy(&self) -> bool {
         self.spread(Metric::OthersBusy).is_some_and(|others| others.median > OTHERS_PERCENT_MAX)
     }
 
-    /// Whether it had less than the rate that was asked for, in half of the rounds or more.
+    /// Whether the row missed the requested rate in at least half of the rounds.
     pub(crate) fn falls_short(&self) -> bool {
         self.asked.is_some_and(|Asked { per_second, figure }| {
             self.spread(figure).is_some_and(|rate| rate.median < per_second * RATE_REACHED_MIN)
@@ -48,7 +47,7 @@ pub(crate) struct SectionResults<'a> {
 }
 
 impl SectionResults<'_> {
-    /// Of `row` to the section's baseline, within each round.
+    /// The ratio of `row` to the section's baseline, within each round.
     pub(crate) fn ratio(&self, row: usize) -> Option<Spread> {
         let (baseline, metric) = self.section.baseline?;
         Spread::of_ratios(&self.rows[row].values(metric), &self.rows[baseline].values(metric))
@@ -63,9 +62,9 @@ pub(crate) struct Results<'a> {
 
 /// How far a run came.
 pub(crate) struct Measured<'a> {
-    /// Of the rounds that are whole.
+    /// The results of the complete rounds.
     pub(crate) results: Results<'a>,
     pub(crate) rounds: u32,
-    /// What ended it before its time.
+    /// The signal that ended the run early.
     pub(crate) signal: Option<u8>,
 }

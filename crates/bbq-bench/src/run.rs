@@ -1,4 +1,4 @@
-//! The runner: every row once a round, A B A B, so that what changes meanwhile meets all of them.
+//! The runner. It measures every row once in each round, A B A B, so that a change of the machine affects all rows.
 
 use anyhow::Context;
 
@@ -15,7 +15,7 @@ use crate::settings::Settings;
 /// Measures an experiment. SIGINT and SIGTERM end it; then the report is of the rounds that were whole.
 ///
 /// # Errors
-/// If it cannot be run here at all. What failed of single rows stands in the report.
+/// If the experiment cannot run on this machine. Failures of single rows are in the report.
 pub fn run(experiment: &Experiment, settings: &Settings) -> anyhow::Result<Report> {
     let interrupt = Interrupt::install()?;
     let machine = Machine::describe(&settings.directory)?;
@@ -37,7 +37,7 @@ fn measure<'a>(plan: &'a Plan, settings: &Settings, interrupt: &Interrupt) -> Me
     let progress = Progress::new(plan.rows() as u64 * u64::from(settings.rounds));
     for round in 1..=settings.rounds {
         if let Err(signal) = measure_round(round, &mut all, settings, interrupt, &progress) {
-            // Rows that had one sample more than others would be compared with what the machine was not for those.
+            // A row with one sample more than others would be compared with rows of another moment.
             let whole = round - 1;
             all.sections.iter_mut().flat_map(|section| &mut section.rows).for_each(|row| {
                 row.samples.truncate(whole as usize);
@@ -48,7 +48,7 @@ fn measure<'a>(plan: &'a Plan, settings: &Settings, interrupt: &Interrupt) -> Me
     Measured { results: all, rounds: settings.rounds, signal: None }
 }
 
-/// Every row once; an error is the signal that came between.
+/// Measures every row once; an error is the signal that interrupted the round.
 fn measure_round(
     round: u32,
     all: &mut Results<'_>,
@@ -60,7 +60,7 @@ fn measure_round(
         for (row, results) in section.section.rows.iter().zip(&mut section.rows) {
             progress.show(format!("round {round}: {}, {}", section.section.title, row.name));
             let sample = (row.measure)(settings);
-            // What was interrupted has failed for that.
+            // An interrupted row has failed because of the signal.
             interrupt.signal().map_or(Ok(()), Err)?;
             progress.step();
             results.samples.push(match sample {

@@ -7,7 +7,7 @@ use crate::settings::Settings;
 /// Makes one sample: starts a server, loads it, ends it.
 pub(crate) type Measure = Box<dyn Fn(&Settings) -> anyhow::Result<Sample>>;
 
-/// A rate that a row is loaded at, and which of its figures tells whether it was.
+/// The rate that a row is loaded at, and the figure that shows whether the load reached it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
     pub(crate) per_second: f64,
@@ -17,7 +17,7 @@ pub(crate) struct Asked {
 /// One thing that is measured.
 pub(crate) struct Row {
     pub(crate) name: String,
-    /// None where the load goes as fast as the server.
+    /// `None` if the load goes as fast as the server.
     pub(crate) asked: Option<Asked>,
     pub(crate) measure: Measure,
 }
@@ -30,7 +30,7 @@ impl Row {
         Row { name: name.into(), asked: None, measure: Box::new(measure) }
     }
 
-    /// The same at a rate; a row whose `figure` is below it says so.
+    /// The same row at a rate. The report names it if its `figure` stays below the rate.
     pub(crate) fn asking(self, per_second: f64, figure: Metric) -> Row {
         Row { asked: Some(Asked { per_second, figure }), ..self }
     }
@@ -39,7 +39,7 @@ impl Row {
 /// How a section is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Drawing {
-    /// A bar a row.
+    /// A bar for each row.
     Bars(Metric),
     /// A line through the rows, in their order.
     Curve { x: Metric, y: Metric },
@@ -48,10 +48,10 @@ pub(crate) enum Drawing {
 /// Rows under one heading.
 pub(crate) struct Section {
     pub(crate) title: String,
-    /// What is done, and what an acknowledgement means where there is one.
+    /// What is done, and what an acknowledgement means if there is one.
     pub(crate) about: String,
     pub(crate) columns: Vec<Metric>,
-    /// Each row's ratio to this one is shown, of this figure.
+    /// The row and the figure that each row's ratio is taken to.
     pub(crate) baseline: Option<(usize, Metric)>,
     pub(crate) drawing: Drawing,
     pub(crate) rows: Vec<Row>,
@@ -59,7 +59,7 @@ pub(crate) struct Section {
 
 #[cfg(test)]
 impl Section {
-    /// Without anything.
+    /// A section without content.
     pub(crate) fn blank() -> Section {
         Section {
             title: String::new(),

@@ -1,10 +1,10 @@
-//! The words that bbq's parts speak to each other: the batch, the session around it, and the text framings of the
-//! senders that know nothing of batches.
+//! The formats that the parts of bbq exchange: the batch, the session around it, and the text framings of senders that
+//! know nothing of batches.
 //!
-//! Pure: bytes and values in, values and bytes out.
+//! It is pure: functions take bytes and values, and return values and bytes.
 //!
 //! Invariant: nothing here does I/O, reads a clock, or makes a random number.
-//! Invariant: no input makes it panic, and none makes it allocate more than the limit the caller gave.
+//! Invariant: no input makes it panic, and no input makes it allocate more than the caller's limit.
 
 pub mod batch;
 pub mod framing;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Names one sender's sequence. Chosen at random by the sender, and kept by it over reconnects and restarts.
+/// Names one sender's sequence. The sender chooses it at random, and keeps it over reconnects and restarts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(pub [u8; 16]);
 
@@ -18,19 +18,19 @@ impl fmt::Debug for StreamId {
     }
 }
 
-/// How a batch fits behind what is already known of its stream. Sequence numbers begin at 1; 0 is "nothing yet".
+/// How a batch continues its stream. Sequence numbers begin at 1; 0 means that there is no record yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SequenceCheck {
-    /// Directly behind the last known record.
+    /// The batch begins directly behind the last known record.
     Next,
-    /// Further on: the sender dropped `missing` records of its own before it sent this.
+    /// The batch begins later: the sender dropped `missing` of its own records before.
     Gap {
         /// How many numbers were skipped.
         missing: u64,
     },
-    /// Known already, to its last record.
+    /// All records of the batch are known already.
     Duplicate,
-    /// Begins with known records and ends with new ones. Never sent by a sender that follows the welcome.
+    /// The batch begins with known records and ends with new ones. A sender that follows the welcome never sends it.
     Overlap,
 }
 

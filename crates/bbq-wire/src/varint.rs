@@ -16,7 +16,7 @@ pub(crate) fn put(value: u32, out: &mut Vec<u8>) {
 /// bytes or over `u32::MAX`.
 #[inline]
 pub(crate) fn take(input: &mut &[u8]) -> Option<u32> {
-    // Most lengths are below 128 or below 16,384; the loop is for the rest.
+    // Most lengths are below 128 or below 16,384; the loop reads all others.
     let bytes = *input;
     let first = *bytes.first()?;
     if first < 0x80 {

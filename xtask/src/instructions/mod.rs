@@ -1,8 +1,8 @@
-//! Instruction counts of the hot paths, by callgrind: unlike times they are the same in every run, also on a busy machine,
-//! so a few per cent more are seen in the change that brings them.
+//! Instruction counts of the hot paths, by callgrind. Unlike times, the counts are the same in every run, even on a busy
+//! machine. So a change that adds a few per cent is noticed at once.
 //!
-//! The table of what is expected says with which compiler and which valgrind it was counted. With others the counts are
-//! shown and not judged: generated code differs by more than what is looked for.
+//! The table of expected counts names its compiler and its valgrind. With other versions the counts are shown but not
+//! compared, as generated code differs by more than a few per cent.
 
 mod table;
 
@@ -15,7 +15,7 @@ use crate::step::cargo;
 use table::{Row, Table};
 
 const TABLE: &str = "crates/bbq-server/examples/instructions/counts.toml";
-/// More than this is a failure: below is what the C library's choice of a copy routine makes.
+/// More growth than this is a failure. The C library's choice of a copy routine makes less.
 const GROWTH_MAX_PER_CENT: f64 = 3.0;
 /// The example's function in which callgrind counts.
 const COUNTED: &str = "instructions::counted";
@@ -34,14 +34,14 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
         }
         if is_comparable && growth < -GROWTH_MAX_PER_CENT {
             eprintln!(
-                "xtask: {} became cheaper: keep it with `cargo xtask instructions --update`",
+                "xtask: {} became cheaper: write the new count down with `cargo xtask instructions --update`",
                 found.path
             );
         }
     }
     if !is_comparable {
         eprintln!(
-            "xtask: instruction counts are NOT COMPARED: {TABLE} is of {} and {}, here are {} and {}",
+            "xtask: instruction counts are NOT COMPARED: {TABLE} was made with {} and {}, and here are {} and {}",
             expected.rustc, expected.valgrind, found.rustc, found.valgrind
         );
         return Ok(());
@@ -50,7 +50,7 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "more instructions than before: {}; if that is what it costs, run `cargo xtask instructions --update`, commit \
+        "more instructions than before: {}; if the change is worth it, run `cargo xtask instructions --update`, commit \
          {TABLE} with the change, and say why in the commit",
         grown.join(", ")
     ))
@@ -68,7 +68,7 @@ fn read_table(root: &Path) -> Result<Table, String> {
     Table::of_text(&text).map_err(|problem| format!("{TABLE}: {problem}"))
 }
 
-/// The same paths, counted here.
+/// Counts the paths of `table` on this machine.
 fn count(root: &Path, table: &Table) -> Result<Table, String> {
     needs::provide()?;
     let out = root.join("target");
@@ -83,8 +83,8 @@ fn count(root: &Path, table: &Table) -> Result<Table, String> {
 
 fn count_path(root: &Path, path: &str) -> Result<u64, String> {
     let out = root.join(format!("target/instructions-{path}.callgrind"));
-    // Cargo knows where the example is; it only has to start it under callgrind. Of several functions with that name, as
-    // generic code has, each switches.
+    // Cargo knows where the example is, and starts it under callgrind. Generic code has several functions of that name, and
+    // each of them switches the counting.
     let runner = format!(
         "target.'cfg(unix)'.runner = ['valgrind', '--quiet', '--tool=callgrind', '--toggle-collect=*{COUNTED}*', \
          '--callgrind-out-file={}']",

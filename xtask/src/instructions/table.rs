@@ -5,7 +5,7 @@
 pub(super) struct Table {
     /// `rustc --version`.
     pub(super) rustc: String,
-    /// `valgrind --version`: it says which processor it plays, and so which routines the libraries choose.
+    /// `valgrind --version`: the version decides which processor is simulated, and so which routines the libraries choose.
     pub(super) valgrind: String,
     pub(super) rows: Vec<Row>,
 }
@@ -23,7 +23,7 @@ const HEAD: &str = "\
 ";
 
 impl Table {
-    /// Whether counts of the two can be held against each other.
+    /// Whether the counts of the two can be compared.
     pub(super) fn is_comparable(&self, other: &Table) -> bool {
         (&self.rustc, &self.valgrind) == (&other.rustc, &other.valgrind)
     }

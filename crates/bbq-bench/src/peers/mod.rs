@@ -1,5 +1,5 @@
-//! Other servers, measured in the same run: those that are installed (`bench/peers/install` brings them), each set up for the
-//! least it can do for the same outside behaviour.
+//! Other servers, measured in the same run if they are installed (`bench/peers/install` does that). Each is set up to do the
+//! least that gives the same behaviour.
 
 pub(crate) mod floor;
 pub(crate) mod nats;
@@ -19,17 +19,17 @@ pub(crate) use peer::Peer;
 use peer::Transport;
 pub(crate) use programs::installed;
 
-/// Starts one, with its files in the directory.
+/// Starts a server, with its files in the directory.
 pub(crate) type Start = fn(&Settings, &Path) -> anyhow::Result<Peer>;
 /// The name of a row, the program that it needs, and how that is started.
 type Known = (&'static str, &'static str, Start);
 
-/// They write the lines of TCP connections to a file.
+/// Servers that write the lines of TCP connections to a file.
 pub(crate) const LINE_SERVERS: [Known; 2] = [
     ("syslog-ng", "syslog-ng", |_, directory| syslog_ng::start(directory, Transport::Tcp)),
     ("rsyslog imptcp", "rsyslogd", |_, directory| rsyslog::start(directory, Transport::Tcp)),
 ];
-/// They write datagrams to a file.
+/// Servers that write datagrams to a file.
 pub(crate) const DATAGRAM_SERVERS: [Known; 2] = [
     ("syslog-ng", "syslog-ng", |_, directory| syslog_ng::start(directory, Transport::Udp)),
     ("rsyslog imudp", "rsyslogd", |_, directory| rsyslog::start(directory, Transport::Udp)),

@@ -13,7 +13,7 @@ use crate::pause::{self, wait_for};
 use crate::process::{Output, Process};
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// Without a byte for so long, lines are lost.
+/// Without a byte for this long, lines are lost.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(20);
 
 /// What a peer receives by.
@@ -32,7 +32,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Starts it, and waits until its socket is there.
+    /// Starts it, and waits for its socket.
     pub(crate) fn start(
         name: &str,
         command: &Command,
@@ -51,7 +51,7 @@ impl Peer {
         Ok(peer)
     }
 
-    /// Waits until it has started so many processes: it may listen before.
+    /// Waits until it has started `count` processes. It may listen before that.
     pub(super) fn wait_processes(&mut self, count: usize) -> anyhow::Result<()> {
         let started = wait_for(READY_WITHIN, || {
             self.process.check_alive()?;
@@ -68,7 +68,7 @@ impl Peer {
         self.address
     }
 
-    /// Waits until its file has so many bytes.
+    /// Waits until its file has at least `bytes` bytes.
     pub(crate) fn wait_written(&mut self, bytes: u64) -> anyhow::Result<()> {
         let (mut length, mut since) = (0, Instant::now());
         loop {
@@ -89,7 +89,7 @@ impl Peer {
         }
     }
 
-    /// Waits until its file has not grown for so long; how long it is then.
+    /// Waits until its file has not grown for `quiet`; returns its length.
     pub(crate) fn wait_quiet(&mut self, quiet: Duration) -> anyhow::Result<u64> {
         let (mut length, mut since) = (self.length(), Instant::now());
         while since.elapsed() < quiet {
@@ -106,7 +106,7 @@ impl Peer {
         std::fs::metadata(&self.output).map_or(0, |file| file.len())
     }
 
-    /// Stops one of its worker processes, as a blocked one would stand still, for so long or until dropped.
+    /// Stops one of its worker processes with a signal, as if it were blocked, for `duration`.
     pub(crate) fn stop_one_worker(&self, duration: Duration) -> anyhow::Result<Stopped> {
         let worker = crate::cpu::family(self.pid()).into_iter().nth(1).context("it has no worker process")?;
         let worker =
@@ -118,13 +118,13 @@ impl Peer {
         self.process.terminate()
     }
 
-    /// For those that do not call it success to be told to end.
+    /// Kills it: for servers that report a failure when they are asked to end.
     pub(crate) fn kill(self) {
         drop(self.process);
     }
 }
 
-/// A process that stands still.
+/// A process that is stopped by a signal.
 #[derive(Debug)]
 pub(crate) struct Stopped(Option<std::thread::JoinHandle<()>>);
 

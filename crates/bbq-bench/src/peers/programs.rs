@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-/// Where system programs are that an ordinary user's PATH does not have.
+/// Directories of system programs that an ordinary user's PATH does not have.
 const SYSTEM_PATH: &str = "/usr/sbin:/sbin:/usr/local/sbin";
 
-/// Whether a program is here; if not, it is named among what is left out.
+/// Whether a program is installed. If not, `left_out` names it.
 pub(crate) fn installed(program: &str, left_out: &mut Vec<String>) -> bool {
     let found = find(program).is_some();
     if !found {
@@ -14,7 +14,7 @@ pub(crate) fn installed(program: &str, left_out: &mut Vec<String>) -> bool {
     found
 }
 
-/// A program of the system, or one that was unpacked beside the build.
+/// The path of a program of the system, or of one that was unpacked beside the build.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let directories = std::env::split_paths(&path).chain(std::env::split_paths(SYSTEM_PATH));
@@ -22,8 +22,8 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     directories.chain(unpacked).map(|directory| directory.join(program)).find(|path| path.is_file())
 }
 
-/// Where `bench/peers/install` puts what cannot be installed beside its rivals, and in `bin` what it compiles:
-/// target/bench/peers, as this program is in target/release.
+/// The directory in which `bench/peers/install` unpacks packages that cannot be installed together, and, in its `bin`, programs
+/// that it compiles: target/bench/peers, beside target/release with this program.
 pub(super) fn unpacked() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     Some(program.parent()?.parent()?.join("bench/peers"))

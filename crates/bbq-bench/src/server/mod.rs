@@ -1,8 +1,8 @@
 //! The server that is measured where bbq-listen itself is the subject: listener groups with a protocol that costs next to
 //! nothing, so that what differs is how connections and datagrams are spread.
 //!
-//! It says `listening ADDRESS` for each address and `ready`, runs until its standard input ends, and then says in a line of
-//! JSON what its workers have had.
+//! It prints `listening ADDRESS` for each address and `ready`, runs until its standard input ends, and then prints a line of
+//! JSON with the operations of each worker.
 //!
 //! Invariant: it ends when the program that measures does, however that ends.
 
@@ -30,14 +30,14 @@ use tokio::sync::watch;
 
 use stop::Stop;
 
-/// What is spoken.
+/// The protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Service {
-    /// HTTP: answers OK.
+    /// HTTP: every response is OK.
     Http,
     /// A name per connection, written to a log of the worker's, as in seed 000.
     Greeter,
-    /// DNS over UDP: answers from memory.
+    /// DNS over UDP: responses from memory.
     Names,
 }
 
@@ -54,13 +54,13 @@ pub struct ServeOptions {
     pub distribution: String,
     /// Processor time to spend on each request.
     pub work: Duration,
-    /// Whether the others take what waits for a worker that is stalled.
+    /// Whether other workers take the connections of a stalled worker.
     pub rescue: bool,
     /// Where the greeter's logs go.
     pub logs: PathBuf,
 }
 
-/// What the workers have had, as it says at its end.
+/// The operations of the workers, printed at the end.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Totals {
     /// Requests, greetings or answers, by worker.
@@ -115,7 +115,7 @@ pub fn serve(options: &ServeOptions) -> anyhow::Result<()> {
     })
 }
 
-/// One worker, to its end; answers how many operations it had.
+/// Runs one worker to its end; returns how many operations it had.
 async fn work(groups: &[Group], worker: usize, options: &ServeOptions, stop: Stop) -> anyhow::Result<u64> {
     let count = Arc::new(AtomicU64::new(0));
     let greeter = match options.service {
@@ -145,7 +145,7 @@ async fn work(groups: &[Group], worker: usize, options: &ServeOptions, stop: Sto
     Ok(count.load(Relaxed))
 }
 
-/// Accepts until `stop`. What waits then is reset: the load has ended.
+/// Accepts until `stop`. Connections that wait then are reset: the load has ended.
 async fn accept(
     worker_listener: WorkerListener,
     stop: Stop,

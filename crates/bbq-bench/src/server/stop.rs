@@ -8,7 +8,7 @@ pub(super) struct Stop(pub(super) watch::Receiver<bool>);
 
 impl Stop {
     pub(super) async fn requested(mut self) {
-        // An error means that who could say so is gone: stop as well.
+        // An error means that the sender is gone: stop as well.
         let _ = self.0.wait_for(|stop| *stop).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What is said once per batch, behind its records: for now, from which peers the records came.
+//! Attributes, which a batch has once, behind its records: for now, the peers that the records came from.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -10,7 +10,7 @@ const KEY_PEERS: u32 = 1;
 /// Where a record came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// A socket without addresses (unix), or nobody knows.
+    /// A socket without addresses (unix), or an unknown peer.
     Unnamed,
     /// An internet address and port.
     Inet(SocketAddr),
@@ -78,7 +78,7 @@ pub struct PeerRuns<'a> {
 }
 
 impl PeerRuns<'_> {
-    /// Goes on behind so many records.
+    /// Passes over `records` records.
     pub(super) fn pass_over(&mut self, mut records: u32) {
         let mut next = self.clone();
         while let Some((run, _)) = next.next() {

@@ -9,7 +9,7 @@ use crate::{BatchHeader, Compression, Peer, SourceKind, StreamId, varint};
 /// What finishing adds to a body at most: the open run of peers, and the attribute's key and length.
 const SEAL_BYTES_MAX: usize = 128;
 
-/// What a finished batch says of itself.
+/// The fields of a finished batch that its records do not decide.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchIdentity {
     /// Who numbers the records.
@@ -150,13 +150,13 @@ impl BatchBuilder {
         })
     }
 
-    /// The memory it wrote into; what it held is gone.
+    /// Returns its buffer; the records are gone.
     #[must_use]
     pub fn into_buffer(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Writes header and attributes; answers in which of the two buffers the batch stands.
+    /// Writes header and attributes; returns which of the two buffers contains the batch.
     fn seal(&mut self, identity: &BatchIdentity) -> Option<Compression> {
         if self.records == 0 {
             return None;
@@ -213,7 +213,7 @@ impl BatchBuilder {
         self.records += 1;
     }
 
-    /// Takes the attributes of an earlier [`BatchBuilder::finish`] away again.
+    /// Removes the attributes that an earlier [`BatchBuilder::finish`] has added.
     #[inline]
     fn reopen(&mut self) {
         if let Some((records_end, runs_end)) = self.finished.take() {
@@ -222,7 +222,7 @@ impl BatchBuilder {
         }
     }
 
-    /// Fills `compressed` (header space and block) and answers what is worth sending.
+    /// Fills `compressed` (header space and block), and returns the form that is worth sending.
     fn compress(&mut self, wanted: Compression, raw_bytes: usize) -> Compression {
         if wanted == Compression::None {
             return Compression::None;

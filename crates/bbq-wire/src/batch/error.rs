@@ -7,10 +7,10 @@ pub enum BatchError {
     /// The first four bytes are not "BBQB".
     #[error("not a batch: begins with {found:02x?} instead of \"BBQB\"")]
     Magic {
-        /// What stood there.
+        /// The bytes that are there.
         found: [u8; 4],
     },
-    /// A format of another time.
+    /// A version of the format that this build does not read.
     #[error("batch version {found} is not known here; this build reads version {}", super::format::VERSION)]
     Version {
         /// The version byte.
@@ -21,12 +21,12 @@ pub enum BatchError {
     Field {
         /// The field's name, as in the format's drawing.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         found: u64,
-        /// What it may hold.
+        /// Its allowed values.
         allowed: &'static str,
     },
-    /// The checksum does not fit the bytes.
+    /// The checksum does not match the bytes.
     #[error("batch checksum is {found:08x}, its bytes have {computed:08x}")]
     Checksum {
         /// In the header.
@@ -37,9 +37,9 @@ pub enum BatchError {
     /// The bytes end before the batch does.
     #[error("batch is cut short: {found} of {expected} bytes")]
     Truncated {
-        /// Bytes there.
+        /// How many bytes are there.
         found: u64,
-        /// Bytes the header announces.
+        /// How many bytes the header announces.
         expected: u64,
     },
     /// The compressed body does not decompress to what the header says.

@@ -1,4 +1,4 @@
-//! A verified batch in parts, for whoever makes much of each record and must not have too many at once.
+//! A verified batch in parts, for code that makes much of each record and must not have too many at once.
 
 use super::view::Batch;
 use crate::varint;
@@ -6,7 +6,7 @@ use crate::varint;
 /// Iterates the parts of a verified batch; see [`Batch::parts`].
 #[derive(Clone, Debug)]
 pub struct Parts<'a> {
-    /// What is left; no records at the end.
+    /// The rest of the batch; without records at the end.
     rest: Batch<'a>,
     /// At least 1.
     records_max: u32,
@@ -16,7 +16,7 @@ pub struct Parts<'a> {
 
 impl<'a> Batch<'a> {
     /// The same records in batches of at most `records_max` of them, and of `bytes_max` bytes unless one record is larger, in
-    /// order: for whoever makes much of each record. Their checksums and the sizes of their bodies mean nothing.
+    /// order: for code that makes much of each record. The checksums and body sizes of the parts mean nothing.
     #[must_use]
     pub fn parts(&self, records_max: u32, bytes_max: usize) -> Parts<'a> {
         Parts { rest: self.clone(), records_max: records_max.max(1), bytes_max }

@@ -15,7 +15,7 @@ use super::{Frame, FramingRules};
 /// Cuts one connection into lines.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// The front of a line whose LF has not come.
+    /// The front of a line whose LF has not arrived.
     partial: Partial,
 }
 
@@ -50,13 +50,13 @@ impl Lines {
         self.partial.end_incomplete(rules, emit);
     }
 
-    /// Where it stands, for another to go on.
+    /// Ends this framer, and returns its state for another framer to continue.
     #[must_use]
     pub fn suspend(self) -> Suspended {
         Suspended::of(self.partial, &Mode::Undecided)
     }
 
-    /// Goes on where another stood; `None` when that was none of this kind.
+    /// Continues from the state of another framer; `None` if that was no framer of lines.
     #[must_use]
     pub fn resume(suspended: Suspended) -> Option<Lines> {
         match suspended.into_parts()? {

@@ -1,4 +1,4 @@
-//! Text framings: where a message ends when its sender knows nothing of batches. One framer per connection.
+//! Text framings: they find the end of a message whose sender knows nothing of batches. Each connection has a framer.
 //!
 //! | framing | a message is | module |
 //! |---|---|---|
@@ -9,10 +9,10 @@
 //!
 //! Not here: what a message means (no syslog field is read), who sent it, and where it goes.
 //!
-//! Invariant: a message that lies whole in the input is lent from it; only a message that is not whole yet is copied.
-//! Invariant: a framer holds no more bytes than the limit and one, and no buffer while it holds none.
-//! Invariant: every byte is in a frame that is emitted, or is a delimiter, or stands behind a [`FramingError`]; nothing
-//! else is lost without a frame saying so.
+//! Invariant: a message that is whole in the input is borrowed from it; only a message that is not whole yet is copied.
+//! Invariant: a framer holds at most one byte more than the limit, and no buffer while it holds no byte.
+//! Invariant: every byte is in an emitted frame, is a delimiter, or follows a [`FramingError`]. A frame reports every other
+//! loss.
 
 mod datagram;
 mod lines;
@@ -44,22 +44,22 @@ pub enum OnIncomplete {
     /// It is not passed on: [`Frame::Incomplete`].
     #[default]
     Drop,
-    /// What came of it is passed on as a message.
+    /// The part that arrived is passed on as a message.
     Keep,
 }
 
-/// A listener's rules. Handed in with each call, so that a framer is small and a reload reaches open connections.
+/// A listener's rules. Each call takes them, so that a framer is small and a reload reaches open connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FramingRules {
     /// The largest message, without its delimiter.
     pub message_bytes_max: u32,
     /// What to do with a larger one.
     pub on_oversize: OnOversize,
-    /// What to do with one that has no end.
+    /// What to do with a message that has no end.
     pub on_incomplete: OnIncomplete,
 }
 
-/// What a framer found. Each is one message of the sender's, passed on or not.
+/// What a framer found. Each frame is one message of the sender, passed on or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// A message, without its delimiter; may be empty where the framing has empty messages.
@@ -68,23 +68,23 @@ pub enum Frame<'a> {
     Cut {
         /// The first `message_bytes_max` bytes.
         message: &'a [u8],
-        /// How many followed them.
+        /// How many bytes followed them.
         lost_bytes: u64,
     },
     /// A message over the limit, of which nothing was kept.
     Oversize {
-        /// Its size; of one that also had no end, what came of it.
+        /// Its size; if the message also had no end, the bytes that arrived.
         bytes: u64,
     },
-    /// A message that had no end when the connection had.
+    /// A message without an end: the connection ended first.
     Incomplete {
-        /// What came of it.
+        /// The bytes that arrived.
         bytes: u64,
     },
 }
 
 impl FramingRules {
-    /// Emits a message that lies whole in one place.
+    /// Emits a message that is whole in one place.
     #[inline]
     fn emit_whole(&self, message: &[u8], emit: &mut impl FnMut(Frame<'_>)) {
         if message.len() as u64 <= u64::from(self.message_bytes_max) {
@@ -94,7 +94,7 @@ impl FramingRules {
         }
     }
 
-    /// Emits a message of `bytes` bytes that is too large, `front` being what there is of it.
+    /// Emits a message of `bytes` bytes that is too large; `front` is the part of it that is there.
     #[cold]
     fn emit_oversize(&self, front: &[u8], bytes: u64, emit: &mut impl FnMut(Frame<'_>)) {
         match self.on_oversize {

@@ -1,11 +1,11 @@
-//! How a connection of syslog is framed, and where in a frame it stands.
+//! How the messages of a syslog connection are framed, and the position in a frame.
 
-/// Digits of the longest count that is read; larger ones are not sizes but garbage.
+/// Digits of the longest count that is read. A longer one is garbage, not a size.
 pub(super) const COUNT_DIGITS_MAX: u8 = 10;
 
 #[derive(Debug, Default)]
 pub(super) enum Mode {
-    /// No byte came yet.
+    /// No byte has arrived.
     #[default]
     Undecided,
     /// LF or NUL ends a message.
@@ -19,7 +19,7 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    /// As `Suspended` has them. After a broken count the connection is closed, so nobody goes on from there.
+    /// As in `Suspended`. After a broken count the connection is closed, so no framer continues from there.
     pub(super) fn to_numbers(&self) -> (u8, u8, u64) {
         match *self {
             Mode::Undecided => (0, 0, 0),

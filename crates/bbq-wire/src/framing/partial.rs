@@ -1,29 +1,29 @@
-//! A message of which only the front has come: the one buffer that a framer has.
+//! A message of which only the front has arrived: the only buffer of a framer.
 //!
-//! Not here: where the message ends; that is the framers'.
+//! Not here: where the message ends. The framers find that.
 //!
-//! Invariant: `held` has at most `message_bytes_max + 1` bytes, and no capacity while it is empty. The one more is for a
-//! CR that the delimiter may still take away.
+//! Invariant: `held` has at most `message_bytes_max + 1` bytes, and no capacity while it is empty. The additional byte is for
+//! a CR that may turn out to belong to the delimiter.
 
 use super::{Frame, FramingRules, OnIncomplete, OnOversize};
 
 #[derive(Debug, Default)]
 pub(super) struct Partial {
     held: Vec<u8>,
-    /// Bytes that came behind `held` and were let go; once > 0, nothing is added to `held`.
+    /// How many bytes arrived behind `held` and were dropped; once > 0, nothing is added to `held`.
     lost: u64,
-    /// The last byte that came, held or lost.
+    /// The last byte that arrived, held or lost.
     last: u8,
 }
 
 impl Partial {
-    /// Whether any byte of the message came.
+    /// Whether any byte of the message has arrived.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
         self.bytes() > 0
     }
 
-    /// Bytes that came so far.
+    /// How many bytes have arrived.
     #[inline]
     pub(super) fn bytes(&self) -> u64 {
         self.held.len() as u64 + self.lost
@@ -42,7 +42,7 @@ impl Partial {
         Partial { held, lost, last }
     }
 
-    /// Takes the next bytes of the message; lets go what is beyond the limit.
+    /// Takes the next bytes of the message, and drops those beyond the limit.
     pub(super) fn add(&mut self, rules: &FramingRules, bytes: &[u8]) {
         let Some(last) = bytes.last() else { return };
         self.last = *last;
@@ -65,7 +65,7 @@ impl Partial {
         self.lost = all - self.held.len() as u64;
     }
 
-    /// Takes the next bytes of a message that is known to be refused: nothing is held of it.
+    /// Takes the next bytes of a message that will be refused, and holds none of them.
     pub(super) fn skip(&mut self, bytes: u64) {
         self.lost += bytes + self.held.len() as u64;
         self.held = Vec::new();
@@ -89,7 +89,7 @@ impl Partial {
         }
     }
 
-    /// The connection ended before the message did. Emits nothing if no byte of it came.
+    /// The connection ended before the message did. Emits nothing if no byte of the message has arrived.
     pub(super) fn end_incomplete(&mut self, rules: &FramingRules, emit: &mut impl FnMut(Frame<'_>)) {
         let partial = std::mem::take(self);
         let bytes = partial.bytes();
@@ -105,14 +105,14 @@ impl Partial {
         }
     }
 
-    /// Forgets the message; how many bytes came of it.
+    /// Forgets the message; returns how many of its bytes arrived.
     pub(super) fn forget(&mut self) -> u64 {
         std::mem::take(self).bytes()
     }
 
     fn emit_oversize(&self, rules: &FramingRules, emit: &mut impl FnMut(Frame<'_>)) {
         if self.held.is_empty() {
-            // Refused when it came, even if the rules changed since.
+            // It was refused when it arrived, even if the rules have changed since.
             emit(Frame::Oversize { bytes: self.bytes() });
         } else {
             rules.emit_oversize(&self.held, self.bytes(), emit);

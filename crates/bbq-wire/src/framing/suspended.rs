@@ -1,7 +1,7 @@
-//! Where a framer stands in the middle of a connection, as plain values: so that another, also in another process, goes on
-//! with the next byte.
+//! The state of a framer in the middle of a connection, as plain values, so that another framer, even in another process, can
+//! continue with the next byte.
 //!
-//! Not here: how it travels; that is for whoever moves the connection.
+//! Not here: how the state travels. The code that moves the connection does that.
 
 use super::mode::Mode;
 use super::partial::Partial;
@@ -11,15 +11,15 @@ use super::partial::Partial;
 pub struct Suspended {
     /// The front of a message whose end has not come.
     pub held: Vec<u8>,
-    /// Bytes that came behind `held` and were let go.
+    /// How many bytes arrived behind `held` and were dropped.
     pub lost: u64,
-    /// The last byte that came of it.
+    /// The last byte of the message that arrived.
     pub last: u8,
     /// How syslog is framed: 0 undecided, 1 delimited, 2 in a count, 3 in a counted message. 0 for the others.
     pub mode: u8,
-    /// Digits of the count that came; only in mode 2.
+    /// How many digits of the count have arrived; only in mode 2.
     pub digits: u8,
-    /// What they say in mode 2; bytes that are missing in mode 3, where it is not 0.
+    /// In mode 2, the value of these digits. In mode 3, how many bytes are missing: at least 1.
     pub number: u64,
 }
 

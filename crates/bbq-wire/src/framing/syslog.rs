@@ -21,11 +21,11 @@ use super::partial::Partial;
 use super::suspended::Suspended;
 use super::{Frame, FramingRules, OnOversize};
 
-/// Why a connection cannot be followed any further. The sender's fault; the connection has to be closed.
+/// Why the rest of a connection cannot be read. It is the sender's fault; close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FramingError {
-    /// Where an octet count belongs stands something else, so nobody knows where the next message begins.
+    /// There is no octet count where one belongs, so the start of the next message is unknown.
     #[error(
         "syslog octet count: byte {found:#04x} behind {digits} digits, expected is a count of 1 to 10 digits \
          without leading zeros and a space; the sender changed its framing or counts wrongly, close the connection"
@@ -33,7 +33,7 @@ pub enum FramingError {
     OctetCount {
         /// Digits of the count before it; 10 when it is a digit too many.
         digits: u8,
-        /// The byte that does not fit.
+        /// The byte in place of a digit or a space.
         found: u8,
     },
 }
@@ -55,8 +55,8 @@ impl Syslog {
     /// Takes the next bytes of the connection and emits the messages that end in them.
     ///
     /// # Errors
-    /// [`FramingError::OctetCount`], after the messages before it were emitted, and again at every later call. The input
-    /// behind the broken count is not looked at.
+    /// [`FramingError::OctetCount`], after the messages before it are emitted, and again at every later call. The input
+    /// behind the broken count is not read.
     pub fn push(
         &mut self,
         rules: &FramingRules,
@@ -95,13 +95,13 @@ impl Syslog {
         }
     }
 
-    /// Where it stands, for another to go on.
+    /// Ends this framer, and returns its state for another framer to continue.
     #[must_use]
     pub fn suspend(self) -> Suspended {
         Suspended::of(self.partial, &self.mode)
     }
 
-    /// Goes on where another stood; `None` when that stood nowhere a framer can.
+    /// Continues from the state of another framer; `None` if no framer can be in that state.
     #[must_use]
     pub fn resume(suspended: Suspended) -> Option<Syslog> {
         let (partial, mode) = suspended.into_parts()?;
@@ -161,7 +161,7 @@ impl Syslog {
         }
     }
 
-    /// Takes what `rest` has of a message of which `left` bytes are missing; answers what is behind it.
+    /// Takes from `rest` the bytes of a message that lacks `left` bytes; returns the bytes behind them.
     fn take_counted<'a>(
         &mut self,
         rules: &FramingRules,
@@ -194,7 +194,7 @@ impl Syslog {
     }
 }
 
-/// The mode behind the next byte of a count.
+/// The mode after the next byte of a count.
 fn count(digits: u8, value: u64, byte: u8) -> Mode {
     match (digits, byte) {
         (0, b'\n' | b'\r' | 0) => Mode::Count { digits, value },

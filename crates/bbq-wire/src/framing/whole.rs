@@ -25,7 +25,7 @@ impl Whole {
         self.partial.add(rules, input);
     }
 
-    /// The connection has ended: emits the message. [`super::OnIncomplete`] has no say, as nothing is missing.
+    /// The connection has ended: emits the message. [`super::OnIncomplete`] does not apply, as nothing is missing.
     pub fn finish(&mut self, rules: &FramingRules, emit: &mut impl FnMut(Frame<'_>)) {
         self.finish_with(rules, &[], emit);
     }
@@ -41,7 +41,7 @@ impl Whole {
         }
     }
 
-    /// The connection was reset, or given up: what came is not all of the message, and is not passed on under any rule.
+    /// The connection was reset, or given up: the message is not complete, and no rule passes it on.
     pub fn abort(&mut self, emit: &mut impl FnMut(Frame<'_>)) {
         let bytes = self.partial.forget();
         if bytes > 0 {
@@ -49,13 +49,13 @@ impl Whole {
         }
     }
 
-    /// Where it stands, for another to go on.
+    /// Ends this framer, and returns its state for another framer to continue.
     #[must_use]
     pub fn suspend(self) -> Suspended {
         Suspended::of(self.partial, &Mode::Undecided)
     }
 
-    /// Goes on where another stood; `None` when that was none of this kind.
+    /// Continues from the state of another framer; `None` if that was no framer of whole messages.
     #[must_use]
     pub fn resume(suspended: Suspended) -> Option<Whole> {
         match suspended.into_parts()? {

@@ -1,42 +1,42 @@
-//! The client's end of a session: bytes of the server in, welcome, acknowledgements and refusal out.
+//! The client's end of a session: it takes the server's bytes, and returns welcome, acknowledgements and refusal.
 
 use super::frame::{self, FrameStep, Kind};
 use super::{Refusal, SessionError, Welcome, ack};
 
-/// What stands at the front of the input.
+/// What the input begins with.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ClientStep {
-    /// Nothing whole.
+    /// No complete frame.
     NeedMore {
         /// Bytes from the start of the input without which there will be no other step; at most those of the largest
         /// control frame.
         at_least: usize,
     },
-    /// The server's answer to the hello, once, first.
+    /// The server's response to the hello: the first frame, and only once.
     Welcome {
         /// What it says.
         welcome: Welcome,
-        /// Bytes of the input it took.
+        /// How many bytes of the input it took.
         consumed: usize,
     },
-    /// All of the stream up to `sequence` is at the granted level. May repeat, and may come lower than one before it,
+    /// All of the stream up to `sequence` is at the granted level. A number may repeat, and may be lower than an earlier one
     /// when a duplicate is acknowledged again: the highest counts.
     Ack {
         /// The number.
         sequence: u64,
-        /// Bytes of the input it took.
+        /// How many bytes of the input it took.
         consumed: usize,
     },
     /// The server ends the session. What was acknowledged before stays acknowledged.
     Refused {
         /// Why.
         refusal: Refusal,
-        /// Bytes of the input it took.
+        /// How many bytes of the input it took.
         consumed: usize,
     },
 }
 
-/// Where the session stands.
+/// The state of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Greeting,

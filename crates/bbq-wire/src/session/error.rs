@@ -1,16 +1,16 @@
 //! Why bytes are not the next item of a session.
 
-/// Always the other end's fault, or the line's. After one, the byte stream cannot be followed any further.
+/// Always a fault of the other end or of the line. The rest of the byte stream cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// The item begins like nothing of this protocol: likely another protocol on this port.
+    /// The item does not begin as this protocol does: likely another protocol on this port.
     #[error("not the bbq protocol: an item begins with {found:02x?} instead of \"BBQC\" or \"BBQB\"")]
     Magic {
-        /// What stood there.
+        /// The bytes that are there.
         found: [u8; 4],
     },
-    /// A control frame of another time.
+    /// A control frame of a version that this build does not speak.
     #[error(
         "session version {found} is not known here; this build speaks version {}",
         super::format::VERSION
@@ -36,7 +36,7 @@ pub enum SessionError {
         /// [`crate::limits::CONTROL_PAYLOAD_BYTES_MAX`].
         limit: u32,
     },
-    /// The checksum does not fit the bytes.
+    /// The checksum does not match the bytes.
     #[error("control frame checksum is {found:08x}, its bytes have {computed:08x}")]
     Checksum {
         /// In the header.
@@ -59,9 +59,9 @@ pub enum SessionError {
         frame: &'static str,
         /// The field's name, as in the protocol's tables.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         found: u64,
-        /// What it may hold.
+        /// Its allowed values.
         allowed: &'static str,
     },
     /// A known item in a place where it may not stand.

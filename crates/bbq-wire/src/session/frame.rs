@@ -1,4 +1,4 @@
-//! The control frame: header, checksum, and the fields of a payload. What they mean is their own modules'.
+//! The control frame: header, checksum, and the fields of a payload. The modules of the frames say what the fields mean.
 
 use super::SessionError;
 use super::format::{CRC_FROM, MAGIC, VERSION};

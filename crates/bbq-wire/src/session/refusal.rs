@@ -1,4 +1,4 @@
-//! The refusal: why a server ends a session. Its last words before it closes.
+//! The refusal: the last frame of a server, which says why the session ends.
 
 use std::fmt;
 

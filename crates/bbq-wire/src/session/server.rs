@@ -1,4 +1,4 @@
-//! The server's end of a session: bytes of the client in, hello and batches out.
+//! The server's end of a session: it takes the client's bytes, and returns hello and batches.
 
 use super::frame::{self, FrameStep, Kind};
 use super::{Hello, Refusal, RefusalCode, SessionError};
@@ -6,20 +6,20 @@ use crate::batch::BatchLimits;
 use crate::limits::{BATCH_HEADER_BYTES, CONTROL_HEADER_BYTES};
 use crate::{Batch, BatchError, BatchHeader, StreamId};
 
-/// What stands at the front of the input.
+/// What the input begins with.
 #[derive(Debug)]
 pub enum ServerStep<'a> {
-    /// Nothing whole.
+    /// No complete item.
     NeedMore {
         /// Bytes from the start of the input without which there will be no other step; at least one more than there
         /// are, at most those of the largest batch that is allowed.
         at_least: usize,
     },
-    /// The client's hello, once, first.
+    /// The client's hello: the first item, and only once.
     Hello {
         /// What it says.
         hello: Hello,
-        /// Bytes of the input it took.
+        /// How many bytes of the input it took.
         consumed: usize,
     },
     /// A batch of the hello's stream, within the limits by its header. Neither its checksum nor its records were looked
@@ -38,7 +38,7 @@ pub enum ServerStep<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct ServerSession {
     body_bytes_max: u32,
-    /// Of the hello; `None` until it came.
+    /// The hello's; `None` before the hello.
     stream: Option<StreamId>,
 }
 
@@ -73,7 +73,7 @@ impl ServerSession {
         if largest > self.body_bytes_max {
             return Err(BatchError::TooLarge { bytes: largest, limit: self.body_bytes_max }.into());
         }
-        // Acknowledgements carry no stream: one of another's numbers would be taken for one of this.
+        // Acknowledgements name no stream: the number of another stream would be taken for one of this stream.
         if header.stream != stream {
             let text = format!("batch of stream {} in a session of stream {stream}", header.stream);
             return Err(Refusal::new(RefusalCode::Malformed, text));

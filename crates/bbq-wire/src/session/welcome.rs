@@ -1,9 +1,9 @@
-//! The welcome: a server's first frame, which says where to go on and how much it takes.
+//! The welcome: a server's first frame, which says where the client continues and how much the server takes.
 
 use super::frame::{self, Fields, Kind};
 use super::{AckLevel, SessionError};
 
-/// What a server answers to a hello. Sent once everything that came earlier on this stream is durable.
+/// The response to a hello. The server sends it once everything that arrived earlier on this stream is durable.
 ///
 /// ```text
 ///   0   8  last_sequence     the last one known durable; 0 = none
