@@ -72,8 +72,8 @@ impl SinkSpec {
         self.kind.is_exclusive && self.head == other.head
     }
 
-    /// A SPEC with the name and the target of a simulation.
-    pub(super) fn simulated(name: &str, kind: &'static Kind, target: Arc<dyn Target>) -> SinkSpec {
+    /// One that was not written.
+    pub(super) fn of_target(name: &str, kind: &'static Kind, target: Arc<dyn Target>) -> SinkSpec {
         SinkSpec { text: name.to_owned(), name: name.to_owned(), head: name.to_owned(), kind, target }
     }
 }

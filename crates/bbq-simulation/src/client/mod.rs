@@ -7,6 +7,7 @@ mod environment;
 mod options;
 mod process;
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use crate::bug::Bug;
@@ -24,6 +25,9 @@ use process::Process;
 /// A kill in the middle of something comes within so many calls of the sender that change its disk.
 const CALLS_MAX: u64 = 12;
 
+/// A machine that has lost power needs so long at least to be up again.
+const MACHINE_START_NS: u64 = 1_000_000_000;
+
 /// An application with its sender; it outlives the process.
 pub(crate) struct Client {
     pub(crate) index: usize,
@@ -31,6 +35,8 @@ pub(crate) struct Client {
     disk: SimDisk,
     /// Runs of its machine.
     boot: u64,
+    /// The run in which its process was started last.
+    started_in: u64,
     /// Records that the application has made, ever.
     made: u64,
     process: Option<Process>,
@@ -38,7 +44,15 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(index: usize, options: ClientOptions, random: &mut Random) -> Client {
-        Client { index, options, disk: SimDisk::new(random.fork()), boot: 1, made: 0, process: None }
+        Client {
+            index,
+            options,
+            disk: SimDisk::new(random.fork()),
+            boot: 1,
+            started_in: 1,
+            made: 0,
+            process: None,
+        }
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -98,6 +112,11 @@ impl Client {
 
     /// The process begins, with what its spool has. It may not, as on a full disk, and is tried again later.
     pub(crate) fn start(&mut self, around: &mut Around<'_>) {
+        if std::mem::replace(&mut self.started_in, self.boot) != self.boot {
+            // Its connections have epochs by the wall clock, of which a power failure takes the last. A machine is not up again
+            // before they are in the past.
+            around.time.unix_ns.fetch_add(MACHINE_START_NS, Ordering::Relaxed);
+        }
         // Who ignores that the system was started again believes in what it finds.
         let boot = if self.options.bug == Some(Bug::NumberUsedAgain) { 1 } else { self.boot };
         let machine = Machine {

@@ -1,15 +1,10 @@
-//! Where formatted messages go, and how that is opened.
+//! Where formatted messages go.
 
-use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use chrono::{DateTime, Utc};
-use rustix::fs::OFlags;
-use rustix::io::Errno;
 
-use super::stream::StreamOutput;
 use crate::sink::interface::OpenError;
 
 /// Where formatted messages go.
@@ -89,62 +84,6 @@ pub(super) fn of_file(error: io::Error) -> OpenError {
     }
 }
 
-/// A pipe or a device: no file of a storage.
-pub(super) fn open_stream(path: &Path) -> Result<Box<dyn Output>, OpenError> {
-    // Without O_NONBLOCK a pipe that nobody reads would hold the thread until somebody does.
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-    match OpenOptions::new().append(true).custom_flags(flags).open(path) {
-        Ok(file) => Ok(Box::new(StreamOutput::of(file, path.display().to_string()))),
-        Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) && is_fifo(path) => {
-            let why = format!("{}: nobody has opened the pipe for reading", path.display());
-            Err(OpenError::NotYet(io::Error::new(error.kind(), why)))
-        }
-        Err(error) => Err(OpenError::Refused(named(path, &error))),
-    }
-}
-
-fn is_fifo(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
-}
-
 pub(super) fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn opened(path: &Path) -> Result<Box<dyn Output>, OpenError> {
-        open_stream(path)
-    }
-
-    #[test]
-    fn a_device_is_written_to_and_never_cut_or_set_aside() {
-        let mut output = opened(Path::new("/dev/null")).unwrap();
-        output.write(b"gone\n", &mut 0, Utc::now()).unwrap();
-        assert!(!output.is_old(Utc::now()) && !output.can_go_back() && output.room() == u64::MAX);
-        // The first is still open: a device may have many writers.
-        opened(Path::new("/dev/null")).unwrap().commit().unwrap();
-        let error =
-            opened(Path::new("/dev/full")).unwrap().write(b"no room\n", &mut 0, Utc::now()).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-    }
-
-    #[test]
-    fn a_pipe_is_opened_as_soon_as_somebody_reads_it_and_not_waited_for() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("pipe");
-        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-        assert!(matches!(opened(&path), Err(OpenError::NotYet(_))));
-        let flags = OFlags::NONBLOCK.bits().cast_signed();
-        let _reader = OpenOptions::new().read(true).custom_flags(flags).open(&path).unwrap();
-        opened(&path).unwrap().write(b"message\n", &mut 0, Utc::now()).unwrap();
-    }
-
-    #[test]
-    fn a_directory_is_refused() {
-        let directory = tempfile::tempdir().unwrap();
-        assert!(matches!(opened(directory.path()), Err(OpenError::Refused(_))));
-    }
 }

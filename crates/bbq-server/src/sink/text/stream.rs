@@ -8,17 +8,19 @@
 //!
 //! Invariant: no write waits for a reader; the wait is a poll(2) that ends soon, so that the sink can be told to stop.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
 
 use chrono::{DateTime, Utc};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fdatasync, fstat};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::output::Output;
+use super::output::{Output, named};
+use crate::sink::interface::OpenError;
 
 /// One wait for room. Short beside the patience of a stop, and nothing beside what a wake-up costs.
 const ROOM_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -124,6 +126,24 @@ impl Output for StreamOutput {
     }
 }
 
+/// A pipe or a device: no file of a storage.
+pub(super) fn open_stream(path: &Path) -> Result<Box<dyn Output>, OpenError> {
+    // Without O_NONBLOCK a pipe that nobody reads would hold the thread until somebody does.
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    match OpenOptions::new().append(true).custom_flags(flags).open(path) {
+        Ok(file) => Ok(Box::new(StreamOutput::of(file, path.display().to_string()))),
+        Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) && is_fifo(path) => {
+            let why = format!("{}: nobody has opened the pipe for reading", path.display());
+            Err(OpenError::NotYet(io::Error::new(error.kind(), why)))
+        }
+        Err(error) => Err(OpenError::Refused(named(path, &error))),
+    }
+}
+
+fn is_fifo(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{PipeReader, Read, pipe};
@@ -188,5 +208,34 @@ mod tests {
             let error = output.write(&[b'x'; 300_000], &mut taken, Utc::now()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::BrokenPipe, "{error}");
         }
+    }
+
+    #[test]
+    fn a_device_is_written_to_and_never_cut_or_set_aside() {
+        let mut output = open_stream(Path::new("/dev/null")).unwrap();
+        output.write(b"gone\n", &mut 0, Utc::now()).unwrap();
+        assert!(!output.is_old(Utc::now()) && !output.can_go_back() && output.room() == u64::MAX);
+        // The first is still open: a device may have many writers.
+        open_stream(Path::new("/dev/null")).unwrap().commit().unwrap();
+        let error =
+            open_stream(Path::new("/dev/full")).unwrap().write(b"no room\n", &mut 0, Utc::now()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn a_pipe_is_opened_as_soon_as_somebody_reads_it_and_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        assert!(matches!(open_stream(&path), Err(OpenError::NotYet(_))));
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let _reader = OpenOptions::new().read(true).custom_flags(flags).open(&path).unwrap();
+        open_stream(&path).unwrap().write(b"message\n", &mut 0, Utc::now()).unwrap();
+    }
+
+    #[test]
+    fn a_directory_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(matches!(open_stream(directory.path()), Err(OpenError::Refused(_))));
     }
 }

@@ -1,21 +1,20 @@
 //! Files and standard output as destinations: `file:PATH` and `stdout:`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bbq_storage::{NodeKind, Storage};
 
 use super::TextSink;
 use super::file::FileOutput;
-use super::output::{Output, of_file, open_stream};
+use super::output::{Output, of_file};
 use super::rotation::Rotation;
-use super::stream::StreamOutput;
+use super::stream::{StreamOutput, open_stream};
 use crate::config::ConfigError;
 use crate::config::query::{Query, SpecOption};
 use crate::format::{Format, Formatter};
 use crate::sink::interface::{Now, OpenError, Sink};
 use crate::sink::kind::{Kind, Target};
-use crate::sink::spec::SinkSpec;
 
 const FORMAT: SpecOption = SpecOption {
     key: "format",
@@ -89,16 +88,10 @@ struct StdoutTarget {
 }
 
 #[derive(Debug)]
-struct FileTarget {
-    path: PathBuf,
-    format: Format,
-    rotation: Rotation,
-}
-
-/// A file sink of a simulation, which has names and sizes that no SPEC has.
-pub fn simulated_file(name: &str, path: &Path, rotation: Rotation) -> SinkSpec {
-    let target = FileTarget { path: path.to_owned(), format: Format::Json, rotation };
-    SinkSpec::simulated(name, &FILE, Arc::new(target))
+pub(in crate::sink) struct FileTarget {
+    pub(in crate::sink) path: PathBuf,
+    pub(in crate::sink) format: Format,
+    pub(in crate::sink) rotation: Rotation,
 }
 
 impl Target for StdoutTarget {

@@ -1,0 +1,15 @@
+//! What a simulation configures that no SPEC can say.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::spec::SinkSpec;
+use super::text::Rotation;
+use super::text::target::{FILE, FileTarget};
+use crate::format::Format;
+
+/// A file sink of any name, rotated at any size.
+pub fn simulated_file(name: &str, path: &Path, rotation: Rotation) -> SinkSpec {
+    let target = FileTarget { path: path.to_owned(), format: Format::Json, rotation };
+    SinkSpec::of_target(name, &FILE, Arc::new(target))
+}
