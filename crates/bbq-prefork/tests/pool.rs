@@ -17,11 +17,23 @@ use common::{group, port_of};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
+const TESTS: [(&str, fn()); 3] = [
+    ("what_kills_is_closed_and_the_rest_goes_on", what_kills_is_closed_and_the_rest_goes_on),
+    (
+        "a_worker_whose_processes_do_not_come_up_is_given_up",
+        a_worker_whose_processes_do_not_come_up_is_given_up,
+    ),
+    ("threads_and_datagrams_are_refused", threads_and_datagrams_are_refused),
+];
+
 fn main() {
-    what_kills_is_closed_and_the_rest_goes_on();
-    a_seat_whose_processes_do_not_come_up_is_given_up();
-    threads_and_datagrams_are_refused();
-    println!("pool: ok");
+    // As the standard harness prints it, for whoever counts tests.
+    println!("running {} tests", TESTS.len());
+    for (name, test) in TESTS {
+        test();
+        println!("test {name} ... ok");
+    }
+    println!("\ntest result: ok. {} passed; 0 failed; 0 ignored; 0 measured; 0 filtered out", TESTS.len());
 }
 
 fn what_kills_is_closed_and_the_rest_goes_on() {
@@ -52,7 +64,7 @@ fn what_kills_is_closed_and_the_rest_goes_on() {
     assert_eq!(pool.taken(), [2]);
 }
 
-fn a_seat_whose_processes_do_not_come_up_is_given_up() {
+fn a_worker_whose_processes_do_not_come_up_is_given_up() {
     let group = group("tcp", Distribution::Shared, 1);
     let mut pool = PreforkPool::start(&group, |_| Err(io::ErrorKind::Other.into())).unwrap();
     let (replaced, given_up) = (Cell::new(0), Cell::new(false));

@@ -46,8 +46,11 @@ pub(crate) enum Command {
 A listen SPEC is PROTOCOL+TRANSPORT://ADDRESS[?key=value&...]
   PROTOCOL   bbq, lines, syslog, whole (one message per connection or datagram)
   TRANSPORT  tcp, udp, unix, unixgram
-  keys       distribution, on_full, on_oversize, on_incomplete, message_bytes_max, backlog, receive_buffer_bytes
-A sink SPEC is file:PATH[?format=raw|json&rotate=daily&rotate_bytes=100MiB&keep=7], or stdout:[?format=...]
+  keys       name, distribution, on_full, on_oversize, on_incomplete, message_bytes_max, backlog, receive_buffer_bytes
+A sink SPEC is KIND:[ARGUMENT][?key=value&...]
+  file:PATH  format=raw|json, rotate=daily, rotate_bytes=100MiB, keep=7, name
+  stdout:    format=raw|json, name
+  null:      counts messages and forgets them
 
 Examples:
   bbq serve

@@ -46,6 +46,24 @@ fn a_right_file_is_shown_as_it_would_be_used() {
 }
 
 #[test]
+fn a_table_is_a_spec_with_its_options_as_keys() {
+    let (code, text) = check(
+        "[[listen]]\nspec = \"lines+tcp://127.0.0.1:7701\"\nname = \"front door\"\nbacklog = 100\n\
+         [[sink]]\nspec = \"file:out.log\"\nformat = \"json\"\nrotate_bytes = \"1MiB\"\nkeep = 3\n\
+         [[sink]]\nspec = \"null:\"\nname = \"first\"\n[[sink]]\nspec = \"null:\"\nname = \"second\"\n",
+    );
+    assert_eq!(code, Some(0), "{text}");
+    for part in [
+        "lines+tcp://127.0.0.1:7701?backlog=100&name=front door",
+        "file:out.log?format=json&keep=3&rotate_bytes=1MiB",
+        "null:?name=first",
+        "null:?name=second",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
 fn mistakes_in_a_file_name_their_place_and_the_remedy() {
     for (file, says) in [
         ("workers = 2\nlisen = []\n", "bbq.toml:2:1: unknown key \"lisen\"; did you mean \"listen\"?"),
@@ -67,6 +85,21 @@ fn mistakes_in_a_file_name_their_place_and_the_remedy() {
         ("sink = [\"file:a?format=raw\", \"file:a?format=json\"]\n", "two sinks write to file:a"),
         ("sink = [\"file:a?keep=2\"]\n", "keep has no meaning without rotate"),
         ("sink = [\"kafka:a\"]\n", "is no sink"),
+        ("sink = [\"null:\", \"null:\"]\n", "another sink has this name"),
+        (
+            "[[sink]]\nspec = \"null:\"\nname = \"a\"\n[[sink]]\nspec = \"file:b\"\nname = \"a\"\n",
+            "another sink has this name",
+        ),
+        ("[[sink]]\nspec = \"file:a\"\nformt = \"json\"\n", "did you mean \"format\"?"),
+        ("[[sink]]\nname = \"a\"\n", "bbq.toml:1:1: the table has no spec"),
+        ("[[sink]]\nspec = \"file:a?keep=2\"\nkeep = 3\n", "keep is given twice"),
+        ("[[sink]]\nspec = \"file:a\"\nkeep = [3]\n", "keep is of type array"),
+        ("sink = [7]\n", "a SPEC in quotes, or a table"),
+        (
+            "listen = [\"lines+tcp://127.0.0.1:1?name=a\", \"lines+tcp://127.0.0.1:2?name=a\"]\n",
+            "another listener has this name",
+        ),
+        ("listen = [\"lines+tcp://127.0.0.1:1?name=\"]\n", "is no name"),
         ("[spool]\nsegment_bytes = \"1KiB\"\n", "the least is 65536"),
         (
             "workers = 4\n[spool]\nbytes_max = \"64MiB\"\nsegment_bytes = \"64MiB\"\n",

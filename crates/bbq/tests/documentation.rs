@@ -88,7 +88,8 @@ fn known(refusal: &str, words: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_complete_example_is_right_and_has_every_key_of_the_file() {
-    let (_, rest) = PAGE.split_once("```toml\n").expect("an example");
+    let (_, rest) = PAGE.split_once("\n## A complete").expect("the section");
+    let (_, rest) = rest.split_once("```toml\n").expect("an example");
     let (example, _) = rest.split_once("```").expect("its end");
     let output = check(example);
     assert!(output.status.success(), "{output:?}");
@@ -104,6 +105,21 @@ fn the_complete_example_is_right_and_has_every_key_of_the_file() {
             "{key} is not in the example"
         );
     }
+}
+
+#[test]
+fn a_table_is_the_same_as_its_spec() {
+    let examples: Vec<&str> = PAGE.split("```toml\n").skip(1).take(2).collect();
+    let shown = |text: &str| {
+        let output = check(text.split_once("```").expect("its end").0);
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let sink =
+            text.lines().find(|line| line.trim_start().starts_with("sink")).expect("a sink").to_owned();
+        let (head, options) = sink.split_once('?').expect("options");
+        (head.to_owned(), options.split('&').map(str::to_owned).collect::<BTreeSet<_>>())
+    };
+    assert_eq!(shown(examples[0]), shown(examples[1]));
 }
 
 #[test]
@@ -179,6 +195,13 @@ fn try_values(rows: &[Vec<&'static str>], spec: impl Fn(&str) -> String) {
         let key = quoted(row[0])[0];
         let accepts = |value: &str| is_right(&spec(&format!("{key}={value}")));
         let values = row[2];
+        if key == "name" {
+            // Any text within the length that the page tells.
+            assert_eq!(values, "1 to 200 characters");
+            assert!(accepts("any text") && accepts(&"é".repeat(200)));
+            assert!(!accepts("") && !accepts(&"n".repeat(201)) && !accepts("a\u{7}"));
+            continue;
+        }
         for word in quoted(values) {
             assert!(accepts(word), "{key}={word} is refused");
         }

@@ -205,9 +205,14 @@ impl ListenSpec {
         matches!(self.address, Address::Udp(_) | Address::UnixDatagram(_))
     }
 
+    /// The SPEC without its options: which sockets it is about, whatever its name is.
+    pub(crate) fn head(&self) -> &str {
+        self.text.split_once('?').map_or(&self.text, |(head, _)| head)
+    }
+
     /// Whether it was given a name.
     pub(super) fn has_name(&self) -> bool {
-        !self.text.starts_with(&self.source)
+        self.source != self.head()
     }
 
     /// Whether both want the same address; port 0 is a different port each time.

@@ -257,7 +257,7 @@ impl Config {
         for (index, spec) in self.listen.iter().enumerate() {
             let others = &self.listen[..index];
             if others.iter().any(|other| other.clashes_with(spec)) {
-                return Err(ConfigError::new(format!("{:?}: another listener has this address", spec.text)));
+                return Err(ConfigError::new(format!("{} is listened on twice", spec.head())));
             }
             if others.iter().any(|other| other.has_name() && other.source == spec.source) {
                 return Err(ConfigError::new(format!("{:?}: another listener has this name", spec.text)));
@@ -266,7 +266,7 @@ impl Config {
         for (index, sink) in self.sinks.iter().enumerate() {
             let others = &self.sinks[..index];
             if others.iter().any(|other| other.clashes_with(sink)) {
-                return Err(ConfigError::new(format!("{:?}: two sinks write there", sink.text)));
+                return Err(ConfigError::new(format!("two sinks write to {}", sink.head)));
             }
             if others.iter().any(|other| other.name == sink.name) {
                 return Err(ConfigError::new(format!(

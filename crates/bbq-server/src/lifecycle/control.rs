@@ -349,8 +349,8 @@ struct Before {
 /// Gives connections the indices that their listeners have now. Connections of removed listeners were not kept, so there are none.
 fn moved(paused: &mut Vec<PausedConnection>, old: &[Listener], new: &[Listener]) -> Vec<PausedConnection> {
     let place = |connection: PausedConnection| {
-        let source = &old.get(connection.listener_index)?.spec().source;
-        let listener_index = new.iter().position(|listener| listener.spec().source == *source)?;
+        let spec = old.get(connection.listener_index)?.spec();
+        let listener_index = new.iter().position(|listener| listener.spec().head() == spec.head())?;
         Some(PausedConnection { listener_index, ..connection })
     };
     paused.drain(..).filter_map(place).collect()

@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use crate::error::StartError;
 use crate::lifecycle::listeners::Listener;
 use crate::observe::changes::Changes;
-use crate::sink::SinkLedger;
+use crate::sink::{SinkLedger, SinkSpec};
 use crate::stored::ledger::Ledger;
 use crate::stored::retention::Retention;
 use crate::stored::streams::Streams;
@@ -22,7 +22,7 @@ use crate::worker::{
 pub(crate) struct Parts {
     pub(crate) listeners: Vec<Listener>,
     pub(crate) workers: Vec<Arc<WorkerView>>,
-    pub(crate) sinks: Vec<(String, Arc<SinkLedger>)>,
+    pub(crate) sinks: Vec<(SinkSpec, Arc<SinkLedger>)>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) spool: Arc<Spool>,
     pub(crate) streams: Arc<Streams>,
@@ -87,7 +87,7 @@ impl Parts {
             }
         }
         for (spec, _) in &self.sinks {
-            info!(sink = spec, "delivering");
+            info!(sink = %spec, "delivering");
         }
         if self.sinks.is_empty() {
             warn!("no sink is configured: the spool fills up to its limit, and then holds its senders back");

@@ -88,7 +88,7 @@ pub(crate) fn plan(old: &Config, new: Config, open: &[Listener]) -> Result<Plan,
         spec.receive_buffer_bytes = before.receive_buffer_bytes;
         listeners.push(listener.with_spec(spec.clone()));
     }
-    let kept = open.iter().map(|before| config.listen.iter().any(|spec| spec.source == before.spec().source));
+    let kept = open.iter().map(|before| config.listen.iter().any(|spec| spec.head() == before.spec().head()));
     let kept = kept.collect();
     Ok(Plan { config, listeners, kept })
 }

@@ -152,7 +152,7 @@ impl Running {
             if Instant::now() >= deadline {
                 self.lifecycle.work();
                 let (spec, ledger) = &self.parts.sinks[index];
-                let why = ledger.trouble().unwrap_or_else(|| "its output takes nothing".to_owned());
+                let why = ledger.problem().unwrap_or_else(|| "its output takes nothing".to_owned());
                 let seconds = HOLD_PATIENCE.as_secs();
                 return Err(format!(
                     "sink {spec} did not come to a commit within {seconds} s: {why}; try again when it delivers"
@@ -223,7 +223,7 @@ impl Running {
                 let thread = sink.thread().name();
                 error!(
                     thread,
-                    sink = spec,
+                    sink = %spec,
                     "the sink is stuck in its output and ends with the process; messages stay spooled"
                 );
             }
@@ -328,7 +328,7 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
         .map_err(|error| StartError::Sink { spec: spec.text.clone(), problem: error.to_string() })
     });
     let sinks: Vec<PendingSink> = sinks.collect::<Result<_, _>>()?;
-    let ledgers = config.sinks.iter().zip(&sinks).map(|(spec, sink)| (spec.text.clone(), sink.ledger()));
+    let ledgers = config.sinks.iter().zip(&sinks).map(|(spec, sink)| (spec.clone(), sink.ledger()));
     let parts = Arc::new(Parts {
         sinks: ledgers.collect(),
         workers: spool.lanes().iter().map(|lane| Arc::new(WorkerView::new(lane.view().records))).collect(),

@@ -12,7 +12,7 @@ use crate::observe::status::{
     Dropped, LaneStatus, LedgerStatus, ListenerLedgerStatus, ListenerStatus, SinkStatus, SocketStatus,
     SpoolStatus, Status, WorkerStatus,
 };
-use crate::sink::{Account, SinkLedger};
+use crate::sink::{Account, SinkLedger, SinkSpec};
 use crate::time::unix_ns;
 use crate::worker::WorkerView;
 
@@ -50,7 +50,7 @@ impl Parts {
             }
         });
         let sinks = self.sinks.iter().filter_map(|(spec, ledger)| {
-            Some(format!("sink {spec} cannot deliver and tries again: {}", ledger.trouble()?))
+            Some(format!("sink {spec} cannot deliver and tries again: {}", ledger.problem()?))
         });
         let listeners = self.listeners.iter().enumerate().filter_map(|(index, listener)| {
             let why = self.ledger.listener(index).failure()?;
@@ -83,6 +83,7 @@ impl Parts {
         });
         ListenerStatus {
             spec: listener.spec().text.clone(),
+            name: listener.spec().source.clone(),
             address: listener.group.local_address().to_string(),
             configured: listener.group.configured().to_string(),
             distribution: listener.group.distribution().to_string(),
@@ -103,15 +104,16 @@ impl Parts {
         }
     }
 
-    fn sink_status(&self, spec: &str, ledger: &SinkLedger) -> SinkStatus {
+    fn sink_status(&self, spec: &SinkSpec, ledger: &SinkLedger) -> SinkStatus {
         let beginnings = self.spool.beginnings();
         let account = ledger.account();
         let delivered = account.delivered;
         let owed = self.owed_to(&beginnings, account);
-        let problem = ledger.trouble();
+        let problem = ledger.problem();
         let age_ns = unix_ns().saturating_sub(ledger.last_received_ns());
         SinkStatus {
-            spec: spec.to_owned(),
+            spec: spec.text.clone(),
+            name: spec.name.clone(),
             delivered,
             queued: owed.queued,
             lag_seconds: if owed.queued == 0 { 0.0 } else { age_ns as f64 / 1e9 },

@@ -88,6 +88,9 @@ pub struct WorkerStatus {
 pub struct ListenerStatus {
     /// As configured.
     pub spec: String,
+    /// Its name, or the SPEC without its options.
+    #[serde(default)]
+    pub name: String,
     /// Where it listens, with the port that was chosen.
     pub address: String,
     /// The distribution asked for.
@@ -229,6 +232,9 @@ pub struct ListenerLedgerStatus {
 pub struct SinkStatus {
     /// As configured.
     pub spec: String,
+    /// Its name, or the SPEC without its options.
+    #[serde(default)]
+    pub name: String,
     /// Messages delivered, ever.
     pub delivered: u64,
     /// Messages not delivered yet.

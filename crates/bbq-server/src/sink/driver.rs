@@ -301,9 +301,9 @@ impl SinkDriver {
         self.last_commit = None;
         self.commit_bytes = (self.commit_bytes * 2).min(COMMIT_BYTES);
         self.retry_pause = RETRY_PAUSE_MIN;
-        if !self.reading_fails && self.parts.ledger.trouble().is_some() {
+        if !self.reading_fails && self.parts.ledger.problem().is_some() {
             info!(sink = self.parts.name, "sink works again");
-            self.parts.ledger.set_trouble(None);
+            self.parts.ledger.set_problem(None);
         }
     }
 
@@ -355,10 +355,10 @@ impl SinkDriver {
 
     /// Shows the problem until a commit succeeds; returns for how long the output is to be left alone.
     pub(super) fn report(&mut self, error: &io::Error) -> Duration {
-        if self.parts.ledger.trouble().is_none() {
+        if self.parts.ledger.problem().is_none() {
             warn!(sink = self.parts.name, %error, "sink failed; retrying until it works, messages stay spooled");
         }
-        self.parts.ledger.set_trouble(Some(error.to_string()));
+        self.parts.ledger.set_problem(Some(error.to_string()));
         let pause = self.retry_pause;
         self.retry_pause = (pause * 2).min(RETRY_PAUSE_MAX);
         pause

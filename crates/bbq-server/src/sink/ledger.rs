@@ -35,7 +35,7 @@ pub(crate) struct SinkLedger {
     /// When the last delivered message was received, Unix nanoseconds.
     last_received_ns: AtomicU64,
     /// What keeps it from delivering, if anything.
-    trouble: Mutex<Option<String>>,
+    problem: Mutex<Option<String>>,
 }
 
 /// How far a sink is at one moment. Every record before its places is delivered or dropped.
@@ -116,12 +116,12 @@ impl SinkLedger {
         self.last_received_ns.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn trouble(&self) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn set_trouble(&self, trouble: Option<String>) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    pub(super) fn set_problem(&self, problem: Option<String>) {
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }
 }
 

@@ -1,5 +1,6 @@
 //! A sink SPEC: `KIND:ARGUMENT[?key=value&...]`.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::kind::{Kind, Target};
@@ -16,7 +17,7 @@ pub struct SinkSpec {
     /// The name its cursor is kept under: the SPEC without its options, unless it has one.
     pub name: String,
     /// Without options.
-    head: String,
+    pub(crate) head: String,
     kind: &'static Kind,
     pub(super) target: Arc<dyn Target>,
 }
@@ -28,6 +29,13 @@ impl PartialEq for SinkSpec {
 }
 
 impl Eq for SinkSpec {}
+
+/// As it was written.
+impl fmt::Display for SinkSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
 
 impl SinkSpec {
     /// Reads a SPEC.

@@ -96,10 +96,10 @@ impl PendingSink {
                     error
                 }
             };
-            if ledger.trouble().is_none() {
+            if ledger.problem().is_none() {
                 warn!(sink = spec.name, %error, "the output is not open; trying again until it is, messages stay spooled");
             }
-            ledger.set_trouble(Some(error.to_string()));
+            ledger.set_problem(Some(error.to_string()));
             self.lifecycle.settle();
             self.lifecycle.pause(pause)?;
             pause = (pause * 2).min(OPEN_PAUSE_MAX);

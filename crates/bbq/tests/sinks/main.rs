@@ -8,6 +8,7 @@ mod damaged_spool;
 mod failed_lane;
 mod failed_sync;
 mod lost_log;
+mod names;
 mod new_sink;
 mod nonblocking_output;
 mod read_error;

@@ -54,7 +54,7 @@ impl Predecessor {
 
     /// Says what is adopted, and waits until the data directory is free. Returns the connections to go on with.
     pub(crate) fn take_over(&mut self, listeners: &mut [Listener]) -> io::Result<Vec<PausedConnection>> {
-        let kept = listeners.iter().map(|listener| listener.spec().source.clone()).collect();
+        let kept = listeners.iter().map(|listener| listener.spec().head().to_owned()).collect();
         self.channel.send(&Prepared { kept }, &[])?;
         let mut paused = Vec::new();
         loop {
@@ -102,7 +102,7 @@ impl Predecessor {
 }
 
 fn resumed(connection: &Connection, stream: OwnedFd, listeners: &[Listener]) -> Option<PausedConnection> {
-    let place = listeners.iter().position(|listener| listener.spec().source == connection.source);
+    let place = listeners.iter().position(|listener| listener.spec().head() == connection.source);
     let resumed = place.and_then(|listener_index| {
         let spec = listeners[listener_index].spec();
         let peer = BASE64.decode(connection.peer.as_bytes()).ok()?;

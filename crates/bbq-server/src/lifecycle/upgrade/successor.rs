@@ -108,7 +108,7 @@ impl Successor {
 
     /// Whether it goes on with a listener.
     pub(crate) fn keeps(&self, spec: &ListenSpec) -> bool {
-        self.kept.contains(&spec.source)
+        self.kept.iter().any(|kept| kept == spec.head())
     }
 
     /// Hands over the connections, and the data directory, whose lock is free. Returns when the program serves.
@@ -209,7 +209,7 @@ fn describe(spec: &ListenSpec, worker: usize, peer: Peer, suspended: &Suspended)
     let mut name = Vec::new();
     peer.encode(&mut name);
     Connection {
-        source: spec.source.clone(),
+        source: spec.head().to_owned(),
         worker,
         peer: BASE64.encode(&name),
         held: BASE64.encode(&suspended.held),

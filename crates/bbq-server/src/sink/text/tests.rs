@@ -95,7 +95,7 @@ impl Rig {
                 SinkStep::Moved => {}
                 SinkStep::Idle(_) if self.sink.is_drained() => return,
                 SinkStep::Idle(_) => {}
-                other => panic!("{other:?}: {:?}", self.ledger.trouble()),
+                other => panic!("{other:?}: {:?}", self.ledger.problem()),
             }
         }
     }
