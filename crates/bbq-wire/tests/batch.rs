@@ -178,6 +178,21 @@ fn the_scratch_never_passes_the_limit() {
 }
 
 #[test]
+fn a_source_that_a_later_version_knows_is_kept() {
+    for byte in 0..=u8::MAX {
+        assert_eq!(SourceKind::of(byte).byte(), byte);
+    }
+    let mut builder = BatchBuilder::new();
+    builder.push(b"from tomorrow");
+    let source = SourceKind::Other(200);
+    let bytes = builder.finish(&BatchIdentity { source, ..identity(Compression::None) }).unwrap();
+    let mut scratch = Vec::new();
+    let batch = Batch::verify(bytes, BatchLimits::FORMAT, &mut scratch).unwrap();
+    assert_eq!(batch.header.source, source);
+    assert_eq!(batch.records().collect::<Vec<_>>(), [b"from tomorrow"]);
+}
+
+#[test]
 fn attributes_that_are_not_known_are_passed_over() {
     let runs = b"\x02\x00";
     let attributes = [b"\x63\x03abc\x01\x02".as_slice(), runs, b"\x80\x01\x00"].concat();

@@ -17,25 +17,46 @@ pub enum Compression {
 
 /// What the records were cut from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum SourceKind {
-    /// A bbq client: the batch is its own.
-    Bbq = 0,
-    /// Lines of text.
-    Lines = 1,
-    /// Syslog messages (RFC 5424, RFC 3164), kept as they came.
-    Syslog = 2,
-    /// One message per connection or datagram.
-    Whole = 3,
-    /// HTTP bodies.
-    Http = 4,
+    /// 0, a bbq client: the batch is its own.
+    Bbq,
+    /// 1, lines of text.
+    Lines,
+    /// 2, syslog messages (RFC 5424, RFC 3164), kept as they came.
+    Syslog,
+    /// 3, one message per connection or datagram.
+    Whole,
+    /// 4, HTTP bodies.
+    Http,
+    /// Any other number, which a later version gives a meaning. Such a batch is stored and delivered as it came.
+    Other(u8),
 }
 
 impl SourceKind {
-    fn of(byte: u8) -> Option<SourceKind> {
-        [Self::Bbq, Self::Lines, Self::Syslog, Self::Whole, Self::Http]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
+    /// What the byte of a header says.
+    #[must_use]
+    pub fn of(byte: u8) -> SourceKind {
+        match byte {
+            0 => SourceKind::Bbq,
+            1 => SourceKind::Lines,
+            2 => SourceKind::Syslog,
+            3 => SourceKind::Whole,
+            4 => SourceKind::Http,
+            other => SourceKind::Other(other),
+        }
+    }
+
+    /// The byte of a header.
+    #[must_use]
+    pub fn byte(self) -> u8 {
+        match self {
+            SourceKind::Bbq => 0,
+            SourceKind::Lines => 1,
+            SourceKind::Syslog => 2,
+            SourceKind::Whole => 3,
+            SourceKind::Http => 4,
+            SourceKind::Other(other) => other,
+        }
     }
 }
 
@@ -94,8 +115,7 @@ impl BatchHeader {
             1 => Compression::Lz4,
             other => return Err(field("compression", u64::from(other), "0 (none) or 1 (LZ4)")),
         };
-        let source =
-            SourceKind::of(bytes[14]).ok_or_else(|| field("source", u64::from(bytes[14]), "0 to 4"))?;
+        let source = SourceKind::of(bytes[14]);
         let header = BatchHeader {
             crc: u32::from_le_bytes(array(bytes, 4)),
             body_bytes: u32::from_le_bytes(array(bytes, 8)),
@@ -156,7 +176,7 @@ impl BatchHeader {
         out[0..4].copy_from_slice(&MAGIC);
         out[4..8].copy_from_slice(&self.crc.to_le_bytes());
         out[8..12].copy_from_slice(&self.body_bytes.to_le_bytes());
-        out[12..16].copy_from_slice(&[VERSION, self.compression as u8, self.source as u8, 0]);
+        out[12..16].copy_from_slice(&[VERSION, self.compression as u8, self.source.byte(), 0]);
         out[16..32].copy_from_slice(&self.stream.0);
         out[32..40].copy_from_slice(&self.first_sequence.to_le_bytes());
         out[40..48].copy_from_slice(&self.base_time_ns.to_le_bytes());

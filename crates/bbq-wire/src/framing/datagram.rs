@@ -32,7 +32,9 @@ pub fn datagram(source: SourceKind, rules: &FramingRules, bytes: &[u8], emit: &m
             };
             emit_if_any(rules, message, emit);
         }
-        SourceKind::Whole | SourceKind::Bbq | SourceKind::Http => emit_if_any(rules, bytes, emit),
+        SourceKind::Whole | SourceKind::Bbq | SourceKind::Http | SourceKind::Other(_) => {
+            emit_if_any(rules, bytes, emit);
+        }
     }
 }
 
