@@ -37,10 +37,10 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
 enum Task {
     /// Nothing.
     Deliver,
-    Commit {
-        /// The cursor must be written before the sink goes on with the commit.
-        remembers: bool,
-    },
+    /// The sink makes durable what is settled.
+    Commit,
+    /// The cursor is written; then the commit goes on, unless this was its last part.
+    Remember { is_last: bool },
     /// To the last commit.
     GoBack,
 }
@@ -91,7 +91,7 @@ impl SinkDriver {
             in_flight: InFlight::of(&parts.committed),
             settled: Vec::new(),
             now,
-            task: Task::Commit { remembers: false },
+            task: Task::Commit,
             room: Room::Free,
             last_moved: now.monotonic,
             last_commit: None,
@@ -263,7 +263,7 @@ impl SinkDriver {
 
     /// Makes durable what is settled, and then the cursor.
     fn commit(&mut self) -> Result<(), Problem> {
-        self.task = Task::Commit { remembers: false };
+        self.task = Task::Commit;
         self.advance()
     }
 
@@ -272,22 +272,28 @@ impl SinkDriver {
         loop {
             self.task = match self.task {
                 Task::Deliver => return Ok(()),
-                Task::Commit { remembers: true } => {
-                    self.remember().map_err(Problem::Again)?;
-                    Task::Commit { remembers: false }
-                }
-                Task::Commit { remembers: false } => match self.parts.sink.commit(self.now)? {
+                Task::Commit => match self.parts.sink.commit(self.now)? {
                     Commit::Remember { begun } => {
                         if let Some((lane, records)) = begun {
                             self.in_flight.begin(lane, records);
                         }
-                        Task::Commit { remembers: true }
+                        Task::Remember { is_last: false }
                     }
+                    Commit::RememberLast => Task::Remember { is_last: true },
                     Commit::Done => {
                         self.finish_commit();
                         Task::Deliver
                     }
                 },
+                Task::Remember { is_last } => {
+                    self.remember().map_err(Problem::Again)?;
+                    if is_last {
+                        self.finish_commit();
+                        Task::Deliver
+                    } else {
+                        Task::Commit
+                    }
+                }
                 Task::GoBack => {
                     self.go_back().map_err(Problem::Again)?;
                     Task::Deliver

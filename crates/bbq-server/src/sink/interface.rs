@@ -62,7 +62,9 @@ pub(super) enum Commit {
         /// Records of the group that is being taken that the state covers already, and its lane.
         begun: Option<(u32, u64)>,
     },
-    /// Nothing is left to do.
+    /// The same, and nothing is left to do after it.
+    RememberLast,
+    /// Nothing is left to do, and the cursor has the state.
     Done,
 }
 
@@ -98,10 +100,11 @@ pub(super) trait Sink: Send {
     /// may be settled in any order.
     fn settle(&mut self, now: Now, settled: &mut Vec<Settled>) -> Result<Room, Problem>;
 
-    /// Makes durable what is settled. Called again after each [`Commit::Remember`] until it is done, and after a problem.
+    /// Makes durable what is settled. Called again after each [`Commit::Remember`] until it is done, and after a problem. A sink
+    /// whose settled groups are durable need not do anything.
     fn commit(&mut self, now: Now) -> Result<Commit, Problem> {
         let _unused = now;
-        Ok(Commit::Done)
+        Ok(Commit::RememberLast)
     }
 
     /// What to remember in the cursor, one line; given to the sink when it is opened again.

@@ -39,6 +39,10 @@ struct Rig {
 impl Rig {
     /// The sink writes to `output` in the directory, which `prepare` may make.
     fn new(lanes: u32, query: &str, prepare: impl FnOnce(&Path)) -> Rig {
+        Rig::of(lanes, prepare, |output| format!("file:{}{query}", output.display()))
+    }
+
+    fn of(lanes: u32, prepare: impl FnOnce(&Path), spec: impl FnOnce(&Path) -> String) -> Rig {
         let directory = tempfile::tempdir().unwrap();
         let disk: Arc<dyn Storage> = Arc::new(DiskStorage);
         let data = directory.path().join("data");
@@ -53,7 +57,7 @@ impl Rig {
         let retention = Arc::new(Retention::new(Arc::clone(&spool), streams, 1));
         let output = directory.path().join("output");
         prepare(&output);
-        let spec = SinkSpec::parse(&format!("file:{}{query}", output.display())).unwrap();
+        let spec = SinkSpec::parse(&spec(&output)).unwrap();
         let opening = SinkOpening::new(0, &spec, &spool, retention, disk).unwrap();
         let ledger = Arc::clone(&opening.ledger);
         let (monotonic, day) = (Duration::ZERO, 1);
@@ -170,6 +174,17 @@ fn a_batch_that_grows_a_hundredfold_takes_little_memory() {
     let bytes = rig.sink.buffer_bytes();
     assert!(bytes <= 16 * 1024 * 1024, "{bytes} bytes");
     drop(pipe);
+}
+
+#[test]
+fn a_sink_without_a_state_is_committed_too() {
+    let mut rig = Rig::of(2, |_| {}, |_| "null:".to_owned());
+    rig.put(0, &[b"one", b"two"]);
+    rig.put(1, &[b"three"]);
+    rig.deliver();
+    let committed = rig.sink.committed();
+    assert_eq!(committed.delivered, 3);
+    assert_eq!(committed.places, rig.spool.ends());
 }
 
 #[test]
