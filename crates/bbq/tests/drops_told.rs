@@ -29,7 +29,7 @@ fn lines_told(setup: &Setup) -> usize {
 fn what_the_kernel_drops_is_told_while_the_server_runs() {
     let setup = Setup::new(&["lines+udp://127.0.0.1:{0}?receive_buffer_bytes=4096"]);
     let server = setup.start();
-    server.signal(libc::SIGSTOP);
+    server.freeze();
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     for _ in 0..500 {
         socket.send_to(&[b'x'; 500], setup.address(0)).expect("it listens");

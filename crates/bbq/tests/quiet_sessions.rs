@@ -170,7 +170,7 @@ fn a_stop_takes_what_quiet_sessions_have_sent_and_tells_them() {
     let mut silent = Session::connect(setup.address(0));
     server.wait_status("three quiet sessions", |status| all_are_quiet(status, 3));
     // While it stands still a batch comes, and the signal behind it: it wakes up to both.
-    server.signal(libc::SIGSTOP);
+    server.freeze();
     sends.write(&batch(stream_id(1), 1, &["before the stop"]));
     server.signal(libc::SIGTERM);
     server.signal(libc::SIGCONT);

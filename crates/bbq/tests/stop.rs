@@ -19,7 +19,7 @@ fn what_waits_in_the_kernel_is_delivered_by_a_stop() {
         Setup::new(&["lines+tcp://127.0.0.1:{0}", "syslog+udp://127.0.0.1:{1}"]).with(&["--workers", "2"]);
     let server = setup.start();
     // While it stands still, clients connect, send and go; the signal is there when it wakes up.
-    server.signal(libc::SIGSTOP);
+    server.freeze();
     client::short_connections(0..CONNECTIONS, setup.address(0));
     let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
     for number in CONNECTIONS..CONNECTIONS + DATAGRAMS {

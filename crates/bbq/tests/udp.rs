@@ -77,7 +77,7 @@ fn what_the_kernel_drops_is_counted() {
     let server = setup.start();
     let clients: Vec<UdpSocket> = (0..FLOOD_PORTS).map(|_| client(&setup)).collect();
     let before = process::packets_dropped();
-    server.signal(libc::SIGSTOP);
+    server.freeze();
     for number in 0..FLOOD {
         clients[(number % FLOOD_PORTS) as usize].send(message(number).as_bytes()).expect("it is taken");
     }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static int failures;
 
@@ -22,11 +23,16 @@ static void expect(int line, bbq_status is, bbq_status wanted, const char *text)
 #define EXPECT(call, wanted, text) expect(__LINE__, call, wanted, text)
 #define MUST(call) expect(__LINE__, call, BBQ_STATUS_OK, NULL)
 
+static pthread_mutex_t release_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t release_changed = PTHREAD_COND_INITIALIZER;
 static int released;
 
 static void release(void *user) {
     (void)user;
+    pthread_mutex_lock(&release_mutex);
     released += 1;
+    pthread_cond_signal(&release_changed);
+    pthread_mutex_unlock(&release_mutex);
 }
 
 struct heard {
@@ -199,6 +205,14 @@ int main(int count, char **arguments) {
     MUST(bbq_close(sender, 30000));
     EXPECT(bbq_send(sender, "late", 4), BBQ_STATUS_CLOSED, "closed");
     bbq_sender_free(sender);
+    // By the last of the sender's threads, which may still be on its way to its end.
+    struct timespec deadline;
+    clock_gettime(CLOCK_REALTIME, &deadline);
+    deadline.tv_sec += 60;
+    pthread_mutex_lock(&release_mutex);
+    while (released < 2 && pthread_cond_timedwait(&release_changed, &release_mutex, &deadline) == 0) {
+    }
+    pthread_mutex_unlock(&release_mutex);
     if (released != 2) {
         fprintf(stderr, "what the callback was given was released %d times\n", released - 1);
         failures += 1;

@@ -138,10 +138,12 @@ fn a_server_that_is_none_does_not_end_a_sender_that_has_another() {
 fn a_server_that_refuses_for_good_ends_the_sender_and_says_why() {
     let stranger = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = stranger.local_addr().expect("bound");
+    let (took_one, has_one) = std::sync::mpsc::sync_channel(1);
     let answering = std::thread::spawn(move || {
         let (mut client, _) = stranger.accept().expect("it is tried");
         let mut refusal = Vec::new();
         Refusal::new(RefusalCode::Version, "version 7 is wanted").encode(&mut refusal);
+        has_one.recv().expect("it takes one");
         client.write_all(&refusal).expect("it listens");
     });
     let sender = Sender::builder()
@@ -151,6 +153,9 @@ fn a_server_that_refuses_for_good_ends_the_sender_and_says_why() {
         .on_full(OnFull::Block(None))
         .start()
         .expect("it starts");
+    // What it owes then is what `flush` cannot deliver.
+    sender.send(b"first").expect("there is room");
+    took_one.send(()).expect("it waits");
     let error = (0..).find_map(|number: u64| sender.send(&number.to_le_bytes()).err()).expect("an error");
     assert!(matches!(error, SendError::Refused { .. }), "{error}");
     assert!(sender.flush(PATIENCE).is_err());

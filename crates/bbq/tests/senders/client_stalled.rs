@@ -102,7 +102,7 @@ fn a_stopped_server_loses_nothing_and_learns_how_much_was_dropped() {
     let sender = sender(&address, OnFull::DropNewest);
     sender.send(b"first").expect("there is room");
     sender.flush(PATIENCE).expect("the server works");
-    server.signal(libc::SIGSTOP);
+    server.freeze();
     let mut dropped = 0;
     // What the kernel's buffers take comes on top of the queue.
     for _ in 0..20 * MESSAGES {

@@ -9,7 +9,6 @@ use std::process::Command;
 use std::thread;
 
 use crate::support::{BBQ, Setup, refused_start};
-use rustix::process::{Pid, Signal, kill_process};
 
 /// Exit code, and what it says; it names the address and the remedy, whatever it found.
 fn status(admin: SocketAddr, arguments: &[&str]) -> String {
@@ -64,11 +63,10 @@ fn a_listener_for_messages_is_no_admin_and_one_that_stands_still_may_be() {
         assert!(!text.contains("slow to answer"), "{text}");
     }
     let admin = setup.admin().parse().expect("an address");
-    let pid = Pid::from_child(&server.child);
-    kill_process(pid, Signal::STOP).expect("it runs");
+    server.freeze();
     let text = status(admin, &[]);
     assert!(text.contains("slow to answer") && text.contains("it is stuck"), "{text}");
-    kill_process(pid, Signal::CONT).expect("it runs");
+    server.signal(libc::SIGCONT);
     assert_eq!(server.status()["ready"], true);
 }
 

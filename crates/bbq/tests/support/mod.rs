@@ -305,6 +305,14 @@ impl Server<'_> {
         rustix::process::kill_process(pid, number).expect("it runs");
     }
 
+    /// Stops every thread, and returns when all have stopped: a signal alone may find them at work for a while.
+    pub fn freeze(&self) {
+        self.signal(libc::SIGSTOP);
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let stopped = rustix::process::WaitIdOptions::STOPPED | rustix::process::WaitIdOptions::NOWAIT;
+        rustix::process::waitid(rustix::process::WaitId::Pid(pid), stopped).expect("it is a child");
+    }
+
     /// Connects to a listener, sends, and ends the connection in order.
     pub fn send(&self, listener: usize, bytes: &[u8]) {
         let mut stream = TcpStream::connect(self.setup.address(listener)).expect("it listens");
