@@ -223,8 +223,9 @@ impl Spool {
 
     /// Appends one record, to the extent that was begun last or to one that it `begins`: then the answer is where that starts.
     pub(crate) fn append(&self, record: &[u8], begins: bool) -> Result<Option<Extent>, AppendError> {
+        let reclaimed = self.reclaimed.load(Ordering::Relaxed);
         match self.try_append(record, begins) {
-            Err(AppendError::Full(_)) if begins && self.reclaim() => self.try_append(record, begins),
+            Err(AppendError::Full(_)) if begins && self.reclaim(reclaimed) => self.try_append(record, begins),
             appended => appended,
         }
     }
@@ -312,9 +313,8 @@ impl Spool {
         self.remove_retired(&mut retired, sequence, self.sizes.reset_bytes_min)
     }
 
-    /// Makes room, where there was none for a record. Returns whether there is more now.
-    fn reclaim(&self) -> bool {
-        let before = self.reclaimed.load(Ordering::Relaxed);
+    /// Makes room, where there was none for a record. Returns whether there is more than when room was given back `before` times.
+    fn reclaim(&self, before: u64) -> bool {
         // Waits for a thread that is removing files already.
         let mut retired = self.retired();
         // A file that cannot be removed is tried again with the next record that finds no room.
