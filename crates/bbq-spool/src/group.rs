@@ -10,6 +10,7 @@ use crate::LanePlace;
 use crate::format::{Envelope, GROUP_FRAME_BYTES, GroupFrame, Sources};
 use crate::hot::HotGroup;
 use crate::lane::LaneCore;
+use crate::limits::READ_BYTES_TARGET;
 use crate::quarantine;
 use crate::walk::{self, Step};
 
@@ -42,6 +43,25 @@ pub(crate) enum Entries {
     Hot(Arc<HotGroup>),
     /// In what was read of a segment.
     Read(Arc<Vec<u8>>, Range<usize>),
+}
+
+/// Memory in which compressed batches are unpacked, one after the other.
+#[derive(Debug, Default)]
+pub struct Scratch(pub(crate) Vec<u8>);
+
+impl Scratch {
+    /// Gives back what one very large batch took. For when there is nothing to read: the next one may be as large.
+    pub fn trim(&mut self) {
+        if self.bytes() > READ_BYTES_TARGET {
+            self.0 = Vec::new();
+        }
+    }
+
+    /// How large it is.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.capacity()
+    }
 }
 
 /// How far the batches of a group were taken.
@@ -90,14 +110,14 @@ impl Group {
     }
 
     /// Gives the batches from the cursor on to `take`, and moves the cursor behind each that is taken. Damaged bytes are copied to
-    /// the quarantine and passed over. Compressed batches are unpacked into `scratch`, one after the other.
+    /// the quarantine and passed over. Compressed batches are unpacked into `scratch`.
     ///
     /// # Errors
     /// The first of `take`: the cursor stays in front of that batch.
     pub fn try_for_each<E>(
         &self,
         cursor: &mut GroupCursor,
-        scratch: &mut Vec<u8>,
+        scratch: &mut Scratch,
         mut take: impl FnMut(&Entry<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut taken = |envelope: Envelope, batch: Batch<'_>| {
@@ -110,7 +130,7 @@ impl Group {
             Entries::Hot(group) => {
                 let entries = group.bytes.get(GROUP_FRAME_BYTES..).unwrap_or_default();
                 while let Some((envelope, batch, end)) =
-                    walk::written_entry(entries, *offset, self.frame.tag, scratch)
+                    walk::written_entry(entries, *offset, self.frame.tag, &mut scratch.0)
                 {
                     *records += taken(envelope, batch)?;
                     *offset = end;
@@ -118,7 +138,7 @@ impl Group {
             }
             Entries::Read(memory, range) => {
                 let entries = memory.get(range.clone()).unwrap_or_default();
-                while let Some(found) = walk::step(entries, *offset, self.frame.tag, scratch) {
+                while let Some(found) = walk::step(entries, *offset, self.frame.tag, &mut scratch.0) {
                     *offset = match found {
                         Step::Entry { end, envelope, batch } => {
                             *records += taken(envelope, batch)?;

@@ -44,7 +44,7 @@ pub use bbq_storage::{DiskStorage, OpenMode, Storage, StorageFile};
 pub use cursor::{Cursor, CursorStore, LanePlace};
 pub use error::{LaneError, SpoolError};
 pub use format::{Envelope, Sources};
-pub use group::{Entry, Group, GroupCursor};
+pub use group::{Entry, Group, GroupCursor, Scratch};
 pub use lane::{Durable, Lane, LaneCondition, LaneView};
 pub use lock::DirectoryLock;
 pub use progress::Progress;

@@ -14,7 +14,7 @@ use tracing::error;
 
 use crate::cursor::LanePlace;
 use crate::format::{GROUP_FRAME_BYTES, GroupFrame, Sources};
-use crate::group::{Entries, Entry, Group, GroupCursor};
+use crate::group::{Entries, Entry, Group, GroupCursor, Scratch};
 use crate::lane::{Durable, LaneCore};
 use crate::limits::{READ_BYTES_TARGET, READ_TRIES_MAX};
 use crate::quarantine;
@@ -86,7 +86,7 @@ pub struct LaneReader {
     buffer: ReadBuffer,
     /// Bytes of the group before: large ones were written past the page cache.
     previous_bytes: usize,
-    scratch: Vec<u8>,
+    scratch: Scratch,
     /// Reads that failed since one did not.
     failures: u32,
 }
@@ -99,7 +99,7 @@ impl LaneReader {
             open: None,
             buffer: ReadBuffer::default(),
             previous_bytes: 0,
-            scratch: Vec::new(),
+            scratch: Scratch::default(),
             failures: 0,
         }
     }
@@ -137,10 +137,7 @@ impl LaneReader {
             Next::Group(group) => group,
             Next::Lost(lost) => return Ok(GroupRead::Lost(lost)),
             Next::CaughtUp => {
-                // One very large batch must not cost every reader so much for good.
-                if self.scratch.capacity() > READ_BYTES_TARGET {
-                    self.scratch = Vec::new();
-                }
+                self.scratch.trim();
                 return Ok(GroupRead::CaughtUp);
             }
         };
@@ -412,9 +409,9 @@ mod tests {
         let spool = Spool::open(Arc::new(DiskStorage), &options).unwrap();
         let mut reader = spool.readers(&Cursor::default()).swap_remove(0);
         for (bytes, kept) in [(READ_BYTES_TARGET, READ_BYTES_TARGET), (2 * READ_BYTES_TARGET, 0)] {
-            reader.scratch = vec![0; bytes];
+            reader.scratch = Scratch(vec![0; bytes]);
             assert_eq!(reader.read(&mut |_| ()).unwrap(), GroupRead::CaughtUp);
-            assert_eq!(reader.scratch.capacity(), kept);
+            assert_eq!(reader.scratch.bytes(), kept);
         }
     }
 }

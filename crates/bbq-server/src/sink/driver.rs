@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_spool::{Cursor, CursorStore, LaneReader, Next, Progress, ReadOrder, Spool};
+use bbq_spool::{Cursor, CursorStore, LaneReader, Next, ReadOrder, Spool};
 use tracing::{info, warn};
 
 use super::in_flight::InFlight;
@@ -125,11 +125,6 @@ impl SinkDriver {
         format!("queued {queued:?}, {:?}, dirty {}", self.task, self.is_dirty)
     }
 
-    /// Waits until there is something to do, at the latest for `most`.
-    pub(super) fn wait(&mut self, progress: &Progress, seen: u64, most: Duration) {
-        self.parts.sink.wait(progress, seen, most);
-    }
-
     /// The first commit, which a start waits for.
     ///
     /// # Errors
@@ -178,6 +173,7 @@ impl SinkDriver {
             self.commit()?;
             return Ok(SinkStep::Drained);
         }
+        self.parts.sink.idle();
         self.parts.retention.retire();
         Ok(SinkStep::Idle(if self.is_dirty { IDLE_COMMIT } else { COMMIT_INTERVAL }))
     }
@@ -371,7 +367,7 @@ impl SinkDriver {
     }
 
     #[cfg(test)]
-    pub(super) fn buffer_bytes(&self) -> usize {
-        self.parts.sink.buffer_bytes()
+    pub(super) fn memory(&self) -> (usize, usize) {
+        self.parts.sink.memory()
     }
 }

@@ -12,7 +12,7 @@
 use std::io;
 use std::time::Duration;
 
-use bbq_spool::{Group, LanePlace, Progress};
+use bbq_spool::{Group, LanePlace};
 use chrono::{DateTime, Utc};
 
 /// What time it is.
@@ -91,9 +91,10 @@ pub(super) enum OpenError {
     Refused(io::Error),
 }
 
-/// A destination. No call waits for longer than the system calls that it makes, but for [`Sink::wait`].
+/// A destination. No call waits for longer than the system calls that it makes.
 pub(super) trait Sink: Send {
-    /// Takes a group, of which the destination has the first `begun` records already. Called only where there is room.
+    /// Takes a group, of which the destination has the first `begun` records already. Called only where there is room. The sink has the
+    /// group also where it returns a problem.
     fn submit(&mut self, group: Group, begun: u64, now: Now) -> Result<Room, Problem>;
 
     /// Goes on with what was submitted, and adds to `settled` what is delivered, also where it returns a problem. Groups of one lane
@@ -124,14 +125,12 @@ pub(super) trait Sink: Send {
         0
     }
 
-    /// Returns when a group may be settled or `progress` has moved on from `seen`, at the latest after `most`.
-    fn wait(&mut self, progress: &Progress, seen: u64, most: Duration) {
-        progress.wait(seen, most);
-    }
+    /// Nothing is left to submit: gives back memory that one large group took.
+    fn idle(&mut self) {}
 
-    /// Memory that it holds for output.
+    /// Memory that it holds: for output, and for what is unpacked.
     #[cfg(test)]
-    fn buffer_bytes(&self) -> usize {
-        0
+    fn memory(&self) -> (usize, usize) {
+        (0, 0)
     }
 }

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 
-use bbq_spool::{Group, GroupCursor};
+use bbq_spool::{Group, GroupCursor, Scratch};
 use bbq_storage::Storage;
 
 use super::interface::{Now, OpenError, Problem, Room, Settled, Sink};
@@ -31,7 +31,7 @@ impl Target for NullTarget {
 #[derive(Default)]
 struct NullSink {
     settled: Vec<Settled>,
-    scratch: Vec<u8>,
+    scratch: Scratch,
 }
 
 impl Sink for NullSink {
@@ -50,6 +50,10 @@ impl Sink for NullSink {
     fn settle(&mut self, _now: Now, settled: &mut Vec<Settled>) -> Result<Room, Problem> {
         settled.append(&mut self.settled);
         Ok(Room::Free)
+    }
+
+    fn idle(&mut self) {
+        self.scratch.trim();
     }
 
     fn go_back(&mut self) -> io::Result<()> {

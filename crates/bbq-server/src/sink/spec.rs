@@ -24,7 +24,8 @@ pub struct SinkSpec {
 
 impl PartialEq for SinkSpec {
     fn eq(&self, other: &SinkSpec) -> bool {
-        self.text == other.text
+        // A value of a table may have an ampersand, which looks like another option in the text.
+        self.text == other.text && self.name == other.name
     }
 }
 

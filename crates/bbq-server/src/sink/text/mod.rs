@@ -17,7 +17,7 @@ mod tests;
 
 use std::io::{self, ErrorKind};
 
-use bbq_spool::{Entry, Group, GroupCursor};
+use bbq_spool::{Entry, Group, GroupCursor, Scratch};
 use bbq_storage::direct::AlignedBuffer;
 use bbq_wire::limits::BATCH_BODY_BYTES_TARGET;
 
@@ -106,7 +106,7 @@ struct TextSink {
     /// Whether the output was looked at that an earlier run left.
     has_looked: bool,
     /// Batches are unpacked here.
-    scratch: Vec<u8>,
+    scratch: Scratch,
 }
 
 impl TextSink {
@@ -126,7 +126,7 @@ impl TextSink {
             is_full: false,
             has_begun: false,
             has_looked: false,
-            scratch: Vec::new(),
+            scratch: Scratch::default(),
         }
     }
 
@@ -201,7 +201,7 @@ impl TextSink {
             }
             self.buffer.end().truncate(before);
         }
-        self.rest.clear();
+        self.rest = Rest::default();
         self.formatter.append_with_ends(entry, &mut self.rest.text, &mut self.rest.ends);
         self.rest.skip(skip);
         self.take_rest(taken, now)
@@ -229,7 +229,7 @@ impl TextSink {
             (self.rest.start, self.rest.next) = (end, self.rest.next + fits);
             *taken += fits as u64;
         }
-        self.rest.clear();
+        self.rest = Rest::default();
         self.write_if_much(now)
     }
 
@@ -363,7 +363,7 @@ impl Sink for TextSink {
     fn go_back(&mut self) -> io::Result<()> {
         self.output.go_back()?;
         self.current = None;
-        self.rest.clear();
+        self.rest = Rest::default();
         self.buffered.clear();
         self.settled.clear();
         (self.written, self.stage, self.is_full) = (0, Stage::Sync, false);
@@ -375,22 +375,17 @@ impl Sink for TextSink {
         self.uncommitted_bytes + self.buffer.len() as u64
     }
 
+    fn idle(&mut self) {
+        self.scratch.trim();
+    }
+
     #[cfg(test)]
-    fn buffer_bytes(&self) -> usize {
-        self.buffer.capacity()
+    fn memory(&self) -> (usize, usize) {
+        (self.buffer.capacity() + self.rest.text.capacity(), self.scratch.bytes())
     }
 }
 
 impl Rest {
-    fn clear(&mut self) {
-        if self.text.capacity() > OUTPUT_BUFFER_BYTES_MAX {
-            self.text = Vec::new();
-        }
-        self.text.clear();
-        self.ends.clear();
-        (self.next, self.start) = (0, 0);
-    }
-
     /// Passes over so many messages.
     fn skip(&mut self, messages: u64) {
         self.next = self.ends.len().min(usize::try_from(messages).unwrap_or(usize::MAX));

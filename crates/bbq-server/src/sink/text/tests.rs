@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bbq_spool::limits::READ_BYTES_TARGET;
 use bbq_spool::{DiskStorage, Envelope, Source, Spool, SpoolOptions, Step, SteppedTime};
 use bbq_storage::{NodeKind, OpenMode, Storage, StorageFile};
 use bbq_wire::batch::BatchIdentity;
@@ -171,7 +172,7 @@ fn a_batch_that_grows_a_hundredfold_takes_little_memory() {
     let zeros = vec![0; 1024 * 1024];
     rig.put(0, &[zeros.as_slice(); 15]);
     assert_eq!(rig.step(), SinkStep::Blocked { is_clean: false });
-    let bytes = rig.sink.buffer_bytes();
+    let (bytes, _) = rig.sink.memory();
     assert!(bytes <= 16 * 1024 * 1024, "{bytes} bytes");
     drop(pipe);
 }
@@ -193,8 +194,9 @@ fn what_one_large_message_took_is_given_back() {
     rig.put(0, &[&vec![0; MESSAGE_BYTES_MAX as usize]]);
     rig.deliver();
     assert!(fs::metadata(rig.directory.path().join("output")).unwrap().len() > 6 * 8 * 1024 * 1024);
-    let bytes = rig.sink.buffer_bytes();
-    assert!(bytes <= OUTPUT_BUFFER_BYTES_MAX, "{bytes} bytes");
+    let (output, unpacked) = rig.sink.memory();
+    assert!(output <= OUTPUT_BUFFER_BYTES_MAX, "{output} bytes");
+    assert!(unpacked <= READ_BYTES_TARGET, "{unpacked} bytes");
 }
 
 #[test]
