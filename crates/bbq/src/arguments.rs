@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::spec_help;
 use bbq_bench::{DURATION_DEFAULT, ROUNDS_DEFAULT};
 use bbq_client::{AckLevel, ServerAddress, StreamId};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -42,20 +43,7 @@ pub(crate) enum Command {
 /// messages in bbq-data/out/messages.log, admin on 127.0.0.1:7790. SIGTERM and SIGINT finish what was received, and stop;
 /// SIGHUP reads the configuration again; SIGUSR2 starts the program again in the old one's place.
 #[derive(Args)]
-#[command(after_help = "\
-A listen SPEC is PROTOCOL+TRANSPORT://ADDRESS[?key=value&...]
-  PROTOCOL   bbq, lines, syslog, whole (one message per connection or datagram)
-  TRANSPORT  tcp, udp, unix, unixgram
-  keys       name, distribution, on_full, on_oversize, on_incomplete, message_bytes_max, backlog, receive_buffer_bytes
-A sink SPEC is KIND:[ARGUMENT][?key=value&...]
-  file:PATH  format=raw|json, rotate=daily, rotate_bytes=100MiB, keep=7, name
-  stdout:    format=raw|json, name
-  null:      counts messages and forgets them
-
-Examples:
-  bbq serve
-  bbq serve --listen syslog+udp://0.0.0.0:514 --sink 'file:/var/log/all.log?format=json&rotate=daily'
-  bbq serve --config /etc/bbq.toml")]
+#[command(after_help = spec_help::short(), after_long_help = spec_help::long())]
 pub(crate) struct ServeArguments {
     /// TOML file; its keys are the words of these options, which go over it
     #[arg(long, value_name = "FILE")]

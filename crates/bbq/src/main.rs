@@ -12,6 +12,7 @@ mod logging;
 mod outcome;
 mod send;
 mod serve;
+mod spec_help;
 mod spool;
 mod status;
 mod status_table;

@@ -99,6 +99,10 @@ fn mistakes_in_a_file_name_their_place_and_the_remedy() {
             "listen = [\"lines+tcp://127.0.0.1:1?name=a\", \"lines+tcp://127.0.0.1:2?name=a\"]\n",
             "another listener has this name",
         ),
+        (
+            "listen = [\"lines+tcp://127.0.0.1:1\", \"lines+tcp://127.0.0.1:2?name=lines+tcp://127.0.0.1:1\"]\n",
+            "another listener has this name",
+        ),
         ("listen = [\"lines+tcp://127.0.0.1:1?name=\"]\n", "is no name"),
         ("[spool]\nsegment_bytes = \"1KiB\"\n", "the least is 65536"),
         (

@@ -259,7 +259,9 @@ impl Config {
             if others.iter().any(|other| other.clashes_with(spec)) {
                 return Err(ConfigError::new(format!("{} is listened on twice", spec.head())));
             }
-            if others.iter().any(|other| other.has_name() && other.source == spec.source) {
+            // Without names, both have port 0, and so addresses of their own.
+            let is_named = |other: &ListenSpec| other.has_name() || spec.has_name();
+            if others.iter().any(|other| is_named(other) && other.source == spec.source) {
                 return Err(ConfigError::new(format!("{:?}: another listener has this name", spec.text)));
             }
         }

@@ -20,12 +20,12 @@ pub struct SpecOption {
 /// The name of a listener or a sink, which every kind has.
 pub const NAME_OPTION: SpecOption = SpecOption {
     key: "name",
-    values: "1 to 200 characters",
+    values: "1 to 200 bytes",
     default: "the SPEC without its options",
     meaning: "what it is called in the spool, the status and the log; another name is another listener or sink",
 };
-/// A name of that many characters fits a line, and with its escapes a file name.
-const NAME_CHARS_MAX: usize = 200;
+/// The spool shortens a longer name (512 bytes), and 256 of these fit the header of the smallest segment.
+const NAME_BYTES_MAX: usize = 200;
 
 /// The options of one SPEC. Each is taken out by whoever knows it; what is left in the end nobody knows.
 pub(crate) struct Query<'a> {
@@ -44,8 +44,10 @@ impl<'a> Query<'a> {
     /// Takes the name, or makes one of the SPEC in front of its options.
     pub(crate) fn take_name(&mut self, spec: &SpecText) -> Result<String, ConfigError> {
         let name = self.take(NAME_OPTION.key, |name| {
-            if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control) {
-                return Err(format!("{name:?} is no name; write 1 to {NAME_CHARS_MAX} characters, none of them a control character"));
+            if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
+                return Err(format!(
+                    "{name:?} is no name; write 1 to {NAME_BYTES_MAX} bytes without control characters"
+                ));
             }
             Ok(name.to_owned())
         })?;

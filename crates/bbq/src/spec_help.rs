@@ -1,0 +1,46 @@
+//! What `bbq serve --help` says of SPECs, made of the lists that the server reads them by.
+
+use std::fmt::Write as _;
+
+use bbq_server::SINK_KINDS;
+use bbq_server::config::{LISTEN_OPTIONS, NAME_OPTION, SpecOption};
+
+const EXAMPLES: &str = "\
+Examples:
+  bbq serve
+  bbq serve --listen syslog+udp://0.0.0.0:514 --sink 'file:/var/log/all.log?format=json&rotate=daily'
+  bbq serve --config /etc/bbq.toml";
+
+/// The forms, and the keys by their names alone.
+pub(crate) fn short() -> String {
+    help(|keys| keys.iter().fold("      keys:".to_owned(), |text, key| text + " " + key.key) + "\n")
+}
+
+/// The forms, and what each key is for.
+pub(crate) fn long() -> String {
+    help(|keys| {
+        let line = |key: &&SpecOption| {
+            format!(
+                "      {}: {} [default: {}]\n          {}\n",
+                key.key, key.values, key.default, key.meaning
+            )
+        };
+        keys.iter().map(line).collect()
+    })
+}
+
+fn help(keys: impl Fn(&[&SpecOption]) -> String) -> String {
+    let mut text = String::from(
+        "A listen SPEC is PROTOCOL+TRANSPORT://ADDRESS[?key=value&...]\n  \
+         PROTOCOL: bbq, lines, syslog, whole (one message per connection or datagram)\n  \
+         TRANSPORT: tcp, udp, unix, unixgram\n",
+    );
+    text.push_str(&keys(&LISTEN_OPTIONS.iter().collect::<Vec<_>>()));
+    text.push_str("A sink SPEC is KIND:[ARGUMENT][?key=value&...]\n");
+    for kind in SINK_KINDS {
+        // Writing to a String cannot fail.
+        let _infallible = writeln!(text, "  {}:{} {}", kind.word, kind.argument, kind.summary);
+        text.push_str(&keys(&std::iter::once(&NAME_OPTION).chain(kind.options).collect::<Vec<_>>()));
+    }
+    text + "\n" + EXAMPLES
+}
