@@ -90,9 +90,8 @@ impl SegmentHeader {
         }
         let (header, header_bytes) = match small(4) {
             VERSION_1 => (SegmentHeader { stream, first: number(24), base: 0 }, HEADER_1_BYTES),
-            VERSION_2 | VERSION
-                if bytes.len() < HEADER_BYTES || small(HEADER_CRC_AT) != crc32c(&bytes[..HEADER_CRC_AT]) =>
-            {
+            // A later version is believed as well only when its checksum fits: every version from 2 on has it at the same place.
+            _ if bytes.len() < HEADER_BYTES || small(HEADER_CRC_AT) != crc32c(&bytes[..HEADER_CRC_AT]) => {
                 return Err("the checksum of its header does not fit");
             }
             VERSION_2 | VERSION => {

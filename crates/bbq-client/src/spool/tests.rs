@@ -288,3 +288,32 @@ fn an_impossible_number_in_what_a_server_has_is_damage() {
     assert!(recovered.next_sequence < 1 << 62, "{}", recovered.next_sequence);
     append(&spool, 1..4);
 }
+
+/// After a power failure the version may be anything, too: only a header whose checksum fits is of a later release.
+#[test]
+fn a_damaged_version_is_damage_and_a_later_one_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (spool, _) = open(directory.path());
+    append(&spool, 1..4);
+    drop(spool);
+    let path = only_segment(&directory);
+    let whole = fs::read(&path).expect("it is there");
+    let mut later = whole.clone();
+    later[4] = 9;
+    let crc = crc32c(&later[..40]).to_le_bytes();
+    later[40..44].copy_from_slice(&crc);
+    fs::write(&path, later).expect("it may be written");
+    let refused = open_in(1, directory.path(), &[""], STREAM, sizes()).map(drop);
+    assert!(
+        matches!(&refused, Err(StartError::Spool { problem, .. }) if problem.contains("version 9")),
+        "{refused:?}"
+    );
+    for version in [0, 9] {
+        let mut damaged = whole.clone();
+        damaged[4] = version;
+        fs::write(&path, damaged).expect("it may be written");
+        let (spool, recovered) = open(directory.path());
+        append(&spool, recovered.next_sequence..recovered.next_sequence + 1);
+    }
+    assert!(path.with_extension("damaged").exists() && path.with_extension("1.damaged").exists());
+}
