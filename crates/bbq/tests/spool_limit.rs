@@ -7,8 +7,9 @@
 
 mod support;
 
+use std::fs::File;
 use std::io::Read;
-use std::process::{ChildStdout, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
@@ -115,6 +116,31 @@ fn drop_oldest_reads_on_and_the_newest_arrive() {
     let numbers = numbers(&output);
     assert!(numbers.is_sorted() && numbers.last() == Some(&MESSAGES), "the newest arrive");
     assert!(dropped > 1000, "a spool of 4 MiB cannot hold what was sent");
+}
+
+/// What is deleted before a sink could open its output for the first time was that sink's, too.
+#[test]
+fn drop_oldest_is_counted_for_a_sink_that_never_opened() {
+    let mut setup = setup("drop-oldest");
+    let path = setup.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&path).status().expect("mkfifo runs").success());
+    setup.set_sinks(&["file:{dir}/pipe"]);
+    let server = setup.start();
+    lines(setup.address(0), "lines", &AtomicU64::new(0));
+    server.wait_status("everything read", |status| status["ledger"]["received"] == MESSAGES);
+    let mut pipe = File::open(&path).expect("it opens when the sink does");
+    let status = std::thread::scope(|scope| {
+        let _guard = server.killed_if_this_fails();
+        scope.spawn(|| std::io::copy(&mut pipe, &mut std::io::sink()));
+        let status = server.wait_status("everything", |status| status["ledger"]["queued"] == 0);
+        assert_eq!(server.stop(), Some(0));
+        status
+    });
+    assert_balanced(&status);
+    let sink = &status["sinks"][0];
+    let oldest = sink["dropped"]["oldest"].as_u64().unwrap_or_else(|| panic!("{status:#}"));
+    assert!(oldest > 1000, "a spool of 4 MiB cannot hold what was sent");
+    assert_eq!(sink["delivered"].as_u64(), Some(MESSAGES - oldest), "{status:#}");
 }
 
 /// One that waits for each acknowledgement never fills what a lane collects in memory.

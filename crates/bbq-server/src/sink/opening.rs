@@ -26,8 +26,11 @@ pub struct SinkOpening {
     /// Where its file is.
     storage: Arc<dyn Storage>,
     store: CursorStore,
-    /// Of the last run; none when the sink was never here.
-    cursor: Option<Cursor>,
+    /// Of the last run, or the first. Both are fixed at the start: what is deleted before the output opens was this sink's, and is
+    /// counted when its reader comes there.
+    cursor: Cursor,
+    /// The sink was never here.
+    is_new: bool,
 }
 
 /// A sink that was never here begins with the oldest message that is kept. Those before it, which other sinks had, it does
@@ -52,16 +55,17 @@ impl SinkOpening {
         storage: Arc<dyn Storage>,
     ) -> Result<SinkOpening, SpoolError> {
         let store = CursorStore::new(spool.storage(), &spool.cursors(), &spec.name)?;
-        let cursor = store.load()?;
-        let first = || first_cursor(spool);
-        let ledger = Arc::new(SinkLedger::of(&cursor.clone().unwrap_or_else(first)));
+        let stored = store.load()?;
+        let is_new = stored.is_none();
+        let cursor = stored.unwrap_or_else(|| first_cursor(spool));
+        let ledger = Arc::new(SinkLedger::of(&cursor));
         let (spec, spool) = (spec.clone(), Arc::clone(spool));
-        Ok(SinkOpening { index, spec, spool, ledger, retention, storage, store, cursor })
+        Ok(SinkOpening { index, spec, spool, ledger, retention, storage, store, cursor, is_new })
     }
 
     /// Opens the output, and makes it agree with the cursor: what it holds beyond that is taken back.
     pub(super) fn open_sink(&self, now: Now) -> Result<Box<dyn Sink>, OpenError> {
-        let state = self.cursor.as_ref().map(|cursor| state_of_output(&cursor.output));
+        let state = (!self.is_new).then(|| state_of_output(&self.cursor.output));
         self.spec.target.open(&self.storage, state, now)
     }
 
@@ -80,7 +84,6 @@ impl SinkOpening {
 
     pub(super) fn begin(self, sink: Box<dyn Sink>, now: Now) -> SinkDriver {
         let SinkOpening { index, spec, spool, ledger, retention, store, cursor, .. } = self;
-        let cursor = cursor.unwrap_or_else(|| first_cursor(&spool));
         let readers = spool.readers(&cursor);
         let places = readers.iter().map(LaneReader::place).collect();
         let committed = Cursor { places, ..cursor };
