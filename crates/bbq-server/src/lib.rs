@@ -43,9 +43,10 @@ pub mod simulated {
     pub use crate::stored::stream::Stream;
     pub use crate::stored::streams::Streams;
     pub use crate::worker::session::{
-        Acks, Connection, HandedHello, Input, LaneAccounts, Left, Replies, Sent, SessionContext,
-        SessionState, Standing, Step, StreamOwner,
+        Connection, HandedHello, Input, Left, Replies, Sent, SessionContext, SessionState, Standing, Step,
+        StreamOwner,
     };
+    pub use crate::worker::waiters::{LaneAccounts, Waiters};
     pub use crate::worker::{Scratch, Undurable};
 }
 

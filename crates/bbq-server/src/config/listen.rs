@@ -22,14 +22,17 @@ pub enum Protocol {
     Syslog,
     /// One message per connection or datagram.
     Whole,
+    /// Messages in requests, which are answered when they are on disk.
+    Http,
 }
 
 impl Protocol {
-    const WORDS: [(&'static str, Protocol); 4] = [
+    const WORDS: [(&'static str, Protocol); 5] = [
         ("bbq", Protocol::Bbq),
         ("lines", Protocol::Lines),
         ("syslog", Protocol::Syslog),
         ("whole", Protocol::Whole),
+        ("http", Protocol::Http),
     ];
 
     /// What batches built from it say of their origin.
@@ -40,6 +43,7 @@ impl Protocol {
             Protocol::Lines => SourceKind::Lines,
             Protocol::Syslog => SourceKind::Syslog,
             Protocol::Whole => SourceKind::Whole,
+            Protocol::Http => SourceKind::Http,
         }
     }
 }
@@ -227,11 +231,14 @@ impl ListenSpec {
     /// Refuses keys that would have no effect.
     fn check_keys(&self, query: &Query<'_>) -> Result<(), ConfigError> {
         let session = self.protocol == Protocol::Bbq;
+        let http = self.protocol == Protocol::Http;
         for (key, has_none, why) in [
             ("backlog", self.is_datagram(), "datagrams are not queued as connections"),
             ("receive_buffer_bytes", !self.is_datagram(), "connections have buffers of their own"),
             ("on_oversize", session, "bbq clients keep to the limit, or are refused"),
             ("on_incomplete", session, "what a bbq client did not finish it sends again"),
+            ("on_oversize", http, "a request with a longer message is refused (413), and its client knows"),
+            ("on_incomplete", http, "a request that does not come whole is not taken, and its client knows"),
             ("on_incomplete", self.is_datagram(), "datagrams are complete"),
         ] {
             if has_none && query.was_given(key) {
@@ -242,6 +249,12 @@ impl ListenSpec {
     }
 
     fn check_contradictions(&self) -> Result<(), ConfigError> {
+        if self.protocol == Protocol::Http && self.is_datagram() {
+            return Err(ConfigError::new(format!(
+                "{:?}: http needs connections; write http+tcp:// or http+unix://",
+                self.text
+            )));
+        }
         let misfit = self.distribution.and_then(|distribution| distribution.misfit(self.address.transport()));
         if let Some(reason) = misfit {
             return Err(ConfigError::new(format!("{:?}: distribution: {reason}", self.text)));

@@ -8,7 +8,7 @@ use bbq_wire::framing::{OnOversize, datagram};
 
 use crate::config::Protocol;
 use crate::stored::ledger::DropReason;
-use crate::worker::text::intake::Intake;
+use crate::worker::intake::Intake;
 
 /// Turns at most after the stop has begun: queued datagrams are taken, an endless flow is not.
 const TURNS_AT_STOP_MAX: usize = 256;

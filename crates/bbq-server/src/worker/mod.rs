@@ -2,7 +2,7 @@
 //! the way of a message.
 //!
 //! ```text
-//! accept ------> connection --frames--> batcher --+--> lane --durable--> settling --> session
+//! accept ------> connection --frames--> batcher --+--> lane --durable--> waiters --> session
 //! datagrams ------------------frames--> batcher --+
 //! session -------------------------------batches--+       (a stream's session may come from another worker: `handover`)
 //! ```
@@ -16,6 +16,8 @@ mod accept;
 mod datagrams;
 mod given;
 mod holders;
+mod http;
+mod intake;
 mod limits;
 mod local_listener;
 mod run;
@@ -24,8 +26,10 @@ pub(crate) mod session;
 mod settling;
 mod stopping;
 mod text;
+mod ticket;
 mod undurable;
 mod view;
+pub(crate) mod waiters;
 
 pub(crate) use accept::budget::ConnectionBudget;
 pub(crate) use accept::paused::PausedConnection;

@@ -15,12 +15,12 @@ use super::accept::listener::{self, IdleConnections};
 use super::accept::paused::PausedConnection;
 use super::datagrams;
 use super::given::Worker;
+use super::intake::Intake;
 use super::session::quiet::QuietSessions;
 use super::session::tasks;
 use super::settling;
 use super::stopping::Order;
 use super::text::coalescing;
-use super::text::intake::Intake;
 
 /// How long a stop waits for clients in the middle of a message or batch.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);

@@ -3,9 +3,9 @@
 
 use std::rc::Rc;
 
-use super::session::acks::LaneAccounts;
+use super::waiters::LaneAccounts;
 use crate::time::unix_seconds;
-use crate::worker::text::intake::Intake;
+use crate::worker::intake::Intake;
 
 /// Runs as long as the worker.
 pub(crate) async fn serve(intake: Rc<Intake>) {
@@ -26,5 +26,5 @@ fn settle(intake: &Intake) {
     let accounts =
         LaneAccounts { lane: &intake.lane, streams: &intake.streams, undurable: &intake.view.undurable };
     let ledger = |index: u16| intake.listeners.get(usize::from(index)).map(|listener| &*listener.ledger);
-    intake.acks.follow(accounts, intake.lane.durable(), unix_seconds(), ledger);
+    intake.waiters.follow(accounts, intake.lane.durable(), unix_seconds(), ledger);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bbq_server::simulated::{
-    Acks, LaneAccounts, ListenerLedger, Retention, Scratch, SessionContext, Streams, Undurable,
+    LaneAccounts, ListenerLedger, Retention, Scratch, SessionContext, Streams, Undurable, Waiters,
 };
 use bbq_spool::{Durable, Lane};
 use bbq_wire::Peer;
@@ -27,7 +27,7 @@ pub(super) struct Shared {
 /// One worker.
 pub(super) struct Worker {
     lane: Lane,
-    acks: Acks<Socket>,
+    waiters: Waiters<Socket>,
     undurable: Undurable,
     scratch: Scratch,
 }
@@ -35,7 +35,7 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(lane: Lane) -> Worker {
         let undurable = Undurable::behind(lane.view().records);
-        Worker { lane, acks: Acks::default(), undurable, scratch: Scratch::default() }
+        Worker { lane, waiters: Waiters::default(), undurable, scratch: Scratch::default() }
     }
 
     /// What it lends to a session for a step.
@@ -45,7 +45,7 @@ impl Worker {
             lanes: &shared.lanes,
             streams: &shared.streams,
             retention: &shared.retention,
-            acks: &self.acks,
+            waiters: &self.waiters,
             undurable: &self.undurable,
             scratch: &self.scratch,
             ledger: &shared.ledger,
@@ -58,14 +58,14 @@ impl Worker {
 
     /// Batches that wait for the disk.
     pub(super) fn pending(&self) -> usize {
-        self.acks.len()
+        self.waiters.len()
     }
 
     /// Hears how far its lane is, and acknowledges.
     pub(super) fn follow(&self, shared: &Shared, durable: Durable, now_seconds: u64) {
         let accounts =
             LaneAccounts { lane: &self.lane, streams: &shared.streams, undurable: &self.undurable };
-        self.acks.follow(accounts, durable, now_seconds, |_| Some(&shared.ledger));
+        self.waiters.follow(accounts, durable, now_seconds, |_| Some(&shared.ledger));
     }
 
     /// The lane is closed: what it could not write is taken back.

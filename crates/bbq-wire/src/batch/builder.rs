@@ -94,8 +94,14 @@ impl BatchBuilder {
     /// at [`crate::limits::BATCH_BODY_BYTES_TARGET`].
     #[must_use]
     pub fn has_room(&self, record_bytes: usize) -> bool {
-        self.records < BATCH_RECORDS_MAX
-            && self.body_bytes().saturating_add(record_bytes).saturating_add(SEAL_BYTES_MAX)
+        self.has_room_for(1, record_bytes)
+    }
+
+    /// Whether so many records, of so many bytes with their lengths, still fit under the format's limits.
+    #[must_use]
+    pub fn has_room_for(&self, records: usize, bytes: usize) -> bool {
+        records <= (BATCH_RECORDS_MAX - self.records) as usize
+            && self.body_bytes().saturating_add(bytes).saturating_add(SEAL_BYTES_MAX)
                 <= BATCH_BODY_BYTES_MAX as usize
     }
 

@@ -1,4 +1,4 @@
-//! bbq senders: the library, and the program `bbq send`.
+//! bbq senders (the library, and the program `bbq send`), and senders by HTTP.
 //!
 //! One program for all of them, as each program costs seconds to link. A test that changes what belongs to its whole process
 //! (limits, signals, who inherits orphans), runs itself again by its name, or needs the machine to itself has a program of its
@@ -9,6 +9,7 @@ mod client_killed;
 mod client_server_killed;
 mod client_servers;
 mod client_stalled;
+mod http;
 mod send_addresses;
 mod send_failures;
 mod send_lines;

@@ -13,7 +13,8 @@ use super::paused::PausedConnection;
 use super::watched::{Served, Watched};
 use crate::stored::ledger::DropReason;
 use crate::worker::holders::Hold;
-use crate::worker::text::intake::{Intake, ReadOutcome};
+use crate::worker::intake::Intake;
+use crate::worker::text::reading::ReadOutcome;
 
 /// Connections that are read before the worker looks at anything else: 4 MiB at most, some two milliseconds, while others may
 /// wait for an acknowledgement or to be accepted.

@@ -9,8 +9,8 @@ use tracing::warn;
 
 use super::connections::Connections;
 use super::idle::Candidate;
+use crate::worker::intake::Intake;
 use crate::worker::session::quiet::QuietSessions;
-use crate::worker::text::intake::Intake;
 
 /// The connections and sessions that a worker can close.
 pub(crate) struct Evictor {

@@ -14,11 +14,14 @@ use tracing::warn;
 use super::connection::Connection;
 use super::connections::{Connections, READS_PER_TURN_MAX};
 use super::idle::EVICTIONS_MAX;
+use crate::config::Protocol;
 use crate::worker::holders::Hold;
+use crate::worker::http;
+use crate::worker::intake::Intake;
 use crate::worker::session::quiet::QuietSessions;
 use crate::worker::session::tasks;
 use crate::worker::text::framer::Framer;
-use crate::worker::text::intake::{Intake, ReadOutcome};
+use crate::worker::text::reading::ReadOutcome;
 
 /// Connections accepted at most after the stop has begun: queued ones are served, an endless flow is not.
 const ACCEPTS_AT_STOP_MAX: usize = 8192;
@@ -141,7 +144,13 @@ enum Welcomed {
 fn welcome(intake: &Rc<Intake>, idle: &IdleConnections, accepted: Accepted) -> Welcomed {
     let listener_index = idle.connections.listener_index();
     let peer = accepted.peer.0.map_or(Peer::Unnamed, Peer::Inet);
-    let Some(framer) = Framer::of(intake.listeners[listener_index].spec.protocol) else {
+    let protocol = intake.listeners[listener_index].spec.protocol;
+    if protocol == Protocol::Http {
+        let open = intake.open.add(accepted.open);
+        http::begin(intake, listener_index, accepted.stream, peer, open);
+        return Welcomed::Stays;
+    }
+    let Some(framer) = Framer::of(protocol) else {
         // Clients wait for acknowledgements, which are small: without this, the kernel holds one back until the one before it
         // is confirmed (RFC 896). Unix sockets have no such delay, and refuse the option.
         let _not_tcp = set_tcp_nodelay(&accepted.stream, true);

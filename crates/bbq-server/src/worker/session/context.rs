@@ -4,14 +4,14 @@ use bbq_spool::Lane;
 use bbq_wire::Peer;
 use bbq_wire::batch::BatchLimits;
 
-use super::acks::Acks;
-use super::replies::Replies;
+use super::replies::{Connection, Replies};
 use crate::stored::ledger::ListenerLedger;
 use crate::stored::retention::Retention;
 use crate::stored::stream::LaneState;
 use crate::stored::streams::Streams;
 use crate::worker::scratch::Scratch;
 use crate::worker::undurable::Undurable;
+use crate::worker::waiters::Waiters;
 
 /// What a worker lends to one of its sessions for a step.
 pub struct SessionContext<'a, C> {
@@ -24,7 +24,7 @@ pub struct SessionContext<'a, C> {
     /// Knows how far every sink has committed.
     pub retention: &'a Retention,
     /// The worker's batches that wait for the disk.
-    pub acks: &'a Acks<C>,
+    pub waiters: &'a Waiters<C>,
     /// The worker's records that wait for the disk.
     pub undurable: &'a Undurable,
     /// For compressed bodies.
@@ -41,7 +41,7 @@ pub struct SessionContext<'a, C> {
     pub now_ns: u64,
 }
 
-impl<C> SessionContext<'_, C> {
+impl<C: Connection> SessionContext<'_, C> {
     /// What a lane does with more batches.
     pub(super) fn state_of(&self, lane: u32) -> LaneState {
         match self.lanes.get(lane as usize) {
@@ -54,7 +54,7 @@ impl<C> SessionContext<'_, C> {
     /// Whether a batch of so many bytes has to wait: for room in the lane, or because the session has its share of that. Not in
     /// a lane that failed.
     pub(crate) fn is_full(&self, replies: &Replies<C>, batch_bytes: usize) -> bool {
-        (!self.lane.has_room_for(batch_bytes) || self.acks.is_over_share(replies, batch_bytes))
+        (!self.lane.has_room_for(batch_bytes) || self.waiters.is_over_share(replies, batch_bytes))
             && self.lane.failure().is_none()
     }
 }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 use crate::worker::holders::Hold;
-use crate::worker::text::intake::{Intake, SPARE_BUFFER_BYTES};
+use crate::worker::intake::{Intake, SPARE_BUFFER_BYTES};
 
 /// Less room than this is not worth a system call.
 const READ_BYTES_MIN: usize = 64 * 1024;

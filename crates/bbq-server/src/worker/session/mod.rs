@@ -2,7 +2,7 @@
 //! goes on, and when it is over.
 //!
 //! ```text
-//! bytes, stop, end of the input --> SessionState --batches--> lane --durable--> Acks --> Replies --> Connection
+//! bytes, stop, end of the input --> SessionState --batches--> lane --durable--> Waiters --> Replies --> Connection
 //! ```
 //!
 //! Not here: sockets, tasks, buffers, time-outs and the memory of all sessions together. Those are `task`'s and its
@@ -10,7 +10,6 @@
 //!
 //! Invariant: nothing here waits, reads a clock or makes a system call.
 
-pub(crate) mod acks;
 mod context;
 pub(crate) mod handover;
 pub(crate) mod inbox;
@@ -23,7 +22,6 @@ mod state;
 pub(crate) mod task;
 pub(crate) mod tasks;
 
-pub use acks::{Acks, LaneAccounts};
 pub use context::SessionContext;
 pub use owner::{Standing, StreamOwner};
 pub use replies::{Connection, Replies, Sent};

@@ -8,11 +8,11 @@ use bbq_spool::Envelope;
 use bbq_wire::BatchHeader;
 use bbq_wire::session::{AckLevel, Refusal, RefusalCode};
 
-use super::acks::Pending;
 use super::context::SessionContext;
 use super::replies::{Connection, Replies};
 use crate::stored::stream::{Appended, NotAppended, Stream};
 use crate::worker::undurable::Fallback;
+use crate::worker::waiters::SessionBatch;
 
 /// A stream, and the number of a connection that owns it.
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ impl StreamOwner {
             replies.acknowledge(sequence);
         }
         let (stream, replies) = (Arc::clone(&self.stream), Rc::clone(replies));
-        context.acks.push(Pending { group, sequence, bytes: bytes.len(), stream, replies });
+        context.waiters.push_batch(group, SessionBatch { sequence, bytes: bytes.len(), stream, replies });
         Ok(true)
     }
 }

@@ -27,7 +27,7 @@ use super::task::late_hello;
 use crate::worker::accept::idle::{Candidate, longest_idle};
 use crate::worker::accept::open::OpenConnection;
 use crate::worker::accept::watched::Watched;
-use crate::worker::text::intake::Intake;
+use crate::worker::intake::Intake;
 
 /// Sessions that get a task before the worker looks at anything else: a tenth of a millisecond.
 const SESSIONS_PER_TURN_MAX: usize = 64;

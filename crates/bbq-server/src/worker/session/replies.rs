@@ -37,16 +37,16 @@ pub struct Replies<C> {
     pub(super) level: Cell<AckLevel>,
     /// Batches in the lane that are not durable yet.
     pub(super) outstanding: Cell<usize>,
-    pub(super) outstanding_bytes: Cell<usize>,
+    outstanding_bytes: Cell<usize>,
     /// The newest acknowledgement, and the newest that was put in the outbox.
     pub(super) acknowledged: Cell<u64>,
     pub(super) said: Cell<u64>,
     /// Bytes that the connection did not take.
     pub(super) outbox: RefCell<Vec<u8>>,
     /// The lane failed with batches of this session in it.
-    pub(super) failed: Cell<bool>,
+    failed: Cell<bool>,
     /// Whether the session is in the list of sessions to be told what became durable.
-    pub(super) in_line: Cell<bool>,
+    pub(crate) in_line: Cell<bool>,
 }
 
 impl<C: Connection> Replies<C> {
@@ -71,6 +71,33 @@ impl<C: Connection> Replies<C> {
         self.acknowledged.set(welcome.last_sequence);
         self.said.set(welcome.last_sequence);
         welcome.encode(&mut self.outbox.borrow_mut());
+    }
+
+    /// A batch waits for the disk. Returns whether it is the only one of its session.
+    pub(crate) fn begin_batch(&self, bytes: usize) -> bool {
+        self.outstanding.set(self.outstanding.get() + 1);
+        self.outstanding_bytes.set(self.outstanding_bytes.get() + bytes);
+        self.outstanding.get() == 1
+    }
+
+    /// A batch waits no more. Returns whether it was the last one of its session.
+    pub(crate) fn end_batch(&self, bytes: usize) -> bool {
+        self.outstanding.set(self.outstanding.get() - 1);
+        self.outstanding_bytes.set(self.outstanding_bytes.get() - bytes);
+        self.outstanding.get() == 0
+    }
+
+    /// The bytes of the session's batches that wait.
+    pub(crate) fn outstanding_bytes(&self) -> usize {
+        self.outstanding_bytes.get()
+    }
+
+    /// The lane failed: what waits will never be acknowledged.
+    pub(crate) fn fail(&self) {
+        self.failed.set(true);
+        self.outstanding.set(0);
+        self.outstanding_bytes.set(0);
+        self.connection.wake();
     }
 
     /// The acknowledgements that the client asked for.
@@ -98,7 +125,7 @@ impl<C: Connection> Replies<C> {
         self.acknowledged.get() > self.said.get()
     }
 
-    pub(super) fn acknowledge(&self, sequence: u64) {
+    pub(crate) fn acknowledge(&self, sequence: u64) {
         self.acknowledged.set(self.acknowledged.get().max(sequence));
     }
 

@@ -16,8 +16,8 @@ use super::rounds::Heard;
 use super::socket::{SessionSocket, flushed, refuse, unsent};
 use super::state::{HandedHello, Input, Left, SessionState, Step};
 use crate::time::unix_ns;
+use crate::worker::intake::{Intake, READ_BYTES};
 use crate::worker::limits::IntakeLimits;
-use crate::worker::text::intake::{Intake, READ_BYTES};
 
 /// Reads of one session before the others have their turn.
 const READS_PER_TURN_MAX: usize = 4;
@@ -146,7 +146,7 @@ impl SessionTask {
             lanes: intake.colleagues.lanes(),
             streams: &intake.streams,
             retention: &intake.retention,
-            acks: &intake.acks,
+            waiters: &intake.waiters,
             undurable: &intake.view.undurable,
             scratch: &intake.scratch,
             ledger: &listener.ledger,

@@ -15,7 +15,7 @@ use super::socket::SessionSocket;
 use super::state::{HandedHello, Left, SessionState};
 use super::task::{Outcome, SessionTask};
 use crate::worker::accept::open::OpenConnection;
-use crate::worker::text::intake::Intake;
+use crate::worker::intake::Intake;
 
 /// Keeps a connection among the quiet sessions until its client says hello.
 pub(crate) fn begin(
@@ -39,7 +39,7 @@ pub(crate) async fn serve_quiet(intake: Rc<Intake>, quiet: Rc<QuietSessions>) {
             biased;
             () = intake.stopping.wait() => break,
             () = intake.view.active_sessions.round() => {
-                intake.rounds.begin(&intake.view.active_sessions, !intake.acks.is_empty());
+                intake.rounds.begin(&intake.view.active_sessions, !intake.waiters.is_empty());
                 quiet.close_late(&intake);
                 continue;
             }

@@ -9,10 +9,18 @@ use bbq_wire::limits::{BATCH_BODY_BYTES_TARGET, BATCH_HEADER_BYTES};
 use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind, StreamId};
 
 use super::coalescing;
+use tokio::sync::oneshot;
+
 use crate::config::{ListenSpec, OnFull};
 use crate::stored::ledger::{DropReason, ListenerLedger};
 use crate::time::unix_ns;
+use crate::worker::session::socket::SessionSocket;
+use crate::worker::ticket::Ticket;
 use crate::worker::undurable::{Fallback, Undurable};
+use crate::worker::waiters::{Waiter, Waiters};
+
+/// Bytes of the length in front of a record at most: a record has less than 2^28 bytes.
+const LENGTH_BYTES_MAX: usize = 4;
 
 /// The stream of a worker's own batches. Each start has a new stream, so that its numbers never repeat those before a crash.
 pub(crate) struct OwnStream {
@@ -21,14 +29,43 @@ pub(crate) struct OwnStream {
     pub(crate) next: u64,
 }
 
+/// Where a worker's batches go.
+pub(crate) struct LaneInput<'a> {
+    pub(crate) lane: &'a Lane,
+    pub(crate) stream: &'a mut OwnStream,
+    /// Who waits for the lane.
+    pub(crate) waiters: &'a Waiters<SessionSocket>,
+}
+
+/// Why records were not taken. Their sender still has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotTaken {
+    /// Try again when there is room.
+    #[error("the spool is full; try again later")]
+    Full,
+    /// The listener drops what comes while the spool is full: it was counted.
+    #[error("the spool is full, and the records were dropped")]
+    Dropped,
+    /// A record is longer than the listener allows, or all of them are more than a batch holds.
+    #[error("a record is too long, or there are more than fit into one batch")]
+    TooLarge,
+    /// The lane takes nothing any more.
+    #[error("the spool failed")]
+    Failed,
+}
+
 pub(crate) struct Batcher {
     builder: BatchBuilder,
+    /// Who waits for the batch, and how many of its records are theirs.
+    tickets: Vec<oneshot::Sender<()>>,
+    awaited: u32,
     base_time_ns: u64,
     /// Weight of the messages handed to the lane since the last call of `take_handed`.
     handed: usize,
     source: u16,
     kind: SourceKind,
     on_full: OnFull,
+    message_bytes_max: usize,
     ledger: Arc<ListenerLedger>,
     undurable: Arc<Undurable>,
 }
@@ -42,11 +79,14 @@ impl Batcher {
     ) -> Batcher {
         Batcher {
             builder: BatchBuilder::new(),
+            tickets: Vec::new(),
+            awaited: 0,
             base_time_ns: 0,
             handed: 0,
             source,
             kind: spec.protocol.source_kind(),
             on_full: spec.on_full,
+            message_bytes_max: spec.rules.message_bytes_max as usize,
             ledger,
             undurable,
         }
@@ -73,12 +113,12 @@ impl Batcher {
 
     /// Takes what a framer found.
     #[inline]
-    pub(crate) fn take(&mut self, frame: Frame<'_>, peer: Peer, lane: &Lane, stream: &mut OwnStream) {
+    pub(crate) fn take(&mut self, frame: Frame<'_>, peer: Peer, to: &mut LaneInput<'_>) {
         match frame {
-            Frame::Message(message) => self.push(message, peer, lane, stream),
+            Frame::Message(message) => self.push(message, peer, to),
             Frame::Cut { message, .. } => {
                 self.ledger.add_cut(1);
-                self.push(message, peer, lane, stream);
+                self.push(message, peer, to);
             }
             Frame::Oversize { .. } => self.ledger.add_dropped(DropReason::Oversize, 1),
             Frame::Incomplete { .. } => self.ledger.add_dropped(DropReason::Incomplete, 1),
@@ -86,9 +126,9 @@ impl Batcher {
     }
 
     #[inline]
-    fn push(&mut self, message: &[u8], peer: Peer, lane: &Lane, stream: &mut OwnStream) {
+    fn push(&mut self, message: &[u8], peer: Peer, to: &mut LaneInput<'_>) {
         if !self.has_room() {
-            self.flush(lane, stream);
+            self.flush(to);
             if !self.has_room() && self.on_full == OnFull::DropNewest {
                 return self.ledger.add_dropped(DropReason::Full, 1);
             }
@@ -96,30 +136,95 @@ impl Batcher {
         if !self.builder.has_room(message.len()) {
             // Reads stop at the target, and one read of a connection is far from the format's limits. A datagram may hold as many
             // messages as a batch, and does not wait.
-            let reason = if lane.failure().is_some() { DropReason::Unwritten } else { DropReason::Full };
+            let reason = if to.lane.failure().is_some() { DropReason::Unwritten } else { DropReason::Full };
             return self.ledger.add_dropped(reason, 1);
         }
+        self.put(message, peer);
+    }
+
+    #[inline]
+    fn put(&mut self, message: &[u8], peer: Peer) {
         if self.builder.is_empty() {
             self.base_time_ns = unix_ns();
         }
         self.builder.push_from(message, peer);
     }
 
-    /// Counts the messages in the batch as never written.
+    /// Takes all of these records into one batch, or none. Returns how many they are.
+    ///
+    /// # Errors
+    /// Why none was taken.
+    pub(crate) fn append<'a>(
+        &mut self,
+        records: impl Iterator<Item = &'a [u8]> + Clone,
+        peer: Peer,
+        to: &mut LaneInput<'_>,
+    ) -> Result<u32, NotTaken> {
+        let (mut count, mut bytes) = (0, 0);
+        for record in records.clone() {
+            if record.len() > self.message_bytes_max {
+                return Err(NotTaken::TooLarge);
+            }
+            count += 1;
+            bytes += LENGTH_BYTES_MAX + record.len();
+        }
+        if !BatchBuilder::new().has_room_for(count, bytes) {
+            return Err(NotTaken::TooLarge);
+        }
+        if to.lane.failure().is_some() {
+            return Err(NotTaken::Failed);
+        }
+        if !self.has_room() || !self.builder.has_room_for(count, bytes) {
+            self.flush(to);
+            if !self.is_empty() && self.on_full == OnFull::DropNewest {
+                self.ledger.add_dropped(DropReason::Full, count as u64);
+                return Err(NotTaken::Dropped);
+            }
+            if !self.is_empty() {
+                return Err(NotTaken::Full);
+            }
+        }
+        let before = self.builder.records();
+        records.for_each(|record| self.put(record, peer));
+        Ok(self.builder.records() - before)
+    }
+
+    /// A ticket for so many records, the last of the batch.
+    pub(crate) fn ticket(&mut self, records: u32) -> Ticket {
+        let (waiter, ticket) = oneshot::channel();
+        if records > 0 {
+            self.awaited += records;
+            self.tickets.push(waiter);
+        } else {
+            // Nothing at all is durable at once.
+            let _kept = waiter.send(());
+        }
+        Ticket::new(ticket)
+    }
+
+    /// Counts the messages in the batch as never written, but for those that their senders still have.
     pub(crate) fn give_up(&mut self) {
-        self.ledger.add_dropped(DropReason::Unwritten, u64::from(self.builder.records()));
+        self.ledger.add_dropped(DropReason::Unwritten, u64::from(self.builder.records() - self.awaited));
+        self.clear();
+    }
+
+    /// The batch is gone. Tickets that are left hear that it will not be durable.
+    fn clear(&mut self) {
         self.builder.clear();
+        self.tickets.clear();
+        self.awaited = 0;
     }
 
     /// Hands the batch to the lane, if the lane takes it.
-    pub(crate) fn flush(&mut self, lane: &Lane, stream: &mut OwnStream) {
+    pub(crate) fn flush(&mut self, to: &mut LaneInput<'_>) {
+        let LaneInput { lane, stream, waiters } = to;
         if self.builder.is_empty()
             || (!lane.has_room_for(self.builder.batch_bytes_max()) && lane.failure().is_none())
         {
             return;
         }
-        let records = u64::from(self.builder.records());
-        self.handed += coalescing::weight(self.builder.records(), self.builder.body_bytes());
+        let (records, awaited) = (self.builder.records(), self.awaited);
+        self.handed += coalescing::weight(records, self.builder.body_bytes());
         let identity = BatchIdentity {
             stream: stream.id,
             first_sequence: stream.next,
@@ -128,26 +233,36 @@ impl Batcher {
             compression: Compression::None,
         };
         let envelope = Envelope { source: self.source, received_ns: self.base_time_ns, peer: Peer::Unnamed };
-        match self.builder.finish(&identity).map(|bytes| append(lane, &envelope, bytes)) {
-            Some(Ok(())) => {
-                stream.next += records;
-                self.ledger.add_spooled(records);
-                // Their senders believe that they arrived.
-                self.undurable.add(self.source, Fallback::None, self.builder.records());
+        // Without a waiter it may collect with others.
+        let is_urgent = awaited > 0;
+        match self.builder.finish(&identity).map(|bytes| append(lane, &envelope, bytes, is_urgent)) {
+            Some(Ok(group)) => {
+                stream.next += u64::from(records);
+                self.ledger.add_spooled(u64::from(records));
+                // Whoever does not wait believes that they arrived.
+                if records > awaited {
+                    self.undurable.add(self.source, Fallback::None, records - awaited);
+                }
+                if awaited > 0 {
+                    self.undurable.add(self.source, Fallback::Sender, awaited);
+                    self.tickets.drain(..).for_each(|ticket| waiters.push(group, Waiter::Ticket(ticket)));
+                }
             }
             // The room was there a moment ago and only this worker fills the lane: it failed.
-            Some(Err(_)) => self.ledger.add_dropped(DropReason::Unwritten, records),
+            Some(Err(_)) => {
+                self.ledger.add_dropped(DropReason::Unwritten, u64::from(records - awaited));
+            }
             None => {}
         }
-        self.builder.clear();
+        self.clear();
     }
 }
 
-fn append(lane: &Lane, envelope: &Envelope, bytes: &[u8]) -> Result<(), LaneError> {
+/// Returns the number of the group.
+fn append(lane: &Lane, envelope: &Envelope, bytes: &[u8], is_urgent: bool) -> Result<u64, LaneError> {
     let header = bytes.first_chunk::<BATCH_HEADER_BYTES>().map(BatchHeader::decode);
     let Some(Ok(header)) = header else {
         return Err(LaneError::Failed("the worker built a batch that is none".to_owned()));
     };
-    // Nobody waits for it: it may collect with others.
-    lane.append(envelope, &header, bytes, false).map(|_group| ())
+    lane.append(envelope, &header, bytes, is_urgent)
 }

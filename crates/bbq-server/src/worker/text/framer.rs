@@ -27,13 +27,13 @@ pub(crate) enum Framer {
 }
 
 impl Framer {
-    /// `None` for bbq, which has sessions.
+    /// `None` for bbq and http, which are more than a framing.
     pub(crate) fn of(protocol: Protocol) -> Option<Framer> {
         match protocol {
             Protocol::Lines => Some(Framer::NewLines),
             Protocol::Syslog => Some(Framer::NewSyslog),
             Protocol::Whole => Some(Framer::Whole(Whole::new())),
-            Protocol::Bbq => None,
+            Protocol::Bbq | Protocol::Http => None,
         }
     }
 
@@ -54,7 +54,7 @@ impl Framer {
             Protocol::Lines => Lines::resume(suspended).map(Framer::Lines),
             Protocol::Syslog => Syslog::resume(suspended).map(Framer::Syslog),
             Protocol::Whole => Whole::resume(suspended).map(Framer::Whole),
-            Protocol::Bbq => None,
+            Protocol::Bbq | Protocol::Http => None,
         }
     }
 

@@ -3,4 +3,4 @@
 pub(crate) mod batcher;
 pub(crate) mod coalescing;
 pub(crate) mod framer;
-pub(crate) mod intake;
+pub(crate) mod reading;

@@ -9,32 +9,28 @@ use std::sync::atomic::Ordering;
 use bbq_spool::Lane;
 use bbq_wire::framing::{Frame, FramingRules};
 use bbq_wire::{Peer, StreamId};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 use tokio::sync::Notify;
 
-use super::batcher::OwnStream;
-use super::framer::Misfit;
 use crate::config::OnFull;
 use crate::observe::rate_limited_log::RateLimitedLog;
-use crate::stored::ledger::DropReason;
 use crate::stored::retention::Retention;
 use crate::stored::streams::Streams;
 use crate::worker::accept::budget::ConnectionBudget;
-use crate::worker::accept::connection::Connection;
 use crate::worker::accept::open::OpenHere;
 use crate::worker::accept::paused::PausedConnection;
 use crate::worker::given::Worker;
-use crate::worker::holders::{Hold, Holders};
+use crate::worker::holders::Holders;
 use crate::worker::limits::IntakeLimits;
 use crate::worker::local_listener::LocalListener;
 use crate::worker::scratch::Scratch;
-use crate::worker::session::acks::Acks;
 use crate::worker::session::handover::Colleagues;
 use crate::worker::session::rounds::Rounds;
 use crate::worker::session::socket::SessionSocket;
 use crate::worker::stopping::Stopping;
+use crate::worker::text::batcher::{Batcher, LaneInput, NotTaken, OwnStream};
+use crate::worker::ticket::Ticket;
 use crate::worker::view::WorkerView;
+use crate::worker::waiters::Waiters;
 
 /// Bytes of one read at most: as large as a batch should be, and small enough for the second-level cache.
 pub(crate) const READ_BYTES: usize = 256 * 1024;
@@ -60,14 +56,15 @@ pub(crate) struct Intake {
     pub(crate) rounds: Rounds,
     /// Connections that another worker goes on with after this one has ended.
     pub(crate) paused: RefCell<Vec<PausedConnection>>,
-    pub(crate) acks: Acks<SessionSocket>,
+    pub(crate) waiters: Waiters<SessionSocket>,
     /// Notified by the lane's writer.
     pub(crate) lane_moved: Arc<Notify>,
     /// Notified when the lane has taken something: tasks that wait for room check again.
     pub(crate) room: Notify,
     pub(crate) view: Arc<WorkerView>,
     own: RefCell<OwnStream>,
-    buffer: RefCell<Box<[u8]>>,
+    /// Bytes of text connections are read through it.
+    pub(super) buffer: RefCell<Box<[u8]>>,
     spare: RefCell<Vec<Vec<u8>>>,
     flush_wanted: Notify,
     /// The connections that are open here.
@@ -78,19 +75,6 @@ pub(crate) struct Intake {
     pub(crate) scratch: Scratch,
     /// Reports connections closed to make room.
     pub(crate) evictions: RateLimitedLog,
-}
-
-/// What one read brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReadOutcome {
-    /// Messages were taken, and more bytes may be there.
-    More,
-    /// Messages were taken, and the socket is empty now.
-    Drained,
-    /// Nothing was there.
-    Blocked,
-    /// The connection is over: its sender ended it, it broke, or it must be closed.
-    Finished,
 }
 
 impl Intake {
@@ -115,7 +99,7 @@ impl Intake {
             stopping: Stopping::default(),
             rounds: Rounds::default(),
             paused: RefCell::default(),
-            acks: Acks::default(),
+            waiters: Waiters::default(),
             lane_moved,
             room: Notify::new(),
             view: Arc::clone(&worker.view),
@@ -131,71 +115,6 @@ impl Intake {
         })
     }
 
-    /// Reads a connection once through the worker's buffer and takes every complete message.
-    pub(crate) fn read(&self, listener_index: usize, connection: &mut Connection) -> ReadOutcome {
-        let outcome = self.read_and_take(listener_index, connection);
-        if outcome == ReadOutcome::Finished {
-            self.holders.release(&mut connection.hold);
-        }
-        outcome
-    }
-
-    fn read_and_take(&self, listener_index: usize, connection: &mut Connection) -> ReadOutcome {
-        let Connection { stream, framer, peer, hold, heard, .. } = connection;
-        let peer = *peer;
-        let mut buffer = self.buffer.borrow_mut();
-        let bytes = match recv(stream, &mut **buffer, RecvFlags::DONTWAIT) {
-            Ok((_, bytes)) => bytes,
-            Err(Errno::AGAIN) => return ReadOutcome::Blocked,
-            Err(Errno::INTR) => return ReadOutcome::More,
-            Err(_) => {
-                self.frames(listener_index, peer, |rules, emit| framer.abort(rules, emit));
-                return ReadOutcome::Finished;
-            }
-        };
-        if bytes == 0 {
-            self.frames(listener_index, peer, |rules, emit| framer.finish(rules, emit));
-            return ReadOutcome::Finished;
-        }
-        let listener = &self.listeners[listener_index];
-        *heard = self.view.active_sessions.now();
-        let held_before = framer.held_bytes();
-        let mut pushed = Ok(());
-        let taken = self
-            .frames(listener_index, peer, |rules, emit| pushed = framer.push(rules, &buffer[..bytes], emit));
-        if let Err(error) = pushed {
-            match error {
-                Misfit::Framing(_) => listener.ledger.add_dropped(DropReason::Malformed, 1),
-                Misfit::Hello(_) => listener.ledger.add_refused(1),
-            }
-            if let Some(repeats) = listener.peer_problems.report() {
-                tracing::warn!(listener = listener.spec.source, ?peer, %error, repeats, "connection closed");
-            }
-            return ReadOutcome::Finished;
-        }
-        let held = framer.held_bytes();
-        if (held_before > 0 || held > 0) && !self.may_hold(hold, held, taken > 0) {
-            listener.ledger.add_dropped(DropReason::Memory, 1);
-            return ReadOutcome::Finished;
-        }
-        if bytes < buffer.len() { ReadOutcome::Drained } else { ReadOutcome::More }
-    }
-
-    /// Counts the bytes of a connection's unfinished message; `is_new` if the message began with this read. Returns `false` when
-    /// the connection must be closed.
-    fn may_hold(&self, hold: &mut Hold, bytes: usize, is_new: bool) -> bool {
-        if is_new {
-            self.holders.begin_anew(hold);
-        }
-        self.holders.set(hold, bytes).is_ok() && !self.holders.must_go(hold)
-    }
-
-    /// Ends a connection in the middle of a message.
-    pub(crate) fn abort(&self, listener_index: usize, connection: &mut Connection) {
-        self.holders.release(&mut connection.hold);
-        self.frames(listener_index, connection.peer, |rules, emit| connection.framer.abort(rules, emit));
-    }
-
     /// Lets `produce` emit frames into the listener's batch; returns how many messages were added to one.
     pub(crate) fn frames(
         &self,
@@ -208,11 +127,59 @@ impl Intake {
         let mut own = self.own.borrow_mut();
         let was_empty = batcher.is_empty();
         let before = own.next + batcher.records();
-        produce(&listener.spec.rules, &mut |frame| batcher.take(frame, peer, &self.lane, &mut own));
+        let mut to = self.lane_input(&mut own);
+        produce(&listener.spec.rules, &mut |frame| batcher.take(frame, peer, &mut to));
         if was_empty && !batcher.is_empty() {
             self.flush_wanted.notify_one();
         }
         own.next + batcher.records() - before
+    }
+
+    fn lane_input<'a>(&'a self, stream: &'a mut OwnStream) -> LaneInput<'a> {
+        LaneInput { lane: &self.lane, stream, waiters: &self.waiters }
+    }
+
+    /// Takes all of these records or none, and returns a ticket by which to wait until they are durable. They share a batch, and
+    /// so a sync, with what else comes to the listener.
+    ///
+    /// # Errors
+    /// Why none was taken. After [`NotTaken::Full`], [`Intake::wait_room`] tells when to try again.
+    pub(crate) fn append<'a>(
+        &self,
+        listener_index: usize,
+        records: impl Iterator<Item = &'a [u8]> + Clone,
+        peer: Peer,
+    ) -> Result<Ticket, NotTaken> {
+        let taken = self.append_to(listener_index, records, peer, Batcher::ticket)?;
+        self.rounds.hear(&self.view.active_sessions);
+        Ok(taken)
+    }
+
+    /// The same, for a sender that does not wait.
+    ///
+    /// # Errors
+    /// Why none was taken.
+    pub(crate) fn append_unawaited<'a>(
+        &self,
+        listener_index: usize,
+        records: impl Iterator<Item = &'a [u8]> + Clone,
+        peer: Peer,
+    ) -> Result<(), NotTaken> {
+        self.append_to(listener_index, records, peer, |_, _| ())
+    }
+
+    fn append_to<'a, T>(
+        &self,
+        listener_index: usize,
+        records: impl Iterator<Item = &'a [u8]> + Clone,
+        peer: Peer,
+        then: impl FnOnce(&mut Batcher, u32) -> T,
+    ) -> Result<T, NotTaken> {
+        let mut batcher = self.listeners[listener_index].batcher.borrow_mut();
+        let mut own = self.own.borrow_mut();
+        let records = batcher.append(records, peer, &mut self.lane_input(&mut own))?;
+        self.flush_wanted.notify_one();
+        Ok(then(&mut batcher, records))
     }
 
     /// Adds a complete message.
@@ -233,10 +200,11 @@ impl Intake {
     /// Hands over every batch that the lane takes.
     pub(crate) fn flush_all(&self) {
         let mut own = self.own.borrow_mut();
+        let mut to = self.lane_input(&mut own);
         let mut handed = 0;
         for listener in &self.listeners {
             let mut batcher = listener.batcher.borrow_mut();
-            batcher.flush(&self.lane, &mut own);
+            batcher.flush(&mut to);
             handed += batcher.take_handed();
         }
         self.view.text_weight.fetch_add(handed, Ordering::Relaxed);

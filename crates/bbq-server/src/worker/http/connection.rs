@@ -1,0 +1,80 @@
+//! A connection over which requests come, one after the other.
+
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bbq_wire::Peer;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::spawn_local;
+
+use super::request::Source;
+use crate::worker::accept::open::OpenConnection;
+use crate::worker::intake::Intake;
+
+/// Serves a connection until its client or the server ends it. `open` counts it meanwhile.
+pub(crate) fn begin(
+    intake: &Rc<Intake>,
+    listener_index: usize,
+    stream: OwnedFd,
+    peer: Peer,
+    open: OpenConnection,
+) {
+    let source = Source { intake: Rc::clone(intake), listener_index, peer };
+    spawn_local(async move {
+        let intake = Rc::clone(&source.intake);
+        intake.view.active_sessions.add();
+        if let Err(error) = serve_any(source, stream).await {
+            intake.listeners[listener_index].report_closed(&error);
+        }
+        intake.view.active_sessions.remove();
+        drop(open);
+    });
+}
+
+async fn serve_any(source: Source, stream: OwnedFd) -> io::Result<()> {
+    if source.intake.listeners[source.listener_index].spec.address.transport().is_unix() {
+        let stream = UnixStream::from(stream);
+        stream.set_nonblocking(true)?;
+        serve(source, tokio::net::UnixStream::from_std(stream)?).await;
+    } else {
+        let stream = TcpStream::from(stream);
+        stream.set_nonblocking(true)?;
+        // A response is small, and is not to wait for the acknowledgement of the one before it (RFC 896).
+        stream.set_nodelay(true)?;
+        serve(source, tokio::net::TcpStream::from_std(stream)?).await;
+    }
+    Ok(())
+}
+
+async fn serve(source: Source, stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let intake = Rc::clone(&source.intake);
+    let source = Rc::new(source);
+    let service = service_fn(move |request| {
+        let source = Rc::clone(&source);
+        async move { Ok::<_, std::convert::Infallible>(source.answer(request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        // Also the time for which a connection may be idle between two requests.
+        .header_read_timeout(Duration::from_secs(intake.limits.hello_timeout_seconds.into()))
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    // An error of the client concerns only the client: what it was not answered it sends again.
+    let _done = tokio::select! {
+        biased;
+        done = &mut connection => done,
+        () = intake.stopping.wait() => {
+            // The request that has begun is answered.
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+}

@@ -1,0 +1,90 @@
+//! Reads text connections through the worker's buffer.
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+use super::framer::Misfit;
+use crate::stored::ledger::DropReason;
+use crate::worker::accept::connection::Connection;
+use crate::worker::holders::Hold;
+use crate::worker::intake::Intake;
+
+/// What one read brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadOutcome {
+    /// Messages were taken, and more bytes may be there.
+    More,
+    /// Messages were taken, and the socket is empty now.
+    Drained,
+    /// Nothing was there.
+    Blocked,
+    /// The connection is over: its sender ended it, it broke, or it must be closed.
+    Finished,
+}
+
+impl Intake {
+    /// Reads a connection once through the worker's buffer and takes every complete message.
+    pub(crate) fn read(&self, listener_index: usize, connection: &mut Connection) -> ReadOutcome {
+        let outcome = self.read_and_take(listener_index, connection);
+        if outcome == ReadOutcome::Finished {
+            self.holders.release(&mut connection.hold);
+        }
+        outcome
+    }
+
+    fn read_and_take(&self, listener_index: usize, connection: &mut Connection) -> ReadOutcome {
+        let Connection { stream, framer, peer, hold, heard, .. } = connection;
+        let peer = *peer;
+        let mut buffer = self.buffer.borrow_mut();
+        let bytes = match recv(stream, &mut **buffer, RecvFlags::DONTWAIT) {
+            Ok((_, bytes)) => bytes,
+            Err(Errno::AGAIN) => return ReadOutcome::Blocked,
+            Err(Errno::INTR) => return ReadOutcome::More,
+            Err(_) => {
+                self.frames(listener_index, peer, |rules, emit| framer.abort(rules, emit));
+                return ReadOutcome::Finished;
+            }
+        };
+        if bytes == 0 {
+            self.frames(listener_index, peer, |rules, emit| framer.finish(rules, emit));
+            return ReadOutcome::Finished;
+        }
+        let listener = &self.listeners[listener_index];
+        *heard = self.view.active_sessions.now();
+        let held_before = framer.held_bytes();
+        let mut pushed = Ok(());
+        let taken = self
+            .frames(listener_index, peer, |rules, emit| pushed = framer.push(rules, &buffer[..bytes], emit));
+        if let Err(error) = pushed {
+            match error {
+                Misfit::Framing(_) => listener.ledger.add_dropped(DropReason::Malformed, 1),
+                Misfit::Hello(_) => listener.ledger.add_refused(1),
+            }
+            if let Some(repeats) = listener.peer_problems.report() {
+                tracing::warn!(listener = listener.spec.source, ?peer, %error, repeats, "connection closed");
+            }
+            return ReadOutcome::Finished;
+        }
+        let held = framer.held_bytes();
+        if (held_before > 0 || held > 0) && !self.may_hold(hold, held, taken > 0) {
+            listener.ledger.add_dropped(DropReason::Memory, 1);
+            return ReadOutcome::Finished;
+        }
+        if bytes < buffer.len() { ReadOutcome::Drained } else { ReadOutcome::More }
+    }
+
+    /// Counts the bytes of a connection's unfinished message; `is_new` if the message began with this read. Returns `false` when
+    /// the connection must be closed.
+    fn may_hold(&self, hold: &mut Hold, bytes: usize, is_new: bool) -> bool {
+        if is_new {
+            self.holders.begin_anew(hold);
+        }
+        self.holders.set(hold, bytes).is_ok() && !self.holders.must_go(hold)
+    }
+
+    /// Ends a connection in the middle of a message.
+    pub(crate) fn abort(&self, listener_index: usize, connection: &mut Connection) {
+        self.holders.release(&mut connection.hold);
+        self.frames(listener_index, connection.peer, |rules, emit| connection.framer.abort(rules, emit));
+    }
+}
