@@ -42,7 +42,21 @@ fn a_right_file_is_shown_as_it_would_be_used() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert_eq!(check("").0, Some(0), "an empty file is the defaults");
+    assert_eq!(check("# defaults\n").0, Some(0), "a file with only a comment means the defaults");
+}
+
+#[test]
+fn an_empty_file_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for text in ["", " \n\t\r\n"] {
+        fs::write(directory.path().join("bbq.toml"), text).expect("a file");
+        for arguments in [&["serve", "--config", "bbq.toml"][..], &["check", "bbq.toml"]] {
+            let (code, said) = refused_start(bbq(arguments).current_dir(directory.path()));
+            assert_eq!(code, Some(2), "{text:?}: {said}");
+            assert!(said.contains("bbq.toml is empty") && said.contains("# defaults"), "{text:?}: {said}");
+        }
+        assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 1, "it created something");
+    }
 }
 
 #[test]

@@ -186,7 +186,7 @@ fn the_defaults_of_the_page_are_those_of_the_program() {
             (_, None) => {}
         }
     }
-    assert_eq!(text(check(&format!("{written}{spool}"))), text(check("")));
+    assert_eq!(text(check(&format!("{written}{spool}"))), text(check("# defaults\n")));
 }
 
 /// Tries what the column of values says: each word, or both bounds and what is beyond them.

@@ -80,6 +80,26 @@ fn a_broken_configuration_is_refused_with_its_place() {
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
 }
 
+/// An editor or a script may have the file open in this moment.
+#[test]
+fn a_configuration_that_is_empty_changes_nothing() {
+    let setup = setup(&[STAYS]);
+    let server = Lineage::start(&setup);
+    for text in ["", "\n \n"] {
+        fs::write(setup.path().join("bbq.toml"), text).expect("a configuration");
+        for signal in [Signal::HUP, Signal::USR2] {
+            let why = server.refused(signal);
+            assert!(why.contains("bbq.toml is empty"), "{why}");
+        }
+    }
+    TcpStream::connect(setup.address(0)).expect("it listens").write_all(b"still here\n").expect("it reads");
+    server.wait_delivered(1);
+    write(&setup, &[STAYS, COMES], "");
+    server.reload();
+    TcpStream::connect(setup.address(2)).expect("it listens now");
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}
+
 #[test]
 fn what_a_reload_cannot_change_is_named() {
     let setup = setup(&[STAYS]);

@@ -83,6 +83,13 @@ impl ConfigFile {
     pub fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
         let text = fs::read_to_string(path)
             .map_err(|error| ConfigError::new(format!("cannot read {}: {error}", path.display())))?;
+        if text.trim().is_empty() {
+            return Err(ConfigError::new(format!(
+                "{} is empty, so it is probably still being written; write it elsewhere and rename it to this name. To run \
+                 with the defaults, write a comment into it, such as \"# defaults\"",
+                path.display()
+            )));
+        }
         let source = Source { path: path.to_owned(), text };
         match toml::from_str::<ConfigFile>(&source.text) {
             Ok(file) => Ok(ConfigFile { source, ..file }),

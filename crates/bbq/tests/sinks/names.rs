@@ -7,7 +7,7 @@ use crate::support::{Setup, assert_balanced};
 
 #[test]
 fn a_named_sink_goes_on_behind_its_last_message_at_another_path() {
-    let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}?name=front door"]).config("");
+    let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}?name=front door"]).config("# defaults\n");
     setup.set_sinks(&[]);
     let config = |path: &str| {
         let file = format!("[[sink]]\nspec = \"file:{path}\"\nname = \"archive\"\nformat = \"json\"\n");
