@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 
 /// Time between two lines about the same episode.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
-/// An episode ends when nothing has happened for so long. A monitor that asks /health once a minute sees every episode.
+/// An episode ends when nothing has happened for this long. A monitor that asks /health once a minute sees every episode.
 const EPISODE_END: Duration = Duration::from_secs(60);
 
 /// A counter: how often `what` has happened at `subject`, ever.
@@ -28,7 +28,7 @@ pub(crate) struct Tally {
 /// Connections that were closed to make room for others.
 pub(crate) const EVICTED: &str = "evicted";
 
-/// Who is at fault, and so whether the server works as configured.
+/// Whose fault a drop is. This decides whether the server works as configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// The server did not keep what it should have kept: a problem.
@@ -83,17 +83,17 @@ const CAUSES: [Cause; 10] = [
     Cause {
         what: "incomplete",
         fault: Fault::Sender,
-        remedy: "connections ended in the middle of a message: on_incomplete=keep keeps what came of it",
+        remedy: "connections ended in the middle of a message: on_incomplete=keep keeps the received part",
     },
     Cause {
         what: "malformed",
         fault: Fault::Sender,
-        remedy: "not what the protocol says: the log names the senders",
+        remedy: "the messages violate the protocol: the log names their senders",
     },
     Cause {
         what: EVICTED,
         fault: Fault::Sender,
-        remedy: "they made no progress for longest when connections or memory ran out: raise the limit of open files, or \
+        remedy: "connections or memory ran out, and these made no progress for longest: raise the limit of open files, or \
                  unfinished_bytes_max",
     },
 ];
@@ -152,7 +152,7 @@ impl Drops {
         for Tally { subject, what, count } in tallies {
             let row = rows.entry((subject, what)).or_default();
             if count < row.count {
-                // Counted anew.
+                // The counter began again.
                 row.episode = None;
             }
             row.count = count;

@@ -10,15 +10,15 @@ use tracing::{info, warn};
 use crate::config::ListenSpec;
 use crate::observe::status::EvennessStatus;
 
-/// A window lasts at least so long, so that a burst of one client changes little,
+/// The least length of a window, so that a burst of one client changes little.
 const WINDOW: Duration = Duration::from_secs(10);
-/// and has at least so many connections, as fewer prove nothing.
+/// The least number of connections in a window: fewer prove nothing.
 const CONNECTIONS_MIN: u64 = 200;
-/// Chance alone makes one window in so many this uneven: with 8,640 windows a day, one in a hundred days.
+/// Shares are uneven below this probability. With 8,640 windows a day, chance alone causes one such window in a hundred days.
 const UNEVEN_P: f64 = 1e-6;
 /// Shares count as even again only well above that probability, so that the log does not alternate.
 const EVEN_P: f64 = 1e-3;
-/// The largest share is this many times the mean. Of very many connections a test sees differences that hurt nobody.
+/// Shares are uneven if the largest is over this many times the mean: with very many connections the test finds harmless differences.
 const UNEVEN_FACTOR: f64 = 1.25;
 
 /// Judges the shares of one listener.
@@ -113,8 +113,8 @@ impl Windows {
     }
 }
 
-/// Where the kernel's hash or a turn decides. With common sockets an idle worker gets the next connection, and steering by
-/// processor or by weights is meant to be uneven.
+/// Whether the kernel's hash or a fixed turn decides. An idle worker gets the next connection of a shared socket, and steering by
+/// processor or by weights is uneven on purpose.
 fn is_meant_to_be_even(distribution: Distribution, steering: &Steering) -> bool {
     match distribution {
         Distribution::Reuseport => *steering == Steering::Hash,

@@ -12,7 +12,7 @@ use tracing::{info, warn};
 
 use crate::observe::status::ForeignStatus;
 
-/// Foreign sockets looked up and shown at most for each listener. Each needs a search through /proc, and so many are enough to
+/// Foreign sockets that are looked up and shown for each listener. Each needs a search through /proc, and this many are enough to
 /// find the processes.
 const MEMBERS_MAX: usize = 64;
 

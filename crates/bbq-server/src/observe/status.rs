@@ -127,7 +127,7 @@ pub struct SocketStatus {
     pub backlog: Option<u64>,
     /// Dropped by the kernel since the start; none where the system does not tell.
     pub drops: Option<u64>,
-    /// Times that accepting stopped for want of descriptors or memory.
+    /// Times that accepting stopped because descriptors or memory ran out.
     pub starved: u64,
     /// Connections, or datagrams, that other workers took because the socket's own worker was stalled.
     pub rescued: u64,
@@ -140,7 +140,7 @@ pub struct SocketStatus {
 pub struct AcceptDelayStatus {
     /// Connections that were looked at.
     pub samples: u64,
-    /// Half of the samples waited at most so many milliseconds (the upper end of a bucket); none without samples.
+    /// Half of the samples waited at most this many milliseconds (the upper end of a bucket); none without samples.
     pub p50: Option<u64>,
     /// The same of 99 in 100.
     pub p99: Option<u64>,
@@ -155,7 +155,7 @@ pub struct AcceptDelayStatus {
 pub struct AcceptDelayBucket {
     /// Upper end in milliseconds; none is without limit.
     pub le: Option<u64>,
-    /// Samples of at most so much.
+    /// Samples that waited at most that long.
     pub count: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The two ends between which an upgrade is made: messages, with descriptors beside them.
+//! The channel between the two programs of an upgrade. A message can carry descriptors.
 //!
 //! ```text
 //! u32 bytes of the message, u32 descriptors (little-endian), the message in JSON,
@@ -70,7 +70,7 @@ impl Channel {
             let before = descriptors.len();
             self.receive_descriptors(&mut descriptors)?;
             if descriptors.len() == before {
-                // The limit of descriptors cut them off.
+                // The kernel drops descriptors beyond the limit of this process.
                 return Err(io::Error::other(
                     "descriptors were lost on the way; raise their limit (ulimit -n)",
                 ));
@@ -79,9 +79,9 @@ impl Channel {
         Ok((serde_json::from_slice(&body)?, descriptors))
     }
 
-    /// Waits until the other end is closed, at the latest until patience is over.
+    /// Waits until the other end is closed, or patience is over.
     pub(super) fn wait_closed(&mut self) {
-        // It says nothing more; an error is an end, too.
+        // Nothing more is sent; an error is an end, too.
         let _ended = self.stream.read(&mut [0]);
     }
 
@@ -127,7 +127,7 @@ impl Channel {
 }
 
 fn too_large() -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, "more than a message of an upgrade may have")
+    io::Error::new(ErrorKind::InvalidData, "larger than a message of an upgrade may be")
 }
 
 #[cfg(test)]

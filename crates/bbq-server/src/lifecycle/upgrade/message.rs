@@ -1,5 +1,5 @@
-//! What the two programs of an upgrade say to each other. They may be of different versions: names are append-only, and
-//! what one does not know it leaves alone.
+//! The messages between the two programs of an upgrade. The programs may be of different versions: names are only added, and
+//! unknown names are ignored.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,10 +20,10 @@ pub(super) struct OfferedSockets {
     pub(super) owns_file: bool,
 }
 
-/// New to old: it has what it needs but for the data directory.
+/// New to old: it has everything except the data directory.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Prepared {
-    /// The listeners that it goes on with, as PROTOCOL+TRANSPORT://ADDRESS: what is queued there stays there.
+    /// The listeners that it keeps, as PROTOCOL+TRANSPORT://ADDRESS: connections in their queues stay there.
     pub(super) kept: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Connection {
     /// The listener, as in [`Prepared`].
     pub(super) source: String,
     pub(super) worker: usize,
-    /// Base64 of how bbq-wire writes a peer.
+    /// The peer as bbq-wire encodes it, in base64.
     pub(super) peer: String,
     /// Base64; this and the rest as in `bbq_wire::framing::Suspended`.
     pub(super) held: String,

@@ -17,7 +17,7 @@ use super::successor::FROM;
 use crate::lifecycle::listeners::{Listener, OfferedGroup};
 use crate::worker::{Framer, PausedConnection};
 
-/// How long to wait for the predecessor to end. What it does after that disturbs nothing.
+/// How long to wait for the predecessor to end. If it ends later, it disturbs nothing.
 const GONE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The process that hands over. If it ends, the start of this process fails.
@@ -25,7 +25,7 @@ pub(crate) struct Predecessor {
     channel: Channel,
     /// Where the log goes when the predecessor, which reads it until then, has ended.
     standard_error: Option<OwnedFd>,
-    /// Of each group that was offered, whether it may be removed at the end.
+    /// Each group that was offered, and whether the file of its socket may be removed at the end.
     offered: Vec<(bbq_listen::Address, bool)>,
 }
 

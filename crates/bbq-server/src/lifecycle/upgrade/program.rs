@@ -17,11 +17,11 @@ pub struct Program {
 impl Program {
     /// The program of this process. To be called at the start, before the file can be replaced.
     ///
-    /// The path is the one it was called by where that leads to the running file, so that a symbolic link which is moved
-    /// to a new version is followed.
+    /// The path is the one that the program was called by, if that leads to the running file. If it is a symbolic link that is changed
+    /// to a new version later, the successor is the new version.
     ///
     /// # Errors
-    /// That /proc does not tell what is running.
+    /// /proc does not show the running file.
     pub fn of_this_process() -> io::Result<Program> {
         let running = env::current_exe()?;
         let mut arguments = env::args_os();
@@ -31,7 +31,7 @@ impl Program {
     }
 }
 
-/// Where a program that was called so stands, as a shell looks for it.
+/// The path of a program that was called by this name, as a shell finds it.
 fn found(called: &Path) -> Option<PathBuf> {
     if called.components().count() > 1 {
         return std::path::absolute(called).ok();

@@ -1,4 +1,4 @@
-//! The new program, as the old one sees it: started, prepared, ready, or not.
+//! The new program, as the old one sees it: started, prepared, and ready.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,8 +23,9 @@ use crate::worker::{Framer, PausedConnection};
 pub(super) const FROM: &str = "BBQ_UPGRADE_FROM";
 /// Variables of systemd that are meant for this process only.
 const NOT_INHERITED: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
-/// Connections in one message, and from how many bytes of unfinished messages on no more are put to it.
+/// Connections in one message.
 const CONNECTIONS_PER_MESSAGE: usize = 256;
+/// No connection is added to a message that has this many bytes of unfinished messages.
 const HELD_BYTES_PER_MESSAGE: usize = 16 * 1024 * 1024;
 /// Bytes of a line of its standard error that are kept for the log.
 const LINE_BYTES_MAX: u64 = 4096;
@@ -82,7 +83,7 @@ impl Successor {
         successor.channel.set_patience(Some(patience))?;
         if let Some(standard_error) = standard_error {
             std::thread::Builder::new().name("upgrade-log".to_owned()).spawn(move || {
-                // Nobody may wait for it any more.
+                // The successor may be dropped already.
                 let _unwanted = tell.try_send(relay(standard_error));
             })?;
         }
@@ -125,7 +126,7 @@ impl Successor {
         match handed.and_then(|()| self.channel.receive::<Ready>()) {
             Ok(_ready) => {
                 self.is_ready = true;
-                // What it said before, it said to this process's standard error.
+                // Until it was ready, its standard error went through this process.
                 let _all_said = self.last_line.recv_timeout(LAST_WORDS_PATIENCE);
                 Ok(())
             }
@@ -173,9 +174,7 @@ impl Successor {
         let seconds = self.patience.as_secs();
         if timed_out {
             self.end();
-            return format!(
-                "it was ended, as {seconds} s went by before it {wanted} (upgrade_timeout_seconds)"
-            );
+            return format!("it was ended after {seconds} s, before it {wanted} (upgrade_timeout_seconds)");
         }
         // The channel ends a moment before the process does.
         let status = self.wait(LAST_WORDS_PATIENCE);
