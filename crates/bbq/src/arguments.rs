@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::file_options::FileOptions;
 use crate::spec_help;
 use bbq_bench::{DURATION_DEFAULT, ROUNDS_DEFAULT};
 use bbq_client::{AckLevel, ServerAddress, StreamId};
@@ -19,7 +20,7 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Take messages in, keep them, hand them on
+    /// Run the server
     Serve(ServeArguments),
     /// Send the lines of files or of standard input; returns when all are acknowledged
     Send(SendArguments),
@@ -27,6 +28,8 @@ pub(crate) enum Command {
     Status(StatusArguments),
     /// Check a configuration file, and show what it would open
     Check(CheckArguments),
+    /// Check a configuration file, or print one to begin with or its JSON Schema
+    Config(ConfigArguments),
     /// Look at a data directory while no server has it: check it, print its messages, or set damage aside
     Spool(SpoolArguments),
     /// Measure on this machine what bbq costs, and which settings to choose
@@ -39,33 +42,16 @@ pub(crate) enum Command {
     BenchLeash(BenchLeashArguments),
 }
 
-/// Without options: bbq on tcp 7700, lines on tcp 7701, syslog on udp and tcp 5514, all on loopback; data in ./bbq-data,
-/// messages in bbq-data/out/messages.log, admin on 127.0.0.1:7790. SIGTERM and SIGINT finish what was received, and stop;
-/// SIGHUP reads the configuration again; SIGUSR2 starts the program again in the old one's place.
+/// Without options the server listens on loopback only. SIGTERM and SIGINT finish what was received, and stop; SIGHUP reads the
+/// configuration again; SIGUSR2 starts the program again in the old one's place.
 #[derive(Args)]
 #[command(after_help = spec_help::short(), after_long_help = spec_help::long())]
 pub(crate) struct ServeArguments {
-    /// TOML file; its keys are the words of these options, which go over it
+    /// TOML file; the options of the same names override its keys
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// What to listen on; may be repeated
-    #[arg(long, value_name = "SPEC")]
-    pub(crate) listen: Vec<String>,
-    /// Where to hand messages on; may be repeated
-    #[arg(long, value_name = "SPEC")]
-    pub(crate) sink: Vec<String>,
-    /// Data directory: the spool, cursors, and one lock
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
-    /// Worker threads [default: one per processor that the process may use]
-    #[arg(long, value_name = "N")]
-    pub(crate) workers: Option<usize>,
-    /// How connections and datagrams are spread over the workers: auto, reuseport, shared
-    #[arg(long, value_name = "MODE")]
-    pub(crate) distribution: Option<String>,
-    /// Where status is asked for
-    #[arg(long, value_name = "ADDR|off")]
-    pub(crate) admin: Option<String>,
+    #[command(flatten)]
+    pub(crate) options: FileOptions,
 }
 
 /// Each line is one message, without its line feed or CR LF. Servers that do not answer are tried again until they do; nothing is
@@ -154,6 +140,22 @@ pub(crate) struct CheckArguments {
     /// The TOML file
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+}
+
+#[derive(Args)]
+pub(crate) struct ConfigArguments {
+    #[command(subcommand)]
+    pub(crate) command: ConfigCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Check a configuration file, and show what it would open, as `bbq check`
+    Check(CheckArguments),
+    /// Print a configuration file with every key and its default, in comments
+    Default,
+    /// Print the JSON Schema of the configuration file, for editors
+    Schema,
 }
 
 #[derive(Args)]

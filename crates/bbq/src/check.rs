@@ -1,10 +1,11 @@
-//! `bbq check`: the configuration as it would be used.
+//! `bbq check` and `bbq config`: the configuration as it would be used, the default file, the JSON Schema.
 
 use std::io::Write as _;
 
+use bbq_server::config::{default_file, schema};
 use bbq_server::{Config, Overrides};
 
-use crate::arguments::CheckArguments;
+use crate::arguments::{CheckArguments, ConfigArguments, ConfigCommand};
 use crate::outcome::Outcome;
 
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
@@ -32,6 +33,16 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
     match config.admin {
         Some(address) => writeln!(out, "  admin    {address}")?,
         None => writeln!(out, "  admin    off")?,
+    }
+    Ok(Outcome::Done)
+}
+
+pub(crate) fn run_config(arguments: &ConfigArguments) -> anyhow::Result<Outcome> {
+    let mut out = std::io::stdout().lock();
+    match &arguments.command {
+        ConfigCommand::Check(arguments) => return run(arguments),
+        ConfigCommand::Default => write!(out, "{}", default_file())?,
+        ConfigCommand::Schema => writeln!(out, "{:#}", schema())?,
     }
     Ok(Outcome::Done)
 }

@@ -8,6 +8,7 @@
 mod arguments;
 mod bench;
 mod check;
+mod file_options;
 mod logging;
 mod outcome;
 mod send;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Command::Send(arguments) => send::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Config(arguments) => check::run_config(&arguments),
         Command::Spool(arguments) => spool::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::BenchServer(arguments) => bench::serve(&arguments),

@@ -1,7 +1,7 @@
 //! `bbq serve`.
 
 use anyhow::Context;
-use bbq_server::{ConfigSource, Overrides, Program, Server, Signals, StartError};
+use bbq_server::{ConfigSource, Program, Server, Signals, StartError};
 use tracing::info;
 
 use crate::arguments::ServeArguments;
@@ -12,15 +12,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
     let signals = Signals::catch().context("cannot receive signals")?;
     // Asked before anything takes time, in which somebody could replace the file.
     let program = Program::of_this_process().context("cannot tell which program this is")?;
-    let overrides = Overrides {
-        listen: arguments.listen.clone(),
-        sink: arguments.sink.clone(),
-        data: arguments.data.clone(),
-        workers: arguments.workers,
-        distribution: arguments.distribution.clone(),
-        admin: arguments.admin.clone(),
-    };
-    let source = ConfigSource { path: arguments.config.clone(), overrides };
+    let source = ConfigSource { path: arguments.config.clone(), overrides: arguments.options.0.clone() };
     let config = match source.load() {
         Ok(config) => config,
         Err(error) => return Ok(Outcome::Misused(error.into())),

@@ -13,17 +13,18 @@ Examples:
 
 /// The forms, and the keys by their names alone.
 pub(crate) fn short() -> String {
-    help(|keys| keys.iter().fold("      keys:".to_owned(), |text, key| text + " " + key.key) + "\n")
+    help(|keys| {
+        format!("      keys: {}\n", keys.iter().flat_map(|key| key.words()).collect::<Vec<_>>().join(" "))
+    })
 }
 
 /// The forms, and what each key is for.
 pub(crate) fn long() -> String {
     help(|keys| {
-        let line = |key: &&SpecOption| {
-            format!(
-                "      {}: {} [default: {}]\n          {}\n",
-                key.key, key.values, key.default, key.meaning
-            )
+        let line = |option: &&SpecOption| {
+            let SpecOption { values, default, meaning, .. } = option;
+            let words = option.words().join(" or ");
+            format!("      {words}: {values} [default: {default}]\n          {meaning}\n")
         };
         keys.iter().map(line).collect()
     })
@@ -32,15 +33,18 @@ pub(crate) fn long() -> String {
 fn help(keys: impl Fn(&[&SpecOption]) -> String) -> String {
     let mut text = String::from(
         "A listen SPEC is PROTOCOL+TRANSPORT://ADDRESS[?key=value&...]\n  \
-         PROTOCOL: bbq, lines, syslog, whole (one message per connection or datagram)\n  \
+         PROTOCOL: bbq, lines, syslog, whole (one message per connection or datagram),\n    http (requests, answered when on disk)\n  \
          TRANSPORT: tcp, udp, unix, unixgram\n",
     );
-    text.push_str(&keys(&LISTEN_OPTIONS.iter().collect::<Vec<_>>()));
+    let push = |text: &mut String, options: &'static [SpecOption]| {
+        text.push_str(&keys(&std::iter::once(&NAME_OPTION).chain(options).collect::<Vec<_>>()));
+    };
+    push(&mut text, &LISTEN_OPTIONS);
     text.push_str("A sink SPEC is KIND:[ARGUMENT][?key=value&...]\n");
     for kind in SINK_KINDS {
         // Writing to a String cannot fail.
         let _infallible = writeln!(text, "  {}:{} {}", kind.word, kind.argument, kind.summary);
-        text.push_str(&keys(&std::iter::once(&NAME_OPTION).chain(kind.options).collect::<Vec<_>>()));
+        push(&mut text, kind.options);
     }
     text + "\n" + EXAMPLES
 }

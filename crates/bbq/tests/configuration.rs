@@ -50,7 +50,9 @@ fn an_empty_file_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     for text in ["", " \n\t\r\n"] {
         fs::write(directory.path().join("bbq.toml"), text).expect("a file");
-        for arguments in [&["serve", "--config", "bbq.toml"][..], &["check", "bbq.toml"]] {
+        for arguments in
+            [&["serve", "--config", "bbq.toml"][..], &["check", "bbq.toml"], &["config", "check", "bbq.toml"]]
+        {
             let (code, said) = refused_start(bbq(arguments).current_dir(directory.path()));
             assert_eq!(code, Some(2), "{text:?}: {said}");
             assert!(said.contains("bbq.toml is empty") && said.contains("# defaults"), "{text:?}: {said}");
@@ -90,7 +92,7 @@ fn mistakes_in_a_file_name_their_place_and_the_remedy() {
         ("workers = \"two\"\n", "bbq.toml:1:11: "),
         ("workers = \n", "bbq.toml:1:"),
         ("admin = \"everywhere\"\n", "bbq.toml:1:9: "),
-        ("listen = []\n", "nothing could ever come in"),
+        ("listen = []\n", "listen has 0; allowed is a list of 1 to 256"),
         ("listen = [\"lnes+tcp://127.0.0.1:1\"]\n", "did you mean \"lines\"?"),
         ("listen = [\"lines+tcp://127.0.0.1:1?on_ful=block\"]\n", "did you mean \"on_full\"?"),
         ("listen = [\"lines+tcp://127.0.0.1:1\", \"syslog+tcp://127.0.0.1:1\"]\n", "listened on twice"),
@@ -118,7 +120,7 @@ fn mistakes_in_a_file_name_their_place_and_the_remedy() {
             "another listener has this name",
         ),
         ("listen = [\"lines+tcp://127.0.0.1:1?name=\"]\n", "is no name"),
-        ("[spool]\nsegment_bytes = \"1KiB\"\n", "the least is 65536"),
+        ("[spool]\nsegment_bytes = \"1KiB\"\n", "allowed is 64KiB to 1GiB"),
         (
             "workers = 4\n[spool]\nbytes_max = \"64MiB\"\nsegment_bytes = \"64MiB\"\n",
             "raise spool.bytes_max or lower spool.segment_bytes",
@@ -168,6 +170,8 @@ fn each_command_explains_itself() {
         (&["send", "--help"], "bbq://HOST:PORT"),
         (&["status", "--help"], "--wait"),
         (&["check", "--help"], "TOML"),
+        (&["config", "default"], "#drain_timeout_seconds = 10"),
+        (&["config", "schema"], "\"$schema\""),
         (&["--version"], env!("CARGO_PKG_VERSION")),
     ] {
         let (code, text) = refused_start(&mut bbq(arguments));

@@ -8,10 +8,14 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use bbq_server::SINK_KINDS;
+use bbq_server::config::{FILE_KEYS, LISTEN_OPTIONS, NAME_OPTION, SpecOption, Values};
 use tempfile::TempDir;
 
 const PAGE: &str = include_str!("../../../docs/CONFIGURATION.md");
 const CLIENTS: &str = include_str!("../../../docs/CLIENTS.md");
+/// Write the tables of the page instead of comparing them when this is set.
+const WRITE: &str = "BBQ_WRITE_TABLES";
 const BBQ: &str = env!("CARGO_BIN_EXE_bbq");
 
 /// `bbq check` of a file with this text.
@@ -29,18 +33,6 @@ fn is_right(text: &str) -> bool {
         Some(2) => false,
         _ => panic!("{output:?}"),
     }
-}
-
-/// What the program says when it refuses a file.
-fn refusal(text: &str) -> String {
-    let output = check(text);
-    assert_eq!(output.status.code(), Some(2), "{text} was not refused: {output:?}");
-    String::from_utf8(output.stderr).unwrap()
-}
-
-/// The part of the page under a heading of the second level.
-fn section(heading: &str) -> &'static str {
-    section_of(PAGE, heading)
 }
 
 fn section_of(page: &'static str, heading: &str) -> &'static str {
@@ -80,12 +72,6 @@ fn keys(rows: &[Vec<&'static str>]) -> BTreeSet<String> {
     rows.iter().map(key).collect()
 }
 
-/// The list behind these words in a refusal.
-fn known(refusal: &str, words: &str) -> BTreeSet<String> {
-    let (_, list) = refusal.split_once(words).unwrap_or_else(|| panic!("no {words:?} in {refusal}"));
-    list.trim().split(", ").map(str::to_owned).collect()
-}
-
 #[test]
 fn the_complete_example_is_right_and_has_every_key_of_the_file() {
     let (_, rest) = PAGE.split_once("\n## A complete").expect("the section");
@@ -93,13 +79,9 @@ fn the_complete_example_is_right_and_has_every_key_of_the_file() {
     let (example, _) = rest.split_once("```").expect("its end");
     let output = check(example);
     assert!(output.status.success(), "{output:?}");
-    let spool = example.split_once("[spool]").expect("a table").1;
-    for key in keys(&rows(section("The file"), "key")) {
-        let (text, name) = match key.strip_prefix("spool.") {
-            Some(name) => (spool, name),
-            None if key == "spool" => continue,
-            None => (example, key.as_str()),
-        };
+    let (top, spool) = example.split_once("[spool]").expect("a table");
+    for key in FILE_KEYS.iter().map(|known| known.option.key) {
+        let (text, name) = key.strip_prefix("spool.").map_or((top, key), |name| (spool, name));
         assert!(
             text.lines().any(|line| line.starts_with(&format!("{name} = "))),
             "{key} is not in the example"
@@ -122,26 +104,68 @@ fn a_table_is_the_same_as_its_spec() {
     assert_eq!(shown(examples[0]), shown(examples[1]));
 }
 
-#[test]
-fn the_page_has_the_keys_of_the_file_and_no_others() {
-    let mut expected = known(&refusal("nonsense = 1\n"), "known keys: ");
-    let spool = known(&refusal("[spool]\nnonsense = 1\n"), "known keys: ");
-    expected.extend(spool.iter().map(|key| format!("spool.{key}")));
-    assert_eq!(keys(&rows(section("The file"), "key")), expected);
+/// A table with these columns in front of default, values and meaning.
+fn table<'a>(columns: &str, rows: impl IntoIterator<Item = (String, &'a SpecOption)>) -> String {
+    let columns = format!("{columns} | default | values | meaning");
+    let line = "|---".repeat(columns.split('|').count());
+    let row = |(cells, option): (String, &SpecOption)| {
+        format!("| {cells} | {} | {} | {} |\n", option.default, option.values, option.meaning)
+    };
+    let rows: String = rows.into_iter().map(row).collect();
+    format!("| {columns} |\n{line}|\n{rows}")
+}
+
+fn words(option: &SpecOption) -> String {
+    option.words().iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// The tables of the page, by their markers.
+fn tables() -> [(&'static str, String); 3] {
+    let keys = FILE_KEYS.iter().map(|known| {
+        let option =
+            known.argument.map(|argument| format!("`--{} {argument}`", known.option.key).replace('|', "\\|"));
+        (format!("`{}` | {}", known.option.key, option.unwrap_or_default()), &known.option)
+    });
+    let listen = [&NAME_OPTION].into_iter().chain(&LISTEN_OPTIONS).map(|option| (words(option), option));
+    // An option of several kinds has one row.
+    let mut sinks = vec![("all".to_owned(), &NAME_OPTION)];
+    for (kind, option) in
+        SINK_KINDS.iter().flat_map(|kind| kind.options.iter().map(|option| (kind.word, option)))
+    {
+        match sinks.iter_mut().find(|(_, known)| (known.key, known.meaning) == (option.key, option.meaning)) {
+            Some((kinds, _)) => kinds.push_str(&format!(", {kind}")),
+            None => sinks.push((kind.to_owned(), option)),
+        }
+    }
+    let sinks = sinks.into_iter().map(|(kinds, option)| (format!("{} | {kinds}", words(option)), option));
+    [
+        ("keys of the file", table("key | option", keys)),
+        ("options of listeners", table("key", listen)),
+        ("options of sinks", table("key | sinks", sinks)),
+    ]
 }
 
 #[test]
-fn the_page_has_the_keys_of_listeners_and_sinks_and_no_others() {
-    let options = |text: &str| known(&refusal(text), "known options: ");
-    let listen = options("listen = [\"lines+tcp://127.0.0.1:1?nonsense=1\"]\n");
-    assert_eq!(keys(&rows(section("Listeners"), "key")), listen);
-    let file = options("sink = [\"file:a?nonsense=1\"]\n");
-    let sinks = rows(section("Sinks"), "key");
-    assert_eq!(keys(&sinks), file);
-    // Those for files are marked so.
-    let stdout = options("sink = [\"stdout:?nonsense=1\"]\n");
-    let of_files: Vec<_> = sinks.iter().filter(|row| row[3].starts_with("file: ")).cloned().collect();
-    assert_eq!(keys(&of_files), file.difference(&stdout).cloned().collect());
+fn the_tables_of_the_page_are_made_from_the_lists_of_the_program() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/CONFIGURATION.md");
+    let present = fs::read_to_string(&path).unwrap();
+    let mut page = present.clone();
+    for (name, table) in tables() {
+        let start = format!("<!-- {name} -->\n");
+        let at = page.find(&start).unwrap_or_else(|| panic!("no {start}")) + start.len();
+        let length = page[at..].find("<!-- end -->").expect("an end");
+        page.replace_range(at..at + length, &table);
+    }
+    if std::env::var_os(WRITE).is_some() {
+        fs::write(&path, &page).unwrap();
+        return;
+    }
+    let first = page.lines().zip(present.lines()).find(|(made, present)| made != present);
+    assert!(
+        page == present,
+        "docs/CONFIGURATION.md differs from the lists; the first lines that differ: {first:?}\nmake it anew with\n    \
+         {WRITE}=1 cargo test --release -p bbq --test documentation"
+    );
 }
 
 /// The long options of a command, as its help has them, but for the help.
@@ -154,8 +178,10 @@ fn options(command: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_page_has_the_options_of_serve_and_no_others() {
-    assert_eq!(keys(&rows(section("Options"), "option")), options("serve"));
+fn serve_has_the_options_of_the_list() {
+    let listed = FILE_KEYS.iter().filter(|known| known.argument.is_some());
+    let listed = listed.map(|known| format!("--{}", known.option.key));
+    assert_eq!(options("serve"), listed.chain(["--config".to_owned()]).collect());
 }
 
 #[test]
@@ -166,54 +192,13 @@ fn the_page_for_clients_has_the_options_of_send_and_no_others() {
     assert_eq!(there, options("send"));
 }
 
-#[test]
-fn the_defaults_of_the_page_are_those_of_the_program() {
-    let text = |output: Output| {
-        assert!(output.status.success(), "{output:?}");
-        let text = String::from_utf8(output.stdout).unwrap();
-        text.split_once('\n').expect("more lines").1.to_owned()
-    };
-    let options = section("Options");
-    let (_, listen) = options.split_once("Without `--listen`: ").expect("the listeners");
-    let listen: Vec<&str> = quoted(listen.split("\n\n").next().unwrap());
-    let mut written = format!("listen = {listen:?}\n");
-    let mut spool = String::from("[spool]\n");
-    for row in rows(section("The file"), "key") {
-        let (key, default) = (quoted(row[0])[0], quoted(row[1]));
-        match (key.strip_prefix("spool."), default.first()) {
-            (Some(key), Some(default)) => spool.push_str(&format!("{key} = {default}\n")),
-            (None, Some(default)) => written.push_str(&format!("{key} = {default}\n")),
-            (_, None) => {}
-        }
-    }
-    assert_eq!(text(check(&format!("{written}{spool}"))), text(check("# defaults\n")));
-}
-
-/// Tries what the column of values says: each word, or both bounds and what is beyond them.
-fn try_values(rows: &[Vec<&'static str>], spec: impl Fn(&str) -> String) {
-    for row in rows {
-        let key = quoted(row[0])[0];
+/// Tries what the list says: each word, or both bounds and what is beyond them.
+fn try_values(options: &[SpecOption], spec: impl Fn(&str) -> String) {
+    for SpecOption { key, values, .. } in options {
         let accepts = |value: &str| is_right(&spec(&format!("{key}={value}")));
-        let values = row[2];
-        if key == "name" {
-            // Any text within the length that the page tells.
-            assert_eq!(values, "1 to 200 bytes, no control character");
-            assert!(accepts("any text") && accepts(&"é".repeat(100)));
-            assert!(
-                !accepts("")
-                    && !accepts(&"n".repeat(201))
-                    && !accepts(&"é".repeat(101))
-                    && !accepts("a\u{7}")
-            );
-            continue;
-        }
-        for word in quoted(values) {
-            assert!(accepts(word), "{key}={word} is refused");
-        }
-        let number = |text: &str| text.replace(',', "").parse::<u64>();
-        match values.split_once(" to ") {
-            Some((least, most)) => {
-                let (least, most) = (number(least).unwrap(), number(most).unwrap());
+        match values {
+            Values::Number(range) | Values::Size(range) => {
+                let [least, most] = [*range.start(), *range.end()];
                 assert!(
                     accepts(&least.to_string()) && accepts(&most.to_string()),
                     "{key}: {values} is refused"
@@ -221,23 +206,40 @@ fn try_values(rows: &[Vec<&'static str>], spec: impl Fn(&str) -> String) {
                 assert!(!accepts(&(least - 1).to_string()), "{key}: less than {values} is taken");
                 assert!(!accepts(&(most + 1).to_string()), "{key}: more than {values} is taken");
             }
-            None => assert!(!accepts("nonsense") && !quoted(values).is_empty(), "{key}: {values}"),
+            // A list of words, of which the last ones may have a part that varies.
+            values => {
+                let text = values.to_string().replace("A,B,...", "3,1").replace("=N", "=2");
+                for word in text.split(", ") {
+                    assert!(accepts(word), "{key}={word} is refused");
+                }
+                assert!(!accepts("nonsense"), "{key} takes nonsense");
+            }
         }
     }
 }
 
 #[test]
 fn the_values_of_listeners_and_sinks_are_taken_and_others_are_not() {
-    try_values(&rows(section("Listeners"), "key"), |pair| {
+    try_values(&LISTEN_OPTIONS, |pair| {
         // A key that could have no effect is refused.
         let transport = if pair.starts_with("receive_buffer_bytes") { "udp" } else { "tcp" };
-        format!("listen = [\"lines+{transport}://127.0.0.1:1?{pair}\"]\n")
+        format!("workers = 2\nlisten = [\"lines+{transport}://127.0.0.1:1?{pair}\"]\n")
     });
-    // keep needs one of the others beside it.
-    try_values(&rows(section("Sinks"), "key"), |pair| {
-        let more = if pair.starts_with("keep") { "&rotate=daily" } else { "" };
-        format!("sink = [\"file:a?{pair}{more}\"]\n")
-    });
+    for kind in SINK_KINDS {
+        // keep needs one of the others beside it.
+        try_values(kind.options, |pair| {
+            let more = if pair.starts_with("keep") { "&rotate=daily" } else { "" };
+            let argument = if kind.argument.is_empty() { "" } else { "a" };
+            format!("sink = [\"{}:{argument}?{pair}{more}\"]\n", kind.word)
+        });
+    }
+}
+
+#[test]
+fn a_name_is_any_text_of_its_length() {
+    let accepts = |name: &str| is_right(&format!("sink = [\"null:?name={name}\"]\n"));
+    assert!(accepts("any text") && accepts(&"n".repeat(200)) && accepts(&"é".repeat(100)));
+    assert!(!accepts("") && !accepts(&"n".repeat(201)) && !accepts(&"é".repeat(101)) && !accepts("a\\u0007"));
 }
 
 #[test]

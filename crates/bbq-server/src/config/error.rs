@@ -1,6 +1,6 @@
-//! What is wrong with a configuration.
+//! The error of a configuration.
 
-/// What is wrong with a configuration, for the operator to fix. Nothing was opened.
+/// A mistake in the configuration, for the operator to fix. Nothing was opened.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}{message}")]
 pub struct ConfigError {

@@ -1,146 +1,201 @@
-//! The TOML file, as it is written: every key optional, unknown ones refused.
+//! The settings as they are written: the TOML file, and the options of the command line over it. Unknown keys are refused.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde::Deserialize;
 use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use super::error::ConfigError;
-use super::quantity::parse_bytes;
-use super::query::nearest;
-use super::spec_text::SpecValue;
+use super::keys::{DATA, FILE_KEYS, FileKey, file_key};
+use super::query::{SpecOption, nearest};
+use super::spec_text::{SpecText, scalar};
+use super::values::Values;
 
-const KEYS: [&str; 14] = [
-    "listen",
-    "sink",
-    "data",
-    "workers",
-    "distribution",
-    "stall_threshold_ms",
-    "admin",
-    "drain_timeout_seconds",
-    "upgrade_timeout_seconds",
-    "hello_timeout_seconds",
-    "batch_timeout_seconds",
-    "evict_idle_seconds",
-    "unfinished_bytes_max",
-    "spool",
-];
-const SPOOL_KEYS: [&str; 3] = ["bytes_max", "segment_bytes", "flush_interval_ms"];
+/// Options of the command line, by the name of their key. They override the file.
+pub type Overrides = BTreeMap<&'static str, Vec<String>>;
 
-/// The keys of the file. See `docs/CONFIGURATION.md` for what each means.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ConfigFile {
-    pub(super) listen: Option<Vec<Spanned<SpecValue>>>,
-    pub(super) sink: Option<Vec<Spanned<SpecValue>>>,
-    pub(super) data: Option<PathBuf>,
-    pub(super) workers: Option<usize>,
-    pub(super) distribution: Option<Spanned<String>>,
-    pub(super) stall_threshold_ms: Option<u64>,
-    pub(super) admin: Option<Spanned<String>>,
-    pub(super) drain_timeout_seconds: Option<u64>,
-    pub(super) upgrade_timeout_seconds: Option<u64>,
-    pub(super) hello_timeout_seconds: Option<u64>,
-    pub(super) batch_timeout_seconds: Option<u64>,
-    pub(super) evict_idle_seconds: Option<u64>,
-    pub(super) unfinished_bytes_max: Option<Spanned<Bytes>>,
-    #[serde(default)]
-    pub(super) spool: SpoolSection,
-    #[serde(skip)]
-    source: Source,
+/// The values that are written, by key. Where each stands is the place in the file, empty for the command line.
+#[derive(Debug, Default)]
+pub(super) struct Settings {
+    texts: BTreeMap<&'static str, (String, String)>,
+    specs: BTreeMap<&'static str, Vec<(String, SpecText)>>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SpoolSection {
-    pub(super) bytes_max: Option<Spanned<Bytes>>,
-    pub(super) segment_bytes: Option<Spanned<Bytes>>,
-    pub(super) flush_interval_ms: Option<u64>,
-}
-
-/// A number of bytes, or a text such as "10GiB".
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Bytes {
-    Number(u64),
-    Text(String),
-}
-
-/// The file's name and text, to say where something stands.
-#[derive(Clone, Debug, Default)]
-struct Source {
-    path: PathBuf,
-    text: String,
-}
-
-impl ConfigFile {
-    /// Reads a file.
+impl Settings {
+    /// Reads the file, if there is one, and puts the overrides over it.
     ///
     /// # Errors
-    /// That it cannot be read, is no TOML, or has a key that nobody knows: with its place and the nearest known key.
-    pub fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
-        let text = fs::read_to_string(path)
-            .map_err(|error| ConfigError::new(format!("cannot read {}: {error}", path.display())))?;
-        if text.trim().is_empty() {
+    /// The file cannot be read, is empty or is not TOML, or has an unknown key: with its place and the nearest known key.
+    pub(super) fn read(path: Option<&Path>, overrides: &Overrides) -> Result<Settings, ConfigError> {
+        let mut settings = Settings::default();
+        if let Some(path) = path {
+            let text = fs::read_to_string(path)
+                .map_err(|error| ConfigError::new(format!("cannot read {}: {error}", path.display())))?;
+            settings.add_file(&Source { path, text: &text })?;
+        }
+        for (key, texts) in overrides {
+            if let Values::Specs(_) = known(key)?.values {
+                let specs = texts.iter().map(|text| Ok((String::new(), SpecText::of_text(text)?)));
+                settings.specs.insert(key, specs.collect::<Result<_, ConfigError>>()?);
+            } else if let Some(text) = texts.last() {
+                settings.texts.insert(key, (String::new(), text.clone()));
+            }
+        }
+        Ok(settings)
+    }
+
+    fn add_file(&mut self, source: &Source<'_>) -> Result<(), ConfigError> {
+        if source.text.trim().is_empty() {
             return Err(ConfigError::new(format!(
                 "{} is empty, so it is probably still being written; write it elsewhere and rename it to this name. To run \
                  with the defaults, write a comment into it, such as \"# defaults\"",
-                path.display()
+                source.path.display()
             )));
         }
-        let source = Source { path: path.to_owned(), text };
-        match toml::from_str::<ConfigFile>(&source.text) {
-            Ok(file) => Ok(ConfigFile { source, ..file }),
-            Err(error) => {
-                let span = error.span().unwrap_or(0..0);
-                let found = source.text.get(span.clone()).unwrap_or_default();
-                let message = explain(error.message(), found);
-                Err(ConfigError::new(message).at(source.place(span.start)))
+        let table = DeTable::parse(source.text).map_err(|error| {
+            let start = error.span().map_or(0, |span| span.start);
+            ConfigError::new(error.message().trim()).at(source.place(start))
+        })?;
+        self.add_table(source, "", table.get_ref())
+    }
+
+    fn add_table(
+        &mut self,
+        source: &Source<'_>,
+        prefix: &str,
+        table: &DeTable<'_>,
+    ) -> Result<(), ConfigError> {
+        for (key, value) in table {
+            let name = format!("{prefix}{}", key.get_ref());
+            let inside = format!("{name}.");
+            let place = source.place(value.span().start);
+            if let Some(known) = file_key(&name) {
+                self.add_value(source, known, value).map_err(|error| error.at(place))?;
+            } else if !FILE_KEYS.iter().any(|known| known.option.key.starts_with(&inside)) {
+                return Err(unknown(prefix, key.get_ref()).at(source.place(key.span().start)));
+            } else if let DeValue::Table(table) = value.get_ref() {
+                self.add_table(source, &inside, table)?;
+            } else {
+                let kind = value.get_ref().type_str();
+                return Err(
+                    ConfigError::new(format!("{name} is of type {kind}; write a table [{name}]")).at(place)
+                );
             }
         }
+        Ok(())
     }
 
-    /// Where a value stands.
-    pub(super) fn place<T>(&self, value: &Spanned<T>) -> String {
-        self.source.place(value.span().start)
+    fn add_value(
+        &mut self,
+        source: &Source<'_>,
+        known: &'static FileKey,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Result<(), ConfigError> {
+        let key = known.option.key;
+        let place = |value: &Spanned<DeValue<'_>>| source.place(value.span().start);
+        match (&known.option.values, value.get_ref()) {
+            (Values::Specs(_), DeValue::Array(values)) => {
+                let spec = |value: &Spanned<DeValue<'_>>| {
+                    let spec = SpecText::of_value(value.get_ref()).map_err(|error| error.at(place(value)))?;
+                    Ok((place(value), spec))
+                };
+                self.specs.insert(key, values.iter().map(spec).collect::<Result<_, ConfigError>>()?);
+            }
+            (Values::Specs(_), other) => {
+                let kind = other.type_str();
+                return Err(ConfigError::new(format!(
+                    "{key} is of type {kind}; write a list of SPECs, or [[{key}]] tables"
+                )));
+            }
+            (_, other) => {
+                self.texts.insert(key, (place(value), scalar(key, other)?));
+            }
+        }
+        Ok(())
     }
 
-    pub(super) fn bytes(
+    /// The text of a key, or its default, as `read` reads it.
+    ///
+    /// # Errors
+    /// What `read` says, with the key and its place.
+    pub(super) fn text<T>(
         &self,
         key: &str,
-        value: &Option<Spanned<Bytes>>,
-        default: u64,
-    ) -> Result<u64, ConfigError> {
-        let Some(value) = value else { return Ok(default) };
-        match value.get_ref() {
-            Bytes::Number(bytes) => Ok(*bytes),
-            Bytes::Text(text) => parse_bytes(text)
-                .map_err(|problem| ConfigError::new(format!("{key}: {problem}")).at(self.place(value))),
+        read: impl FnOnce(&SpecOption, &str) -> Result<T, String>,
+    ) -> Result<T, ConfigError> {
+        let option = known(key)?;
+        let (place, text) =
+            self.texts.get(key).map_or(("", option.default), |(place, text)| (place, text.as_str()));
+        read(option, text).map_err(|problem| ConfigError::new(format!("{key}: {problem}")).at(place))
+    }
+
+    /// The number of a key, or its default.
+    pub(super) fn number(&self, key: &str) -> Result<u64, ConfigError> {
+        self.text(key, |option, text| option.values.number(text))
+    }
+
+    /// The number of a key whose default depends on something else.
+    pub(super) fn number_or(&self, key: &str, default: u64) -> Result<u64, ConfigError> {
+        if self.texts.contains_key(key) { self.number(key) } else { Ok(default) }
+    }
+
+    /// The SPECs of a key, or its default, each as `read` reads it.
+    ///
+    /// # Errors
+    /// What `read` says, with the place; or there are too few or too many.
+    pub(super) fn specs<T>(
+        &self,
+        key: &str,
+        data: &Path,
+        read: impl Fn(&SpecText) -> Result<T, ConfigError>,
+    ) -> Result<Vec<T>, ConfigError> {
+        let option = known(key)?;
+        let specs: Vec<T> = match self.specs.get(key) {
+            Some(specs) => {
+                let read = |(place, spec): &(String, SpecText)| read(spec).map_err(|error| error.at(place));
+                specs.iter().map(read).collect::<Result<_, _>>()?
+            }
+            None => {
+                let data = data.display().to_string();
+                let texts = option.default.split(", ").map(|text| text.replace(DATA, &data));
+                texts.map(|text| read(&SpecText::of_text(&text)?)).collect::<Result<_, _>>()?
+            }
+        };
+        match &option.values {
+            Values::Specs(range) if range.contains(&(specs.len() as u64)) => Ok(specs),
+            values => Err(ConfigError::new(format!("{key} has {}; allowed is {values}", specs.len()))),
         }
     }
 }
 
-impl Source {
+/// The file's name and text, to say where something stands.
+struct Source<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl Source<'_> {
     fn place(&self, offset: usize) -> String {
-        let before = self.text.get(..offset).unwrap_or(&self.text);
+        let before = self.text.get(..offset).unwrap_or(self.text);
         let line = before.matches('\n').count() + 1;
         let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
         format!("{}:{line}:{column}: ", self.path.display())
     }
 }
 
-/// Puts the nearest known key to what the parser says of an unknown one.
-fn explain(message: &str, found: &str) -> String {
-    let message = message.trim();
-    let Some(rest) = message.strip_prefix("unknown field `") else { return message.to_owned() };
-    let key = rest.split('`').next().unwrap_or(found);
-    let known: &[&str] = if rest.contains("`bytes_max`") { &SPOOL_KEYS } else { &KEYS };
-    match nearest(key, known) {
-        Some(near) => format!("unknown key {key:?}; did you mean {near:?}? known keys: {}", known.join(", ")),
-        None => format!("unknown key {key:?}; known keys: {}", known.join(", ")),
-    }
+fn known(key: &str) -> Result<&'static SpecOption, ConfigError> {
+    file_key(key).map(|known| &known.option).ok_or_else(|| unknown("", key))
+}
+
+/// `prefix` is empty, or the name of a table and a dot.
+fn unknown(prefix: &str, key: &str) -> ConfigError {
+    let within = FILE_KEYS.iter().filter_map(|known| known.option.key.strip_prefix(prefix));
+    let mut known: Vec<&str> = within.filter_map(|key| key.split('.').next()).collect();
+    known.dedup();
+    let hint = nearest(key, &known).map(|near| format!(" did you mean {near:?}?")).unwrap_or_default();
+    ConfigError::new(format!("unknown key {key:?};{hint} known keys: {}", known.join(", ")))
 }
 
 #[cfg(test)]
@@ -151,7 +206,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("bbq.toml");
         fs::write(&path, text).unwrap();
-        let error = super::super::Config::load(Some(&path), &super::super::Overrides::default()).unwrap_err();
+        let error = super::super::Config::load(Some(&path), &Overrides::default()).unwrap_err();
         error.to_string().replace(&directory.path().display().to_string(), "")
     }
 
@@ -167,6 +222,8 @@ mod tests {
             error.starts_with("/bbq.toml:2:1: unknown key \"byte_max\"; did you mean \"bytes_max\"?"),
             "{error}"
         );
+        assert!(error.ends_with("known keys: bytes_max, segment_bytes, flush_interval_ms"), "{error}");
+        assert!(error_of("zzz = 1\n").ends_with("unfinished_bytes_max, spool"));
     }
 
     #[test]
@@ -176,8 +233,12 @@ mod tests {
         assert!(error.contains("did you mean \"lines\""), "{error}");
         let error = error_of("[spool]\nsegment_bytes = \"64 MB please\"\n");
         assert!(error.starts_with("/bbq.toml:2:17: spool.segment_bytes"), "{error}");
-        assert!(error_of("workers = 0\n").contains("1 to 256"));
+        let error = error_of("drain_timeout_seconds = 1\nworkers = 0\n");
+        assert!(error.starts_with("/bbq.toml:2:11: workers") && error.contains("1 to 256"), "{error}");
         assert!(error_of("workers = \"two\"\n").starts_with("/bbq.toml:1:11: "));
-        assert!(error_of("listen = []\n").contains("nothing could ever come in"));
+        assert!(error_of("workers = [2]\n").contains("workers is of type array"));
+        assert!(error_of("spool = 2\n").contains("write a table [spool]"));
+        assert!(error_of("listen = \"lines+tcp://127.0.0.1:1\"\n").contains("[[listen]] tables"));
+        assert!(error_of("listen = []\n").contains("listen has 0; allowed is a list of 1 to 256"));
     }
 }

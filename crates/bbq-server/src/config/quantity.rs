@@ -1,7 +1,7 @@
 //! Sizes as people write them.
 
-/// Reads `1048576`, `1MiB`, `64KiB`, `10GB` or `10G`: KB, MB, GB, TB are powers of 1000, KiB, MiB, GiB, TiB and the single
-/// letters K, M, G, T powers of 1024.
+/// Reads `1048576`, `1MiB`, `64KiB`, `10GB` or `10G`: KB, MB, GB, TB are powers of 1000, KiB, MiB, GiB, TiB, PiB and the
+/// single letters K, M, G, T, P powers of 1024.
 ///
 /// # Errors
 /// Says what is wrong and what to write.
@@ -19,6 +19,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "m" | "mib" => 1 << 20,
         "g" | "gib" => 1 << 30,
         "t" | "tib" => 1 << 40,
+        "p" | "pib" => 1 << 50,
         _ => {
             return Err(format!(
                 "{text:?} is no size; write a number of bytes, or one with KiB, MiB, GiB, KB, MB or GB"
@@ -30,9 +31,26 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(|| format!("{text:?} is over 64 bits"))
 }
 
+/// As [`parse_bytes`] reads it, in the largest unit that needs no fraction.
+pub(super) fn with_unit(bytes: u64) -> String {
+    let units = [(50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = units.into_iter().find(|(bits, _)| bytes != 0 && bytes.trailing_zeros() >= *bits);
+    unit.map_or_else(|| bytes.to_string(), |(bits, unit)| format!("{}{unit}", bytes >> bits))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::parse_bytes;
+    use super::{parse_bytes, with_unit};
+
+    #[test]
+    fn a_size_is_shown_as_it_can_be_read() {
+        for (bytes, shown) in
+            [(0, "0"), (1023, "1023"), (3 << 10, "3KiB"), (1 << 40, "1TiB"), (1 << 51, "2PiB")]
+        {
+            assert_eq!(with_unit(bytes), shown);
+            assert_eq!(parse_bytes(shown), Ok(bytes));
+        }
+    }
 
     #[test]
     fn sizes_as_people_write_them() {

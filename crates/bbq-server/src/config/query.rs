@@ -1,44 +1,87 @@
-//! The `?key=value&...` behind a SPEC: each key at most once, each known, each value checked where it stands.
+//! The options of a SPEC: each key at most once, each known, each value checked where it stands.
+
+use std::path::Path;
 
 use super::error::ConfigError;
-use super::quantity::parse_bytes;
+use super::secret::Secret;
 use super::spec_text::SpecText;
+use super::values::Values;
 
-/// An option of a SPEC, as help and documentation show it.
-#[derive(Clone, Copy, Debug)]
+/// An option of a SPEC, or a key of the file. What is accepted, error messages, help, documentation and the JSON Schema are made
+/// from it.
+#[derive(Clone, Debug)]
 pub struct SpecOption {
     /// The word in front of the equals sign, and the key in a table of the file.
     pub key: &'static str,
-    /// What may stand behind it.
-    pub values: &'static str,
-    /// What holds without it.
+    /// The values that it accepts.
+    pub values: Values,
+    /// The value without it.
     pub default: &'static str,
     /// What it is for.
     pub meaning: &'static str,
 }
 
+/// How connections and datagrams are spread.
+pub(super) const DISTRIBUTIONS: Values = Values::Text {
+    form: "auto, reuseport, shared, accept-mutex, handoff, handoff=fewest, duplicate, duplicate=N",
+    pattern: "^(auto|reuseport|shared|accept-mutex|handoff(=fewest)?|duplicate(=[0-9]+)?)$",
+};
 /// The name of a listener or a sink, which every kind has.
-pub const NAME_OPTION: SpecOption = SpecOption {
+pub static NAME_OPTION: SpecOption = SpecOption {
     key: "name",
-    values: "1 to 200 bytes",
+    values: Values::Text {
+        form: "1 to 200 bytes without control characters",
+        pattern: "^[^\\u0000-\\u001f\\u007f]{1,200}$",
+    },
     default: "the SPEC without its options",
     meaning: "what it is called in the spool, the status and the log; another name is another listener or sink",
 };
 /// The spool shortens a longer name (512 bytes), and 256 of these fit the header of the smallest segment.
 const NAME_BYTES_MAX: usize = 200;
 
-/// The options of one SPEC. Each is taken out by whoever knows it; what is left in the end nobody knows.
+impl SpecOption {
+    /// What is written in front of the equals sign: the key, or where the secret is.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        match self.values {
+            Values::Secret => ["file", "env"].map(|place| format!("{}_{place}", self.key)).into(),
+            _ => vec![self.key.to_owned()],
+        }
+    }
+}
+
+/// The options of one SPEC. Each is taken out by the code that uses it.
 pub(crate) struct Query<'a> {
     spec: &'a str,
+    options: Vec<&'static SpecOption>,
     pairs: Vec<(&'a str, &'a str)>,
-    known: Vec<&'static str>,
-    taken: Vec<&'static str>,
+    taken: Vec<&'a str>,
+    secrets: Vec<Secret>,
 }
 
 impl<'a> Query<'a> {
-    pub(crate) fn of(spec: &'a SpecText) -> Query<'a> {
+    /// The options that are written in `spec`, of those that there are.
+    ///
+    /// # Errors
+    /// A secret is written in the SPEC. The message does not show the SPEC.
+    pub(crate) fn of(
+        spec: &'a SpecText,
+        options: impl IntoIterator<Item = &'static SpecOption>,
+    ) -> Result<Query<'a>, ConfigError> {
+        let options: Vec<&SpecOption> = options.into_iter().collect();
         let pairs = spec.options.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-        Query { spec: &spec.text, pairs, known: Vec::new(), taken: Vec::new() }
+        let is_written = |option: &&&SpecOption| spec.options.iter().any(|(key, _)| key == option.key);
+        let mut secrets = options.iter().filter(|option| option.values == Values::Secret);
+        match secrets.find(is_written) {
+            Some(SpecOption { key, .. }) => Err(ConfigError::new(format!(
+                "{:?}: {key} is a secret and must not stand here; write {key}_file=PATH or {key}_env=NAME",
+                spec.head
+            ))),
+            None => {
+                let (taken, secrets) = (Vec::new(), Vec::new());
+                Ok(Query { spec: &spec.text, options, pairs, taken, secrets })
+            }
+        }
     }
 
     /// Takes the name, or makes one of the SPEC in front of its options.
@@ -54,16 +97,15 @@ impl<'a> Query<'a> {
         Ok(name.unwrap_or_else(|| spec.head.clone()))
     }
 
-    /// Takes an option, read by `read`, which says what is allowed when it cannot.
+    /// Takes an option. `read` reads it, and says what is allowed when it cannot.
     pub(crate) fn take<T>(
         &mut self,
-        key: &'static str,
+        key: &str,
         read: impl FnOnce(&str) -> Result<T, String>,
     ) -> Result<Option<T>, ConfigError> {
-        self.known.push(key);
         let Some(index) = self.pairs.iter().position(|(known, _)| *known == key) else { return Ok(None) };
+        let (key, value) = self.pairs.swap_remove(index);
         self.taken.push(key);
-        let (_, value) = self.pairs.swap_remove(index);
         read(value)
             .map(Some)
             .map_err(|problem| ConfigError::new(format!("{:?}: {key}: {problem}", self.spec)))
@@ -72,7 +114,7 @@ impl<'a> Query<'a> {
     /// Takes an option that is one of a few words.
     pub(crate) fn take_word<T: Copy>(
         &mut self,
-        key: &'static str,
+        key: &str,
         words: &[(&str, T)],
     ) -> Result<Option<T>, ConfigError> {
         self.take(key, |value| {
@@ -83,20 +125,28 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// Takes a number of bytes within a range.
-    pub(crate) fn take_bytes(
-        &mut self,
-        key: &'static str,
-        range: std::ops::RangeInclusive<u64>,
-    ) -> Result<Option<u64>, ConfigError> {
-        self.take(key, |value| {
-            let bytes = parse_bytes(value)?;
-            if range.contains(&bytes) {
-                Ok(bytes)
-            } else {
-                Err(format!("{bytes} is out of range; allowed is {} to {} bytes", range.start(), range.end()))
-            }
-        })
+    /// Takes a number. The list of options says which are allowed.
+    pub(crate) fn take_number(&mut self, key: &str) -> Result<Option<u64>, ConfigError> {
+        let Some(option) = self.options.iter().copied().find(|option| option.key == key) else {
+            return Ok(None);
+        };
+        self.take(key, |text| option.values.number(text))
+    }
+
+    /// Takes a secret, from the file or the environment variable that the SPEC names. A changed secret is a changed SPEC.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no kind of sink has a secret yet"))]
+    pub(crate) fn take_secret(&mut self, key: &str) -> Result<Option<Secret>, ConfigError> {
+        let file = self.take(&format!("{key}_file"), |path| Secret::of_file(Path::new(path)))?;
+        let variable = self.take(&format!("{key}_env"), Secret::of_environment)?;
+        if file.is_some() && variable.is_some() {
+            return Err(ConfigError::new(format!(
+                "{:?}: {key}_file and {key}_env contradict each other; leave one of the two out",
+                self.spec
+            )));
+        }
+        let secret = file.or(variable);
+        self.secrets.extend(secret.clone());
+        Ok(secret)
     }
 
     /// Whether an option was there and taken.
@@ -104,20 +154,21 @@ impl<'a> Query<'a> {
         self.taken.contains(&key)
     }
 
-    /// Refuses options that were not taken.
-    pub(crate) fn finish(self) -> Result<(), ConfigError> {
-        let Some((key, _)) = self.pairs.first() else { return Ok(()) };
-        let hint =
-            nearest(key, &self.known).map(|near| format!(" (did you mean {near:?}?)")).unwrap_or_default();
-        let known = self.known.join(", ");
+    /// Refuses options that were not taken. Returns the secrets that were read.
+    pub(crate) fn finish(self) -> Result<Vec<Secret>, ConfigError> {
+        let Some((key, _)) = self.pairs.first() else { return Ok(self.secrets) };
+        let words: Vec<String> = self.options.iter().flat_map(|option| option.words()).collect();
+        let known: Vec<&str> = words.iter().map(String::as_str).collect();
+        let hint = nearest(key, &known).map(|near| format!(" (did you mean {near:?}?)")).unwrap_or_default();
         Err(ConfigError::new(format!(
-            "{:?}: unknown option {key:?}{hint}; known options: {known}",
-            self.spec
+            "{:?}: unknown option {key:?}{hint}; known options: {}",
+            self.spec,
+            known.join(", ")
         )))
     }
 }
 
-/// The known word that a typing error away from is likely to have been meant.
+/// The known word that was probably meant, if one is similar.
 pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let score = |candidate: &str| strsim::jaro_winkler(word, candidate);
     let best = known.iter().copied().max_by(|a, b| score(a).total_cmp(&score(b)))?;

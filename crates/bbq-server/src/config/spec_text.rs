@@ -1,6 +1,6 @@
 //! A SPEC as it is written: a text such as `file:PATH?format=json`, or in the file a table with `spec` and the options as keys.
 
-use serde::Deserialize;
+use toml::de::{DeTable, DeValue};
 
 use super::error::ConfigError;
 
@@ -11,14 +11,6 @@ pub(crate) struct SpecText {
     pub(crate) text: String,
     pub(crate) head: String,
     pub(crate) options: Vec<(String, String)>,
-}
-
-/// How a SPEC stands in the file.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged, expecting = "a SPEC in quotes, or a table with spec = \"SPEC\", name and options")]
-pub(super) enum SpecValue {
-    Text(String),
-    Table(toml::Table),
 }
 
 impl SpecText {
@@ -38,32 +30,26 @@ impl SpecText {
         Ok(spec)
     }
 
-    pub(super) fn of_value(value: &SpecValue) -> Result<SpecText, ConfigError> {
+    pub(super) fn of_value(value: &DeValue<'_>) -> Result<SpecText, ConfigError> {
         match value {
-            SpecValue::Text(text) => SpecText::of_text(text),
-            SpecValue::Table(table) => SpecText::of_table(table),
+            DeValue::String(text) => SpecText::of_text(text),
+            DeValue::Table(table) => SpecText::of_table(table),
+            other => Err(ConfigError::new(format!(
+                "this is of type {}; write a SPEC in quotes, or a table with spec = \"SPEC\", name and options",
+                other.type_str()
+            ))),
         }
     }
 
-    fn of_table(table: &toml::Table) -> Result<SpecText, ConfigError> {
-        let Some(toml::Value::String(text)) = table.get("spec") else {
+    fn of_table(table: &DeTable<'_>) -> Result<SpecText, ConfigError> {
+        let Some(DeValue::String(text)) = table.get("spec").map(|value| value.get_ref()) else {
             return Err(ConfigError::new(
                 "the table has no spec; write spec = \"SPEC\", as on the command line",
             ));
         };
         let mut spec = SpecText::of_text(text)?;
-        for (key, value) in table.iter().filter(|(key, _)| *key != "spec") {
-            let value = match value {
-                toml::Value::String(value) => value.clone(),
-                toml::Value::Integer(value) => value.to_string(),
-                toml::Value::Boolean(value) => value.to_string(),
-                other => {
-                    let kind = other.type_str();
-                    return Err(ConfigError::new(format!(
-                        "{key} is of type {kind}; write a text or a number"
-                    )));
-                }
-            };
+        for (key, value) in table.iter().filter(|(key, _)| key.get_ref() != "spec") {
+            let (key, value) = (key.get_ref(), scalar(key.get_ref(), value.get_ref())?);
             let before = if spec.options.is_empty() { '?' } else { '&' };
             spec.text.push_str(&format!("{before}{key}={value}"));
             spec.add(key, value)?;
@@ -77,5 +63,24 @@ impl SpecText {
         }
         self.options.push((key.to_owned(), value));
         Ok(())
+    }
+}
+
+/// The value of a key as a text.
+///
+/// # Errors
+/// It is a list, a table, a fraction or a time.
+pub(super) fn scalar(key: &str, value: &DeValue<'_>) -> Result<String, ConfigError> {
+    match value {
+        DeValue::String(text) => Ok(text.clone().into_owned()),
+        DeValue::Integer(number) => {
+            let decimal = i64::from_str_radix(number.as_str(), number.radix());
+            Ok(decimal.map_or_else(|_| number.to_string(), |decimal| decimal.to_string()))
+        }
+        DeValue::Boolean(value) => Ok(value.to_string()),
+        other => {
+            let kind = other.type_str();
+            Err(ConfigError::new(format!("{key} is of type {kind}; write a text or a number")))
+        }
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::kind::{Kind, Target};
 use super::kinds::SINK_KINDS;
 use crate::config::ConfigError;
-use crate::config::query::{Query, nearest};
+use crate::config::query::{NAME_OPTION, Query, nearest};
+use crate::config::secret::Secret;
 use crate::config::spec_text::SpecText;
 
 /// A checked sink SPEC.
@@ -19,13 +20,15 @@ pub struct SinkSpec {
     /// Without options.
     pub(crate) head: String,
     kind: &'static Kind,
+    /// What the target was told beside the text.
+    secrets: Vec<Secret>,
     pub(super) target: Arc<dyn Target>,
 }
 
 impl PartialEq for SinkSpec {
     fn eq(&self, other: &SinkSpec) -> bool {
         // A value of a table may have an ampersand, which looks like another option in the text.
-        self.text == other.text && self.name == other.name
+        self.text == other.text && self.name == other.name && self.secrets == other.secrets
     }
 }
 
@@ -53,10 +56,16 @@ impl SinkSpec {
     /// Says which part is wrong and what is allowed.
     pub(crate) fn of(spec: &SpecText) -> Result<SinkSpec, ConfigError> {
         let SpecText { text, head, .. } = spec;
-        let (word, argument) = head.split_once(':').unwrap_or((head, ""));
+        let (word, _) = head.split_once(':').unwrap_or((head, ""));
         let Some(kind) = SINK_KINDS.into_iter().find(|kind| kind.word == word && head.contains(':')) else {
             return Err(ConfigError::new(no_sink(text, word)));
         };
+        SinkSpec::of_kind(kind, spec)
+    }
+
+    fn of_kind(kind: &'static Kind, spec: &SpecText) -> Result<SinkSpec, ConfigError> {
+        let SpecText { text, head, .. } = spec;
+        let (word, argument) = head.split_once(':').unwrap_or((head, ""));
         match (kind.argument, argument) {
             ("", "") => {}
             ("", _) => {
@@ -69,11 +78,11 @@ impl SinkSpec {
             }
             _ => {}
         }
-        let mut query = Query::of(spec);
+        let mut query = Query::of(spec, [&NAME_OPTION].into_iter().chain(kind.options))?;
         let name = query.take_name(spec)?;
         let target = (kind.parse)(argument, &mut query)?;
-        query.finish()?;
-        Ok(SinkSpec { text: text.clone(), name, head: head.clone(), kind, target })
+        let secrets = query.finish()?;
+        Ok(SinkSpec { text: text.clone(), name, head: head.clone(), kind, secrets, target })
     }
 
     /// Whether both would write to the same place.
@@ -83,7 +92,8 @@ impl SinkSpec {
 
     /// One that was not written.
     pub(super) fn of_target(name: &str, kind: &'static Kind, target: Arc<dyn Target>) -> SinkSpec {
-        SinkSpec { text: name.to_owned(), name: name.to_owned(), head: name.to_owned(), kind, target }
+        let [text, name, head] = [name; 3].map(str::to_owned);
+        SinkSpec { text, name, head, kind, secrets: Vec::new(), target }
     }
 }
 
@@ -96,7 +106,15 @@ fn no_sink(text: &str, word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::time::Duration;
+
+    use bbq_storage::{DiskStorage, Storage};
+
     use super::*;
+    use crate::config::query::SpecOption;
+    use crate::config::values::Values;
+    use crate::sink::interface::{Now, OpenError, Sink};
 
     #[test]
     fn the_forms_of_the_interface() {
@@ -130,16 +148,84 @@ mod tests {
     }
 
     #[test]
-    fn every_option_is_known_and_described() {
+    fn every_option_of_the_lists_is_taken() {
         for kind in SINK_KINDS {
             let argument = if kind.argument.is_empty() { "" } else { "x" };
-            let error =
-                SinkSpec::parse(&format!("{}:{argument}?nonsense=1", kind.word)).unwrap_err().to_string();
-            let known = "known options: ";
-            let listed = &error[error.find(known).expect("it lists them") + known.len()..];
-            let described = kind.options.iter().map(|option| option.key);
-            let described: Vec<&str> = std::iter::once("name").chain(described).collect();
-            assert_eq!(listed, described.join(", "));
+            for option in kind.options {
+                let is_value = !matches!(option.values, Values::Number(_) | Values::Size(_));
+                let value = if is_value { option.default } else { "4096" };
+                let more = if option.key == "keep" { "&rotate=daily" } else { "" };
+                let text = format!("{}:{argument}?{}={value}{more}", kind.word, option.key);
+                SinkSpec::parse(&text).unwrap();
+            }
         }
+    }
+
+    /// A kind with a secret.
+    static CLOSED: Kind = Kind {
+        word: "closed",
+        argument: "",
+        summary: "",
+        options: &[SpecOption {
+            key: "password",
+            values: Values::Secret,
+            default: "none",
+            meaning: "opens it",
+        }],
+        is_exclusive: false,
+        parse: |_, query| Ok(Arc::new(ClosedTarget { password: query.take_secret("password")? })),
+    };
+
+    #[derive(Debug)]
+    struct ClosedTarget {
+        password: Option<Secret>,
+    }
+
+    impl Target for ClosedTarget {
+        fn open(&self, _: &Arc<dyn Storage>, _: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
+            let is_open = self.password.as_ref().is_some_and(|password| password.expose() == "sesame");
+            let nothing = io::Error::other("nothing behind the door");
+            Err(if is_open { OpenError::NotYet(nothing) } else { OpenError::Refused(nothing) })
+        }
+    }
+
+    fn closed(options: &str) -> Result<SinkSpec, ConfigError> {
+        SinkSpec::of_kind(&CLOSED, &SpecText::of_text(&format!("closed:?{options}"))?)
+    }
+
+    #[test]
+    fn a_secret_comes_from_a_file_and_is_shown_nowhere() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("password");
+        std::fs::write(&path, "sesame\n").unwrap();
+        let options = format!("password_file={}", path.display());
+        let spec = closed(&options).unwrap();
+        let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
+        assert!(
+            matches!(
+                spec.target.open(&storage, None, Now::new(Duration::ZERO, 0)),
+                Err(OpenError::NotYet(_))
+            ),
+            "it does not open"
+        );
+        assert!(format!("{spec:?}").contains("<secret>") && !format!("{spec:?} {spec}").contains("sesame"));
+        assert_eq!(spec, closed(&options).unwrap());
+        std::fs::write(&path, "changed\n").unwrap();
+        assert!(spec != closed(&options).unwrap(), "a reload would go on with the old secret");
+    }
+
+    #[test]
+    fn a_secret_is_refused_where_it_would_be_seen() {
+        for (options, says) in [
+            ("password=sesame", "write password_file=PATH or password_env=NAME"),
+            ("pasword_env=PATH", "did you mean \"password_env\""),
+            ("password_env=BBQ_NOT_SET", "BBQ_NOT_SET"),
+            ("password_env=PATH&password_file=Cargo.toml", "contradict"),
+            ("password_file=/nowhere/at/all", "/nowhere/at/all"),
+        ] {
+            let error = closed(options).unwrap_err().to_string();
+            assert!(error.contains(says) && !error.contains("sesame"), "{options}: {error}");
+        }
+        assert!(closed("password_env=PATH").is_ok() && closed("").is_ok());
     }
 }

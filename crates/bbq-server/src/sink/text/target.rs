@@ -12,13 +12,14 @@ use super::rotation::Rotation;
 use super::stream::{StreamOutput, open_stream};
 use crate::config::ConfigError;
 use crate::config::query::{Query, SpecOption};
+use crate::config::values::Values;
 use crate::format::{Format, Formatter};
 use crate::sink::interface::{Now, OpenError, Sink};
 use crate::sink::kind::{Kind, Target};
 
 const FORMAT: SpecOption = SpecOption {
     key: "format",
-    values: "raw, json",
+    values: Values::Words(&["raw", "json"]),
     default: "raw",
     meaning: "a message as it came, on a line; or a JSON object with what is known of it",
 };
@@ -31,33 +32,30 @@ pub(in crate::sink) static FILE: Kind = Kind {
         FORMAT,
         SpecOption {
             key: "rotate_bytes",
-            values: "4KiB to 1PiB",
+            values: Values::Size(4096..=1 << 50),
             default: "never",
-            meaning: "sets the file aside before it is larger",
+            meaning: "sets the file aside before a message that would make it larger; a larger message has a file of its own",
         },
         SpecOption {
             key: "rotate",
-            values: "daily, never",
+            values: Values::Words(&["daily", "never"]),
             default: "never",
             meaning: "sets the file aside when the day changes (UTC)",
         },
         SpecOption {
             key: "keep",
-            values: "1 or more",
+            values: Values::Number(1..=u32::MAX as u64),
             default: "all",
-            meaning: "how many files that were set aside are kept",
+            meaning: "how many files that were set aside are kept; needs rotate or rotate_bytes",
         },
     ],
     is_exclusive: true,
     parse: |path, query| {
         let format = take_format(query)?;
         let rotation = Rotation {
-            bytes: query.take_bytes("rotate_bytes", 4096..=1 << 50)?,
+            bytes: query.take_number("rotate_bytes")?,
             daily: query.take_word("rotate", &[("daily", true), ("never", false)])?.unwrap_or_default(),
-            keep: query.take("keep", |value| match value.parse::<u32>() {
-                Ok(count) if count >= 1 => Ok(count),
-                _ => Err(format!("{value:?} is no number of files; write 1 or more")),
-            })?,
+            keep: query.take_number("keep")?.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
         };
         if rotation.keep.is_some() && rotation.bytes.is_none() && !rotation.daily {
             return Err(ConfigError::new(format!(

@@ -1,0 +1,207 @@
+//! The keys of the configuration file, each once: what the file accepts, the options of `bbq serve`, the tables of
+//! docs/CONFIGURATION.md, the JSON Schema and the default file are made from this list.
+//!
+//! Not here: the options of listeners (`LISTEN_OPTIONS`) and of sinks (each kind of sink has its own).
+
+use bbq_spool::limits::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+
+use super::query::{DISTRIBUTIONS, SpecOption};
+use super::values::Values;
+
+/// Where the admin listens unless configured.
+pub const ADMIN_DEFAULT: &str = "127.0.0.1:7790";
+/// In the default of `sink`, what stands for the data directory.
+pub(super) const DATA: &str = "DATA";
+/// The least of `unfinished_bytes_max` for each worker: the largest batch in the buffer that it grew in, and as much again for
+/// the others.
+pub(super) const UNFINISHED_BYTES_PER_WORKER_MIN: u64 = 64 * 1024 * 1024;
+/// Workers at most, as in bbq-listen.
+pub(super) const WORKERS_MAX: u64 = 256;
+/// Listeners at most: each has a socket per worker, and an envelope names its source in 16 bits.
+const LISTENERS_MAX: u64 = 256;
+/// Sinks at most: each is a thread.
+const SINKS_MAX: u64 = 64;
+/// A day: longer waits make no sense.
+const TIMEOUT_SECONDS_MAX: u64 = 86_400;
+/// Unfinished batches and messages at most: more than a machine has.
+const UNFINISHED_BYTES_MAX: u64 = 1 << 40;
+
+/// A key of the configuration file.
+#[derive(Debug)]
+pub struct FileKey {
+    /// Its name, `TABLE.KEY` for one in a table. Its default is a value of the key, or says in words what holds.
+    pub option: SpecOption,
+    /// How help names the value of the command line option of the same name, if there is one.
+    pub argument: Option<&'static str>,
+}
+
+/// The keys, in the order in which people read them; those of a table stand at the end.
+pub static FILE_KEYS: [FileKey; 16] = [
+    FileKey {
+        argument: Some("SPEC"),
+        option: SpecOption {
+            key: "listen",
+            values: Values::Specs(1..=LISTENERS_MAX),
+            default: "bbq+tcp://127.0.0.1:7700, lines+tcp://127.0.0.1:7701, syslog+udp://127.0.0.1:5514, \
+                      syslog+tcp://127.0.0.1:5514",
+            meaning: "what to listen on. The option may be repeated, and replaces all listeners of the file",
+        },
+    },
+    FileKey {
+        argument: Some("SPEC"),
+        option: SpecOption {
+            key: "sink",
+            values: Values::Specs(0..=SINKS_MAX),
+            default: "file:DATA/out/messages.log",
+            meaning: "where to deliver messages. The option may be repeated, and replaces all sinks of the file. With no \
+                      sink, the spool fills up and then holds its senders back",
+        },
+    },
+    FileKey {
+        argument: Some("DIR"),
+        option: SpecOption {
+            key: "data",
+            values: Values::Text { form: "a directory", pattern: "." },
+            default: "bbq-data",
+            meaning: "the data directory: spool, cursors and one lock. One server at a time can use it",
+        },
+    },
+    FileKey {
+        argument: Some("N"),
+        option: SpecOption {
+            key: "workers",
+            values: Values::Number(1..=WORKERS_MAX),
+            default: "one per processor that the process may use",
+            meaning: "worker threads",
+        },
+    },
+    FileKey {
+        argument: Some("MODE"),
+        option: SpecOption {
+            key: "distribution",
+            values: DISTRIBUTIONS,
+            default: "auto",
+            meaning: "how connections and datagrams are spread over the workers, for listeners without a distribution of \
+                      their own",
+        },
+    },
+    FileKey {
+        argument: None,
+        option: SpecOption {
+            key: "stall_threshold_ms",
+            values: Values::NumberOrNever(2..=60_000),
+            default: "10",
+            meaning: "a worker that does not look for new work for this long is stalled: other workers serve its queue",
+        },
+    },
+    FileKey {
+        argument: Some("ADDR|off"),
+        option: SpecOption {
+            key: "admin",
+            values: Values::Text {
+                form: "address and port in numbers, or off",
+                pattern: "^(off|.+:[0-9]+)$",
+            },
+            default: ADMIN_DEFAULT,
+            meaning: "where the server answers `bbq status` and HTTP requests for /status and /health",
+        },
+    },
+    FileKey {
+        argument: None,
+        option: SpecOption {
+            key: "drain_timeout_seconds",
+            values: Values::Number(0..=u64::MAX),
+            default: "10",
+            meaning: "how long a stop waits for the sinks to empty the spool; the next start delivers what is left",
+        },
+    },
+    FileKey {
+        argument: None,
+        option: SpecOption {
+            key: "upgrade_timeout_seconds",
+            values: Values::Number(1..=u64::MAX),
+            default: "60",
+            meaning: "how long an upgrade waits for each step of the new program: that it is prepared, and that it serves. \
+                      If it is late or fails, the old program goes on",
+        },
+    },
+    FileKey {
+        argument: None,
+        option: SpecOption {
+            key: "hello_timeout_seconds",
+            values: Values::Number(1..=TIMEOUT_SECONDS_MAX),
+            default: "10",
+            meaning: "how long a bbq client may take from its connection to a complete hello",
+        },
+    },
+    FileKey {
+        argument: None,
+        option: SpecOption {
+            key: "batch_timeout_seconds",
+            values: Values::Number(1..=TIMEOUT_SECONDS_MAX),
+            default: "30",
+            meaning: "how long a bbq client may send nothing in the middle of a batch, or leave answers unread",
+        },
+    },
+    FileKey {
+        argument: None,
+        option: SpecOption {
+            key: "evict_idle_seconds",
+            values: Values::Number(1..=TIMEOUT_SECONDS_MAX),
+            default: "10",
+            meaning: "how long a connection must be idle before it can be closed for a new one",
+        },
+    },
+    FileKey {
+        argument: None,
+        option: SpecOption {
+            key: "unfinished_bytes_max",
+            values: Values::Size(UNFINISHED_BYTES_PER_WORKER_MIN..=UNFINISHED_BYTES_MAX),
+            default: "512MiB, or 64MiB per worker if that is more",
+            meaning: "memory of unfinished batches and messages, at least 64MiB per worker",
+        },
+    },
+    FileKey {
+        argument: None,
+        option: SpecOption {
+            key: "spool.bytes_max",
+            values: Values::Size(2 * SEGMENT_BYTES_MIN..=u64::MAX),
+            default: "10GiB",
+            meaning: "all segments together, including space that is allocated ahead; at least 2 segments per worker",
+        },
+    },
+    FileKey {
+        argument: None,
+        option: SpecOption {
+            key: "spool.segment_bytes",
+            values: Values::Size(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX),
+            default: "64MiB, halved until spool.bytes_max holds 2 segments per worker",
+            meaning: "one file of the spool. Each worker allocates one for its first message",
+        },
+    },
+    FileKey {
+        argument: None,
+        option: SpecOption {
+            key: "spool.flush_interval_ms",
+            values: Values::Number(0..=10_000),
+            default: "10",
+            meaning: "how long messages that no client waits for may collect before they are written and synced; a crash \
+                      can lose this much",
+        },
+    },
+];
+
+/// The key of this name.
+pub(super) fn file_key(name: &str) -> Option<&'static FileKey> {
+    FILE_KEYS.iter().find(|key| key.option.key == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_a_table_stand_behind_all_others() {
+        assert!(FILE_KEYS.is_sorted_by_key(|key| key.option.key.contains('.')));
+    }
+}

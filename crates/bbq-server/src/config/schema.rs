@@ -1,0 +1,126 @@
+//! The JSON Schema of the configuration file, for editors.
+//!
+//! What it refuses, the server refuses, too. The server also refuses what a schema cannot say, such as two listeners at one
+//! address.
+
+use serde_json::{Map, Value, json};
+
+use super::keys::FILE_KEYS;
+use super::listen::{LISTEN_OPTIONS, Protocol, without_effect};
+use super::query::{NAME_OPTION, SpecOption};
+use super::values::Values;
+use crate::sink::SINK_KINDS;
+
+/// A number of bytes with a unit.
+const SIZE: &str = "^ *[0-9]+ *[KMGTPkmgtp]?[Ii]?[Bb]? *$";
+/// Transports by whether they have datagrams.
+const TRANSPORTS: [(bool, &str); 2] = [(false, "tcp|unix"), (true, "udp|unixgram")];
+
+/// The schema, of draft 7.
+#[must_use]
+pub fn schema() -> Value {
+    let (mut keys, mut tables) = (Map::new(), Map::<String, Value>::new());
+    for known in &FILE_KEYS {
+        let option = &known.option;
+        let (properties, key) = match option.key.split_once('.') {
+            Some((table, key)) => {
+                let table = tables.entry(table).or_insert_with(|| object(&Map::new(), &[]));
+                (table["properties"].as_object_mut(), key)
+            }
+            None => (Some(&mut keys), option.key),
+        };
+        properties.into_iter().for_each(|properties| {
+            properties.insert(key.to_owned(), described(option));
+        });
+    }
+    keys.extend(tables);
+    let mut schema = object(&keys, &[]);
+    schema["$schema"] = json!("http://json-schema.org/draft-07/schema#");
+    schema["title"] = json!("configuration of bbq serve");
+    schema
+}
+
+fn object(properties: &Map<String, Value>, required: &[&str]) -> Value {
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+fn described(option: &SpecOption) -> Value {
+    let mut schema = of_values(option.key, &option.values);
+    schema["description"] =
+        json!(format!("{}. Values: {}. Default: {}", option.meaning, option.values, option.default));
+    schema
+}
+
+fn of_values(key: &str, values: &Values) -> Value {
+    match values {
+        Values::Words(words) => json!({"enum": words}),
+        Values::Number(range) => json!({"type": "integer", "minimum": range.start(), "maximum": range.end()}),
+        Values::NumberOrNever(range) => {
+            json!({"anyOf": [{"const": 0}, of_values(key, &Values::Number(range.clone()))]})
+        }
+        Values::Size(range) => {
+            json!({"anyOf": [of_values(key, &Values::Number(range.clone())), {"type": "string", "pattern": SIZE}]})
+        }
+        Values::Text { pattern, .. } => json!({"type": "string", "pattern": pattern}),
+        Values::Specs(range) => {
+            let kinds = if key == "listen" { listeners() } else { sinks() };
+            json!({"type": "array", "minItems": range.start(), "maxItems": range.end(), "items": {"anyOf": kinds}})
+        }
+        Values::Secret => json!({"type": "string", "pattern": "."}),
+    }
+}
+
+/// A listener of each protocol, with connections and with datagrams.
+fn listeners() -> Vec<Value> {
+    let mut kinds = Vec::new();
+    for (word, protocol) in Protocol::WORDS {
+        for (is_datagram, transports) in TRANSPORTS {
+            if is_datagram && !protocol.has_datagrams() {
+                continue;
+            }
+            let has_effect = |option: &&SpecOption| {
+                without_effect(protocol, is_datagram).all(|(without, _)| without != option.key)
+            };
+            let pattern = format!("^{word}\\+({transports})://.");
+            kinds.extend(of_spec(&pattern, LISTEN_OPTIONS.iter().filter(has_effect)));
+        }
+    }
+    kinds
+}
+
+/// A sink of each kind.
+fn sinks() -> Vec<Value> {
+    SINK_KINDS.iter().flat_map(|kind| of_spec(&format!("^{}:", kind.word), kind.options)).collect()
+}
+
+/// A SPEC as a text, and as a table with its options.
+fn of_spec(pattern: &str, options: impl IntoIterator<Item = &'static SpecOption>) -> [Value; 2] {
+    let text = json!({"type": "string", "pattern": pattern});
+    let mut properties = Map::from_iter([("spec".to_owned(), text.clone())]);
+    for option in [&NAME_OPTION].into_iter().chain(options) {
+        properties.extend(option.words().into_iter().map(|word| (word, described(option))));
+    }
+    [text, object(&properties, &["spec"])]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_the_options_of_its_kind() {
+        let schema = schema();
+        let kind = |list: &str, pattern: &str| {
+            let kinds = schema["properties"][list]["items"]["anyOf"].as_array().unwrap().iter();
+            let mut kinds = kinds.filter(|kind| kind["properties"]["spec"]["pattern"] == pattern);
+            kinds.next().unwrap()["properties"].as_object().unwrap().clone()
+        };
+        assert!(
+            kind("sink", "^file:").contains_key("rotate") && !kind("sink", "^stdout:").contains_key("rotate")
+        );
+        assert!(kind("listen", r"^lines\+(tcp|unix)://.").contains_key("backlog"));
+        assert!(!kind("listen", r"^lines\+(udp|unixgram)://.").contains_key("backlog"));
+        assert_eq!(schema["properties"]["spool"]["properties"]["flush_interval_ms"]["maximum"], 10_000);
+        assert_eq!(schema["properties"]["listen"]["items"]["anyOf"].as_array().unwrap().len(), 18);
+    }
+}
