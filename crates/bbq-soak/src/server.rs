@@ -37,8 +37,12 @@ impl Server {
         watch::processes_with(&self.places.config.display().to_string())
     }
 
+    /// Replaces the configuration by a rename, as a server that starts at this moment must find the old text or the new one.
     pub(crate) fn configure(&self, text: &str) -> Result<()> {
-        fs::write(&self.places.config, text).context("cannot write the configuration")
+        let new = self.places.config.with_extension("new");
+        fs::write(&new, text)
+            .and_then(|()| fs::rename(&new, &self.places.config))
+            .context("cannot write the configuration")
     }
 
     /// Starts it; it need not be ready when this returns.
