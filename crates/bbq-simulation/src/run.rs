@@ -33,6 +33,8 @@ pub struct Report {
     pub failures: Vec<Failure>,
 }
 
+/// Seeds between two lines of progress: about a minute on one processor.
+const PROGRESS_SEEDS: u64 = 20_000;
 /// Failures that are collected before the search ends: more say nothing new.
 const FAILURES_MAX: usize = 8;
 
@@ -55,7 +57,8 @@ fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// Runs the seeds from `first` on, on so many threads, until so many failed.
+/// Runs the seeds from `first` on, on so many threads, until so many failed. Long runs print their progress to stderr, so that
+/// a run that is killed has told which seeds failed.
 #[must_use]
 pub fn run_seeds(first: u64, seeds: u64, bug: Option<Bug>, threads: usize, failures_max: usize) -> Report {
     let next = AtomicU64::new(0);
@@ -79,6 +82,10 @@ pub fn run_seeds(first: u64, seeds: u64, bug: Option<Bug>, threads: usize, failu
                     report.starts += summary.starts;
                 }
                 Err(what) => report.failures.push(Failure { seed, what }),
+            }
+            if report.seeds.is_multiple_of(PROGRESS_SEEDS) && report.seeds < seeds {
+                let failed: Vec<u64> = report.failures.iter().map(|failure| failure.seed).collect();
+                eprintln!("simulate: {} of {seeds} seeds run; failed so far: {failed:?}", report.seeds);
             }
         }
     };
