@@ -120,6 +120,7 @@ impl Soak<'_> {
             let round = random.fork(number);
             self.round(theme, duration, (config, sizes), round)
                 .with_context(|| format!("in round {number}, {theme:?}"))?;
+            watch::collect_ended();
             let counts = self.field.book.counts();
             println!(
                 "soak: round {number} ({theme:?}, {} s): {} messages so far",

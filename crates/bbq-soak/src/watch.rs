@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, getpgrp, kill_process, waitpgid, waitpid};
 
 /// Processes that were started with a word among their arguments, without those that have ended.
 pub(crate) fn processes_with(word: &str) -> Vec<u32> {
@@ -31,6 +31,11 @@ pub(crate) fn is_running(pid: u32) -> bool {
             state.is_some_and(|state| state != 'Z' && state != 'X')
         }
     }
+}
+
+/// Collects all children in this program's process group that have ended: servers that an upgrade replaced.
+pub(crate) fn collect_ended() {
+    while let Ok(Some(_)) = waitpgid(getpgrp(), WaitOptions::NOHANG) {}
 }
 
 pub(crate) fn signal(pid: u32, signal: Signal) {

@@ -1,6 +1,7 @@
 //! `bbq send` as a process, fed through its standard input, which is killed or stopped for a while at times.
 
 use std::io::Write;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
@@ -44,6 +45,8 @@ impl Program {
         let log =
             std::fs::File::options().create(true).append(true).open(field.places.clients.join("send.log"));
         let log = log.map_err(|error| format!("send.log: {error}"))?;
+        // Outside of this program's process group, whose ended processes `watch::collect_ended` takes.
+        command.process_group(0);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).spawn();
         let child = child.map_err(|error| format!("{}: cannot start: {error}", self.name()))?;
         self.process = Some(Process { child, run });
