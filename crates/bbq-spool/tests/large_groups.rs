@@ -10,6 +10,7 @@ use std::time::Duration;
 use bbq_spool::{
     Cursor, DiskStorage, GroupRead, LaneError, OpenMode, Spool, SpoolOptions, Storage, StorageFile,
 };
+use bbq_storage::forwarding::{ForwardingFile, ForwardingStorage};
 
 use crate::support::{Found, Random, for_seeds, made, options, read_all, read_group, wait_until};
 
@@ -36,34 +37,17 @@ impl Watched {
     }
 }
 
-impl Storage for Watched {
-    fn create_dir(&self, directory: &Path) -> io::Result<()> {
-        DiskStorage.create_dir(directory)
-    }
-    fn sync_dir(&self, directory: &Path) -> io::Result<()> {
-        DiskStorage.sync_dir(directory)
-    }
-    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
-        DiskStorage.list(directory)
-    }
-    fn available(&self, directory: &Path) -> io::Result<u64> {
-        DiskStorage.available(directory)
-    }
+impl ForwardingStorage for Watched {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn StorageFile>> {
         self.file(DiskStorage.open(path, mode))
     }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        DiskStorage.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        DiskStorage.remove(path)
-    }
 }
 
-impl StorageFile for WatchedFile {
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.file.read_at(offset, buffer)
+impl ForwardingFile for WatchedFile {
+    fn inner(&self) -> &dyn StorageFile {
+        &*self.file
     }
+
     fn write_all_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         if bytes.len() >= LARGE_BYTES {
             let is_in_place = bytes.as_ptr().addr() as u64 % BLOCK_BYTES == offset % BLOCK_BYTES;
@@ -71,21 +55,6 @@ impl StorageFile for WatchedFile {
             self.in_place.fetch_add(u64::from(is_in_place), Ordering::Relaxed);
         }
         self.file.write_all_at(offset, bytes)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        self.file.sync_data()
-    }
-    fn sync_all(&self) -> io::Result<()> {
-        self.file.sync_all()
-    }
-    fn allocate(&self, bytes: u64) -> io::Result<()> {
-        self.file.allocate(bytes)
-    }
-    fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.file.set_len(bytes)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
     }
 }
 

@@ -27,10 +27,8 @@ impl Storage for DiskStorage {
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(directory)? {
-            // A name that is not UTF-8 is none of ours.
-            if let Ok(name) = entry?.file_name().into_string() {
-                names.push(name);
-            }
+            // This program writes no names that are not UTF-8.
+            names.extend(entry?.file_name().into_string());
         }
         Ok(names)
     }

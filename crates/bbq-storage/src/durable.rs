@@ -157,32 +157,14 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
-    use crate::DiskStorage;
+    use crate::forwarding::ForwardingStorage;
 
     /// Refuses to sync directories.
     struct Refusing(Errno);
 
-    impl Storage for Refusing {
-        fn create_dir(&self, directory: &Path) -> io::Result<()> {
-            DiskStorage.create_dir(directory)
-        }
+    impl ForwardingStorage for Refusing {
         fn sync_dir(&self, _directory: &Path) -> io::Result<()> {
             Err(self.0.into())
-        }
-        fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
-            DiskStorage.list(directory)
-        }
-        fn available(&self, directory: &Path) -> io::Result<u64> {
-            DiskStorage.available(directory)
-        }
-        fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn StorageFile>> {
-            DiskStorage.open(path, mode)
-        }
-        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-            DiskStorage.rename(from, to)
-        }
-        fn remove(&self, path: &Path) -> io::Result<()> {
-            DiskStorage.remove(path)
         }
     }
 

@@ -11,6 +11,8 @@ mod aligned_buffer;
 pub mod direct;
 mod disk;
 mod durable;
+#[doc(hidden)]
+pub mod forwarding;
 mod storage;
 
 pub use disk::DiskStorage;

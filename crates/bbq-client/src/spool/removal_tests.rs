@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use bbq_storage::DiskStorage;
+use bbq_storage::forwarding::ForwardingStorage;
 
 use super::*;
 use crate::environment::{Boot, System};
@@ -37,25 +38,7 @@ impl Environment for SlowRemoval {
     }
 }
 
-impl Storage for SlowRemoval {
-    fn create_dir(&self, directory: &Path) -> io::Result<()> {
-        DiskStorage.create_dir(directory)
-    }
-    fn sync_dir(&self, directory: &Path) -> io::Result<()> {
-        DiskStorage.sync_dir(directory)
-    }
-    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
-        DiskStorage.list(directory)
-    }
-    fn available(&self, directory: &Path) -> io::Result<u64> {
-        DiskStorage.available(directory)
-    }
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn StorageFile>> {
-        DiskStorage.open(path, mode)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        DiskStorage.rename(from, to)
-    }
+impl ForwardingStorage for SlowRemoval {
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.begun.lock().unwrap().send(()).expect("the test listens");
         self.outcome.lock().unwrap().recv_timeout(DEADLINE).expect("the test says how")?;

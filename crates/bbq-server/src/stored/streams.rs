@@ -243,6 +243,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     use bbq_spool::{DiskStorage, Envelope, OpenMode, SpoolOptions, StorageFile};
+    use bbq_storage::forwarding::ForwardingStorage;
     use bbq_wire::batch::BatchIdentity;
     use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind};
 
@@ -355,19 +356,7 @@ mod tests {
         times: AtomicU64,
     }
 
-    impl Storage for Failing {
-        fn create_dir(&self, directory: &Path) -> io::Result<()> {
-            DiskStorage.create_dir(directory)
-        }
-        fn sync_dir(&self, directory: &Path) -> io::Result<()> {
-            DiskStorage.sync_dir(directory)
-        }
-        fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
-            DiskStorage.list(directory)
-        }
-        fn available(&self, directory: &Path) -> io::Result<u64> {
-            DiskStorage.available(directory)
-        }
+    impl ForwardingStorage for Failing {
         fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn StorageFile>> {
             let fewer = |times: u64| times.checked_sub(1);
             if path.ends_with("streams")
@@ -376,12 +365,6 @@ mod tests {
                 return Err(io::Error::from_raw_os_error(self.errno));
             }
             DiskStorage.open(path, mode)
-        }
-        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-            DiskStorage.rename(from, to)
-        }
-        fn remove(&self, path: &Path) -> io::Result<()> {
-            DiskStorage.remove(path)
         }
     }
 

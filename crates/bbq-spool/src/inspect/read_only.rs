@@ -1,11 +1,12 @@
-//! A disk on which nothing can be changed.
+//! A read-only storage.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::{OpenMode, Storage, StorageFile};
+use bbq_storage::direct;
+
+use crate::{DiskStorage, OpenMode, Storage, StorageFile};
 
 /// [`Storage`] that refuses every change with [`io::ErrorKind::ReadOnlyFilesystem`]; files are not even opened for writing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,12 +26,7 @@ impl Storage for ReadOnlyDisk {
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(directory)? {
-            // A name that is not UTF-8 is none of ours.
-            names.extend(entry?.file_name().into_string());
-        }
-        Ok(names)
+        DiskStorage.list(directory)
     }
 
     fn available(&self, _: &Path) -> io::Result<u64> {
@@ -57,16 +53,7 @@ struct ReadOnlyFile(File);
 
 impl StorageFile for ReadOnlyFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut read = 0;
-        while read < buffer.len() {
-            match self.0.read_at(&mut buffer[read..], offset + read as u64) {
-                Ok(0) => break,
-                Ok(bytes) => read += bytes,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(read)
+        direct::read_at(&self.0, offset, buffer, &mut false)
     }
 
     fn write_all_at(&self, _: u64, _: &[u8]) -> io::Result<()> {

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use bbq_spool::limits::READ_BYTES_TARGET;
 use bbq_spool::{DiskStorage, Envelope, Source, Spool, SpoolOptions, Step, SteppedTime};
-use bbq_storage::{NodeKind, OpenMode, Storage, StorageFile};
+use bbq_storage::Storage;
+use bbq_storage::forwarding::ForwardingStorage;
 use bbq_wire::batch::BatchIdentity;
 use bbq_wire::limits::MESSAGE_BYTES_MAX;
 use bbq_wire::{Batch, BatchBuilder, Compression, Peer, SourceKind, StreamId};
@@ -224,31 +225,7 @@ struct FailsOnce {
     fails: AtomicBool,
 }
 
-impl Storage for FailsOnce {
-    fn create_dir(&self, directory: &Path) -> io::Result<()> {
-        DiskStorage.create_dir(directory)
-    }
-    fn sync_dir(&self, directory: &Path) -> io::Result<()> {
-        DiskStorage.sync_dir(directory)
-    }
-    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
-        DiskStorage.list(directory)
-    }
-    fn available(&self, directory: &Path) -> io::Result<u64> {
-        DiskStorage.available(directory)
-    }
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn StorageFile>> {
-        DiskStorage.open(path, mode)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        DiskStorage.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        DiskStorage.remove(path)
-    }
-    fn kind(&self, path: &Path) -> io::Result<NodeKind> {
-        DiskStorage.kind(path)
-    }
+impl ForwardingStorage for FailsOnce {
     fn inode(&self, path: &Path) -> io::Result<u64> {
         if self.fails.swap(false, Ordering::Relaxed) {
             return Err(io::Error::other("it does not say"));
