@@ -1,10 +1,11 @@
 //! Faults of the program under test that are put in on purpose: the simulation must find each of them, or it proves nothing.
 
 use std::fmt;
-use std::str::FromStr;
+
+use clap::ValueEnum;
 
 /// One thing done wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Bug {
     /// A batch is acknowledged when its group is taken to be written, not when it is synced.
     AcknowledgeBeforeSync,
@@ -30,55 +31,8 @@ pub enum Bug {
     LyingDisk,
 }
 
-impl Bug {
-    /// All of them.
-    pub const ALL: [Bug; 11] = [
-        Bug::AcknowledgeBeforeSync,
-        Bug::CursorBeforeData,
-        Bug::MissingDirectorySync,
-        Bug::StaleSegment,
-        Bug::SplitGroup,
-        Bug::CheckpointOutOfOrder,
-        Bug::CleanPagesBelieved,
-        Bug::NumberUsedAgain,
-        Bug::AcknowledgementNotClamped,
-        Bug::OldHelloTakesOver,
-        Bug::LyingDisk,
-    ];
-
-    /// What it is called on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Bug::AcknowledgeBeforeSync => "acknowledge-before-sync",
-            Bug::CursorBeforeData => "cursor-before-data",
-            Bug::MissingDirectorySync => "missing-directory-sync",
-            Bug::StaleSegment => "stale-segment",
-            Bug::SplitGroup => "split-group",
-            Bug::CheckpointOutOfOrder => "checkpoint-out-of-order",
-            Bug::CleanPagesBelieved => "clean-pages-believed",
-            Bug::NumberUsedAgain => "number-used-again",
-            Bug::AcknowledgementNotClamped => "acknowledgement-not-clamped",
-            Bug::OldHelloTakesOver => "old-hello-takes-over",
-            Bug::LyingDisk => "lying-disk",
-        }
-    }
-}
-
 impl fmt::Display for Bug {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Bug {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Bug, String> {
-        let names = || Bug::ALL.map(Bug::name).join(", ");
-        Bug::ALL
-            .into_iter()
-            .find(|bug| bug.name() == text)
-            .ok_or_else(|| format!("no planted bug is called {text}; there are {}", names()))
+        self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
     }
 }

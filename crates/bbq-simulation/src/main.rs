@@ -8,68 +8,45 @@ use std::time::Instant;
 
 use bbq_simulation::bug::Bug;
 use bbq_simulation::run::{run_seed, run_seeds};
+use clap::Parser;
 
-const USAGE: &str = "\
-Usage: cargo xtask simulate [--seeds N] [--seed S] [--trace] [--log] [--bug NAME] [--threads N]
-  --seeds N    runs N seeds, from S on (default 20000)
-  --seed S     the first seed; without --seeds, the only one
-  --trace      prints what happens, of one seed
-  --log        prints what the program logs, too
-  --bug NAME   with a planted bug, which must be found; any other name lists them
-  --threads N  default: one per processor";
-
-/// Prints a line. That nobody reads it any more is no reason to panic.
+/// Prints a line. Unlike `println!`, it does not panic when standard output is closed.
 macro_rules! say {
     ($($text:tt)*) => {{
-        let _nobody_reads = writeln!(std::io::stdout(), $($text)*);
+        let _closed = writeln!(std::io::stdout(), $($text)*);
     }};
 }
 
 /// Events that a failing seed shows without --trace.
 const LAST_EVENTS: usize = 60;
 
-#[derive(Default)]
+/// Runs the whole of bbq with a simulated disk, network and clock, each run from one seed
+#[derive(Parser)]
+#[command(name = "cargo xtask simulate")]
 struct Arguments {
+    /// How many seeds to run, from S on [default: 20000, or only S]
+    #[arg(long, value_name = "N")]
     seeds: Option<u64>,
+    /// The first seed [default: 1]
+    #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    threads: Option<usize>,
+    /// Print the events of the run, for one seed
+    #[arg(long)]
+    trace: bool,
+    /// Print what the program logs, too
+    #[arg(long)]
+    log: bool,
+    /// Plant a bug, which must be found
+    #[arg(long, value_name = "NAME")]
     bug: Option<Bug>,
-    is_traced: bool,
-    is_logged: bool,
-}
-
-fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
-    let mut arguments = Arguments::default();
-    while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
-        let number = |text: String| text.parse::<u64>().map_err(|_| format!("{text} is no number"));
-        match word.as_str() {
-            "--seeds" => arguments.seeds = Some(number(value()?)?),
-            "--seed" => arguments.seed = Some(number(value()?)?),
-            "--threads" => arguments.threads = Some(number(value()?)? as usize),
-            "--bug" => arguments.bug = Some(value()?.parse()?),
-            "--trace" => arguments.is_traced = true,
-            "--log" => arguments.is_logged = true,
-            _ => return Err(format!("{word} is no option\n{USAGE}")),
-        }
-    }
-    Ok(arguments)
+    /// How many threads run seeds [default: one per processor]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
 }
 
 fn main() -> ExitCode {
-    let words = std::env::args().skip(1);
-    if std::env::args().any(|word| ["--help", "-h", "help"].contains(&word.as_str())) {
-        say!("{USAGE}");
-        return ExitCode::SUCCESS;
-    }
-    let arguments = match parse(words) {
-        Ok(arguments) => arguments,
-        Err(problem) => {
-            eprintln!("simulate: {problem}");
-            return ExitCode::from(2);
-        }
-    };
-    if arguments.is_logged {
+    let arguments = Arguments::parse();
+    if arguments.log {
         let log = tracing_subscriber::fmt().without_time().with_writer(std::io::stdout);
         log.with_max_level(tracing::Level::INFO).init();
     }
@@ -81,7 +58,7 @@ fn main() -> ExitCode {
 
 fn one(seed: u64, arguments: &Arguments) -> ExitCode {
     let (result, trace) = run_seed(seed, arguments.bug, true);
-    let shown = if arguments.is_traced {
+    let shown = if arguments.trace {
         trace.len()
     } else if result.is_err() {
         LAST_EVENTS

@@ -26,38 +26,23 @@ mod settings;
 mod watch;
 
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use options::{Disk, Options, USAGE};
+use clap::Parser;
+
+use options::{Disk, Options};
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    if words.iter().any(|word| word == "--help" || word == "-h") {
-        println!("{USAGE}");
-        return ExitCode::SUCCESS;
-    }
-    let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let options = match Options::parse(&words, clock) {
-        Ok(options) => options,
-        Err(problem) => {
-            eprintln!("soak: {problem}\n{USAGE}");
-            return ExitCode::from(2);
-        }
+    let options = Options::parse();
+    let done = if options.disk != Disk::Well && !disks::has_own_mounts() {
+        disks::run_in_own_mounts()
+    } else {
+        round::run(&options).map(|is_clean| u8::from(!is_clean))
     };
-    if options.disk != Disk::Well && !disks::has_own_mounts() {
-        return match disks::run_in_own_mounts() {
-            Ok(code) => ExitCode::from(code),
-            Err(error) => failed(&error),
-        };
+    match done {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("soak: {error:#}");
+            ExitCode::FAILURE
+        }
     }
-    match round::run(&options) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => failed(&error),
-    }
-}
-
-fn failed(error: &anyhow::Error) -> ExitCode {
-    eprintln!("soak: {error:#}");
-    ExitCode::FAILURE
 }

@@ -109,11 +109,11 @@ struct Soak<'a> {
 impl Soak<'_> {
     fn rounds(&mut self, begin: Instant, mut random: Random) -> Result<()> {
         let mut number = 0;
-        while begin.elapsed() < self.options.duration {
+        while begin.elapsed() < self.options.duration() {
             number += 1;
             let mut sizes = Sizes::draw(&mut random, self.options.segment_bytes);
             let theme = Theme::draw(&mut random, self.options.disk);
-            let left = self.options.duration.saturating_sub(begin.elapsed());
+            let left = self.options.duration().saturating_sub(begin.elapsed());
             let duration = Duration::from_secs(4 + random.below(ROUND_SECONDS)).min(left);
             let config = settings::draw(&mut random, self.server.places(), &mut sizes);
             self.server.configure(&config)?;
