@@ -10,13 +10,13 @@ use tokio::io::unix::AsyncFd;
 
 use crate::pool::{PoolEvent, PreforkPool};
 
-/// A [`PreforkPool`] whose master runs in a `current_thread` runtime: any other has threads, and then no child can be started.
+/// A [`PreforkPool`] whose master runs in a `current_thread` runtime: with threads no child can be started.
 #[derive(Debug)]
 pub struct AsyncPreforkPool<'a> {
-    // Dropped first: it waits for the pool's descriptor.
+    // Dropped first: it registers the pool's descriptor.
     registration: AsyncFd<Arc<OwnedFd>>,
     pool: PreforkPool<'a>,
-    /// The last turn had something to do: others run before the next one.
+    /// The last call had events, so other tasks run before the next one.
     yields: bool,
 }
 
@@ -26,8 +26,8 @@ impl<'a> AsyncPreforkPool<'a> {
         Ok(Self { registration: register_readable(pool.descriptor())?, pool, yields: false })
     }
 
-    /// Waits until there is something to do, does a bounded part of it, and says what happened. Call it in a loop until the
-    /// pool has ended. Dropping the future before it is ready loses nothing.
+    /// Waits for events, handles a bounded number of them, and calls `f` for each change of a worker. Call it in a loop until the
+    /// pool has ended. The future can be dropped at any time.
     ///
     /// # Errors
     /// As of [`PreforkPool::handle_events`].

@@ -1,7 +1,7 @@
 //! A child of a pool: a process that accepts and serves connections until it is told to end, or killed.
 //!
-//! It remembers nothing of a connection between two turns: what there is to know stands in the ledger, and the kernel knows the
-//! rest. So its successor can go on with the next turn.
+//! Between two calls of the handler it keeps nothing of a connection in its own memory: the state is in the ledger and in the
+//! kernel. So its successor can make the next call.
 //!
 //! Invariant: a child opens no descriptor but connections.
 
@@ -19,19 +19,19 @@ use rustix::net::sockopt::socket_cookie;
 use rustix::net::{SocketFlags, accept_with};
 use rustix::thread::sched_yield;
 
-use crate::connection::{Connection, Turn};
+use crate::connection::{Connection, Outcome};
 use crate::epolls::{self, Source};
 use crate::ledger::ChildWords;
 use crate::shared::{Listens, Shared};
 
-/// Events taken at once: what others could take meanwhile waits behind them.
+/// Events taken from epoll at once. Few, so that other children can take the rest.
 const EVENTS_MAX: usize = 64;
-/// When descriptors or memory ran out, the next try is made after so long: closing a few connections takes less.
+/// Delay before the next accept when descriptors or memory ran out: closing a few connections takes less.
 const STARVED: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-/// At the end what is queued is accepted for so long at most.
+/// For how long queued connections are accepted after a stop, at most.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// At the end every connection that is readable has had its turn after so many rounds.
+/// Rounds of events after a stop: enough that every readable connection is handled.
 const LAST_ROUNDS: usize = 16;
 
 /// The process of one worker of a [`PreforkPool`](crate::PreforkPool).
@@ -41,11 +41,11 @@ pub struct Child<'a> {
     worker: usize,
 }
 
-/// What came of one try to accept.
-enum Taken {
-    One(RawFd),
+/// The result of one accept.
+enum Accepted {
+    Connection(RawFd),
     Nothing,
-    /// One that broke while it waited.
+    /// The connection broke while it was queued.
     Broken,
     Starved,
 }
@@ -55,26 +55,27 @@ impl<'a> Child<'a> {
         Self { shared, worker }
     }
 
-    /// The number of its worker, from 0.
+    /// The index of its worker, from 0.
     pub fn worker(&self) -> usize {
         self.worker
     }
 
-    /// A number of the application's own, such as the requests that this worker has answered; it outlives the process.
+    /// A counter for the application, such as the requests that this worker has answered. It outlives the process.
     pub fn served(&self) -> &AtomicU64 {
         self.words().served()
     }
 
-    /// Accepts connections and gives each its turns, until the pool stops or the master is gone; then takes what is queued.
+    /// Accepts connections and calls `handle` when one is accepted or ready, until the pool stops or the master ends. Then it
+    /// accepts and handles what is queued.
     ///
     /// # Errors
-    /// If the system refuses to wait or to accept for a reason that another try will not mend.
-    pub fn serve(&self, mut turn: impl FnMut(&Connection<'_>) -> Turn) -> io::Result<()> {
+    /// If waiting or accepting fails for a reason that another try will not change.
+    pub fn serve(&self, mut handle: impl FnMut(&Connection<'_>) -> Outcome) -> io::Result<()> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut starved = false;
-        self.words().came_up().store(1, SeqCst);
+        self.words().has_started().store(1, SeqCst);
         while self.shared.ledger.stopping().load(SeqCst) == 0 {
-            // Lets clients send before this process sleeps: what comes meanwhile is one batch.
+            // Lets clients send before this process sleeps, so that it wakes up once for several of them.
             sched_yield();
             let was_starved = std::mem::take(&mut starved);
             if !self.wait(&mut events, was_starved.then_some(&STARVED))? {
@@ -82,8 +83,8 @@ impl<'a> Child<'a> {
             }
             for (source, is_hung_up) in events.drain(..) {
                 match source {
-                    Source::Listener(index) => starved |= self.accept_turn(index, &mut turn)?,
-                    Source::Connection(number) => self.connection_turn(number, is_hung_up, &mut turn),
+                    Source::Listener(index) => starved |= self.accept_batch(index, &mut handle)?,
+                    Source::Connection(number) => self.handle_ready(number, is_hung_up, &mut handle),
                     _ => {}
                 }
             }
@@ -91,10 +92,10 @@ impl<'a> Child<'a> {
                 self.shared.listen(self.worker, if starved { Listens::Not } else { Listens::Ready })?;
             }
         }
-        self.drain(&mut turn, &mut events)
+        self.drain(&mut handle, &mut events)
     }
 
-    /// Takes events. Returns whether the master is still there.
+    /// Waits for events. Returns whether the master is still running.
     fn wait(&self, events: &mut Vec<(Source, bool)>, timeout: Option<&Timespec>) -> io::Result<bool> {
         let mut raw = [epolls::NO_EVENT; EVENTS_MAX];
         let count = match epoll::wait(&self.shared.epolls[self.worker], &mut raw[..], timeout) {
@@ -106,31 +107,34 @@ impl<'a> Child<'a> {
         Ok(!events.iter().any(|(source, _)| *source == Source::Master))
     }
 
-    /// Accepts from a listener that is ready, and gives each connection its first turn. Returns whether descriptors or memory
-    /// ran out.
-    fn accept_turn(&self, index: usize, turn: &mut impl FnMut(&Connection<'_>) -> Turn) -> io::Result<bool> {
+    /// Accepts from a listener that is ready, and handles each connection. Returns whether descriptors or memory ran out.
+    fn accept_batch(
+        &self,
+        index: usize,
+        handle: &mut impl FnMut(&Connection<'_>) -> Outcome,
+    ) -> io::Result<bool> {
         let one_each = self.shared.has_mutex;
         let most = if one_each { 1 } else { ACCEPTS_PER_BATCH_MAX };
         for _ in 0..most {
             let taken = self.accept(index)?;
             match taken {
-                // Before it is handled, which may take long.
-                Taken::One(_) if one_each => self.shared.pass_mutex(self.worker)?,
-                Taken::Nothing | Taken::Broken if one_each => self.shared.arm_mutex()?,
+                // Passed on before the connection is handled, which may take long.
+                Accepted::Connection(_) if one_each => self.shared.pass_mutex(self.worker)?,
+                Accepted::Nothing | Accepted::Broken if one_each => self.shared.arm_mutex()?,
                 _ => {}
             }
             match taken {
-                Taken::One(number) => self.first_turn(number, turn),
-                Taken::Broken => {}
-                Taken::Nothing => break,
-                Taken::Starved => return Ok(true),
+                Accepted::Connection(number) => self.handle_accepted(number, handle),
+                Accepted::Broken => {}
+                Accepted::Nothing => break,
+                Accepted::Starved => return Ok(true),
             }
         }
         Ok(false)
     }
 
-    /// Between the two changes of `section` a connection may be open that stands in no ledger.
-    fn accept(&self, index: usize) -> io::Result<Taken> {
+    /// Between the two changes of `section`, a connection without a ledger entry may be open.
+    fn accept(&self, index: usize) -> io::Result<Accepted> {
         let section = self.words().section();
         section.fetch_add(1, SeqCst);
         let taken = self.accept_in_section(index);
@@ -138,85 +142,88 @@ impl<'a> Child<'a> {
         taken
     }
 
-    fn accept_in_section(&self, index: usize) -> io::Result<Taken> {
+    fn accept_in_section(&self, index: usize) -> io::Result<Accepted> {
         let listener = &self.shared.listeners[index];
         match accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             Ok(stream) => {
-                let Ok(cookie) = socket_cookie(&stream) else { return Ok(Taken::Broken) };
+                let Ok(cookie) = socket_cookie(&stream) else { return Ok(Accepted::Broken) };
                 let number = stream.into_raw_fd();
-                // The limit of descriptors was set so that there is one.
+                // The limit of descriptors is set so that every number has an entry.
                 let Some(entry) = self.shared.ledger.entry(number) else {
                     close_number(number);
-                    return Ok(Taken::Broken);
+                    return Ok(Accepted::Broken);
                 };
-                self.words().in_hand().store(number as u64 + 1, SeqCst);
+                self.words().current().store(number as u64 + 1, SeqCst);
                 self.words().open().fetch_add(1, Relaxed);
                 entry.begin(cookie, self.worker);
                 self.words().taken().fetch_add(1, Relaxed);
-                Ok(Taken::One(number))
+                Ok(Accepted::Connection(number))
             }
-            Err(Errno::AGAIN) => Ok(Taken::Nothing),
-            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Ok(Taken::Starved),
-            Err(errno) if concerns_one_connection(errno) => Ok(Taken::Broken),
+            Err(Errno::AGAIN) => Ok(Accepted::Nothing),
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Ok(Accepted::Starved),
+            Err(errno) if concerns_one_connection(errno) => Ok(Accepted::Broken),
             Err(errno) => Err(errno.into()),
         }
     }
 
-    /// Most connections are done with their first turn: only what is not is waited for.
-    fn first_turn(&self, number: RawFd, turn: &mut impl FnMut(&Connection<'_>) -> Turn) {
+    /// Most connections are closed after the first call; only the others are added to the epoll.
+    fn handle_accepted(&self, number: RawFd, handle: &mut impl FnMut(&Connection<'_>) -> Outcome) {
         let Some(connection) = Connection::of(&self.shared.ledger, number, self.worker, false) else {
             return;
         };
-        let next = turn(&connection);
-        let waits = match next {
-            Turn::Close => false,
-            // What is ready is an event at once.
-            Turn::Read | Turn::Again => self.shared.watch(self.worker, number, epolls::READ).is_ok(),
-            Turn::Write => self.shared.watch(self.worker, number, epolls::BOTH).is_ok(),
+        let waits = match handle(&connection) {
+            Outcome::Close => false,
+            // If it is ready, epoll reports that at once.
+            Outcome::AwaitInput | Outcome::Yield => {
+                self.shared.watch(self.worker, number, epolls::READ).is_ok()
+            }
+            Outcome::AwaitRoom => self.shared.watch(self.worker, number, epolls::BOTH).is_ok(),
         };
-        self.put_down(&connection, waits);
+        self.close_or_keep(&connection, waits);
     }
 
-    fn connection_turn(
+    fn handle_ready(
         &self,
         number: RawFd,
         is_hung_up: bool,
-        turn: &mut impl FnMut(&Connection<'_>) -> Turn,
+        handle: &mut impl FnMut(&Connection<'_>) -> Outcome,
     ) {
         let Some(connection) = Connection::of(&self.shared.ledger, number, self.worker, is_hung_up) else {
             return;
         };
-        self.words().in_hand().store(number as u64 + 1, SeqCst);
-        let waits = match turn(&connection) {
-            Turn::Read => true,
-            Turn::Close => false,
-            Turn::Write | Turn::Again => self.shared.watch_again(self.worker, number, epolls::BOTH).is_ok(),
+        self.words().current().store(number as u64 + 1, SeqCst);
+        let waits = match handle(&connection) {
+            Outcome::AwaitInput => true,
+            Outcome::Close => false,
+            Outcome::AwaitRoom | Outcome::Yield => {
+                self.shared.watch_again(self.worker, number, epolls::BOTH).is_ok()
+            }
         };
-        self.put_down(&connection, waits);
+        self.close_or_keep(&connection, waits);
     }
 
-    /// Closes it unless it waits. Nothing that is closed needs to be taken out of the ledger.
-    fn put_down(&self, connection: &Connection<'_>, waits: bool) {
+    /// Closes the connection unless it `waits`. The ledger entry of a closed connection need not be cleared.
+    fn close_or_keep(&self, connection: &Connection<'_>, waits: bool) {
         if !waits {
             self.words().open().fetch_sub(1, Relaxed);
             close_number(connection.number);
         }
-        self.words().in_hand().store(0, SeqCst);
+        self.words().current().store(0, SeqCst);
     }
 
-    /// Takes what is queued, which would be reset when the sockets are closed, and answers what is readable.
+    /// Accepts queued connections, which would be reset when the sockets are closed, and handles those that are readable.
     fn drain(
         &self,
-        turn: &mut impl FnMut(&Connection<'_>) -> Turn,
+        handle: &mut impl FnMut(&Connection<'_>) -> Outcome,
         events: &mut Vec<(Source, bool)>,
     ) -> io::Result<()> {
         let deadline = Instant::now() + DRAIN_TIMEOUT;
         for index in self.shared.listeners_of(self.worker) {
             while Instant::now() < deadline {
                 match self.accept(index)? {
-                    Taken::One(number) => self.first_turn(number, turn),
-                    Taken::Broken => {}
-                    Taken::Nothing | Taken::Starved => break,
+                    Accepted::Connection(number) => self.handle_accepted(number, handle),
+                    Accepted::Broken => {}
+                    Accepted::Nothing | Accepted::Starved => break,
                 }
             }
         }
@@ -224,7 +231,7 @@ impl<'a> Child<'a> {
             self.wait(events, Some(&NOW))?;
             for (source, is_hung_up) in events.drain(..) {
                 if let Source::Connection(number) = source {
-                    self.connection_turn(number, is_hung_up, turn);
+                    self.handle_ready(number, is_hung_up, handle);
                 }
             }
         }

@@ -1,15 +1,15 @@
-//! What a child's epoll says: which of the pool's descriptors is ready.
+//! Epoll events of a pool: which descriptor is ready.
 
 use std::os::fd::{AsFd, RawFd};
 
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
-/// Which descriptor it is.
+/// The descriptor of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     Connection(RawFd),
-    /// By its place among the pool's.
+    /// By its index in the pool.
     Listener(usize),
     /// The pool is to end.
     Stop,
@@ -17,16 +17,16 @@ pub(crate) enum Source {
     Master,
     /// To the master: the process of this worker has ended.
     Child(usize),
-    /// To the master: some time has passed.
+    /// To the master: the timer has expired.
     Timer,
 }
 
-/// For a connection. By edges: what is left unread, such as half a request, is no event until more comes.
+/// For a connection. Edge-triggered: unread input, such as half a request, is no event until more comes.
 pub(crate) const READ: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
 pub(crate) const BOTH: EventFlags = READ.union(EventFlags::OUT);
-/// For a listener that several children have: one of them is woken.
+/// For a listener that all children share: one of them is woken.
 pub(crate) const COMMON: EventFlags = EventFlags::IN.union(EventFlags::EXCLUSIVE);
-/// For a listener that one child at a time has: once, and not before it is armed.
+/// For a listener that one child at a time accepts from: one event, and none before it is armed.
 pub(crate) const ARMED: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 pub(crate) const UNARMED: EventFlags = EventFlags::ONESHOT;
 
@@ -48,7 +48,7 @@ impl Source {
     }
 }
 
-/// What an event is of, and whether it says that the peer sends no more.
+/// The descriptor of an event, and whether the peer has hung up.
 pub(crate) fn read(event: &Event) -> (Source, bool) {
     let data = event.data.u64();
     let number = data as u32;
@@ -73,7 +73,7 @@ pub(crate) fn add(
     epoll::add(epoll, descriptor, source.data(), flags)
 }
 
-/// Adds it, or changes it if it is there. Either way it is an event at once if it is ready.
+/// Adds or changes a descriptor. If it is ready, that is an event in either case.
 pub(crate) fn set(
     epoll: impl AsFd,
     descriptor: impl AsFd,

@@ -1,4 +1,4 @@
-//! The master's part where it accepts for all children: each connection is put into the epoll of the one that is to have it.
+//! The master accepts for all children, and puts each connection into the epoll of the child that gets it.
 
 use std::io;
 use std::os::fd::{IntoRawFd, OwnedFd};
@@ -29,7 +29,7 @@ impl Handoff {
         Ok(handoff)
     }
 
-    /// Waits for the listener, if it does not.
+    /// Adds the listener to the master's epoll, unless it is there.
     pub(crate) fn listen(&self, shared: &Shared, epoll: &OwnedFd) -> io::Result<()> {
         match epolls::add(epoll, &shared.listeners[0], Source::Listener(0), EventFlags::IN) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
@@ -37,9 +37,9 @@ impl Handoff {
         }
     }
 
-    /// Accepts what waits and hands it on. When descriptors or memory ran out it does not wait for the listener
-    /// until it is told to.
-    pub(crate) fn turn(&mut self, shared: &Shared, epoll: &OwnedFd) -> io::Result<AcceptState> {
+    /// Accepts a bounded number of connections and hands them over. When descriptors or memory ran out, the listener is removed
+    /// from the epoll until [`listen`](Self::listen) is called.
+    pub(crate) fn accept_batch(&mut self, shared: &Shared, epoll: &OwnedFd) -> io::Result<AcceptState> {
         for _ in 0..ACCEPTS_PER_BATCH_MAX {
             match accept_with(&shared.listeners[0], SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(stream) => {

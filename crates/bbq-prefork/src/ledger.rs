@@ -1,18 +1,18 @@
-//! What the processes of a pool know in common: a mapping of atomics, and nothing in it is a pointer.
+//! The state that the processes of a pool share: a mapping of atomics without pointers.
 //!
 //! ```text
 //!   shared        stopping | the child that has the mutex
-//!   per child    section | in hand | taken | open | served | came up
-//!   per number    cookie | owner | bytes written | bytes read | pending sizes | kept | stamp | strikes and mark
-//!   kept          per number two halves: what was read of a request that has no end yet, and what it will be
+//!   per child     section | current | taken | open | served | has started
+//!   per number    cookie | owner | bytes written | bytes read | pending sizes | kept | stamp | deaths and mark
+//!   kept          per number two halves: the read part of an incomplete request, and its next value
 //! ```
 //!
-//! A number's entry is true of the descriptor that has the number now if the cookie is that socket's (`SO_COOKIE` is never
-//! used twice). So what is closed needs no entry cleared, and a new connection of the same number is told from the old one.
+//! The entry of a descriptor number is valid for the socket that has the number now if the cookies are equal (`SO_COOKIE` is never
+//! used twice). So the entry of a closed connection need not be cleared.
 //!
-//! Each word is written by one process at a time: a connection's by its owner, and by the master once that is dead.
+//! Each word is written by one process at a time: those of a connection by its owner, and by the master after the owner's death.
 //!
-//! Invariant: while a connection is open and has no entry that is true, its acceptor is in its section.
+//! Invariant: while an open connection has no valid entry, the process that accepted it is in its section.
 //! Invariant: the order in which a process writes words is the order in which others see them, also when it is killed.
 
 use std::io;
@@ -23,20 +23,20 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 use bbq_listen::for_prefork::{Progress, SharedWords};
 
-/// Words before the children'.
+/// Words before those of the children.
 const COMMON_WORDS: usize = 16;
-/// Words of a child, and of a number: such that no two of them share a cache line.
+/// Words of a child, and of a number. No two children, and no two numbers, share a cache line.
 const CHILD_WORDS: usize = 16;
 const ENTRY_WORDS: usize = 8;
 
-/// Above the mark of a connection are the deaths that it was in hand at.
-const STRIKES_SHIFT: u32 = 32;
+/// The bits above a connection's mark count the processes that died while they handled it.
+const DEATHS_SHIFT: u32 = 32;
 
-/// Bytes of a request without an end that are kept of a connection of a pool, at most.
+/// The longest beginning of an incomplete request that is kept for a connection.
 pub const KEPT_BYTES_MAX: usize = 8 * 1024;
 const KEPT_WORDS: usize = KEPT_BYTES_MAX / WORD_BYTES;
 const WORD_BYTES: usize = 8;
-/// In what says how much is kept: which half it is in.
+/// In the length of what is kept: it is in the second half.
 const SECOND_HALF: u32 = 1 << 16;
 
 const _: () = assert!(KEPT_BYTES_MAX < SECOND_HALF as usize && KEPT_BYTES_MAX.is_multiple_of(WORD_BYTES));
@@ -49,18 +49,18 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// For so many children, and descriptors with numbers below `numbers`.
+    /// For this many children, and descriptors with numbers below `numbers`.
     pub(crate) fn new(children: usize, numbers: usize) -> io::Result<Self> {
         let words = SharedWords::new(COMMON_WORDS + children * CHILD_WORDS + numbers * ENTRY_WORDS)?;
         Ok(Self { words, kept: SharedWords::new(numbers * 2 * KEPT_WORDS)?, children })
     }
 
-    /// Whether all are to take what waits and end.
+    /// Not 0 when all children are to handle what is queued and end.
     pub(crate) fn stopping(&self) -> &AtomicU64 {
         &self.words[0]
     }
 
-    /// The child whose turn it is to accept, where one does at a time.
+    /// The child that may accept, with the distribution `accept-mutex`.
     pub(crate) fn mutex(&self) -> &AtomicU64 {
         &self.words[1]
     }
@@ -79,22 +79,22 @@ impl Ledger {
     }
 }
 
-/// What is known of a child. It outlives the process that is the child.
+/// The words of a worker. They outlive its process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChildWords<'a>(&'a [AtomicU64]);
 
 impl<'a> ChildWords<'a> {
-    /// Odd while it accepts, and what it accepted may have no entry yet.
+    /// Odd while it accepts: a connection that it accepted may have no entry yet.
     pub(crate) fn section(self) -> &'a AtomicU64 {
         &self.0[0]
     }
 
-    /// The number of the connection that it works on, and 1; 0 is none.
-    pub(crate) fn in_hand(self) -> &'a AtomicU64 {
+    /// The number of the connection that it handles, plus 1; 0 for none.
+    pub(crate) fn current(self) -> &'a AtomicU64 {
         &self.0[1]
     }
 
-    /// Connections that it took.
+    /// Connections that it accepted.
     pub(crate) fn taken(self) -> &'a AtomicU64 {
         &self.0[2]
     }
@@ -104,22 +104,22 @@ impl<'a> ChildWords<'a> {
         &self.0[3]
     }
 
-    /// What the application counts.
+    /// The application's counter.
     pub(crate) fn served(self) -> &'a AtomicU64 {
         &self.0[4]
     }
 
     /// Not 0 once the process has waited for its first event.
-    pub(crate) fn came_up(self) -> &'a AtomicU64 {
+    pub(crate) fn has_started(self) -> &'a AtomicU64 {
         &self.0[5]
     }
 }
 
-/// What is known of a connection.
+/// The entry of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry<'a>(&'a [AtomicU64], &'a [AtomicU64]);
 
-/// An answer on its way: what the application said before it began to write it.
+/// A response that is being written, as the application described it before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pending {
     pub(crate) output: u32,
@@ -129,7 +129,7 @@ pub(crate) struct Pending {
 }
 
 impl<'a> Entry<'a> {
-    /// Makes the entry that of a connection just accepted. True from its last step on.
+    /// Starts the entry of an accepted connection. It is valid after the last step.
     pub(crate) fn begin(self, cookie: u64, owner: usize) {
         self.0[0].store(0, Release);
         for word in &self.0[2..] {
@@ -139,7 +139,7 @@ impl<'a> Entry<'a> {
         self.0[0].store(cookie, Release);
     }
 
-    /// Whether it is true of the socket with this cookie.
+    /// Whether it is valid for the socket with this cookie.
     pub(crate) fn is_of(self, cookie: u64) -> bool {
         self.0[0].load(Acquire) == cookie
     }
@@ -148,7 +148,7 @@ impl<'a> Entry<'a> {
         usize::try_from(self.0[1].load(Acquire)).unwrap_or(usize::MAX)
     }
 
-    /// Before an answer is written. `keep` is what will be kept when it is settled, at most [`KEPT_BYTES_MAX`].
+    /// Called before a response is written. `keep` is what will be kept after [`settle`](Self::settle), at most [`KEPT_BYTES_MAX`].
     pub(crate) fn set_pending(self, pending: Pending, keep: &[u8]) {
         let now = self.0[5].load(Acquire) as u32;
         let half = if now & SECOND_HALF == 0 { SECOND_HALF } else { 0 };
@@ -170,7 +170,7 @@ impl<'a> Entry<'a> {
         Some(Pending { output: (sizes >> 32) as u32, input: sizes as u32, stamp, mark })
     }
 
-    /// What was pending is written, and its requests read.
+    /// Called when the pending response is written and its requests are read.
     pub(crate) fn settle(self) {
         // If the process is killed from here on, its successor can safely repeat the remaining steps.
         let after = self.0[5].load(Acquire) >> 32;
@@ -202,21 +202,21 @@ impl<'a> Entry<'a> {
         if kept & SECOND_HALF == 0 { first } else { second }
     }
 
-    /// What the kernel had counted when nothing was pending.
+    /// The kernel's counts when nothing was pending.
     pub(crate) fn base(self) -> Progress {
         Progress { written: self.0[2].load(Acquire), read: self.0[3].load(Acquire) }
     }
 
-    /// Needed where the owner was killed while it settled: then nothing is pending, and the kernel's counts are true.
+    /// Used when the owner was killed in [`settle`](Self::settle): nothing is pending, and the kernel's counts are right.
     pub(crate) fn set_base(self, base: Progress) {
         self.0[2].store(base.written, Release);
         self.0[3].store(base.read, Release);
     }
 
-    /// The owner died while it served this connection. Returns how many owners in a row did, without an answer in between.
-    pub(crate) fn add_strike(self) -> u64 {
-        let one = 1 << STRIKES_SHIFT;
-        (self.0[7].fetch_add(one, AcqRel) + one) >> STRIKES_SHIFT
+    /// The owner died while it handled this connection. Returns how many owners in a row did, without a response in between.
+    pub(crate) fn add_death(self) -> u64 {
+        let one = 1 << DEATHS_SHIFT;
+        (self.0[7].fetch_add(one, AcqRel) + one) >> DEATHS_SHIFT
     }
 }
 
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_pending_until_it_is_settled_and_counts_from_then_on() {
+    fn a_response_is_pending_until_it_is_settled_and_counts_from_then_on() {
         let ledger = Ledger::new(2, 8).unwrap();
         let entry = ledger.entry(7).unwrap();
         assert!(ledger.entry(8).is_none() && ledger.entry(-1).is_none());
@@ -266,17 +266,17 @@ mod tests {
     }
 
     #[test]
-    fn strikes_add_up_and_an_answer_ends_the_row() {
+    fn deaths_add_up_until_the_next_response() {
         let ledger = Ledger::new(1, 1).unwrap();
         let entry = ledger.entry(0).unwrap();
         entry.begin(99, 0);
         entry.set_pending(pending(1, 1, 3), b"");
-        assert_eq!((entry.add_strike(), entry.add_strike()), (1, 2));
+        assert_eq!((entry.add_death(), entry.add_death()), (1, 2));
         // They leave the mark alone.
         assert_eq!(entry.pending(), Some(pending(1, 1, 3)));
         entry.settle();
         entry.set_pending(pending(1, 1, 3), b"");
-        assert_eq!(entry.add_strike(), 1);
+        assert_eq!(entry.add_death(), 1);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 //!
 //! Each process has its own memory, so a fault in one process hurts no other. All processes share one table of descriptors
 //! (`clone(2)` with `CLONE_FILES`), so a connection stays open when the process that accepted it is killed, and the successor of
-//! that process goes on with it. The ledger, a small mapping that all processes share, says which process owns each connection,
-//! and which answer is being written; the kernel knows how much of that answer was written.
+//! that process takes it over. The ledger, a small mapping that all processes share, says which process owns each connection,
+//! and which response is being written; the kernel knows how much of that response was written.
 //!
-//! A child looks at a request without reading it (`MSG_PEEK`), notes in the ledger which answer it begins, writes the answer, and
-//! only then reads the request. The beginning of an incomplete request is kept in the ledger until the rest of it comes. A
-//! successor that finds an unfinished answer makes the same answer again, from the same request and the same stamp, and writes
-//! the part of it that is missing. So the peer gets every answer whole, and once. An answer may be *made* twice: requests that
+//! A child peeks at a request without reading it (`MSG_PEEK`), notes in the ledger which response it begins, writes the response,
+//! and only then reads the request. The beginning of an incomplete request is kept in the ledger until the rest of it comes. A
+//! successor that finds an unfinished response makes the same response again, from the same request and the same stamp, and writes
+//! the part of it that is missing. So the peer gets every response whole, and once. A response may be *made* twice: requests that
 //! change something need more than this.
 //!
 //! ```text
@@ -37,6 +37,6 @@ mod shared;
 #[cfg(feature = "tokio")]
 pub use async_pool::AsyncPreforkPool;
 pub use child::Child;
-pub use connection::{Connection, Looked, PendingAnswer, Turn, UnfinishedAnswer};
+pub use connection::{Connection, Outcome, PeekedInput, PendingResponse, UnfinishedResponse};
 pub use ledger::KEPT_BYTES_MAX;
 pub use pool::{PoolEvent, PreforkPool};

@@ -26,12 +26,11 @@ use crate::handoff::Handoff;
 use crate::rescue::{Orphans, rescue};
 use crate::shared::Shared;
 
-/// A child that ends before it waits for anything has a reason that will not go away: after so many in a row its worker is given
-/// up.
-const FALSE_STARTS_MAX: u32 = 3;
-/// Events of the master's taken at once.
+/// After this many children in a row that ended before they served, the worker is given up: the cause will not go away.
+const FAILED_STARTS_MAX: u32 = 3;
+/// Events that the master takes from epoll at once.
 const EVENTS_MAX: usize = 64;
-/// While somebody is looked for who has not left a section of microseconds.
+/// Delay before the next look at orphans, and before the next accept when descriptors ran out: a section takes microseconds.
 const RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
@@ -47,19 +46,19 @@ pub enum PoolEvent {
         pid: u32,
         /// How it ended.
         status: ExitStatus,
-        /// Connections that the successor has from it.
+        /// Connections that the successor took over.
         inherited: usize,
-        /// Connections that were closed because several processes in a row died while they served them.
+        /// Connections that were closed because several processes in a row died while they handled them.
         refused: usize,
     },
-    /// Its process has taken what was queued and ended, as it was told to.
+    /// Its process has handled what was queued and ended, as it was told to.
     Ended {
         /// Which worker.
         worker: usize,
         /// The process that ended.
         pid: u32,
     },
-    /// Its processes end before they serve, so no more are started. Nobody serves what waits for it: stop the pool.
+    /// Its processes end before they serve, so no more are started. Its queued connections are not served: stop the pool.
     GivenUp {
         /// Which worker.
         worker: usize,
@@ -68,9 +67,10 @@ pub enum PoolEvent {
     },
 }
 
-/// The master of the processes: starts a child for each worker, and a successor for each that dies.
+/// The master: it starts a child for each worker, and a successor for each child that dies.
 ///
-/// Its descriptor is readable when there is something to do for [`handle_events`](Self::handle_events). When the master ends, so do the children.
+/// Its descriptor is readable when [`handle_events`](Self::handle_events) has something to do. When the master ends, so do the
+/// children.
 pub struct PreforkPool<'a> {
     shared: Shared,
     run: Box<Run<'a>>,
@@ -81,30 +81,30 @@ pub struct PreforkPool<'a> {
     handoff: Option<Handoff>,
 }
 
-/// What a child does.
+/// The function that a child runs.
 type Run<'a> = dyn Fn(&Child<'_>) -> io::Result<()> + 'a;
 
 #[derive(Debug, Default)]
 struct WorkerProcess {
     child: Option<ChildProcess>,
     /// In a row.
-    false_starts: u32,
+    failed_starts: u32,
 }
 
 impl<'a> PreforkPool<'a> {
-    /// Starts a process for every worker of `group`. Each runs `run` and ends with it; `run` makes what it needs, and calls
-    /// [`Child::serve`].
+    /// Starts a process for every worker of `group`. Each process runs `run`, which calls [`Child::serve`], and ends with it.
     ///
-    /// From now on the pool serves the group: no [`Acceptor`](bbq_listen::Acceptor) and no [`StallMonitor`](bbq_listen::StallMonitor) may serve it.
+    /// From now on the pool serves the group: no [`Acceptor`](bbq_listen::Acceptor) and no
+    /// [`StallMonitor`](bbq_listen::StallMonitor) may serve it.
     ///
     /// # Errors
-    /// If the group has datagrams, if this process has other threads than the one that calls, or if the system refuses a step.
+    /// If the group has datagrams, if this process has other threads than the caller, or if a system call fails.
     pub fn start(group: &Group, run: impl Fn(&Child<'_>) -> io::Result<()> + 'a) -> io::Result<Self> {
         if !group.local_address().transport().is_stream() {
             let problem = format!("{} has datagrams, not connections", group.local_address());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
-        // The master hands on itself, and must have no other thread.
+        // The master accepts itself, and must have no other thread.
         group.pause();
         let shared = Shared::new(group)?;
         let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
@@ -124,11 +124,11 @@ impl<'a> PreforkPool<'a> {
         Ok(pool)
     }
 
-    /// Handles a bounded number of events without waiting, and calls `f` with what happened. Returns whether there were any: then
-    /// there may be more.
+    /// Handles a bounded number of events without waiting, and calls `f` for each change of a worker. Returns whether there were
+    /// any events; then there may be more.
     ///
     /// # Errors
-    /// If the system refuses a step that another try will not mend.
+    /// If a system call fails for a reason that another try will not change.
     pub fn handle_events(&mut self, mut f: impl FnMut(PoolEvent)) -> io::Result<bool> {
         let mut raw = [epolls::NO_EVENT; EVENTS_MAX];
         let count = match epoll::wait(&self.epoll, &mut raw[..], Some(&NOW)) {
@@ -139,7 +139,7 @@ impl<'a> PreforkPool<'a> {
         for (source, _) in raw[..count].iter().map(epolls::read) {
             match source {
                 Source::Child(worker) => self.child_ended(worker, &mut f)?,
-                Source::Listener(_) => self.hand_on()?,
+                Source::Listener(_) => self.hand_over()?,
                 Source::Timer => {
                     let _ = rustix::io::read(&self.timer, &mut [0_u8; 8]);
                     if let Some(handoff) = &mut self.handoff {
@@ -162,34 +162,34 @@ impl<'a> PreforkPool<'a> {
         Ok(count > 0)
     }
 
-    /// Tells the children to take what is queued, answer what they can, and end.
+    /// Tells the children to handle what is queued, and to end.
     ///
     /// # Errors
     /// As of [`handle_events`](Self::handle_events).
     pub fn stop(&mut self) -> io::Result<()> {
         if let Some(handoff) = &mut self.handoff {
-            while handoff.turn(&self.shared, &self.epoll)? == AcceptState::More {}
+            while handoff.accept_batch(&self.shared, &self.epoll)? == AcceptState::More {}
         }
         self.shared.stop();
         Ok(())
     }
 
-    /// Whether there is no child any more.
+    /// Whether all children have ended.
     pub fn has_ended(&self) -> bool {
         self.children.iter().all(|worker| worker.child.is_none())
     }
 
-    /// The processes, in the order of their workers, where there is one.
+    /// The process of each worker; `None` where there is none.
     pub fn pids(&self) -> impl Iterator<Item = Option<u32>> {
         self.children.iter().map(|worker| worker.child.as_ref().map(|child| number_of(child.pid)))
     }
 
-    /// Connections that each worker took.
+    /// Connections that each worker accepted.
     pub fn taken(&self) -> Vec<u64> {
         (0..self.children.len()).map(|worker| self.shared.ledger.child(worker).taken().load(SeqCst)).collect()
     }
 
-    /// What each worker has counted in [`Child::served`].
+    /// The [`Child::served`] of each worker.
     pub fn served(&self) -> Vec<u64> {
         (0..self.children.len())
             .map(|worker| self.shared.ledger.child(worker).served().load(SeqCst))
@@ -202,10 +202,10 @@ impl<'a> PreforkPool<'a> {
     }
 
     fn start_child(&mut self, worker: usize) -> io::Result<()> {
-        self.shared.ledger.child(worker).came_up().store(0, SeqCst);
+        self.shared.ledger.child(worker).has_started().store(0, SeqCst);
         let child = Child::new(&self.shared, worker);
         let child = clone_sharing_descriptors(&|| {
-            // A terminal's Ctrl-C is for the master, which tells the children.
+            // Ctrl-C of a terminal goes to the master, which tells the children.
             let _ = setpgid(None, None);
             (self.run)(&child).is_ok()
         })?;
@@ -227,10 +227,10 @@ impl<'a> PreforkPool<'a> {
         let rescued = rescue(&self.shared, worker)?;
         self.orphans.extend(rescued.orphans);
         self.shared.restore_listeners(worker)?;
-        let came_up = self.shared.ledger.child(worker).came_up().load(SeqCst) != 0;
-        let false_starts = if came_up { 0 } else { self.children[worker].false_starts + 1 };
-        self.children[worker].false_starts = false_starts;
-        let started = if false_starts < FALSE_STARTS_MAX {
+        let has_started = self.shared.ledger.child(worker).has_started().load(SeqCst) != 0;
+        let failed_starts = if has_started { 0 } else { self.children[worker].failed_starts + 1 };
+        self.children[worker].failed_starts = failed_starts;
+        let started = if failed_starts < FAILED_STARTS_MAX {
             self.start_child(worker).map_err(|error| error.to_string())
         } else {
             Err(format!("its processes end before they serve, the last one with {status}"))
@@ -245,9 +245,9 @@ impl<'a> PreforkPool<'a> {
         Ok(())
     }
 
-    fn hand_on(&mut self) -> io::Result<()> {
+    fn hand_over(&mut self) -> io::Result<()> {
         let Some(handoff) = &mut self.handoff else { return Ok(()) };
-        match handoff.turn(&self.shared, &self.epoll)? {
+        match handoff.accept_batch(&self.shared, &self.epoll)? {
             AcceptState::Starved(_) => self.retry_soon(),
             AcceptState::Drained | AcceptState::More => Ok(()),
         }
@@ -260,7 +260,7 @@ impl<'a> PreforkPool<'a> {
     }
 }
 
-/// Children of a master that goes on without them take what is queued and end.
+/// The children of a dropped pool handle what is queued and end.
 impl Drop for PreforkPool<'_> {
     fn drop(&mut self) {
         self.shared.stop();

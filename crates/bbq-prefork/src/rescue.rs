@@ -1,10 +1,10 @@
-//! What becomes of the connections of a child that died: its successor has them.
+//! Gives the connections of a child that died to its successor.
 //!
-//! Most stand in the ledger as the dead child's. One may not: it was accepted, and the process killed before it could write
-//! that down. Such a connection looks like those that living children accept at this moment; so it is set aside until each of
-//! them has left the section that it was in. What has no entry then was the dead one's.
+//! Most of them have an entry in the ledger that names the dead child. One may have none: the process was killed between the
+//! accept and the entry. Such a connection looks like those that living children accept at this moment. So it is set aside until
+//! each of them has left the section that it was in; a connection without an entry then belonged to the dead child.
 //!
-//! Invariant: the master does this, one death after the other.
+//! Invariant: only the master does this, for one death after the other.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -17,17 +17,17 @@ use rustix::net::sockopt::{socket_acceptconn, socket_cookie};
 use crate::epolls;
 use crate::shared::Shared;
 
-/// A connection in hand at so many deaths, without an answer in between, is what kills: it is closed.
-const STRIKES_MAX: u64 = 3;
+/// After this many deaths in a row while a connection was handled, the connection is taken for the cause and closed.
+const DEATHS_MAX: u64 = 3;
 
-/// What was found.
+/// The result of [`rescue`].
 #[derive(Debug, Default)]
 pub(crate) struct Rescued {
     /// Connections that go over to the successor.
     pub(crate) inherited: usize,
-    /// Connections that were closed, because too many died of them.
+    /// Connections that were closed because too many processes died while they handled them.
     pub(crate) refused: usize,
-    /// Connections that may be the dead one's.
+    /// Connections that may have been the dead child's.
     pub(crate) orphans: Option<Orphans>,
 }
 
@@ -36,16 +36,16 @@ pub(crate) struct Rescued {
 pub(crate) struct Orphans {
     /// The worker that gets the connection.
     worker: usize,
-    /// Number and cookie.
+    /// Numbers and cookies.
     found: Vec<(RawFd, u64)>,
-    /// Children that were in a section, and what its number was.
+    /// Children that were in a section, and the section's number.
     awaited: Vec<(usize, u64)>,
 }
 
-/// Lets the successor of a dead child have its connections.
+/// Gives the connections of a dead child to its successor.
 pub(crate) fn rescue(shared: &Shared, worker: usize) -> io::Result<Rescued> {
     let words = shared.ledger.child(worker);
-    let in_hand = words.in_hand().swap(0, SeqCst);
+    let current = words.current().swap(0, SeqCst);
     let mut rescued = Rescued::default();
     let mut found = Vec::new();
     for number in open_numbers()? {
@@ -56,13 +56,13 @@ pub(crate) fn rescue(shared: &Shared, worker: usize) -> io::Result<Rescued> {
         if !entry.is_of(cookie) {
             found.push((number, cookie));
         } else if entry.owner() == worker {
-            if in_hand == number as u64 + 1 {
-                if entry.add_strike() >= STRIKES_MAX {
+            if current == number as u64 + 1 {
+                if entry.add_death() >= DEATHS_MAX {
                     rescued.refused += 1;
                     close_number(number);
                     continue;
                 }
-                // It may have been killed while it wrote down that an answer has ended.
+                // The child may have been killed in `settle`.
                 if entry.pending().is_none()
                     && let Ok(progress) = tcp_progress(descriptor)
                 {
@@ -70,7 +70,7 @@ pub(crate) fn rescue(shared: &Shared, worker: usize) -> io::Result<Rescued> {
                 }
             }
             rescued.inherited += 1;
-            // What it was ready for may have been an event that nobody saw to.
+            // The dead child may have taken an event that it did not handle.
             shared.watch_again(worker, number, epolls::BOTH)?;
         }
     }
@@ -95,7 +95,7 @@ impl Orphans {
             return Ok(false);
         }
         for (number, cookie) in self.found.drain(..) {
-            // Closed meanwhile, or another one.
+            // The connection was closed meanwhile, and the number may be another's.
             if socket_cookie(borrow_number(number)) != Ok(cookie) {
                 continue;
             }
@@ -107,7 +107,7 @@ impl Orphans {
     }
 }
 
-/// Makes a connection that was just accepted that of a child, which is told.
+/// Gives a connection that was just accepted to a child, and adds it to the child's epoll.
 pub(crate) fn give(shared: &Shared, worker: usize, number: RawFd, cookie: u64) -> io::Result<()> {
     let Some(entry) = shared.ledger.entry(number) else {
         close_number(number);
@@ -124,12 +124,12 @@ fn in_section(section: u64) -> bool {
     !section.is_multiple_of(2)
 }
 
-/// Whether a socket was accepted from one of the pool's: it has their name and does not listen.
+/// Whether a socket was accepted from a listener of the pool: it has the listener's name and does not listen.
 fn is_accepted(shared: &Shared, number: RawFd) -> bool {
     let socket = borrow_number(number);
     let has_name = shared.listeners.first().is_some_and(|listener| {
         match (bound_address(socket), listener.address()) {
-            // One that is bound to all addresses has connections to each.
+            // A listener that is bound to all addresses has connections to each.
             (Some(Address::Tcp(name)), Address::Tcp(ours)) => name.port() == ours.port(),
             (Some(name), ours) => name == *ours,
             (None, _) => false,
@@ -138,7 +138,7 @@ fn is_accepted(shared: &Shared, number: RawFd) -> bool {
     has_name && socket_acceptconn(socket) == Ok(false)
 }
 
-/// The descriptors that are open now, and the one that this is asked with.
+/// The descriptors that are open now, and the one that reads the directory.
 fn open_numbers() -> io::Result<Vec<RawFd>> {
     let names = std::fs::read_dir("/proc/self/fd")?;
     names

@@ -1,7 +1,7 @@
 //! What every process of a pool has: the listeners, an epoll per worker, and the ledger.
 //!
-//! All of it is made by the master before the first child, so that a child which dies leaves nothing behind but connections.
-//! The epoll of a worker goes over to the successor as it is, with the connections in it and what they were ready for.
+//! The master makes all of it before the first child, so that a dead child leaves nothing but connections. The successor takes
+//! over the epoll of its worker, with the connections in it and their events.
 
 use std::io;
 use std::ops::Range;
@@ -19,15 +19,15 @@ use rustix::process::{PidfdFlags, Resource, Rlimit, getpid, getrlimit, pidfd_ope
 use crate::epolls::{self, Source};
 use crate::ledger::Ledger;
 
-/// Descriptors that a pool may have open: the ledger is so long. It costs memory only for numbers that were in use, and
-/// addresses for all: 4 GiB.
+/// Descriptors that a pool may have open, for which the ledger has room. It takes 4 GiB of address space, but memory only for
+/// numbers that were in use.
 const DESCRIPTORS_MAX: u64 = 1 << 18;
 
-/// Whether a child waits for its listeners.
+/// Whether a child's listeners are in its epoll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Listens {
     Ready,
-    /// It has nothing to accept with.
+    /// It has no descriptors or memory to accept with.
     Not,
 }
 
@@ -37,12 +37,12 @@ pub(crate) struct Shared {
     pub(crate) listeners: Vec<Arc<Socket>>,
     /// The epoll of each worker.
     pub(crate) epolls: Vec<OwnedFd>,
-    /// One child accepts at a time, and passes the turn on.
+    /// Only the holder of the mutex accepts, and passes it on.
     pub(crate) has_mutex: bool,
     distribution: Distribution,
-    /// Readable when the children are to end: an eventfd.
+    /// An eventfd that is readable when the children are to end.
     stop: OwnedFd,
-    /// Readable when the master has ended.
+    /// A pidfd that is readable when the master has ended.
     master: OwnedFd,
 }
 
@@ -77,7 +77,7 @@ impl Shared {
         }
     }
 
-    /// Lets a child wait for its listeners, or stop doing so. As it is already is no error.
+    /// Adds a child's listeners to its epoll, or removes them. It is no error if that was done before.
     pub(crate) fn listen(&self, worker: usize, listens: Listens) -> io::Result<()> {
         for index in self.listeners_of(worker) {
             let (epoll, listener) = (&self.epolls[worker], &self.listeners[index]);
@@ -95,7 +95,7 @@ impl Shared {
         Ok(())
     }
 
-    /// What the death of a child may have left undone.
+    /// Does what a child that died may have left undone.
     pub(crate) fn restore_listeners(&self, worker: usize) -> io::Result<()> {
         self.listen(worker, Listens::Ready)?;
         if self.has_mutex { self.arm_mutex() } else { Ok(()) }
@@ -120,7 +120,7 @@ impl Shared {
         self.arm_mutex()
     }
 
-    /// The holder is woken by the next connection. Also if it is armed already, or about to accept: once too often does no harm.
+    /// Lets the next connection wake the holder. To arm it twice does no harm.
     pub(crate) fn arm_mutex(&self) -> io::Result<()> {
         let epoll = &self.epolls[self.mutex_holder()];
         for (index, listener) in self.listeners.iter().enumerate() {
@@ -129,17 +129,17 @@ impl Shared {
         Ok(())
     }
 
-    /// Lets a child wait for a connection of its own, for which it has not waited yet.
+    /// Adds a connection to the epoll of its child.
     pub(crate) fn watch(&self, worker: usize, number: RawFd, flags: EventFlags) -> Result<(), Errno> {
         epolls::add(&self.epolls[worker], borrow_number(number), Source::Connection(number), flags)
     }
 
-    /// The same, whether it has or not. What the connection is ready for is an event once more.
+    /// Adds a connection, or arms it again: if it is ready, that is an event once more.
     pub(crate) fn watch_again(&self, worker: usize, number: RawFd, flags: EventFlags) -> Result<(), Errno> {
         epolls::set(&self.epolls[worker], borrow_number(number), Source::Connection(number), flags)
     }
 
-    /// Tells all children to take what waits and end.
+    /// Tells all children to handle what is queued and end.
     pub(crate) fn stop(&self) {
         self.ledger.stopping().store(1, SeqCst);
         // Any number but 0 makes it readable, in whatever byte order.
@@ -155,7 +155,7 @@ impl Shared {
 fn limit_descriptors() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(u64::MAX).min(DESCRIPTORS_MAX);
-    // Where it is refused, the connections beyond it are.
+    // If the system refuses, connections with higher numbers are closed after the accept.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: limit.maximum });
     usize::try_from(current).unwrap_or(usize::MAX)
 }

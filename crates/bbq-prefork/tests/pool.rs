@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::sync::mpsc;
 
 use bbq_listen::Distribution;
-use bbq_prefork::{Connection, PoolEvent, PreforkPool, Turn};
+use bbq_prefork::{Connection, Outcome, PoolEvent, PreforkPool};
 use common::{group, port_of};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -94,17 +94,17 @@ fn threads_and_datagrams_are_refused() {
 }
 
 /// Answers each byte with itself, and dies of an exclamation mark.
-fn echo(connection: &Connection<'_>) -> Turn {
+fn echo(connection: &Connection<'_>) -> Outcome {
     let mut byte = [0];
     match recv(connection, &mut byte, RecvFlags::PEEK) {
-        Ok((0, _)) => Turn::Close,
+        Ok((0, _)) => Outcome::Close,
         Ok(_) if byte == *b"!" => std::process::abort(),
         Ok(_) => {
             recv(connection, &mut byte, RecvFlags::empty()).unwrap();
             send(connection, &byte, SendFlags::empty()).unwrap();
-            Turn::Again
+            Outcome::Yield
         }
-        Err(_) => Turn::Read,
+        Err(_) => Outcome::AwaitInput,
     }
 }
 

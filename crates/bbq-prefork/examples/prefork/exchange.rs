@@ -1,32 +1,32 @@
-//! Requests and answers on a connection that may change hands between any two instructions.
+//! Requests and responses on a connection whose process may be killed at any moment.
 //!
-//! It looks at what came, says in the ledger which answer it begins, writes it, and reads the requests then: so whoever has the
-//! connection next finds either the request, or the request and how much of its answer is written. What an answer depends on
-//! besides the request is its stamp: the second of its Date, and the process that it names.
+//! It peeks at the requests, notes in the ledger which response it begins, writes the response, and then reads the requests. So
+//! a successor finds either the request, or the request and how much of its response is written. A response depends on the
+//! request and on its stamp: the second of its Date, and the process that it names.
 //!
-//! Invariant: between two turns nothing of a connection is in this process's memory.
+//! Invariant: between two calls nothing of a connection is in this process's memory.
 
 use std::num::NonZeroU64;
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bbq_listen::Errno;
-use bbq_prefork::{Connection, KEPT_BYTES_MAX, PendingAnswer, Turn, UnfinishedAnswer};
+use bbq_prefork::{Connection, KEPT_BYTES_MAX, Outcome, PendingResponse, UnfinishedResponse};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use crate::conversation::Next;
 use crate::http::REQUEST_BYTES_MAX;
 use crate::site::{Site, second_now};
 
-/// Bytes looked at together: at least two of the longest requests that we take.
-const LOOK_BYTES: usize = 16 * 1024;
-/// What is the beginning of a request has not the length of a whole one.
-const _: () = assert!(REQUEST_BYTES_MAX <= KEPT_BYTES_MAX && 2 * REQUEST_BYTES_MAX <= LOOK_BYTES);
-/// The low bits of a stamp are the process (`PID_MAX_LIMIT` of linux/threads.h), those above the second.
+/// Bytes that are peeked at together: at least two of the longest requests.
+const PEEK_BYTES: usize = 16 * 1024;
+/// An incomplete request is shorter than the longest one.
+const _: () = assert!(REQUEST_BYTES_MAX <= KEPT_BYTES_MAX && 2 * REQUEST_BYTES_MAX <= PEEK_BYTES);
+/// The low bits of a stamp are the process (`PID_MAX_LIMIT` of linux/threads.h), the others are the second.
 const PID_BITS: u32 = 22;
 
-/// The marks of an answer: what follows it.
-const GO_ON: u32 = 0;
+/// The marks of a response: what follows it.
+const KEEP_OPEN: u32 = 0;
 const CLOSE: u32 = 1;
 const REFUSE: u32 = 2;
 
@@ -35,7 +35,7 @@ pub(crate) struct Exchange {
     pid: u64,
     site: Site,
     allow_block: bool,
-    input: Box<[u8; LOOK_BYTES]>,
+    input: Box<[u8; PEEK_BYTES]>,
     output: Vec<u8>,
 }
 
@@ -43,111 +43,111 @@ impl Exchange {
     pub(crate) fn new(allow_block: bool) -> Self {
         let pid = process::id().into();
         let site = site_of(pid, allow_block);
-        Self { pid, site, allow_block, input: Box::new([0; LOOK_BYTES]), output: Vec::new() }
+        Self { pid, site, allow_block, input: Box::new([0; PEEK_BYTES]), output: Vec::new() }
     }
 
-    /// Answers what came, but no more than is looked at together; what is answered is added to `served`. A connection that is
-    /// broken, or of which nobody knows what was written, is closed.
-    pub(crate) fn turn(&mut self, connection: &Connection<'_>, served: &AtomicU64) -> Turn {
-        let turn = match connection.unfinished_answer() {
-            Ok(None) => self.answer(connection, served),
+    /// Answers the requests that are peeked at together, and adds their number to `served`. A connection is closed if it is
+    /// broken, or if the kernel does not tell how much was written.
+    pub(crate) fn handle(&mut self, connection: &Connection<'_>, served: &AtomicU64) -> Outcome {
+        let outcome = match connection.unfinished_response() {
+            Ok(None) => self.respond(connection, served),
             Ok(Some(unfinished)) => self.finish(connection, unfinished, served),
-            Err(_) => return Turn::Close,
+            Err(_) => return Outcome::Close,
         };
-        match turn {
-            Ok(turn) => turn,
-            Err(Errno::AGAIN) => Turn::Read,
-            Err(Errno::INTR) => Turn::Again,
-            Err(_) => Turn::Close,
+        match outcome {
+            Ok(outcome) => outcome,
+            Err(Errno::AGAIN) => Outcome::AwaitInput,
+            Err(Errno::INTR) => Outcome::Yield,
+            Err(_) => Outcome::Close,
         }
     }
 
-    fn answer(&mut self, connection: &Connection<'_>, served: &AtomicU64) -> Result<Turn, Errno> {
-        let looked = connection.look(&mut self.input[..])?;
-        if looked.unread == 0 {
-            return Ok(Turn::Close);
+    fn respond(&mut self, connection: &Connection<'_>, served: &AtomicU64) -> Result<Outcome, Errno> {
+        let peeked = connection.peek(&mut self.input[..])?;
+        if peeked.unread == 0 {
+            return Ok(Outcome::Close);
         }
-        let input = &self.input[..looked.total()];
+        let input = &self.input[..peeked.total()];
         let second = second_now();
         let before = self.site.requests();
         self.output.clear();
         let (used, next) = self.site.answer_at(second, input, &mut self.output);
-        // Half a request without another half to come is none.
-        let is_all = next == Next::Read && input.len() < LOOK_BYTES;
+        // An incomplete request of a peer that has ended gets no response.
+        let is_all = next == Next::Read && input.len() < PEEK_BYTES;
         let (rest, mark) = match next {
-            Next::Refuse => (Turn::Close, REFUSE),
-            Next::Close => (Turn::Close, CLOSE),
-            Next::Read if is_all && connection.is_hung_up() => (Turn::Close, CLOSE),
-            Next::Read if is_all => (Turn::Read, GO_ON),
-            Next::Read | Next::Write => (Turn::Again, GO_ON),
+            Next::Refuse => (Outcome::Close, REFUSE),
+            Next::Close => (Outcome::Close, CLOSE),
+            Next::Read if is_all && connection.is_hung_up() => (Outcome::Close, CLOSE),
+            Next::Read if is_all => (Outcome::AwaitInput, KEEP_OPEN),
+            Next::Read | Next::Write => (Outcome::Yield, KEEP_OPEN),
         };
         let (input_bytes, keep) = match (next, mark) {
-            // What is left are requests, for the next turn.
-            (Next::Write, _) => (used - looked.kept, &[][..]),
-            (Next::Read, GO_ON) => (looked.unread, &input[used..]),
-            // Before it is closed all that came is read: it would be reset otherwise.
-            _ => (looked.unread, &[][..]),
+            // The rest are requests for the next call.
+            (Next::Write, _) => (used - peeked.kept, &[][..]),
+            (Next::Read, KEEP_OPEN) => (peeked.unread, &input[used..]),
+            // Everything is read before a close, which would reset the connection otherwise.
+            _ => (peeked.unread, &[][..]),
         };
         let stamp = NonZeroU64::new(second << PID_BITS | self.pid).unwrap_or(NonZeroU64::MIN);
         let output_bytes = self.output.len();
-        connection.begin_answer(&PendingAnswer { input_bytes, output_bytes, stamp, mark }, keep)?;
+        connection.begin_response(&PendingResponse { input_bytes, output_bytes, stamp, mark }, keep)?;
         if !write(connection, &self.output)? {
-            return Ok(Turn::Write);
+            return Ok(Outcome::AwaitRoom);
         }
-        let turn = self.end(connection, input_bytes, mark, rest)?;
+        let outcome = self.end(connection, input_bytes, mark, rest)?;
         served.fetch_add(self.site.requests() - before, Relaxed);
-        Ok(turn)
+        Ok(outcome)
     }
 
-    /// Writes what is missing of an answer that was begun, by whomever.
+    /// Writes the missing part of a response that this process or a former one began.
     fn finish(
         &mut self,
         connection: &Connection<'_>,
-        unfinished: UnfinishedAnswer,
+        unfinished: UnfinishedResponse,
         served: &AtomicU64,
-    ) -> Result<Turn, Errno> {
-        let UnfinishedAnswer { answer, unwritten_bytes, unread_bytes, looked } = unfinished;
+    ) -> Result<Outcome, Errno> {
+        let UnfinishedResponse { response, unwritten_bytes, unread_bytes, input: peeked } = unfinished;
         if unwritten_bytes > 0 {
-            let input = self.input.get_mut(..looked.total()).ok_or(Errno::PROTO)?;
-            let site = site_of(answer.stamp.get() & ((1 << PID_BITS) - 1), self.allow_block);
+            let input = self.input.get_mut(..peeked.total()).ok_or(Errno::PROTO)?;
+            let site = site_of(response.stamp.get() & ((1 << PID_BITS) - 1), self.allow_block);
             self.output.clear();
-            if connection.look(input)? == looked {
-                site.answer_at(answer.stamp.get() >> PID_BITS, input, &mut self.output);
+            if connection.peek(input)? == peeked {
+                site.answer_at(response.stamp.get() >> PID_BITS, input, &mut self.output);
             }
-            let written = answer.output_bytes.checked_sub(unwritten_bytes).ok_or(Errno::PROTO)?;
-            if self.output.len() != answer.output_bytes {
+            let written = response.output_bytes.checked_sub(unwritten_bytes).ok_or(Errno::PROTO)?;
+            if self.output.len() != response.output_bytes {
                 return Err(Errno::PROTO);
             }
             if !write(connection, &self.output[written..])? {
-                return Ok(Turn::Write);
+                return Ok(Outcome::AwaitRoom);
             }
             served.fetch_add(site.requests(), Relaxed);
         }
-        self.end(connection, unread_bytes, answer.mark, Turn::Again)
+        self.end(connection, unread_bytes, response.mark, Outcome::Yield)
     }
 
-    /// After the last byte of an answer is written: reads its requests. The last answer of a connection is never said to have
-    /// ended: so whoever has the connection next knows what is left to do.
+    /// Reads the requests of a response whose last byte is written. The last response of a connection is never ended in the
+    /// ledger, so a successor knows what is left to do.
     fn end(
         &mut self,
         connection: &Connection<'_>,
         mut unread_bytes: usize,
         mark: u32,
-        rest: Turn,
-    ) -> Result<Turn, Errno> {
+        rest: Outcome,
+    ) -> Result<Outcome, Errno> {
         if mark == REFUSE {
             return discard(connection);
         }
         while unread_bytes > 0 {
-            // Of tcp it is not copied once more.
+            // With MSG_TRUNC, tcp discards the bytes without a copy.
             let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
             let (read, _) = recv(connection, &mut self.input[..unread_bytes], flags)?;
             unread_bytes = unread_bytes.checked_sub(read).filter(|_| read > 0).ok_or(Errno::PROTO)?;
         }
         if mark == CLOSE {
-            return Ok(Turn::Close);
+            return Ok(Outcome::Close);
         }
-        connection.end_answer();
+        connection.end_response();
         Ok(rest)
     }
 }
@@ -156,7 +156,7 @@ fn site_of(author: u64, allow_block: bool) -> Site {
     Site::new(format!("process {author}\n").as_bytes(), allow_block)
 }
 
-/// Writes; answers false if something is left, of which the kernel knows how much.
+/// Writes; returns false if something is left.
 fn write(connection: &Connection<'_>, mut output: &[u8]) -> Result<bool, Errno> {
     while !output.is_empty() {
         match send(connection, output, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
@@ -169,12 +169,12 @@ fn write(connection: &Connection<'_>, mut output: &[u8]) -> Result<bool, Errno> 
     Ok(true)
 }
 
-/// Says that no more is written, and throws away what comes until the peer has ended, too: closing before would reset the
-/// connection, and the answer with it.
-fn discard(connection: &Connection<'_>) -> Result<Turn, Errno> {
+/// Ends our side, and discards input until the peer has ended, too: a close before that would reset the connection, and the
+/// response would be lost.
+fn discard(connection: &Connection<'_>) -> Result<Outcome, Errno> {
     shutdown(connection, Shutdown::Write)?;
     match recv(connection, &mut [0; 4096], RecvFlags::DONTWAIT)? {
-        (0, _) => Ok(Turn::Close),
-        _ => Ok(Turn::Again),
+        (0, _) => Ok(Outcome::Close),
+        _ => Ok(Outcome::Yield),
     }
 }

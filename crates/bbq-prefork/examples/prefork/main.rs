@@ -4,9 +4,9 @@
 //!     cargo run --release -p bbq-prefork --example prefork -- --listen 127.0.0.1:8080 --processes 4
 //!     curl http://127.0.0.1:8080/
 //!
-//! A child that ends or is killed is replaced, and nothing is lost with it: what waits on its socket goes on waiting, and the
-//! connections that it had accepted go over to its successor, which goes on in the middle of an answer if need be
-//! (`bbq_prefork::PreforkPool`). SIGTERM to the master ends the children, which take what is queued.
+//! A child that ends or is killed is replaced, and no connection is lost: connections stay in the queue of its socket, and the
+//! successor takes over those that it had accepted, in the middle of a response if need be (`bbq_prefork::PreforkPool`). SIGTERM
+//! to the master ends the children, after they handled what is queued.
 
 #[path = "../../../bbq-listen/examples/common/block.rs"]
 mod block;
@@ -44,8 +44,8 @@ fn main() -> anyhow::Result<()> {
     arguments.options.workers = arguments.processes.or(arguments.options.workers);
     let group = arguments.options.open(common::address(&arguments.options.listen)?)?;
     for socket in group.sockets() {
-        // An answer must not wait for the acknowledgement of the one before it. Connections have it from their listener; unix
-        // sockets refuse, and need it not.
+        // A response must not wait for the acknowledgement of the one before it. Connections inherit the option from their
+        // listener. Unix sockets refuse it, and do not need it.
         let _ = set_tcp_nodelay(&socket, true);
     }
     master::run(&group, arguments.allow_block)

@@ -1,4 +1,4 @@
-//! The process that has the sockets: starts the children, says when one is replaced, and ends them all.
+//! The master: it has the sockets, starts the children, reports when one is replaced, and stops them all.
 
 use std::io::{self, Write};
 
@@ -52,7 +52,7 @@ pub(crate) fn run(group: &Group, allow_block: bool) -> anyhow::Result<()> {
 /// A child.
 fn serve(child: &Child<'_>, allow_block: bool) -> io::Result<()> {
     let mut exchange = Exchange::new(allow_block);
-    let served = child.serve(|connection| exchange.turn(connection, child.served()));
+    let served = child.serve(|connection| exchange.handle(connection, child.served()));
     if let Err(error) = &served {
         eprintln!("prefork: process {} of worker {}: {error}", std::process::id(), child.worker());
     }
@@ -66,7 +66,9 @@ fn report(event: PoolEvent, given_up: &mut Option<String>) {
                 "prefork: process {pid} of worker {worker} ended ({status}); its successor has {inherited} connections"
             );
             if refused > 0 {
-                eprintln!("prefork: {refused} connections were closed, because processes end over them");
+                eprintln!(
+                    "prefork: {refused} connections were closed, because several processes died while they handled them"
+                );
             }
         }
         PoolEvent::GivenUp { worker, reason } => {
