@@ -1,15 +1,15 @@
-//! Where a group listens: a transport and an address of it.
-//!
-//! `parse` reads it from text. Nothing is opened here.
+//! Where a group listens: a transport and an address of it. `parse` reads it from text.
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use socket2::{Domain, Type};
 
 /// Bytes a unix socket path may have: `sun_path` of unix(7) is 108 with its closing zero.
 pub const UNIX_PATH_BYTES_MAX: usize = 107;
 
-/// What carries the bytes.
+/// A transport protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// TCP: connections.
@@ -23,10 +23,10 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// All of them, in the order of the documentation.
+    /// All transports, in the order of the documentation.
     pub const ALL: [Self; 4] = [Self::Tcp, Self::Udp, Self::Unix, Self::UnixDatagram];
 
-    /// The word for it: `tcp`, `udp`, `unix` or `unixgram`.
+    /// Its name: `tcp`, `udp`, `unix` or `unixgram`.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -68,7 +68,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// What carries the bytes.
+    /// A transport protocol.
     pub const fn transport(&self) -> Transport {
         match self {
             Self::Tcp(_) => Transport::Tcp,
@@ -84,6 +84,19 @@ impl Address {
             Self::Tcp(address) | Self::Udp(address) => Some(*address),
             Self::Unix(_) | Self::UnixDatagram(_) => None,
         }
+    }
+
+    /// The path; `None` for tcp and udp.
+    pub(crate) fn unix_path(&self) -> Option<&Path> {
+        match self {
+            Self::Tcp(_) | Self::Udp(_) => None,
+            Self::Unix(path) | Self::UnixDatagram(path) => Some(path),
+        }
+    }
+
+    pub(crate) fn domain_and_type(&self) -> (Domain, Type) {
+        let kind = if self.transport().is_stream() { Type::STREAM } else { Type::DGRAM };
+        (self.socket_address().map_or(Domain::UNIX, Domain::for_address), kind)
     }
 }
 

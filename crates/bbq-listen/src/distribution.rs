@@ -1,6 +1,4 @@
-//! How connections and datagrams are spread over the workers: the names, and which of them a group was asked for.
-//!
-//! What a name means in sockets is decided in `open`.
+//! How connections and datagrams are spread over the workers. `sockets/open` makes the sockets.
 
 use std::fmt;
 use std::num::NonZeroU16;
@@ -26,8 +24,8 @@ pub enum Distribution {
     AcceptMutex,
     /// One socket, and a thread that accepts for all workers: for few connections that last long.
     Handoff(HandoffRule),
-    /// So many sockets with `SO_REUSEPORT`, each shared by all workers; one per 8 processors unless a number is given
-    /// (Yingqi Lu's duplicated listen sockets).
+    /// This many sockets with `SO_REUSEPORT`, each shared by all workers; by default one for 8 processors (Yingqi Lu's duplicated
+    /// listen sockets).
     Duplicate(Option<NonZeroU16>),
 }
 
@@ -42,7 +40,7 @@ pub enum HandoffRule {
 }
 
 impl Distribution {
-    /// The words, as configuration and status write them.
+    /// The names, as in the configuration and the status.
     pub const WORDS: [&str; 9] = [
         "auto",
         "reuseport",
@@ -66,7 +64,7 @@ impl Distribution {
                 Some("datagrams are received, not accepted; use auto, reuseport, shared or duplicate")
             }
             Self::Duplicate(Some(sockets)) if usize::from(sockets.get()) > WORKERS_MAX => {
-                Some("that many sockets help nobody; use 1 to 1024")
+                Some("that many sockets are of no use; use 1 to 1024")
             }
             _ => None,
         }

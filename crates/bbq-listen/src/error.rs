@@ -1,15 +1,13 @@
-//! Everything that can keep a group from opening.
+//! Errors of opening a group. Later errors are counted (`Counters`), or are an `io::Error` of the call.
 //!
-//! Not here: what goes wrong while it is open. That is counted (`Counters`) or an `io::Error` of the one call.
-//!
-//! Invariant: a message names the address or the word, what is wrong with it, and what to do; it never repeats its source.
+//! Invariant: a message names the address or the word, the problem and the remedy; it does not print its source.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::{Address, Distribution, Holder, Steering, Transport};
 
-/// Why a group did not open. All of it is for the operator to mend, and none of it mends itself.
+/// Why a group could not be opened. The operator has to fix each of these; a retry does not help.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
@@ -43,7 +41,7 @@ pub enum ListenError {
     Resolve {
         /// The name asked for.
         host: String,
-        /// The resolver's answer.
+        /// The resolver's error.
         source: io::Error,
     },
 
@@ -104,7 +102,7 @@ pub enum ListenError {
         workers: usize,
     },
 
-    /// Somebody listens there already. With `SO_REUSEPORT` the two would silently share the traffic.
+    /// Another socket listens there. With `SO_REUSEPORT` the two would silently share the traffic.
     #[error(
         "{address} is in use by {}; stop it, or listen on another address",
         holder.as_ref().map_or_else(|| "another socket (`ss -lntup` as root names its process)".to_owned(), ToString::to_string)
@@ -112,7 +110,7 @@ pub enum ListenError {
     AddressInUse {
         /// The address.
         address: Address,
-        /// Whose it is, where the system tells.
+        /// The process that has it, if the system tells.
         holder: Option<Holder>,
     },
 
@@ -135,7 +133,7 @@ pub enum ListenError {
         address: Address,
     },
 
-    /// The directory of a unix socket may not be written, or not be searched.
+    /// The directory of a unix socket is not writable or not searchable.
     #[error(
         "{address} cannot be created for lack of permission; the directory must be writable for this user"
     )]
@@ -144,14 +142,14 @@ pub enum ListenError {
         address: Address,
     },
 
-    /// The directory of a unix socket is not there.
+    /// The directory of a unix socket does not exist.
     #[error("{address} cannot be created: its directory does not exist; create it")]
     NoDirectory {
         /// The address.
         address: Address,
     },
 
-    /// Something that is not a socket has the path of a unix socket. It is left alone.
+    /// The path of a unix socket is a file of another kind. It is not touched.
     #[error("{} exists and is not a socket; move it away, or listen on another path", path.display())]
     NotASocket {
         /// The path.
@@ -167,7 +165,7 @@ pub enum ListenError {
         address: Address,
     },
 
-    /// Sockets that somebody else opened are not what they should be.
+    /// Adopted sockets do not match the options.
     #[error("the sockets handed over for {address} do not fit: {problem}")]
     Unfit {
         /// The address.
@@ -181,15 +179,15 @@ pub enum ListenError {
     System {
         /// The address.
         address: Address,
-        /// What was being done, as the name of a system call.
+        /// The system call.
         step: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl ListenError {
-    /// Whether what was written is wrong, whatever the state of the system; the others are the system's answers.
+    /// Whether the input is wrong, independent of the state of the system.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,

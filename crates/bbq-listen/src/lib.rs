@@ -21,7 +21,7 @@
 //! if let Some(reason) = group.fallback() {
 //!     println!("because {reason}");
 //! }
-//! // Other workers take what waits for a worker that stalls.
+//! // Other workers take what is queued for a stalled worker.
 //! let _monitor = StallMonitor::start([&group], STALL_THRESHOLD_DEFAULT, |event| eprintln!("{event:?}"))?;
 //! thread::scope(|threads| {
 //!     for worker_listener in group.worker_listeners() {
@@ -60,8 +60,8 @@
 //! - **An address has one owner.** [`Group::open`] refuses an address that another socket listens on, and names the holder. Plain
 //!   `SO_REUSEPORT` lets a second copy of a server join and silently take half of the traffic. A program that joins later cannot
 //!   be kept out; [`Group::foreign_members`] finds it.
-//! - **A stalled worker delays no client.** With a [`StallMonitor`] other workers take what waits for a worker that is stalled or
-//!   gone, with every distribution.
+//! - **A stalled worker delays no client.** With a [`StallMonitor`] other workers take what is queued for a worker that is stalled
+//!   or absent, with every distribution.
 //! - **Nothing that is queued is lost.** [`Group::resize`] grows and shrinks a group, [`Group::adopt`] takes the sockets of another
 //!   process, and [`Group::pause`] lets all workers end and other workers start.
 //! - **Work is bounded.** A batch has at most [`ACCEPTS_PER_BATCH_MAX`] connections. Running out of descriptors is an outcome, not

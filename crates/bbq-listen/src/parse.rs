@@ -1,9 +1,6 @@
-//! Reads what a user writes: transports, addresses, distributions and steerings.
+//! Parses transports, addresses, distributions and steerings. Only a host name needs the system's resolver.
 //!
-//! Nothing is opened here, and only a host name makes it ask the system's resolver. The types know nothing of this file, as
-//! its error carries them.
-//!
-//! Invariant: what `Display` prints, `FromStr` reads back to the same value.
+//! Invariant: `FromStr` parses what `Display` prints to the same value.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -26,9 +23,9 @@ impl FromStr for Transport {
 impl Address {
     /// Reads `text` as an address of the transport called `word` (`tcp`, `udp`, `unix`, `unixgram`).
     ///
-    /// For tcp and udp that is `HOST:PORT`, IPv6 in brackets: `127.0.0.1:7701`, `[::1]:7701`, `localhost:7701`. A host
-    /// name means its first IPv4 address, or its first address if it has no IPv4 one. For unix and unixgram it is a
-    /// path; names in the abstract namespace (`@name`) are not supported.
+    /// For tcp and udp that is `HOST:PORT`, with IPv6 in brackets: `127.0.0.1:7701`, `[::1]:7701`, `localhost:7701`. A host name
+    /// means its first IPv4 address, or its first address if it has no IPv4 one. For unix and unixgram it is a path; abstract
+    /// names (`@name`) are not supported.
     pub fn parse(word: &str, text: &str) -> Result<Self, ListenError> {
         let transport: Transport = word.parse()?;
         match transport {
@@ -73,7 +70,7 @@ fn internet(transport: Transport, text: &str) -> Result<SocketAddr, ListenError>
         .to_socket_addrs()
         .map_err(|source| ListenError::Resolve { host: host.to_owned(), source })?
         .collect();
-    // "localhost" is often [::1] first, while those who write it mostly connect to 127.0.0.1.
+    // "localhost" is often [::1] first, but most clients connect to 127.0.0.1.
     let chosen = found.iter().find(|address| address.is_ipv4()).or_else(|| found.first());
     chosen.copied().ok_or_else(|| refuse("the host name has no address"))
 }
@@ -85,7 +82,7 @@ fn path(transport: Transport, text: &str) -> Result<PathBuf, ListenError> {
         return Err(refuse("the path is empty"));
     }
     if text.len() > UNIX_PATH_BYTES_MAX {
-        return Err(refuse("the path is longer than 107 bytes, all that unix(7) has room for"));
+        return Err(refuse("the path is longer than 107 bytes, the limit of unix(7)"));
     }
     if text.contains('\0') {
         return Err(refuse("the path has a zero byte in it"));

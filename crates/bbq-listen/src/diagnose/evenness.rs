@@ -1,7 +1,6 @@
 //! How evenly connections were spread: a chi-square test of the shares.
 //!
-//! It counts nothing itself and remembers nothing. Over which time to look is the caller's choice: in too short a one
-//! nothing can be seen, in too long a one what is going on now is lost in what was.
+//! The caller counts, and chooses the period: a short one has too few connections, and a long one hides a recent change.
 
 use crate::diagnose::chi_square;
 
@@ -13,8 +12,8 @@ pub struct Evenness {
     pub connections: u64,
     /// Sum of (share - expected)^2 / expected, where equal shares are expected; 0 when all are the same.
     pub chi_square: f64,
-    /// The probability that chance alone makes shares that differ so much or more: near 0 means that they are uneven. It
-    /// says nothing when there are fewer than some 5 connections per share.
+    /// The probability that chance alone makes shares that differ this much or more: near 0 means that they are uneven. It is
+    /// meaningless with fewer than about 5 connections per share.
     pub p: f64,
     /// The smallest share.
     pub smallest: u64,
@@ -23,7 +22,7 @@ pub struct Evenness {
 }
 
 impl Evenness {
-    /// Of what each took; `None` without connections.
+    /// Tests the shares; `None` without connections.
     #[must_use]
     pub fn of(shares: &[u64]) -> Option<Self> {
         let connections: u64 = shares.iter().sum();

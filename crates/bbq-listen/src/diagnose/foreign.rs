@@ -1,7 +1,7 @@
-//! Sockets of others at a group's address. With `SO_REUSEPORT` a process of the same user can join a group at any time
-//! and silently take a share; no socket option prevents it, so it is looked for.
+//! Finds sockets of other programs at a group's address. With `SO_REUSEPORT` a process of the same user can join a group at any
+//! time and silently take a share; no socket option prevents it.
 //!
-//! It changes nothing: whose socket it is, is for people to judge.
+//! It only reports: a person has to decide whose socket may stay.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,7 +13,7 @@ use crate::{Address, Group};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForeignMember {
-    /// Of the socket, as `ss -e` and `/proc/PID/fd` show it.
+    /// The inode of the socket, as `ss -e` and `/proc/PID/fd` show it.
     pub inode: u64,
     /// Where it is bound.
     pub address: SocketAddr,
@@ -22,10 +22,10 @@ pub struct ForeignMember {
 }
 
 impl ForeignMember {
-    /// The process that has it, where /proc tells: of other users' processes it does only to root. The lowest process id
-    /// when several share it.
+    /// The process that has the socket; the lowest process id if several have it. `None` if /proc does not tell: only root sees
+    /// processes of other users.
     ///
-    /// Costs a look at every descriptor that may be looked at: ask once per member.
+    /// It reads every descriptor in /proc: call it once per member.
     #[must_use]
     pub fn holder(&self) -> Option<Holder> {
         owner_of(self.inode)
@@ -33,16 +33,16 @@ impl ForeignMember {
 }
 
 impl Group {
-    /// The sockets at its address, or at one that overlaps it, that are not its own: of another process, or of this one
-    /// beside the group. Always empty for the unix transports, whose paths only one socket can have.
+    /// Sockets at its address, or at one that overlaps it, that are not in the group. Always empty for the unix transports, where
+    /// only one socket can have a path.
     ///
-    /// A child process that inherited a socket has the group's own, which is not foreign. Not seen are processes in
-    /// another network namespace, which take nothing from this one.
+    /// A socket that a child process inherited from the group is not foreign. Other network namespaces are not searched; they
+    /// take nothing from this one.
     ///
-    /// Needs no privilege. Costs some system calls, and for udp a look at every UDP socket of the machine.
+    /// It needs no privilege. It costs some system calls, and for udp the kernel goes through every UDP socket of the machine.
     ///
     /// # Errors
-    /// Where netlink is filtered away, as in some containers, or the kernel has no inet_diag.
+    /// If netlink is blocked, as in some containers, or the kernel has no inet_diag.
     pub fn foreign_members(&self) -> std::io::Result<Vec<ForeignMember>> {
         let (protocol, address) = match self.local_address() {
             Address::Tcp(address) => (Protocol::Tcp, *address),
@@ -50,7 +50,7 @@ impl Group {
             Address::Unix(_) | Address::UnixDatagram(_) => return Ok(Vec::new()),
         };
         let bound = bound_sockets(protocol, address.port())?;
-        // After the kernel was asked, so that a socket that the group opened meanwhile is known.
+        // Read after the query, so that a socket that the group opened meanwhile is known.
         let own: Vec<u64> = self
             .sockets()
             .iter()
@@ -62,7 +62,7 @@ impl Group {
 
 fn foreign(bound: &[BoundSocket], address: SocketAddr, own: &[u64]) -> Vec<ForeignMember> {
     let only_ipv6 = bound.iter().any(|socket| socket.only_ipv6 && own.contains(&socket.inode));
-    let in_the_way = |socket: &&BoundSocket| {
+    let is_foreign = |socket: &&BoundSocket| {
         !own.contains(&socket.inode)
             && share_clients(
                 (socket.address.ip().to_canonical(), socket.only_ipv6),
@@ -74,11 +74,10 @@ fn foreign(bound: &[BoundSocket], address: SocketAddr, own: &[u64]) -> Vec<Forei
         address: socket.address,
         user: socket.user,
     };
-    bound.iter().filter(in_the_way).map(member).collect()
+    bound.iter().filter(is_foreign).map(member).collect()
 }
 
-/// Whether there are clients that could reach either of two addresses with the same port; each with whether it takes
-/// IPv6 clients only.
+/// Whether a client could reach both of two addresses with the same port. The `bool` says that a socket takes IPv6 clients only.
 fn share_clients(a: (IpAddr, bool), b: (IpAddr, bool)) -> bool {
     match (a, b) {
         ((IpAddr::V4(_), _), (IpAddr::V6(all), only_ipv6))
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_can_take_a_share_is_foreign() {
+    fn sockets_that_can_take_a_share_are_foreign() {
         let bound = [
             socket(1, "127.0.0.1:80", false),
             socket(2, "0.0.0.0:80", false),

@@ -1,9 +1,8 @@
-//! Which process holds an address, as far as /proc tells: the socket's inode from /proc/net, its owner from
-//! /proc/PID/fd. For messages to people.
+//! Finds the process that holds an address, for error messages: the socket's inode from /proc/net, its owner from /proc/PID/fd.
 //!
-//! It sees this network namespace, and of other users' processes nothing unless it runs as root.
+//! It sees this network namespace only, and processes of other users only as root.
 //!
-//! Invariant: nothing here fails; what cannot be read is not known.
+//! Invariant: it returns no error; a holder that cannot be found is `None`.
 
 use std::fmt;
 use std::fs;
@@ -23,12 +22,12 @@ const FLAG_LISTENS: &str = "00010000";
 pub struct Holder {
     /// Its process id.
     pub pid: u32,
-    /// The name of its command, at most 15 bytes of it (/proc/PID/comm).
+    /// The first 15 bytes of its command's name (/proc/PID/comm).
     pub command: String,
 }
 
 impl Holder {
-    /// Whose socket is in the way at `address`, where the system tells: for sockets that are opened without a group.
+    /// The process that holds `address`, if /proc tells: for sockets that are opened without a group.
     #[must_use]
     pub fn of(address: &Address) -> Option<Holder> {
         holder_of(address)
@@ -41,7 +40,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The process that holds `address`, or an address that overlaps it (0.0.0.0 holds every one).
+/// The process that holds `address`, or an address that overlaps it (0.0.0.0 overlaps every one).
 pub(crate) fn holder_of(address: &Address) -> Option<Holder> {
     let inodes = match address {
         Address::Tcp(wanted) => internet_inodes(&["/proc/net/tcp", "/proc/net/tcp6"], *wanted, true),
@@ -81,7 +80,7 @@ fn hexadecimal_address(text: &str) -> Option<SocketAddr> {
     let length = address.len() / 2;
     for (index, word) in bytes.get_mut(..length)?.chunks_exact_mut(4).enumerate() {
         let digits = address.get(index * 8..index * 8 + 8)?;
-        // In the machine's order the word's bytes are the address as it is on the network.
+        // In native byte order, the bytes of the word are the address in network order.
         let value = u32::from_str_radix(digits, 16).ok()?;
         word.copy_from_slice(&if cfg!(target_endian = "little") {
             value.to_le_bytes()
@@ -97,13 +96,13 @@ fn hexadecimal_address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(address, port))
 }
 
-/// Whether two sockets could not both have these addresses.
+/// Whether two sockets cannot have these addresses at once.
 fn overlaps(held: SocketAddr, wanted: SocketAddr) -> bool {
     let (a, b) = (held.ip().to_canonical(), wanted.ip().to_canonical());
     held.port() == wanted.port() && (a == b || a.is_unspecified() || b.is_unspecified())
 }
 
-/// The sockets bound to `path`. Accepted connections bear the listener's path too, so what listens comes first.
+/// The sockets bound to `path`. Accepted connections have the listener's path, too, so listeners are sorted first.
 fn unix_inodes(path: &Path) -> Vec<u64> {
     let Some(wanted) = path.to_str() else { return Vec::new() };
     let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
@@ -128,12 +127,12 @@ fn unix_line(line: &str) -> Option<(&str, u64, &str)> {
     Some((fields[3], fields[6].parse().ok()?, rest))
 }
 
-/// The process that has the socket with this inode; the one with the lowest number if several share it.
+/// The process that has the socket with this inode; the one with the lowest number if several have it.
 pub(crate) fn owner_of(inode: u64) -> Option<Holder> {
     let wanted = format!("socket:[{inode}]");
     let pids = fs::read_dir("/proc").ok()?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let mut pids: Vec<u32> = pids.collect();
-    // Children inherit sockets, and parents mostly have the lower number.
+    // Children inherit sockets, and a parent mostly has the lower number.
     pids.sort_unstable();
     let pid = pids.into_iter().find(|pid| holds(*pid, &wanted))?;
     let command = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -174,7 +173,7 @@ mod tests {
 
     #[test]
     fn unix_lines_are_read() {
-        // Without privilege the first column is all zeros.
+        // Without privileges the first column is all zeros.
         let line = "0000000000000000: 00000002 00000000 00010000 0001 01   123 /run/a b";
         assert_eq!(unix_line(line), Some(("00010000", 123, "/run/a b")));
         let line = "0000000000000000: 00000002 00000000 00000000 0002 01 98765 /run/log";

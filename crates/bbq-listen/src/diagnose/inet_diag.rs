@@ -14,18 +14,18 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::diagnose::netlink::{Scope, ask, attribute, word};
+use crate::diagnose::netlink::{Scope, attribute, query, u32_at};
 
 const INET_DIAG_SKV6ONLY: u16 = 11;
-/// Bits of states in linux's net/tcp_states.h. A UDP socket without a peer is "closed"; one with a peer takes only that
-/// peer's datagrams.
+/// Bits of the states in linux's net/tcp_states.h. A UDP socket without a peer is "closed"; a connected one receives only from its
+/// peer.
 const TCP_LISTEN_BIT: u32 = 1 << 10;
 const TCP_CLOSE_BIT: u32 = 1 << 7;
 
 const REQUEST_BYTES: usize = 56;
-const ANSWER_BYTES: usize = 72;
+const RESPONSE_BYTES: usize = 72;
 
-/// What is bound to a port.
+/// The protocol of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Tcp,
@@ -37,7 +37,7 @@ pub(crate) enum Protocol {
 pub(crate) struct BoundSocket {
     pub(crate) inode: u64,
     pub(crate) address: SocketAddr,
-    /// Takes no IPv4 clients. Only of IPv6 sockets.
+    /// It takes no IPv4 clients. Only IPv6 sockets.
     pub(crate) only_ipv6: bool,
     pub(crate) user: u32,
 }
@@ -46,9 +46,9 @@ pub(crate) struct BoundSocket {
 pub(crate) fn bound_sockets(protocol: Protocol, port: u16) -> rustix::io::Result<Vec<BoundSocket>> {
     let mut found = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
-        ask(Scope::Matching, &request(family, protocol, port), |message| {
-            // The kernel has chosen by port already; one that does not, as before Linux 3.3, says too much.
-            found.extend(answer(message).filter(|socket| socket.address.port() == port));
+        query(Scope::Matching, &request(family, protocol, port), |message| {
+            // Kernels before Linux 3.3 do not filter by port.
+            found.extend(decode(message).filter(|socket| socket.address.port() == port));
         })?;
     }
     Ok(found)
@@ -68,8 +68,8 @@ fn request(family: libc::c_int, protocol: Protocol, port: u16) -> [u8; REQUEST_B
     bytes
 }
 
-fn answer(message: &[u8]) -> Option<BoundSocket> {
-    let attributes = message.get(ANSWER_BYTES..)?;
+fn decode(message: &[u8]) -> Option<BoundSocket> {
+    let attributes = message.get(RESPONSE_BYTES..)?;
     let port = u16::from_be_bytes(message[4..6].try_into().ok()?);
     let ip = match libc::c_int::from(message[0]) {
         libc::AF_INET => IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(&message[8..12]).ok()?)),
@@ -77,10 +77,10 @@ fn answer(message: &[u8]) -> Option<BoundSocket> {
         _ => return None,
     };
     Some(BoundSocket {
-        inode: word(message, 68)?.into(),
+        inode: u32_at(message, 68)?.into(),
         address: SocketAddr::new(ip, port),
         only_ipv6: attribute(attributes, INET_DIAG_SKV6ONLY).is_some_and(|value| value.first() == Some(&1)),
-        user: word(message, 64)?,
+        user: u32_at(message, 64)?,
     })
 }
 
@@ -89,15 +89,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_read_and_one_cut_short_is_none() {
-        let mut bytes = [0_u8; ANSWER_BYTES];
+    fn a_response_is_read_and_a_short_one_refused() {
+        let mut bytes = [0_u8; RESPONSE_BYTES];
         bytes[0] = libc::AF_INET as u8;
         bytes[4..6].copy_from_slice(&7701_u16.to_be_bytes());
         bytes[8..12].copy_from_slice(&[127, 0, 0, 1]);
-        let read = answer(&bytes).unwrap();
+        let read = decode(&bytes).unwrap();
         assert_eq!((read.address.to_string().as_str(), read.only_ipv6), ("127.0.0.1:7701", false));
-        assert_eq!(answer(&bytes[..ANSWER_BYTES - 1]), None);
+        assert_eq!(decode(&bytes[..RESPONSE_BYTES - 1]), None);
         bytes[0] = libc::AF_UNIX as u8;
-        assert_eq!(answer(&bytes), None, "another family");
+        assert_eq!(decode(&bytes), None, "another family");
     }
 }

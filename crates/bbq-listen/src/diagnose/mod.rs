@@ -1,4 +1,4 @@
-//! What the kernel tells about sockets, and what the counters tell about the workers.
+//! Diagnosis: who holds an address, how long the queues are, and how evenly the workers share the load.
 
 pub(crate) mod chi_square;
 pub(crate) mod evenness;

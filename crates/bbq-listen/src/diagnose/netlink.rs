@@ -1,7 +1,6 @@
-//! The kernel's socket diagnosis (sock_diag(7)): a question, and the messages of the answer. What they say is for
-//! `unix_diag` and `inet_diag`.
+//! Requests to the kernel's socket diagnosis (sock_diag(7)). `unix_diag` and `inet_diag` know the messages.
 //!
-//! Needs no privilege. Where netlink is filtered away (some containers) there is no answer.
+//! It needs no privilege. Some containers block netlink; then every request fails.
 //!
 //! In the machine's byte order:
 //!
@@ -10,7 +9,7 @@
 //! nlattr    length u16, type u16, then the value, padded to 4 bytes
 //! ```
 //!
-//! Invariant: it waits for nothing.
+//! Invariant: it never blocks.
 
 use std::os::fd::OwnedFd;
 
@@ -26,30 +25,30 @@ const NLM_F_DUMP: u16 = 0x300;
 
 const HEADER_BYTES: usize = 16;
 const ATTRIBUTE_HEADER_BYTES: usize = 4;
-/// What the kernel puts into one datagram of an answer: 32 KiB at most (net/netlink/af_netlink.c, `netlink_dump`).
+/// The largest datagram of a response: 32 KiB (net/netlink/af_netlink.c, `netlink_dump`).
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// How many sockets a question is about.
+/// How many sockets a request is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// The one that it names.
+    /// The socket that it names.
     One,
-    /// All that match.
+    /// All sockets that match.
     Matching,
 }
 
-/// Asks `question` (a message without its header) and hands each message of the answer, without its header, to `f`.
-pub(crate) fn ask(scope: Scope, question: &[u8], mut f: impl FnMut(&[u8])) -> rustix::io::Result<()> {
+/// Sends `body`, a message without its header, and calls `f` for each message of the response, without its header.
+pub(crate) fn query(scope: Scope, body: &[u8], mut f: impl FnMut(&[u8])) -> rustix::io::Result<()> {
     let diagnosis = rustix::net::socket_with(
         AddressFamily::NETLINK,
         SocketType::DGRAM,
         SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
         Some(netlink::SOCK_DIAG),
     )?;
-    retry_on_intr(|| rustix::net::send(&diagnosis, &request(scope, question), SendFlags::empty()))?;
+    retry_on_intr(|| rustix::net::send(&diagnosis, &request(scope, body), SendFlags::empty()))?;
     let mut buffer = vec![0_u8; BUFFER_BYTES];
-    // The kernel answers within the send, and goes on within each receive; there is nothing to wait for.
-    while let Progress::More = read_answer(receive(&diagnosis, &mut buffer)?, scope, &mut f)? {}
+    // The kernel makes the first part within the send, and the next within each receive: nothing has to be waited for.
+    while let Progress::More = read_response(receive(&diagnosis, &mut buffer)?, scope, &mut f)? {}
     Ok(())
 }
 
@@ -59,16 +58,16 @@ fn receive<'a>(diagnosis: &OwnedFd, buffer: &'a mut [u8]) -> rustix::io::Result<
 }
 
 #[expect(clippy::disallowed_methods, reason = "netlink speaks the machine's byte order")]
-fn request(scope: Scope, question: &[u8]) -> Vec<u8> {
+fn request(scope: Scope, body: &[u8]) -> Vec<u8> {
     let flags = match scope {
         Scope::One => NLM_F_REQUEST,
         Scope::Matching => NLM_F_REQUEST | NLM_F_DUMP,
     };
-    let mut bytes = ((HEADER_BYTES + question.len()) as u32).to_ne_bytes().to_vec();
+    let mut bytes = ((HEADER_BYTES + body.len()) as u32).to_ne_bytes().to_vec();
     bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     bytes.extend(flags.to_ne_bytes());
     bytes.extend([0; 8]); // sequence, port
-    bytes.extend(question);
+    bytes.extend(body);
     bytes
 }
 
@@ -79,11 +78,15 @@ enum Progress {
 }
 
 /// Reads the messages of one datagram.
-fn read_answer(mut datagram: &[u8], scope: Scope, f: &mut impl FnMut(&[u8])) -> rustix::io::Result<Progress> {
+fn read_response(
+    mut datagram: &[u8],
+    scope: Scope,
+    f: &mut impl FnMut(&[u8]),
+) -> rustix::io::Result<Progress> {
     while !datagram.is_empty() {
-        let length = word(datagram, 0).ok_or(Errno::BADMSG)? as usize;
+        let length = u32_at(datagram, 0).ok_or(Errno::BADMSG)? as usize;
         let message = datagram.get(HEADER_BYTES..length).ok_or(Errno::BADMSG)?;
-        match half(datagram, 4) {
+        match u16_at(datagram, 4) {
             Some(SOCK_DIAG_BY_FAMILY) => f(message),
             Some(NLMSG_DONE) => return Ok(Progress::Complete),
             Some(NLMSG_ERROR) => return Err(error_of(message)),
@@ -94,16 +97,16 @@ fn read_answer(mut datagram: &[u8], scope: Scope, f: &mut impl FnMut(&[u8])) -> 
     Ok(if scope == Scope::One { Progress::Complete } else { Progress::More })
 }
 
-/// `nlmsgerr`: a negative error number, then the question.
+/// `nlmsgerr`: a negative error number, then the request.
 fn error_of(message: &[u8]) -> Errno {
-    let code = word(message, 0).map_or(0, |code| code.cast_signed().wrapping_neg());
+    let code = u32_at(message, 0).map_or(0, |code| code.cast_signed().wrapping_neg());
     if code > 0 { Errno::from_raw_os_error(code) } else { Errno::BADMSG }
 }
 
-/// The value of the first attribute of this type. `None` if there is none, or one before it is broken.
+/// The value of the first attribute of this type. `None` if there is none, or an attribute before it is malformed.
 pub(crate) fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
-        let (length, kind) = (usize::from(half(attributes, 0)?), half(attributes, 2)?);
+        let (length, kind) = (usize::from(u16_at(attributes, 0)?), u16_at(attributes, 2)?);
         let value = attributes.get(ATTRIBUTE_HEADER_BYTES..length)?;
         if kind == wanted {
             return Some(value);
@@ -112,11 +115,11 @@ pub(crate) fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     }
 }
 
-pub(crate) fn half(bytes: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
@@ -135,12 +138,12 @@ mod tests {
 
     fn read(datagram: &[u8]) -> (rustix::io::Result<Progress>, Vec<Vec<u8>>) {
         let mut seen = Vec::new();
-        let result = read_answer(datagram, Scope::Matching, &mut |body| seen.push(body.to_vec()));
+        let result = read_response(datagram, Scope::Matching, &mut |body| seen.push(body.to_vec()));
         (result, seen)
     }
 
     #[test]
-    fn every_message_is_handed_over_up_to_the_end() {
+    fn every_message_is_read_up_to_the_end() {
         let two = [message(SOCK_DIAG_BY_FAMILY, b"abcd"), message(SOCK_DIAG_BY_FAMILY, b"efgh")].concat();
         assert_eq!(read(&two), (Ok(Progress::More), vec![b"abcd".to_vec(), b"efgh".to_vec()]));
         assert_eq!(read(&message(NLMSG_DONE, &[0; 4])), (Ok(Progress::Complete), vec![]));
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_answers_are_refused_and_end() {
+    fn malformed_responses_are_refused() {
         let whole = message(SOCK_DIAG_BY_FAMILY, b"abcd");
         for length in 1..whole.len() {
             assert_eq!(read(&whole[..length]).0, Err(Errno::BADMSG), "cut after {length}");
@@ -160,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_found_and_broken_ones_end() {
+    fn attributes_are_found_and_malformed_ones_refused() {
         let mut bytes = [5_u16.to_ne_bytes(), 3_u16.to_ne_bytes()].concat();
         bytes.extend([9, 0, 0, 0]);
         bytes.extend([8_u16.to_ne_bytes(), 4_u16.to_ne_bytes()].concat());

@@ -12,19 +12,19 @@ use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
 
-use crate::diagnose::netlink::{Scope, ask, attribute, word};
+use crate::diagnose::netlink::{Scope, attribute, query, u32_at};
 
 const UDIAG_SHOW_RQLEN: u32 = 0x10;
 const UNIX_DIAG_RQLEN: u16 = 4;
 
 const REQUEST_BYTES: usize = 24;
-const ANSWER_BYTES: usize = 16;
+const RESPONSE_BYTES: usize = 16;
 
-/// Connections that wait to be accepted, and how many may.
+/// The accept queue: its length, and the backlog.
 pub(crate) fn listen_queue(socket: BorrowedFd<'_>) -> rustix::io::Result<(u32, u32)> {
     let inode = u32::try_from(rustix::fs::fstat(socket)?.st_ino).map_err(|_| Errno::OVERFLOW)?;
     let mut found = None;
-    ask(Scope::One, &request(inode), |message| found = answer(message))?;
+    query(Scope::One, &request(inode), |message| found = decode(message))?;
     found.ok_or(Errno::BADMSG)
 }
 
@@ -35,14 +35,14 @@ fn request(inode: u32) -> [u8; REQUEST_BYTES] {
     bytes[4..8].copy_from_slice(&u32::MAX.to_ne_bytes()); // every state
     bytes[8..12].copy_from_slice(&inode.to_ne_bytes());
     bytes[12..16].copy_from_slice(&UDIAG_SHOW_RQLEN.to_ne_bytes());
-    bytes[16..24].fill(0xff); // whatever its cookie
+    bytes[16..24].fill(0xff); // any cookie
     bytes
 }
 
 /// `None` without the attribute.
-fn answer(message: &[u8]) -> Option<(u32, u32)> {
-    let lengths = attribute(message.get(ANSWER_BYTES..)?, UNIX_DIAG_RQLEN)?;
-    Some((word(lengths, 0)?, word(lengths, 4)?))
+fn decode(message: &[u8]) -> Option<(u32, u32)> {
+    let lengths = attribute(message.get(RESPONSE_BYTES..)?, UNIX_DIAG_RQLEN)?;
+    Some((u32_at(lengths, 0)?, u32_at(lengths, 4)?))
 }
 
 #[cfg(test)]
@@ -50,17 +50,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn broken_answers_are_refused_and_end() {
+    fn malformed_responses_are_refused() {
         let mut bytes = [0_u8; 48];
-        assert_eq!(answer(&[]), None);
-        assert_eq!(answer(&bytes), None, "attributes of no length");
+        assert_eq!(decode(&[]), None);
+        assert_eq!(decode(&bytes), None, "attributes of no length");
         bytes[16..20].copy_from_slice(&if cfg!(target_endian = "little") {
             [12, 0, 4, 0]
         } else {
             [0, 12, 0, 4]
         });
         bytes[20] = 9;
-        assert_eq!(answer(&bytes).map(|(queue, _)| u32::from_le(queue)), Some(9));
-        assert_eq!(answer(&bytes[..26]), None, "cut short");
+        assert_eq!(decode(&bytes).map(|(queue, _)| u32::from_le(queue)), Some(9));
+        assert_eq!(decode(&bytes[..26]), None, "cut short");
     }
 }

@@ -1,5 +1,5 @@
-//! The epoll set of a worker. Any thread can put sockets into it at any time, for the worker to accept from. The worker waits for
-//! the epoll as for a socket.
+//! The epoll set of a worker. Any thread can add sockets at any time; the worker accepts from them. The worker waits for the epoll
+//! descriptor as for a socket.
 //!
 //! A socket is armed for one event (`EPOLLONESHOT`), in one epoll set at a time. So a shared socket wakes one worker, not all.
 
@@ -14,16 +14,16 @@ use crate::dispatch::inbox::Inbox;
 use crate::dispatch::open_count::OpenCount;
 use crate::stall::heartbeat::Heartbeat;
 
-/// Sockets that one look returns: a group has one shared socket, or one for 8 processors.
+/// Events that one wait returns: a group has one shared socket, or one for 8 processors.
 pub(crate) const EPOLL_EVENTS_MAX: usize = 16;
 
-/// What stands for the inbox among the sockets' indices.
+/// The epoll data of the inbox; sockets have their index.
 const INBOX: u64 = u64::MAX;
 
-/// What waits in an epoll set.
+/// An event of an epoll set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// Something on the socket with this index.
+    /// The socket with this index is readable.
     Socket(usize),
     /// Connections in the inbox.
     Inbox,
@@ -33,13 +33,13 @@ pub(crate) enum Waiting {
 pub(crate) struct EpollSet {
     worker: usize,
     epoll: Arc<OwnedFd>,
-    /// Listeners that serve it; 0 when its worker is not there.
+    /// Listeners that serve it; 0 when its worker is not present.
     served: AtomicUsize,
     /// The worker runs and does not come back to its event loop.
     stalled: AtomicBool,
     /// The worker has been stalled for so long that new connections are turned away from it.
     avoided: AtomicBool,
-    /// Connections and datagrams its worker took, from whichever socket.
+    /// Connections and datagrams that its worker took from any socket.
     taken: AtomicU64,
     /// Connections that were handed to it and are open, those in the inbox included.
     open: Arc<AtomicUsize>,
@@ -89,7 +89,7 @@ impl EpollSet {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Writes what waits into `found`, and returns how many entries that are.
+    /// Writes the events into `found` and returns how many there are.
     pub(crate) fn waiting(&self, found: &mut [Waiting; EPOLL_EVENTS_MAX]) -> Result<usize, Errno> {
         let mut events =
             [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; EPOLL_EVENTS_MAX];
@@ -117,7 +117,7 @@ impl EpollSet {
         }
     }
 
-    /// Takes a socket out, if it is in the set.
+    /// Removes a socket, if it is in the set.
     pub(crate) fn remove(&self, socket: BorrowedFd<'_>) {
         let _not_there = epoll::delete(&self.epoll, socket);
     }
@@ -136,7 +136,7 @@ impl EpollSet {
         heartbeat
     }
 
-    /// Returns whether that was the last listener that served it.
+    /// Returns whether this was the last listener that served it.
     pub(crate) fn leave(&self) -> bool {
         self.served.fetch_sub(1, Ordering::AcqRel) == 1
     }
@@ -149,12 +149,12 @@ impl EpollSet {
         self.heartbeat().clone()
     }
 
-    /// Whether its worker sleeps until something comes.
+    /// Whether its worker waits for events.
     pub(crate) fn is_idle(&self) -> bool {
         self.is_able() && self.heartbeat().as_ref().is_some_and(|heartbeat| heartbeat.is_asleep())
     }
 
-    /// Whether its worker is there and not stalled.
+    /// Whether its worker is present and not stalled.
     pub(crate) fn is_able(&self) -> bool {
         self.is_served() && !self.stalled.load(Ordering::Relaxed)
     }

@@ -1,11 +1,11 @@
-//! An eventfd: readable from when it is signalled until it is cleared.
+//! An eventfd: readable after it was signalled, until it is cleared.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-/// What is written: any number but 0, in whatever byte order.
+/// Any number but 0, in either byte order.
 const SIGNAL: [u8; 8] = [1; 8];
 
 #[derive(Debug)]

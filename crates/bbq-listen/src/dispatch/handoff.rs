@@ -1,4 +1,4 @@
-//! The acceptor thread of the distribution `handoff`: it accepts for all workers, and puts each connection into the inbox of one.
+//! The acceptor thread of the distribution `handoff`: it accepts for all workers, and puts each connection into a worker's inbox.
 //!
 //! Invariant: a connection that no inbox takes stays in the kernel's queue.
 //! Invariant: when the thread ends, every connection that it accepted is in an inbox.
@@ -13,14 +13,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::dispatch::Dispatch;
 use crate::dispatch::event_fd::EventFd;
-use crate::dispatch::inboxes::{give, put_anywhere, room_of};
+use crate::dispatch::inboxes::{assign, push_to_first, room_of};
 use crate::io::accepted::{ACCEPTS_PER_BATCH_MAX, AcceptState, accept_from};
 use crate::{HandoffRule, Socket};
 
-/// How long it waits when all inboxes are full, or no worker is there yet: short against what a person notices, long against
-/// what a look costs.
+/// The delay when all inboxes are full or no worker is present: too short to notice, and long compared with the cost of a check.
 const NO_ROOM: Duration = Duration::from_millis(1);
-/// How long it waits when descriptors or memory ran out.
+/// The delay when descriptors or memory ran out.
 const STARVED: Duration = Duration::from_millis(50);
 
 /// The running thread; ends when dropped.
@@ -66,7 +65,7 @@ impl AcceptorThread {
             let mut waits =
                 [PollFd::new(stop, PollFlags::IN), PollFd::from_borrowed_fd(self.socket.as_fd(), listens)];
             let pause_of = |pause: Duration| Timespec { tv_sec: 0, tv_nsec: pause.subsec_nanos().into() };
-            // An interrupted wait is looked at as any other.
+            // An interrupted wait is no different from any other.
             let _woken = poll(&mut waits, pause.map(pause_of).as_ref());
             if !waits[0].revents().is_empty() {
                 return;
@@ -89,17 +88,17 @@ impl AcceptorThread {
         let rule = self.rule;
         let mut last = self.last;
         let outcome = accept_from(&self.socket, room.min(ACCEPTS_PER_BATCH_MAX), &mut |accepted| {
-            match give(&epoll_sets, rule, last, accepted) {
+            match assign(&epoll_sets, rule, last, accepted) {
                 Ok(worker) => last = worker,
-                // The room was there a moment ago: somebody's inbox was relieved into it.
-                Err(accepted) => put_anywhere(&epoll_sets, accepted),
+                // Another inbox was redistributed into the room meanwhile.
+                Err(accepted) => push_to_first(&epoll_sets, accepted),
             }
         });
         self.last = last;
         match outcome {
             Ok(outcome) if matches!(outcome.state, AcceptState::Starved(_)) => Some(STARVED),
             Ok(_) => None,
-            // The socket was shut down: there is nothing to wait for, and the owner will end this.
+            // The socket was shut down, and the owner will end this thread.
             Err(_) => Some(STARVED),
         }
     }

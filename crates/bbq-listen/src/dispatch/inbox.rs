@@ -1,4 +1,4 @@
-//! Connections that somebody else accepted for a worker (distribution `handoff`).
+//! Connections that the acceptor thread accepted for a worker (distribution `handoff`).
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,8 +9,8 @@ use rustix::io::Errno;
 use crate::dispatch::event_fd::EventFd;
 use crate::io::accepted::Accepted;
 
-/// Connections that wait for one worker. Behind it they wait in the kernel's queue, where nothing is lost when the process
-/// ends; as many as one batch of the worker accepts are plenty.
+/// Connections in an inbox, at most: as many as the worker takes in one batch. The others stay in the kernel's queue, where none
+/// is lost when the process ends.
 pub(crate) const INBOX_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Inbox {
         self.locked().len()
     }
 
-    /// Leaves a connection here; gives it back when the inbox is full.
+    /// Adds a connection; returns it when the inbox is full.
     pub(crate) fn push(&self, connection: Accepted) -> Result<(), Accepted> {
         let mut connections = self.locked();
         if connections.len() >= INBOX_MAX {
@@ -50,8 +50,8 @@ impl Inbox {
         Ok(())
     }
 
-    /// Leaves a connection at the front, however full it is: it has been accepted already. At most one for each of the two
-    /// who hand connections on.
+    /// Adds a connection at the front, even if the inbox is full: it has been accepted already. So it can exceed the limit by one
+    /// for each of the two threads that add connections.
     pub(crate) fn put_back(&self, connection: Accepted) {
         let mut connections = self.locked();
         connections.push_front(connection);

@@ -1,4 +1,4 @@
-//! Puts connections that were accepted for others into the inboxes of workers, and moves them to other inboxes.
+//! Puts accepted connections into the inboxes of workers, and moves them between inboxes.
 //!
 //! Invariant: a connection is in one inbox at a time.
 
@@ -15,7 +15,7 @@ pub(crate) fn room_of(epoll_set: &EpollSet) -> usize {
 }
 
 /// Puts a connection into the inbox of a worker. Returns which worker, or the connection if no inbox has room.
-pub(crate) fn give(
+pub(crate) fn assign(
     epoll_sets: &[Arc<EpollSet>],
     rule: HandoffRule,
     last: usize,
@@ -25,7 +25,7 @@ pub(crate) fn give(
         let behind = (1..=epoll_sets.len()).map(|step| &epoll_sets[(last + step) % epoll_sets.len()]);
         behind.filter(|epoll_set| room_of(epoll_set) > 0)
     };
-    // A worker that is stalled or gone is the last choice; of equals the first in turn.
+    // A worker that is stalled or absent is the last choice; of equals, the next one is taken.
     let rank = |epoll_set: &&Arc<EpollSet>| match rule {
         HandoffRule::RoundRobin => (!epoll_set.is_able(), 0),
         HandoffRule::Fewest => (!epoll_set.is_able(), epoll_set.open()),
@@ -36,23 +36,23 @@ pub(crate) fn give(
         accepted.open = Some(epoll_set.open_one());
         match inbox.push(accepted) {
             Ok(()) => return Ok(epoll_set.worker()),
-            // Full meanwhile.
+            // It is full now.
             Err(back) => accepted = back,
         }
     }
     Err(accepted)
 }
 
-/// Moves what waits in the inbox of a worker that is stalled or gone to other workers. Returns how many connections that were.
-pub(crate) fn relieve(epoll_sets: &[Arc<EpollSet>], stalled: &EpollSet) -> usize {
+/// Moves the connections in the inbox of a stalled or absent worker to other workers. Returns how many were moved.
+pub(crate) fn redistribute(epoll_sets: &[Arc<EpollSet>], stalled: &EpollSet) -> usize {
     let Some(inbox) = stalled.inbox() else { return 0 };
     let is_other = |epoll_set: &&Arc<EpollSet>| epoll_set.worker() != stalled.worker() && epoll_set.is_able();
     let others: Vec<_> = epoll_sets.iter().filter(is_other).cloned().collect();
     let mut moved = 0;
     while others.iter().any(|epoll_set| room_of(epoll_set) > 0) {
         let Some(connection) = inbox.pop() else { break };
-        if let Err(mut back) = give(&others, HandoffRule::Fewest, 0, connection) {
-            // The acceptor thread was quicker.
+        if let Err(mut back) = assign(&others, HandoffRule::Fewest, 0, connection) {
+            // The acceptor thread has filled the other inboxes.
             back.open = Some(stalled.open_one());
             inbox.put_back(back);
             break;
@@ -62,8 +62,9 @@ pub(crate) fn relieve(epoll_sets: &[Arc<EpollSet>], stalled: &EpollSet) -> usize
     moved
 }
 
-/// Puts a connection into the inbox of the first worker, although it is full: an accepted connection cannot go back.
-pub(crate) fn put_anywhere(epoll_sets: &[Arc<EpollSet>], mut accepted: Accepted) {
+/// Puts a connection into the inbox of the first worker, even if it is full: an accepted connection cannot be put back into the
+/// kernel's queue.
+pub(crate) fn push_to_first(epoll_sets: &[Arc<EpollSet>], mut accepted: Accepted) {
     if let Some((first, inbox)) =
         epoll_sets.first().and_then(|epoll_set| Some((epoll_set, epoll_set.inbox()?)))
     {

@@ -17,11 +17,11 @@ pub(crate) mod open_count;
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::dispatch::armed_in::ArmedIn;
 use crate::dispatch::epoll_set::EpollSet;
-use crate::dispatch::inboxes::relieve;
+use crate::dispatch::inboxes::redistribute;
 use crate::stall::alarm::Alarm;
 use crate::steering::recent_senders::RecentSenders;
 use crate::{Address, Distribution, Socket};
@@ -30,17 +30,17 @@ use crate::{Address, Distribution, Socket};
 #[derive(Debug)]
 pub(crate) struct Dispatch {
     distribution: Distribution,
-    table: RwLock<ServedListener>,
-    /// Only of a reuseport group for datagrams.
+    table: RwLock<Table>,
+    /// Only in a reuseport group for datagrams.
     seen: Option<RecentSenders>,
-    /// All workers end, and other workers will serve later.
+    /// All workers end, and others will serve later.
     paused: AtomicBool,
     /// The alarm of the stall monitor that was started last, if there is one.
     alarm: Mutex<Option<Arc<Alarm>>>,
 }
 
 #[derive(Debug, Default)]
-struct ServedListener {
+struct Table {
     sockets: Vec<Arc<Socket>>,
     epoll_sets: Vec<Arc<EpollSet>>,
 }
@@ -54,7 +54,7 @@ impl Dispatch {
         let datagrams = sockets.first().is_some_and(|socket| matches!(socket.address(), Address::Udp(_)));
         Self {
             distribution,
-            table: RwLock::new(ServedListener { sockets, epoll_sets }),
+            table: RwLock::new(Table { sockets, epoll_sets }),
             seen: (distribution.is_reuseport() && datagrams).then(RecentSenders::new),
             paused: AtomicBool::new(false),
             alarm: Mutex::default(),
@@ -65,7 +65,7 @@ impl Dispatch {
         self.paused.store(true, Ordering::Relaxed);
     }
 
-    /// The slots in which senders were seen, in a group that has to know them.
+    /// The slots of recent senders; `None` in a group that does not need them.
     pub(crate) fn seen(&self) -> Option<&RecentSenders> {
         self.seen.as_ref()
     }
@@ -74,25 +74,29 @@ impl Dispatch {
         self.distribution
     }
 
+    fn table(&self) -> RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn sockets(&self) -> Vec<Arc<Socket>> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner).sockets.clone()
+        self.table().sockets.clone()
     }
 
     pub(crate) fn socket(&self, index: usize) -> Option<Arc<Socket>> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner).sockets.get(index).cloned()
+        self.table().sockets.get(index).cloned()
     }
 
     pub(crate) fn epoll_sets(&self) -> Vec<Arc<EpollSet>> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner).epoll_sets.clone()
+        self.table().epoll_sets.clone()
     }
 
     pub(crate) fn epoll_set(&self, worker: usize) -> Option<Arc<EpollSet>> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner).epoll_sets.get(worker).cloned()
+        self.table().epoll_sets.get(worker).cloned()
     }
 
     /// Whether a worker waits for a socket directly: its own, or the only socket of the only worker.
     pub(crate) fn is_own_of(&self, socket: &Socket, worker: usize) -> bool {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.table();
         let is_alone = table.epoll_sets.len() == 1 && table.sockets.len() == 1;
         match self.distribution {
             Distribution::Reuseport => socket.worker() == Some(worker),
@@ -108,12 +112,12 @@ impl Dispatch {
         table.epoll_sets.push(epoll_set);
     }
 
-    /// Takes the last worker's epoll set away.
+    /// Removes the last worker's epoll set.
     pub(crate) fn pop_epoll_set(&self) -> Option<Arc<EpollSet>> {
         self.table.write().unwrap_or_else(PoisonError::into_inner).epoll_sets.pop()
     }
 
-    /// Takes the last socket away: the kernel's order of the others stays as it is.
+    /// Removes the last socket, so that the others keep their indices in the kernel.
     pub(crate) fn pop_socket(&self) -> Option<Arc<Socket>> {
         self.table.write().unwrap_or_else(PoisonError::into_inner).sockets.pop()
     }
@@ -127,7 +131,7 @@ impl Dispatch {
             .for_each(|heartbeat| heartbeat.tell(alarm));
     }
 
-    /// The calling thread serves `epoll_set` from now on. Sockets that nobody serves are armed there.
+    /// The calling thread serves `epoll_set` from now on. Sockets that no worker serves are armed in it.
     pub(crate) fn enter(&self, epoll_set: &EpollSet) -> Arc<crate::Heartbeat> {
         self.paused.store(false, Ordering::Relaxed);
         let heartbeat = epoll_set.enter();
@@ -143,19 +147,19 @@ impl Dispatch {
             if self.is_own_of(&socket, epoll_set.worker()) {
                 self.take_back(&socket, &mut armed_in);
             } else if *armed_in == ArmedIn::Nowhere {
-                self.hand_to(&socket, &mut armed_in, Some(epoll_set));
+                self.arm_in(&socket, &mut armed_in, Some(epoll_set));
             }
         }
         heartbeat
     }
 
-    /// A listener of `epoll_set` is gone. After the last one, other workers get what was armed there.
+    /// A listener of `epoll_set` was dropped. After the last one, the sockets armed there are armed elsewhere.
     pub(crate) fn leave(&self, epoll_set: &EpollSet) {
         if !epoll_set.leave() {
             return;
         }
         if !self.paused.load(Ordering::Relaxed) {
-            relieve(&self.epoll_sets(), epoll_set);
+            redistribute(&self.epoll_sets(), epoll_set);
         }
         for socket in self.sockets() {
             let mut armed_in = lock_armed_in(&socket);
@@ -164,7 +168,7 @@ impl Dispatch {
                 || *armed_in == ArmedIn::Worker(epoll_set.worker())
             {
                 epoll_set.remove(socket.as_fd());
-                self.hand_to(&socket, &mut armed_in, self.next(epoll_set.worker()).as_deref());
+                self.arm_in(&socket, &mut armed_in, self.next(epoll_set.worker()).as_deref());
             }
         }
     }
@@ -174,7 +178,7 @@ impl Dispatch {
         let mut armed_in = lock_armed_in(socket);
         if *armed_in == ArmedIn::Exclusive {
             let from = socket.worker().unwrap_or_else(|| socket.index());
-            self.hand_to(socket, &mut armed_in, self.next(from).as_deref());
+            self.arm_in(socket, &mut armed_in, self.next(from).as_deref());
         }
     }
 
@@ -182,14 +186,14 @@ impl Dispatch {
     pub(crate) fn retry(&self, socket: &Socket) {
         let mut armed_in = lock_armed_in(socket);
         if *armed_in == ArmedIn::Nowhere && !matches!(self.distribution, Distribution::Handoff(_)) {
-            self.hand_to(socket, &mut armed_in, self.next(socket.index()).as_deref());
+            self.arm_in(socket, &mut armed_in, self.next(socket.index()).as_deref());
         }
     }
 
-    /// Gives a socket back to its own worker, if that worker is there.
+    /// Gives a socket back to its own worker, if that worker is present.
     pub(crate) fn unshare(&self, socket: &Socket, own: &EpollSet) {
         let mut armed_in = lock_armed_in(socket);
-        // Under the lock: a worker that leaves says so first, and then looks where the socket is armed.
+        // Checked under the lock: a worker that leaves first lowers its count, and then looks where the socket is armed.
         if own.is_served() {
             self.take_back(socket, &mut armed_in);
         }
@@ -208,11 +212,11 @@ impl Dispatch {
     pub(crate) fn pass(&self, socket: &Socket, from: usize) {
         let mut armed_in = lock_armed_in(socket);
         if *armed_in == ArmedIn::Worker(from) {
-            self.hand_to(socket, &mut armed_in, self.next(from).as_deref());
+            self.arm_in(socket, &mut armed_in, self.next(from).as_deref());
         }
     }
 
-    /// Arms `socket` where it was before, after nothing was found on it.
+    /// Arms `socket` again where it was, after nothing was found on it.
     pub(crate) fn keep(&self, socket: &Socket, worker: usize) {
         let mut armed_in = lock_armed_in(socket);
         if *armed_in == ArmedIn::Worker(worker) {
@@ -220,23 +224,23 @@ impl Dispatch {
                 .epoll_set(worker)
                 .filter(|epoll_set| epoll_set.is_served())
                 .or_else(|| self.next(worker));
-            self.hand_to(socket, &mut armed_in, epoll_set.as_deref());
+            self.arm_in(socket, &mut armed_in, epoll_set.as_deref());
         }
     }
 
-    fn hand_to(&self, socket: &Socket, armed_in: &mut ArmedIn, epoll_set: Option<&EpollSet>) {
+    fn arm_in(&self, socket: &Socket, armed_in: &mut ArmedIn, epoll_set: Option<&EpollSet>) {
         *armed_in =
             match epoll_set.map(|epoll_set| (epoll_set, epoll_set.arm(socket.index(), socket.as_fd()))) {
                 Some((epoll_set, Ok(()))) => ArmedIn::Worker(epoll_set.worker()),
-                // The kernel has no memory left: the next caller tries again.
+                // The kernel has no memory left; `retry` tries again.
                 Some((_, Err(_))) | None => ArmedIn::Nowhere,
             };
     }
 
-    /// The worker after `from`. With accept-mutex this is the next worker that comes around; otherwise an idle worker comes before
-    /// a busy one. `from` itself is the last choice.
+    /// The worker after `from`: an idle worker before a busy one, but simply the next present one with accept-mutex. `from` itself
+    /// is the last choice.
     fn next(&self, from: usize) -> Option<Arc<EpollSet>> {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.table();
         let epoll_sets = &table.epoll_sets;
         let behind = |index: usize| &epoll_sets[(from + 1 + index) % epoll_sets.len()];
         let first = |wanted: fn(&EpollSet) -> bool| {

@@ -1,11 +1,11 @@
-//! How long connections waited to be accepted: a histogram per socket, of samples.
+//! How long connections waited to be accepted: a histogram of samples for each socket.
 //!
-//! A look at every connection would cost a system call each. So it is the first of every 16th batch, and the second of
-//! every batch: where there is a second, connections did wait, and the more wait the fewer are looked at.
+//! A sample costs a system call. So only the first connection of every 16th batch and the second of every batch are sampled: if a
+//! batch has a second one, connections were queued, and the longer the batches, the fewer are sampled.
 //!
-//! The kernel says how long: for a connection on which nothing was sent yet, `tcpi_last_data_sent` counts from the end of
-//! the handshake (net/ipv4/tcp_minisocks.c, `tcp_create_openreq_child`), whatever the client has sent since. Its clock is
-//! the kernel's tick, 1 to 10 ms.
+//! For a connection on which nothing was sent yet, `tcpi_last_data_sent` counts from the end of the handshake
+//! (net/ipv4/tcp_minisocks.c, `tcp_create_openreq_child`), whatever the client has sent. Its resolution is the kernel's tick, 1 to
+//! 10 ms.
 //!
 //! The counters only grow and are relaxed: a reader may see one ahead of another.
 
@@ -14,15 +14,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::sys;
 
-/// Upper ends of the buckets in milliseconds; what is longer is in one more.
+/// Upper ends of the buckets in milliseconds; one more bucket has longer delays.
 pub const ACCEPT_DELAY_BUCKETS_MS: [u64; 12] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];
 
 const BUCKETS: usize = ACCEPT_DELAY_BUCKETS_MS.len() + 1;
 
-/// One of so many batches has its first connection looked at, so that the look is far cheaper than the accepts.
+/// The first connection of every so many batches is sampled, so that samples cost far less than accepts.
 const BATCHES_PER_SAMPLE: u64 = 16;
 
-/// What was seen on one socket since it was opened. Aligned so that two sockets' counters share no cache line.
+/// The histogram of one socket since it was opened. Aligned so that two sockets' counters share no cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct AcceptDelays {
@@ -31,14 +31,14 @@ pub(crate) struct AcceptDelays {
     buckets: [AtomicU64; BUCKETS],
 }
 
-/// Which connections of a batch to look at.
+/// Which connections of a batch to sample.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sampling {
     first: bool,
 }
 
 impl Sampling {
-    /// Whether the next connection is looked at when the batch has so many.
+    /// Whether to sample the next connection, after so many in the batch.
     pub(crate) fn wants(self, accepted: usize) -> bool {
         accepted == 1 || self.first && accepted == 0
     }
@@ -50,7 +50,7 @@ impl AcceptDelays {
         Sampling { first: self.batches.fetch_add(1, Relaxed).is_multiple_of(BATCHES_PER_SAMPLE) }
     }
 
-    /// Looks at a connection just accepted, of which nothing is known if it is not a tcp one.
+    /// Samples a connection that was just accepted. Connections other than tcp have no delay.
     pub(crate) fn sample(&self, connection: impl AsFd) {
         if let Ok(ms) = sys::tcp_last_sent_ms(connection.as_fd()) {
             self.add(ms.into());
@@ -76,15 +76,14 @@ impl AcceptDelays {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AcceptDelay {
-    /// Samples by duration: up to each of [`ACCEPT_DELAY_BUCKETS_MS`] and over the one before it; the last ones are longer
-    /// than all of them.
+    /// Samples by duration: up to each of [`ACCEPT_DELAY_BUCKETS_MS`]; the last bucket has longer ones.
     pub buckets: [u64; BUCKETS],
     /// The longest.
     pub max_ms: u64,
 }
 
 impl AcceptDelay {
-    /// How many were looked at.
+    /// The number of samples.
     #[must_use]
     pub fn samples(&self) -> u64 {
         self.buckets.iter().sum()

@@ -1,7 +1,7 @@
-//! One bounded batch of connections from one socket, and what it brings.
+//! Accepts one bounded batch of connections from one socket.
 //!
-//! Invariant: one call makes at most `ACCEPTS_PER_BATCH_MAX` system calls, and two to see how long connections waited.
-//! Invariant: whatever the kernel says of one connection, the next one is still accepted.
+//! Invariant: one call makes at most `ACCEPTS_PER_BATCH_MAX` system calls, and two to sample the accept delay.
+//! Invariant: an error of one connection does not end the batch.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,9 +13,8 @@ use rustix::net::{SocketFlags, acceptfrom_with};
 use crate::dispatch::open_count::OpenCount;
 use crate::sockets::socket::{PeerAddress, Socket};
 
-/// Connections accepted before the worker looks at anything else. An accept loop that empties the queue first runs out
-/// of descriptors under load, before it has read a byte; 64 is already enough for the cost of a wake-up to vanish in
-/// that of the accepts.
+/// Connections accepted before the worker does anything else. An accept loop that empties the queue first runs out of descriptors
+/// under load, before it has read a byte. With 64, the cost of a wake-up is already small compared with that of the accepts.
 pub const ACCEPTS_PER_BATCH_MAX: usize = 64;
 
 /// A connection just accepted. It is non-blocking and closed on exec; a tcp connection has `SO_KEEPALIVE`. No other option is
@@ -33,12 +32,12 @@ pub struct Accepted {
 /// Why a batch ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AcceptState {
-    /// Nothing waits any more.
+    /// The queue is empty.
     Drained,
-    /// The limit was reached and more may wait.
+    /// The limit was reached, and more may be queued.
     More,
-    /// No descriptor or no memory was left for the next one: `EMFILE`, `ENFILE`, `ENOBUFS` or `ENOMEM`. It still waits.
-    /// Close something or let some time pass; trying again at once only burns the processor.
+    /// No descriptor or no memory was left for the next connection, which stays queued: `EMFILE`, `ENFILE`, `ENOBUFS` or `ENOMEM`.
+    /// Close something or wait; an immediate retry only uses processor time.
     Starved(Errno),
 }
 

@@ -1,9 +1,6 @@
 //! Accepts connections from a socket in bounded batches, for any event loop.
 //!
-//! It waits for nothing and knows no runtime; `tokio::listener` does both.
-//!
-//! Invariant: one call makes at most `ACCEPTS_PER_BATCH_MAX` system calls, and two to see how long connections waited.
-//! Invariant: whatever the kernel says of one connection, the next one is still accepted.
+//! It never waits, and needs no runtime: `tokio::listener` is for tokio.
 
 use std::io;
 
@@ -14,14 +11,14 @@ use crate::{Distribution, WorkerListener};
 
 /// Accepts the connections of one worker: those of its own socket, and those of shared ones when they are armed in its epoll set.
 ///
-/// While it lives, its worker counts as being there and gets connections.
+/// While it lives, its worker counts as present and gets connections.
 #[derive(Debug)]
 pub struct Acceptor {
     worker_listener: ServedListener,
 }
 
 impl Acceptor {
-    /// For `worker_listener`, of a transport that has connections; on the thread that serves it.
+    /// Call this on the thread that serves `worker_listener`, which must be of a transport with connections.
     pub fn new(worker_listener: WorkerListener) -> io::Result<Self> {
         if !worker_listener.address().transport().is_stream() {
             return Err(io::Error::new(
@@ -34,15 +31,15 @@ impl Acceptor {
 
     /// The worker it accepts for.
     pub fn worker_listener(&self) -> &WorkerListener {
-        self.worker_listener.worker_listener()
+        &self.worker_listener
     }
 
-    /// Accepts what waits, at most `limit` and at most [`ACCEPTS_PER_BATCH_MAX`], and hands each to `f`.
+    /// Accepts at most `limit` and at most [`ACCEPTS_PER_BATCH_MAX`] connections, and calls `f` for each.
     ///
-    /// A connection that broke while it waited is passed over and counted, and uses up one of the limit.
+    /// A connection that broke while it was queued is skipped and counted, and counts towards the limit.
     ///
     /// # Errors
-    /// Only those that another try does not mend: the socket was shut down. What was accepted before has been handed over.
+    /// If another try cannot succeed: the socket was shut down. `f` was called for what was accepted before.
     pub fn accept_batch(&self, limit: usize, f: &mut impl FnMut(Accepted)) -> io::Result<AcceptOutcome> {
         let own = self.accept_own(limit, f)?;
         if own.state != AcceptState::Drained {
@@ -52,10 +49,10 @@ impl Acceptor {
         Ok(AcceptOutcome { accepted: own.accepted + common.accepted, state: common.state })
     }
 
-    /// From its own socket, if it has one.
+    /// Accepts from its own socket, if it has one.
     pub(crate) fn accept_own(&self, limit: usize, f: &mut impl FnMut(Accepted)) -> io::Result<AcceptOutcome> {
         self.worker_listener.beat();
-        let Some(socket) = self.worker_listener().own() else {
+        let Some(socket) = self.worker_listener.own() else {
             return Ok(AcceptOutcome { accepted: 0, state: AcceptState::Drained });
         };
         let outcome = accept_from(socket, limit, f);
@@ -63,7 +60,7 @@ impl Acceptor {
         outcome
     }
 
-    /// From the shared sockets that are armed in its epoll set, and from its inbox.
+    /// Accepts from the shared sockets that are armed in its epoll set, and from its inbox.
     pub(crate) fn accept_shared(
         &self,
         limit: usize,
@@ -71,19 +68,19 @@ impl Acceptor {
     ) -> io::Result<AcceptOutcome> {
         self.worker_listener.beat();
         let mut waiting = [Waiting::Inbox; EPOLL_EVENTS_MAX];
-        let found = self.worker_listener().epoll_set().waiting(&mut waiting)?;
+        let found = self.worker_listener.epoll_set().waiting(&mut waiting)?;
         let mut total = AcceptOutcome { accepted: 0, state: AcceptState::Drained };
         for waiting in &waiting[..found] {
             let left = limit.saturating_sub(total.accepted);
             let outcome = match waiting {
-                Waiting::Inbox => self.take_handed(left, f),
+                Waiting::Inbox => self.take_from_inbox(left, f),
                 Waiting::Socket(index) => self.accept_armed(*index, left, f),
             };
             self.worker_listener.add_taken(&outcome);
             let outcome = outcome?;
             total.accepted += outcome.accepted;
             total.state = match outcome.state {
-                // The next look at the epoll set tells whether there is more.
+                // The next epoll_wait tells whether there is more.
                 AcceptState::Drained | AcceptState::More => AcceptState::More,
                 starved @ AcceptState::Starved(_) => starved,
             };
@@ -91,14 +88,14 @@ impl Acceptor {
         Ok(total)
     }
 
-    /// From a shared socket that is armed in the epoll set of this worker.
+    /// Accepts from a shared socket that is armed in the epoll set of this worker.
     fn accept_armed(
         &self,
         index: usize,
         limit: usize,
         f: &mut impl FnMut(Accepted),
     ) -> io::Result<AcceptOutcome> {
-        let (dispatch, worker) = (self.worker_listener().dispatch(), self.worker_listener().worker());
+        let (dispatch, worker) = (self.worker_listener.dispatch(), self.worker_listener.worker());
         let Some(socket) = dispatch.socket(index) else {
             return Ok(AcceptOutcome { accepted: 0, state: AcceptState::Drained });
         };
@@ -107,7 +104,7 @@ impl Acceptor {
         let mut passed = false;
         let outcome = accept_from(&socket, limit, &mut |accepted| {
             if !std::mem::replace(&mut passed, true) {
-                // Before it is handled, which may take long.
+                // Passed on before the connection is handled, which may take long.
                 dispatch.pass(&socket, worker);
             }
             f(accepted);
@@ -123,10 +120,10 @@ impl Acceptor {
         outcome
     }
 
-    /// What an acceptor thread has left in the inbox.
-    fn take_handed(&self, limit: usize, f: &mut impl FnMut(Accepted)) -> io::Result<AcceptOutcome> {
+    /// Takes connections from the inbox, where the acceptor thread put them.
+    fn take_from_inbox(&self, limit: usize, f: &mut impl FnMut(Accepted)) -> io::Result<AcceptOutcome> {
         let mut outcome = AcceptOutcome { accepted: 0, state: AcceptState::More };
-        let Some(inbox) = self.worker_listener().epoll_set().inbox() else { return Ok(outcome) };
+        let Some(inbox) = self.worker_listener.epoll_set().inbox() else { return Ok(outcome) };
         while outcome.accepted < limit.min(ACCEPTS_PER_BATCH_MAX) {
             let Some(connection) = inbox.pop() else { break };
             outcome.accepted += 1;

@@ -1,6 +1,6 @@
-//! What happened on one socket since it was opened.
+//! Counters of one socket.
 //!
-//! The counters only grow and are relaxed: they order nothing, and a reader may see one ahead of another.
+//! They only grow and are relaxed: a reader may see one ahead of another.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -22,17 +22,17 @@ impl Counters {
         self.accepted.load(Relaxed)
     }
 
-    /// Connections that were gone or broken before they could be accepted.
+    /// Connections that broke before they could be accepted.
     pub fn aborted(&self) -> u64 {
         self.aborted.load(Relaxed)
     }
 
-    /// Times that accepting or receiving stopped for want of descriptors or memory.
+    /// How often accepting or receiving stopped because descriptors or memory ran out.
     pub fn starved(&self) -> u64 {
         self.starved.load(Relaxed)
     }
 
-    /// Connections or datagrams that other workers took, because the socket's own did not come around.
+    /// Connections or datagrams that other workers took, because the socket's own worker was stalled or absent.
     pub fn rescued(&self) -> u64 {
         self.rescued.load(Relaxed)
     }

@@ -1,8 +1,8 @@
 //! Receives datagrams from a socket in batches, for any event loop.
 //!
-//! It waits for nothing and knows no runtime; `tokio::datagrams` does both.
+//! It never waits, and needs no runtime: `tokio::datagrams` is for tokio.
 //!
-//! Invariant: the buffers are allocated once, when it is made.
+//! Invariant: the buffers are allocated once.
 //! Invariant: one call makes one system call.
 
 use std::io;
@@ -24,7 +24,7 @@ pub const DATAGRAM_BYTES_MAX: usize = 64 * 1024;
 /// A datagram just received.
 #[derive(Debug, Clone, Copy)]
 pub struct Datagram<'a> {
-    /// Its bytes, or the first of them if it was longer than the room for it.
+    /// Its bytes, or the first of them if it was longer than the buffer.
     pub bytes: &'a [u8],
     /// The address of the sender.
     pub peer: PeerAddress,
@@ -35,11 +35,11 @@ pub struct Datagram<'a> {
 /// Why a batch ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiveState {
-    /// Nothing waits any more.
+    /// The queue is empty.
     Drained,
-    /// The batch is full and more may wait.
+    /// The batch is full, and more may be queued.
     More,
-    /// The kernel lacks memory. What waits still does; let some time pass.
+    /// The kernel lacks memory. The datagrams stay queued; wait before the next try.
     Starved(Errno),
 }
 
@@ -48,7 +48,7 @@ pub enum ReceiveState {
 pub struct ReceiveOutcome {
     /// Datagrams handed over.
     pub received: usize,
-    /// Of these, cut for want of room.
+    /// How many of these were cut.
     pub truncated: usize,
     /// Why it ended.
     pub state: ReceiveState,
@@ -57,7 +57,7 @@ pub struct ReceiveOutcome {
 /// Receives the datagrams of one worker into buffers of its own: those of its own socket, and those of shared ones when they
 /// are armed in its epoll set.
 ///
-/// While it lives, its worker counts as being there.
+/// While it lives, its worker counts as present.
 #[derive(Debug)]
 pub struct Receiver {
     worker_listener: ServedListener,
@@ -93,7 +93,7 @@ impl Receiver {
 
     /// The worker it receives for.
     pub fn worker_listener(&self) -> &WorkerListener {
-        self.worker_listener.worker_listener()
+        &self.worker_listener
     }
 
     /// Receives what waits, at most [`DATAGRAMS_PER_CALL`] datagrams, and hands each to `f`.
@@ -108,12 +108,12 @@ impl Receiver {
     /// From its own socket, if it has one.
     pub(crate) fn receive_own(&mut self, f: &mut impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
         self.worker_listener.beat();
-        let Some(socket) = self.worker_listener.worker_listener().own() else {
+        let Some(socket) = self.worker_listener.own() else {
             return Ok(ReceiveOutcome { received: 0, truncated: 0, state: ReceiveState::Drained });
         };
         let outcome = self.buffers.receive(socket)?;
         self.worker_listener.add_received(outcome.received);
-        self.buffers.hand_over(outcome.received, self.worker_listener.worker_listener().dispatch().seen(), f);
+        self.buffers.hand_over(outcome.received, self.worker_listener.dispatch().seen(), f);
         Ok(outcome)
     }
 
@@ -122,16 +122,13 @@ impl Receiver {
         self.worker_listener.beat();
         let mut total = ReceiveOutcome { received: 0, truncated: 0, state: ReceiveState::Drained };
         let mut waiting = [Waiting::Inbox; EPOLL_EVENTS_MAX];
-        let found = self.worker_listener.worker_listener().epoll_set().waiting(&mut waiting)?;
-        let (dispatch, worker) = (
-            Arc::clone(self.worker_listener.worker_listener().dispatch()),
-            self.worker_listener.worker_listener().worker(),
-        );
+        let found = self.worker_listener.epoll_set().waiting(&mut waiting)?;
+        let (dispatch, worker) = (Arc::clone(self.worker_listener.dispatch()), self.worker_listener.worker());
         for waiting in &waiting[..found] {
             let Waiting::Socket(index) = *waiting else { continue };
             let Some(socket) = dispatch.socket(index) else { continue };
             let outcome = self.buffers.receive(&socket);
-            // Before they are handled, which may take long.
+            // Passed on before the datagrams are handled, which may take long.
             match &outcome {
                 Ok(outcome) if outcome.received > 0 => dispatch.pass(&socket, worker),
                 _ => dispatch.keep(&socket, worker),
@@ -145,7 +142,7 @@ impl Receiver {
             total.received += outcome.received;
             total.truncated += outcome.truncated;
             total.state = match outcome.state {
-                // The next look at the epoll set tells whether there is more.
+                // The next epoll_wait tells whether there is more.
                 ReceiveState::Drained | ReceiveState::More => ReceiveState::More,
                 starved @ ReceiveState::Starved(_) => starved,
             };

@@ -1,10 +1,10 @@
 //! Sends datagrams together: one system call for many, and one message for several to one peer (`UDP_SEGMENT`, also called UDP
 //! GSO).
 //!
-//! It waits for nothing, and knows no runtime. A datagram that the kernel does not take is counted, as ever with UDP.
+//! It never waits, and needs no runtime. A datagram that the kernel does not take is dropped and counted.
 //!
-//! Invariant: what was added leaves as it was added, each in a datagram of its own; their order is not kept.
-//! Invariant: nothing that is refused in one piece is lost before it was tried in single ones.
+//! Invariant: each datagram that was added is sent as one datagram; their order is not kept.
+//! Invariant: the datagrams of a refused message are sent singly before they count as failed.
 
 use std::cmp::Reverse;
 use std::io::IoSlice;
@@ -17,14 +17,13 @@ use rustix::io::Errno;
 use crate::Socket;
 use crate::sys::{self, DATAGRAMS_PER_CALL, Message};
 
-/// Datagrams that wait at most: the answers to all that a batch of `AsyncDatagrams` receives.
+/// The most datagrams in a batch: the replies to all that a batch of `AsyncDatagrams` receives.
 pub const SEND_BATCH_DATAGRAMS_MAX: usize = 256;
-/// Datagrams made of one message at most: `UDP_MAX_SEGMENTS` of the kernels before 6.9.
+/// The most datagrams in one message: `UDP_MAX_SEGMENTS` of the kernels before 6.9.
 const SEGMENTS_MAX: usize = 64;
-/// A longer datagram goes alone: a path that cannot carry it whole may cut it, but not what is made of segments. So long
-/// every path of IPv6 carries it.
+/// A longer datagram is sent alone: a path with a smaller MTU can fragment it, but not segments. Every IPv6 path carries this size.
 const SEGMENT_BYTES_MAX: usize = 1232;
-/// The longest payload of udp over IPv4; a message made of segments has no more, either.
+/// The longest UDP payload over IPv4, also for a message of segments.
 const MESSAGE_BYTES_MAX: usize = 65_507;
 const _: () = assert!(SEGMENT_BYTES_MAX <= u16::MAX as usize);
 
@@ -32,7 +31,7 @@ const _: () = assert!(SEGMENT_BYTES_MAX <= u16::MAX as usize);
 #[derive(Debug)]
 pub struct SendBatch {
     socket: Arc<Socket>,
-    /// All datagrams, one behind the other.
+    /// The bytes of all datagrams.
     bytes: Vec<u8>,
     waiting: Vec<Waiting>,
     segments: Segments,
@@ -56,7 +55,7 @@ struct Waiting {
 }
 
 impl SendBatch {
-    /// For datagrams from `socket`, which is of udp.
+    /// For datagrams from `socket`, which must be a UDP socket.
     pub fn new(socket: Arc<Socket>) -> SendBatch {
         let segments = if sys::knows_segments(socket.as_fd()) { Segments::Allowed } else { Segments::Never };
         SendBatch { socket, bytes: Vec::new(), waiting: Vec::new(), segments, sent: 0, failed: 0 }
@@ -67,13 +66,13 @@ impl SendBatch {
         self.sent
     }
 
-    /// Datagrams that the kernel did not take: its buffer is full, or there is no way to the peer.
+    /// Datagrams that the kernel did not take: its buffer was full, or it has no route to the peer.
     pub fn failed(&self) -> u64 {
         self.failed
     }
 
-    /// Adds a datagram to `peer`: what `fill` appends to the bytes it is given, if it returns true. When
-    /// [`SEND_BATCH_DATAGRAMS_MAX`] wait, they are sent.
+    /// Adds a datagram to `peer`: `fill` appends its bytes and returns true, or returns false for none. A batch of
+    /// [`SEND_BATCH_DATAGRAMS_MAX`] datagrams is sent at once.
     pub fn add(&mut self, peer: SocketAddr, fill: impl FnOnce(&mut Vec<u8>) -> bool) {
         let start = self.bytes.len();
         if !fill(&mut self.bytes) {
@@ -86,12 +85,12 @@ impl SendBatch {
         }
     }
 
-    /// Sends all that wait.
+    /// Sends all datagrams of the batch.
     pub fn send(&mut self) {
         let mut waiting = std::mem::take(&mut self.waiting);
         let bytes = std::mem::take(&mut self.bytes);
         if self.segments == Segments::Allowed {
-            // Those of a peer side by side, and of these the long ones first: only the last segment may be shorter.
+            // By peer, and the longest first: only the last segment of a message may be shorter.
             waiting.sort_unstable_by_key(|one| (one.peer, Reverse(one.length)));
         }
         let pieces: Vec<IoSlice<'_>> =
@@ -121,7 +120,7 @@ impl SendBatch {
                         self.failed += waiting.len() as u64;
                         return sent;
                     }
-                    // It is of the first one; those behind it may do better.
+                    // The error is of the first message; the others may succeed.
                     errno => {
                         let refused = messages[0].pieces.len();
                         if messages[0].segment_bytes.is_some() {
@@ -138,11 +137,11 @@ impl SendBatch {
         sent
     }
 
-    /// Sends the datagrams of a message that was refused for `errno` each for itself.
+    /// Sends the datagrams of a message that was refused with `errno` singly.
     fn send_singly(&mut self, refused: &[Waiting], pieces: &[IoSlice<'_>], errno: Option<Errno>) -> usize {
         let sent = self.send_all(refused, pieces, Segments::Never);
-        // Where that helps it was not for the peer, and will be so for the next one: a way that calculates no checksums, a
-        // filter that knows no segments. MSGSIZE is of the way to this peer alone.
+        // If that succeeds, the error was about segments and would come again: a device without checksums, or a filter that knows
+        // no segments. MSGSIZE concerns the path to this peer alone.
         if sent > 0 && errno != Some(Errno::MSGSIZE) {
             self.segments = Segments::Never;
         }
@@ -200,7 +199,7 @@ mod tests {
         SocketAddr::from(([127, 0, 0, 1], port))
     }
 
-    /// Datagrams of these lengths, each to the port before it.
+    /// Datagrams by port and length.
     fn waiting(of: &[(u16, usize)]) -> Vec<Waiting> {
         of.iter().map(|&(port, length)| Waiting { peer: peer(port), start: 0, length }).collect()
     }
@@ -232,7 +231,7 @@ mod tests {
         sys::send_without_checksum(group.sockets()[0].as_fd()).unwrap();
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = client.local_addr().unwrap();
-        // Nobody gets what goes to port 0, in one piece or not: that says nothing of segments.
+        // Nothing can be sent to port 0, which says nothing about segments.
         for text in [b"one", b"two"] {
             add(&mut batch, peer(0), text);
         }

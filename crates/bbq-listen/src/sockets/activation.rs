@@ -1,6 +1,6 @@
-//! Sockets that systemd opened: the environment of sd_listen_fds(3), read once.
+//! Sockets that systemd opened, as in sd_listen_fds(3).
 //!
-//! It says what came, and under which name; what each is for is the owner's to decide, with [`bound_address`] and
+//! It returns the descriptors and their names. The caller decides what each is for, with [`bound_address`] and
 //! [`Group::adopt`](crate::Group::adopt).
 //!
 //! Invariant: each descriptor is taken once in the life of the process.
@@ -17,10 +17,10 @@ use crate::{Address, sys};
 
 /// The first descriptor: `SD_LISTEN_FDS_START`.
 const FIRST: RawFd = 3;
-/// Descriptors at most: far more than anybody's socket units, and a number to stop at when the environment is garbage.
+/// The most descriptors: far more than any program has socket units, and a limit if the environment is garbage.
 const ACTIVATED_MAX: RawFd = 4096;
 
-/// A descriptor that came with the start.
+/// A descriptor that systemd passed.
 #[derive(Debug)]
 pub struct Activated {
     /// Its name (`FileDescriptorName=`); systemd's default is the name of the socket unit.
@@ -29,11 +29,11 @@ pub struct Activated {
     pub descriptor: OwnedFd,
 }
 
-/// The descriptors that `LISTEN_FDS` counts, if `LISTEN_PID` says that they are for this process; none at every call after
-/// the first. Call it before anything else is opened.
+/// The descriptors that `LISTEN_FDS` counts, if `LISTEN_PID` is this process. Every call after the first returns none. Call it
+/// before anything else is opened.
 ///
 /// # Errors
-/// That a descriptor which was counted is not there.
+/// If a counted descriptor is not open.
 pub fn activated() -> io::Result<Vec<Activated>> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     let number = |name| env::var(name).ok()?.parse::<i64>().ok();
@@ -52,7 +52,7 @@ pub fn activated() -> io::Result<Vec<Activated>> {
         .collect()
 }
 
-/// Where a socket is bound; `None` for what is no socket of a transport that is known here.
+/// The address that a socket is bound to; `None` if it is no socket of a known transport.
 #[must_use]
 pub fn bound_address(socket: BorrowedFd<'_>) -> Option<Address> {
     let socket = SockRef::from(&socket);

@@ -1,17 +1,17 @@
 //! Makes a group of sockets that somebody else opened: the program before an upgrade, or systemd.
 //!
-//! It opens and binds nothing, so it can take nobody's place and no queued connection is lost. What was handed over is
-//! looked at, not believed: a socket of another address would otherwise be served under a false name.
+//! It opens and binds nothing, so no queued connection is lost. Each socket is checked: one of another address would otherwise be
+//! served under a wrong name.
 //!
 //! Invariant: sockets keep the order in which they came, which is their index.
-//! Invariant: a group that is refused closes its copies and changes nothing else; whoever handed them over keeps them.
+//! Invariant: a refused group closes its copies of the descriptors and changes nothing else.
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use socket2::{Domain, Socket, Type};
+use socket2::Socket;
 
 use crate::sockets::open::{ONE_WORKER_REASON, Opened, Steps, UNIX_REASON};
 use crate::sockets::options::GroupOptions;
@@ -26,7 +26,7 @@ pub(crate) fn adopt(options: &GroupOptions, sockets: Vec<OwnedFd>) -> Result<Ope
     for (index, socket) in sockets.iter().enumerate() {
         check(configured, socket).map_err(|problem| unfit(format!("number {index} {problem}")))?;
     }
-    // Where the system chose the port, it must have been the same for all.
+    // If the system chose the port, all sockets must have the same one.
     let step = Steps { address: configured };
     let address = step.bound_address(first)?;
     for (index, socket) in sockets.iter().enumerate().skip(1) {
@@ -37,15 +37,11 @@ pub(crate) fn adopt(options: &GroupOptions, sockets: Vec<OwnedFd>) -> Result<Ope
     for socket in &sockets {
         socket.set_cloexec(true).map_err(|error| step.failed("fcntl FD_CLOEXEC", error))?;
         step.set_options(socket, options)?;
-        // A second listen changes nothing but the backlog (net/ipv4/af_inet.c, net/unix/af_unix.c).
+        // A second listen changes only the backlog (net/ipv4/af_inet.c, net/unix/af_unix.c).
         step.listen(socket, options.backlog)?;
     }
-    let path = match &address {
-        Address::Unix(path) | Address::UnixDatagram(path) => {
-            Some(OwnedPath::adopted(path).map_err(|error| step.failed("lstat", error))?)
-        }
-        Address::Tcp(_) | Address::Udp(_) => None,
-    };
+    let path = address.unix_path().map(OwnedPath::adopted).transpose();
+    let path = path.map_err(|error| step.failed("lstat", error))?;
     let receive_buffer_bytes = step.granted_receive_buffer(first)?;
     Ok(Opened {
         sockets: sockets.into_iter().map(OwnedFd::from).collect(),
@@ -57,7 +53,7 @@ pub(crate) fn adopt(options: &GroupOptions, sockets: Vec<OwnedFd>) -> Result<Ope
     })
 }
 
-/// What they are, whatever the configuration asks for: it cannot be had without opening or closing one.
+/// The distribution that the sockets allow. It may not be the configured one, as none is opened or closed.
 fn distribution_of(
     options: &GroupOptions,
     sockets: &[Socket],
@@ -101,19 +97,14 @@ fn shared_because(options: &GroupOptions) -> Option<String> {
     Some(reason.to_owned())
 }
 
-/// What is wrong with one socket.
+/// `Err` says what is wrong with a socket.
 fn check(address: &Address, socket: &Socket) -> Result<(), String> {
-    let answer = |error: io::Error| format!("is no socket that can be looked at ({error})");
-    let (domain, kind) = match address {
-        Address::Tcp(to) => (Domain::for_address(*to), Type::STREAM),
-        Address::Udp(to) => (Domain::for_address(*to), Type::DGRAM),
-        Address::Unix(_) => (Domain::UNIX, Type::STREAM),
-        Address::UnixDatagram(_) => (Domain::UNIX, Type::DGRAM),
-    };
-    if socket.domain().map_err(answer)? != domain || socket.r#type().map_err(answer)? != kind {
+    let failed = |error: io::Error| format!("is no usable socket ({error})");
+    let (domain, kind) = address.domain_and_type();
+    if socket.domain().map_err(failed)? != domain || socket.r#type().map_err(failed)? != kind {
         return Err("is of another kind".to_owned());
     }
-    let name = socket.local_addr().map_err(answer)?;
+    let name = socket.local_addr().map_err(failed)?;
     let fits = match address {
         Address::Tcp(to) | Address::Udp(to) => name.as_socket().is_some_and(|bound| same(*to, bound)),
         Address::Unix(path) | Address::UnixDatagram(path) => {
@@ -125,7 +116,7 @@ fn check(address: &Address, socket: &Socket) -> Result<(), String> {
         let bound = bound.or_else(|| Some(name.as_pathname()?.display().to_string()));
         return Err(format!("is bound to {}", bound.unwrap_or_else(|| "nothing".to_owned())));
     }
-    if address.transport().is_stream() && !socket.is_listener().map_err(answer)? {
+    if address.transport().is_stream() && !socket.is_listener().map_err(failed)? {
         return Err("does not listen".to_owned());
     }
     Ok(())
@@ -136,7 +127,7 @@ fn same(wanted: SocketAddr, bound: SocketAddr) -> bool {
     wanted.ip() == bound.ip() && (wanted.port() == 0 || wanted.port() == bound.port())
 }
 
-/// A socket's name is what was bound, which may have been relative.
+/// The name of a socket is the path as it was bound, which may have been relative.
 fn same_path(wanted: &Path, bound: &Path) -> bool {
     let absolute = |path: &Path| std::path::absolute(path).ok();
     wanted == bound || absolute(wanted).is_some_and(|wanted| absolute(bound) == Some(wanted))

@@ -1,6 +1,6 @@
 //! A group: all the sockets that listen on one address, and a listener for each worker.
 //!
-//! It accepts nothing; that is the workers' part, or that of its acceptor thread (`handoff`).
+//! It accepts nothing: the workers do, or the acceptor thread (`handoff`).
 //!
 //! Invariant: a socket keeps its index for as long as the group is open.
 //! Invariant: a socket is open as long as the group is, unless its worker was removed and nothing waits on it.
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::dispatch::Dispatch;
 use crate::dispatch::epoll_set::EpollSet;
 use crate::dispatch::handoff::Handoff;
-use crate::dispatch::inboxes::relieve;
+use crate::dispatch::inboxes::redistribute;
 use crate::limits::WORKERS_MAX;
 use crate::sockets::adopt::adopt;
 use crate::sockets::open::{Opened, Steps, open, open_another};
@@ -21,17 +21,17 @@ use crate::sockets::unix_path::OwnedPath;
 use crate::steering::applied::AppliedSteering;
 use crate::{Address, Distribution, ListenError, Socket, Steering, WorkerListener};
 
-/// How long the socket of a worker that was removed stays open at least: so long a handshake that began with it may take to
-/// end there. A connection whose handshake ends on a closed socket is reset (unless `net.ipv4.tcp_migrate_req` is set).
+/// How long the socket of a removed worker stays open at least, so that handshakes can complete. A connection whose handshake
+/// completes on a closed socket is reset (unless `net.ipv4.tcp_migrate_req` is set).
 const REMOVED_LINGER: Duration = Duration::from_secs(3);
 
 /// All the sockets that listen on one address, opened once by their owner.
 ///
-/// Keep it while any worker serves: when it is dropped, the file of a unix socket goes, and with the last worker listener every
-/// socket. Connections that wait on a socket when it is closed are reset by the kernel.
+/// Keep it while any worker serves. When it is dropped, the file of a unix socket is removed; the sockets are closed with the last
+/// worker listener. The kernel resets connections that are queued on a socket when it is closed.
 #[derive(Debug)]
 pub struct Group {
-    // Dropped first: while a socket is open the kernel gives its file's inode number to no other.
+    // Dropped first: while a socket is open, no other file gets its inode number.
     path: Option<OwnedPath>,
     handoff: Mutex<Option<Handoff>>,
     inner: Arc<Inner>,
@@ -40,7 +40,7 @@ pub struct Group {
     receive_buffer_bytes: Option<u32>,
 }
 
-/// What worker listeners and the stall monitor share with the group.
+/// The part of a group that worker listeners and the stall monitor share.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) address: Address,
@@ -49,10 +49,10 @@ pub(crate) struct Inner {
     removed: Mutex<Removed>,
 }
 
-/// Workers that were removed, whose sockets may be open still.
+/// Removed workers whose sockets may still be open.
 #[derive(Debug, Default)]
 struct Removed {
-    /// When the last one was.
+    /// When the last one was removed.
     since: Option<Instant>,
     epoll_sets: Vec<Arc<EpollSet>>,
 }
@@ -60,24 +60,22 @@ struct Removed {
 impl Group {
     /// Opens every socket of the group.
     ///
-    /// Refuses an address that anybody else listens on, this process included, and names the holder where /proc tells.
-    /// That it is refused also holds for servers started at the same moment: one of them gets it.
+    /// It refuses an address that another socket listens on, also one of this process, and names the holder if /proc tells. Of
+    /// servers that are started at the same moment, one gets the address.
     pub fn open(options: &GroupOptions) -> Result<Self, ListenError> {
         check_workers(options)?;
         Self::of(options, open(options)?)
     }
 
-    /// Makes a group of sockets that somebody else opened: the program before an upgrade, or systemd. Their order is
-    /// their index.
+    /// Makes a group of sockets that another program opened: the one before an upgrade, or systemd. Their order is their index.
     ///
-    /// Each must be what `options` ask for: transport, address (with port 0 any port, the same for all), listening. One is
-    /// shared; several must be one for each worker. Descriptors are closed on exec and non-blocking from here on, and
-    /// backlog and receive buffer are as in `options`.
+    /// Each must have the transport and address of `options` (with port 0 any port, the same for all), and listen. One socket is
+    /// shared; several must be one for each worker. The descriptors become close-on-exec and non-blocking, and backlog and receive
+    /// buffer are set as in `options`.
     ///
-    /// The file of a unix socket stays when the group closes, as it is somebody else's: see
-    /// [`set_owns_file`](Self::set_owns_file).
+    /// The file of a unix socket is not removed when the group closes: see [`set_owns_file`](Self::set_owns_file).
     ///
-    /// To hand the sockets of a group over, lend the descriptors of [`sockets`](Self::sockets) in their order.
+    /// To hand over the sockets of a group, pass the descriptors of [`sockets`](Self::sockets) in their order.
     pub fn adopt(options: &GroupOptions, sockets: Vec<OwnedFd>) -> Result<Self, ListenError> {
         check_workers(options)?;
         Self::of(options, adopt(options, sockets)?)
@@ -117,24 +115,24 @@ impl Group {
         })
     }
 
-    /// Whether the file of a unix socket goes when the group closes. It does when the group made it.
+    /// Whether the file of a unix socket is removed when the group closes: by default, if the group created it.
     pub fn owns_file(&self) -> bool {
         self.path.as_ref().is_some_and(OwnedPath::is_ours)
     }
 
-    /// Says who removes the file of a unix socket: one who has handed the sockets over leaves it to the other.
+    /// Sets whether the group removes the file of a unix socket. A program that has handed its sockets over must not.
     pub fn set_owns_file(&self, owns: bool) {
         if let Some(path) = &self.path {
             path.set_ours(owns);
         }
     }
 
-    /// Where it listens, with the port that was chosen.
+    /// The address it listens on, with the port that the system chose.
     pub fn local_address(&self) -> &Address {
         &self.inner.address
     }
 
-    /// The distribution that was asked for.
+    /// The configured distribution.
     pub fn configured(&self) -> Distribution {
         self.options.distribution
     }
@@ -144,23 +142,23 @@ impl Group {
         self.inner.dispatch.distribution()
     }
 
-    /// Why the distribution in use is not the one asked for, or not the first choice of `auto`.
+    /// Why the distribution in use is not the configured one, or not the first choice of `auto`.
     pub fn fallback(&self) -> Option<&str> {
         self.fallback.as_deref()
     }
 
-    /// What chooses a sender's socket now; `None` where there is nothing to choose.
+    /// What chooses the socket of a sender; `None` if there is only one socket.
     pub fn steering(&self) -> Option<String> {
         self.inner.steered().describe()
     }
 
-    /// Steers differently from now on. Connections that are queued or open stay where they are; senders of datagrams may
-    /// change their worker. Steering that it has already is left alone, and its senders stay.
+    /// Changes the steering. Queued and open connections stay where they are; senders of datagrams may change their worker. If the
+    /// steering is in force already, nothing changes.
     ///
     /// # Errors
-    /// If the group cannot be steered that way, or the system refuses; then it is steered as before.
+    /// If the group cannot be steered that way, or the system refuses. Then the steering stays as it was.
     pub fn set_steering(&self, steering: &Steering) -> Result<(), ListenError> {
-        if self.inner.steered().is_just(steering) {
+        if self.inner.steered().is_in_force(steering) {
             return Ok(());
         }
         let options =
@@ -171,35 +169,35 @@ impl Group {
         Ok(())
     }
 
-    /// How many workers it is for.
+    /// The number of workers.
     pub fn workers(&self) -> usize {
         self.inner.dispatch.epoll_sets().len()
     }
 
-    /// Its sockets in the order of their index: for a while also those of workers that were removed.
+    /// Its sockets in the order of their index, for a while also those of removed workers.
     pub fn sockets(&self) -> Vec<Arc<Socket>> {
         self.inner.dispatch.sockets()
     }
 
-    /// Connections or datagrams that each worker took, from whichever socket.
+    /// Connections or datagrams that each worker took from any socket.
     pub fn taken(&self) -> Vec<u64> {
         self.inner.dispatch.epoll_sets().iter().map(|epoll_set| epoll_set.taken()).collect()
     }
 
     /// Grows or shrinks the group to `workers` workers.
     ///
-    /// The listeners of new workers can be taken at once. Removed workers end by themselves: what is queued on their sockets, or
-    /// still comes there, is taken by the others, and the sockets are closed when nothing waits there any more and some
-    /// seconds have passed (by the [`StallMonitor`](crate::StallMonitor), or by [`close_removed`](Self::close_removed)). Senders of
-    /// datagrams stay with their workers, but for those of removed ones.
+    /// The listeners of new workers can be taken at once. The caller ends removed workers. The other workers take what is queued on
+    /// their sockets, or still arrives there. These sockets are closed when they are empty and some seconds have passed (by the
+    /// [`StallMonitor`](crate::StallMonitor), or by [`close_removed`](Self::close_removed)). Senders of datagrams stay with their
+    /// workers, except those of removed ones.
     ///
     /// # Errors
-    /// If the number is out of range, or a socket cannot be opened; then the group is as it was before.
+    /// If the number is out of range, or a socket cannot be opened. Then the group stays as it was.
     pub fn resize(&self, workers: usize) -> Result<(), ListenError> {
         check_workers(&GroupOptions { workers, ..self.options.clone() })?;
         let before = self.workers();
         let dispatch = &self.inner.dispatch;
-        // Held to the end: nobody closes a socket that comes back.
+        // Held to the end, so that no socket of a worker that is added again is closed.
         let mut removed = self.inner.removed();
         if workers > before {
             self.grow(before, workers)?;
@@ -209,12 +207,12 @@ impl Group {
             for socket in dispatch.sockets() {
                 dispatch.pass(&socket, epoll_set.worker());
             }
-            relieve(&dispatch.epoll_sets(), &epoll_set);
+            redistribute(&dispatch.epoll_sets(), &epoll_set);
             removed.since = Some(Instant::now());
             removed.epoll_sets.push(epoll_set);
         }
         for socket in dispatch.sockets() {
-            // What waits there is everybody's now: of workers that go, and of one that was alone.
+            // All workers serve the sockets of removed workers, and that of a worker that was alone.
             let is_left = socket.worker().map_or(workers > 1, |worker| worker >= workers);
             if is_left {
                 dispatch.share(&socket);
@@ -252,12 +250,12 @@ impl Group {
         Ok(())
     }
 
-    /// Closes the sockets of removed workers on which nothing waits any more; returns whether some are left.
+    /// Closes the empty sockets of removed workers. Returns whether some are left.
     pub fn close_removed(&self) -> bool {
         self.inner.close_removed()
     }
 
-    /// The listener of worker `worker`, counted from 0. It may be taken more than once, as a restarted worker does.
+    /// The listener of worker `worker`, counted from 0. A restarted worker may take it again.
     pub fn worker_listener(&self, worker: usize) -> Result<WorkerListener, ListenError> {
         self.worker_listener_at(worker).ok_or_else(|| ListenError::NoSuchWorker {
             address: self.inner.address.clone(),
@@ -286,16 +284,16 @@ impl Group {
         ))
     }
 
-    /// All workers end, and others will come, perhaps of another process: what waits, and what comes meanwhile, stays in the
-    /// kernel's queues, each worker's in its own. The first worker that serves again ends the pause.
+    /// Call this when all workers end and others will start, perhaps in another process. What is queued, and what arrives
+    /// meanwhile, stays in the kernel's queue of each worker. The first worker that serves again ends the pause.
     ///
-    /// Of a `handoff` the acceptor thread ends; what it has handed to workers already is theirs to take.
+    /// With `handoff` the acceptor thread ends; the workers have to take what is in their inboxes.
     pub fn pause(&self) {
         self.inner.dispatch.pause();
         drop(self.handoff.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// Goes on after a pause, right before workers serve again.
+    /// Ends a pause. Call this right before workers serve again.
     ///
     /// # Errors
     /// If the acceptor thread of a `handoff` cannot be started.
@@ -317,7 +315,7 @@ impl Inner {
         self.steered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Turns connections away from workers that cannot take them, and back.
+    /// Steers connections away from workers that cannot take them, and back.
     pub(crate) fn steer(&self) {
         self.steered().apply(&self.dispatch.sockets(), &self.dispatch.epoll_sets());
     }
@@ -331,15 +329,15 @@ impl Inner {
         let Some(since) = removed.since else { return false };
         let epoll_sets = self.dispatch.epoll_sets();
         removed.epoll_sets.retain(|epoll_set| {
-            relieve(&epoll_sets, epoll_set);
+            redistribute(&epoll_sets, epoll_set);
             epoll_set.is_served() || epoll_set.inbox().is_some_and(|inbox| inbox.len() > 0)
         });
-        // A socket that its worker still serves would be closed by that, later, with whatever came to it meanwhile.
+        // If its worker still serves a socket, that worker would close it later, with what is queued on it by then.
         if since.elapsed() < REMOVED_LINGER || !removed.epoll_sets.is_empty() {
             return true;
         }
         let is_left = |socket: &Arc<Socket>| socket.worker() >= Some(epoll_sets.len());
-        // From the end: the kernel puts the last of a group into the place of one that goes.
+        // From the end: the kernel moves the last socket of a group into the place of a closed one.
         while let Some(last) = self.dispatch.sockets().last().filter(|socket| is_left(socket)) {
             if last.queue().is_some_and(|state| state.queue > 0) {
                 return true;

@@ -1,6 +1,7 @@
-//! What a worker listens with.
+//! The sockets that one worker serves.
 
 use std::io;
+use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -9,8 +10,8 @@ use crate::dispatch::epoll_set::EpollSet;
 use crate::io::accepted::AcceptOutcome;
 use crate::{Address, Distribution, Heartbeat, Socket};
 
-/// What a worker listens with: its own socket, if the distribution gives it one, and an epoll set through which shared sockets
-/// and connections from others come to it.
+/// The sockets that one worker serves: its own, if the distribution gives it one, and those in its epoll set, which it shares
+/// with other workers.
 #[derive(Debug, Clone)]
 pub struct WorkerListener {
     worker: usize,
@@ -32,7 +33,7 @@ impl WorkerListener {
         Self { worker: epoll_set.worker(), address, own, first, epoll_set, dispatch }
     }
 
-    /// The worker's number, from 0.
+    /// The worker's index, from 0.
     pub fn worker(&self) -> usize {
         self.worker
     }
@@ -47,18 +48,18 @@ impl WorkerListener {
         self.dispatch.distribution()
     }
 
-    /// The socket that no other worker serves, unless this worker stalls. An event loop waits for it and for
+    /// The worker's own socket, which other workers serve only if this one stalls. An event loop waits for it and for
     /// [`epoll_descriptor`](Self::epoll_descriptor).
     pub fn own(&self) -> Option<&Arc<Socket>> {
         self.own.as_ref()
     }
 
-    /// A socket of the group: the worker's own, or the first one. For example to send a reply to a datagram from.
+    /// The worker's own socket, or the first of the group. Send replies to datagrams from it.
     pub fn socket(&self) -> &Arc<Socket> {
         self.own.as_ref().unwrap_or(&self.first)
     }
 
-    /// The epoll descriptor that is readable when something waits for this worker beside its own socket.
+    /// The descriptor of the epoll set. It is readable when a shared socket or the inbox has something for this worker.
     pub fn epoll_descriptor(&self) -> BorrowedFd<'_> {
         self.epoll_set.as_fd()
     }
@@ -77,7 +78,7 @@ impl WorkerListener {
     }
 }
 
-/// A listener that is served: its worker counts as being there as long as this value lives.
+/// A listener that is being served. Its worker counts as present while this value lives.
 #[derive(Debug)]
 pub(crate) struct ServedListener {
     worker_listener: WorkerListener,
@@ -88,10 +89,6 @@ impl ServedListener {
     pub(crate) fn new(worker_listener: WorkerListener) -> Self {
         let heartbeat = worker_listener.dispatch.enter(&worker_listener.epoll_set);
         Self { worker_listener, heartbeat }
-    }
-
-    pub(crate) fn worker_listener(&self) -> &WorkerListener {
-        &self.worker_listener
     }
 
     pub(crate) fn beat(&self) {
@@ -110,6 +107,14 @@ impl ServedListener {
         if count > 0 {
             self.worker_listener.epoll_set.add_taken(count);
         }
+    }
+}
+
+impl Deref for ServedListener {
+    type Target = WorkerListener;
+
+    fn deref(&self) -> &WorkerListener {
+        &self.worker_listener
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is open: the sockets of a group, from opening or adopting them to the worker that listens on them.
+//! The sockets of a group: how they are opened or adopted, and how workers get them.
 
 pub(crate) mod activation;
 pub(crate) mod adopt;

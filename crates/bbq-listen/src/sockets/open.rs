@@ -1,11 +1,11 @@
-//! Opens the sockets of a group, and decides what a distribution means on this system.
+//! Opens the sockets of a group, as the distribution and this system allow.
 //!
-//! The guard: with `SO_REUSEPORT` a second server started by mistake joins the group and silently takes half the
-//! traffic. So the first socket is bound and listens *without* that option, which fails if anybody has the address, and
-//! only then is the option set and the others join it. There is no moment at which two groups could both pass. (The
-//! kernel compares the options of the sockets as they are at the time of each bind: net/ipv4/inet_connection_sock.c,
-//! net/ipv4/udp.c. Tried on 6.18; where a system does it differently the second bind fails, and the group falls back to
-//! `shared`.) A program of the same user that does not ask first can still join: no socket option prevents that.
+//! With `SO_REUSEPORT`, a second server that is started by mistake joins the group and silently takes half of the traffic. So
+//! the first socket is bound and listens *without* that option, which fails if another socket has the address. Then the option
+//! is set, and the others join it. Two groups can never both succeed. (The kernel compares the options of the sockets at the
+//! time of each bind: net/ipv4/inet_connection_sock.c, net/ipv4/udp.c. Tested on 6.18; where a system does it differently the
+//! second bind fails, and the group falls back to `shared`.) A program of the same user that sets the option for its first
+//! socket can still join: no socket option prevents that.
 //!
 //! Invariant: a group that fails to open leaves no socket and no file.
 
@@ -14,16 +14,16 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use socket2::{Domain, Protocol, SockAddr, TcpKeepalive, Type};
+use socket2::{SockAddr, SockRef, TcpKeepalive};
 
 use crate::diagnose::holder::holder_of;
 use crate::sockets::options::{GroupOptions, RECEIVE_BUFFER_BYTES_DEFAULT};
 use crate::sockets::unix_path::{OwnedPath, make_way};
 use crate::{Address, Distribution, ListenError, worker_count};
 
-/// A peer that lost its power or its way says nothing any more, and its connection would stay for ever: the kernel asks
-/// after this long without a sign, and so often (nine times, unless the system says otherwise). Connections have it from
-/// their listener, so it costs no call for each.
+/// A peer that lost its power or its network sends nothing any more, and its connection would stay forever. The kernel probes
+/// after this time without a packet, and then at the interval (nine times, unless configured otherwise). Connections inherit
+/// both from their listener, so it costs no system call for each.
 const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -49,14 +49,12 @@ pub(crate) fn open(options: &GroupOptions) -> Result<Opened, ListenError> {
             reason,
         });
     }
-    let plain = |reason: Option<&str>| {
-        let first = open_first(options)?;
-        Ok(first.into_opened(Vec::new(), Distribution::Shared, reason.map(str::to_owned)))
+    let one = |distribution, fallback: Option<&str>| {
+        Ok(Opened { distribution, fallback: fallback.map(str::to_owned), ..open_first(options)? })
     };
     match options.distribution {
-        Distribution::Shared => plain(None),
-        Distribution::Auto if transport.is_unix() => plain(Some(UNIX_REASON)),
-        Distribution::Auto if options.workers == 1 => plain(Some(ONE_WORKER_REASON)),
+        Distribution::Auto if transport.is_unix() => one(Distribution::Shared, Some(UNIX_REASON)),
+        Distribution::Auto if options.workers == 1 => one(Distribution::Shared, Some(ONE_WORKER_REASON)),
         Distribution::Auto | Distribution::Reuseport => {
             open_several(options, options.workers, Distribution::Reuseport, allow_sharing)
         }
@@ -64,9 +62,7 @@ pub(crate) fn open(options: &GroupOptions) -> Result<Opened, ListenError> {
             let sockets = sockets.map_or_else(duplicates, |sockets| usize::from(sockets.get()));
             open_several(options, sockets, options.distribution, allow_sharing)
         }
-        Distribution::AcceptMutex | Distribution::Handoff(_) => {
-            Ok(open_first(options)?.into_opened(Vec::new(), options.distribution, None))
-        }
+        one_socket => one(one_socket, None),
     }
 }
 
@@ -84,55 +80,30 @@ fn allow_sharing(socket: &socket2::Socket) -> io::Result<()> {
     socket.set_reuse_port(true)
 }
 
-/// One socket for 8 processors that the process may use, rounded up, as Yingqi Lu measured it to be enough.
+/// One socket for 8 processors that the process may use, rounded up: enough by Yingqi Lu's measurements.
 fn duplicates() -> usize {
     worker_count().div_ceil(8)
 }
 
-/// The first socket: it alone has the address, and listens.
-struct First {
-    socket: socket2::Socket,
-    address: Address,
-    receive_buffer_bytes: Option<u32>,
-    path: Option<OwnedPath>,
-}
-
-impl First {
-    fn into_opened(
-        self,
-        others: Vec<socket2::Socket>,
-        distribution: Distribution,
-        fallback: Option<String>,
-    ) -> Opened {
-        let sockets = std::iter::once(self.socket).chain(others).map(OwnedFd::from).collect();
-        Opened {
-            sockets,
-            address: self.address,
-            distribution,
-            fallback,
-            receive_buffer_bytes: self.receive_buffer_bytes,
-            path: self.path,
-        }
-    }
-}
-
-fn open_first(options: &GroupOptions) -> Result<First, ListenError> {
+/// Opens the first socket, as a group of its own.
+fn open_first(options: &GroupOptions) -> Result<Opened, ListenError> {
     let step = Steps { address: &options.address };
-    if let Address::Unix(path) | Address::UnixDatagram(path) = &options.address {
+    if let Some(path) = options.address.unix_path() {
         make_way(&options.address, path)?;
     }
     let socket = step.create(options)?;
     step.bind(&socket, &options.address)?;
-    let path = match &options.address {
-        Address::Unix(path) | Address::UnixDatagram(path) => {
-            Some(OwnedPath::created(path).map_err(|error| step.failed("lstat", error))?)
-        }
-        Address::Tcp(_) | Address::Udp(_) => None,
-    };
+    let path = options.address.unix_path().map(OwnedPath::created).transpose();
+    let path = path.map_err(|error| step.failed("lstat", error))?;
     step.listen(&socket, options.backlog)?;
-    let address = step.bound_address(&socket)?;
-    let receive_buffer_bytes = step.granted_receive_buffer(&socket)?;
-    Ok(First { socket, address, receive_buffer_bytes, path })
+    Ok(Opened {
+        address: step.bound_address(&socket)?,
+        distribution: Distribution::Shared,
+        fallback: None,
+        receive_buffer_bytes: step.granted_receive_buffer(&socket)?,
+        path,
+        sockets: vec![socket.into()],
+    })
 }
 
 /// `allow_sharing` sets `SO_REUSEPORT`. Where the system refuses it, the group has one socket for all.
@@ -142,48 +113,44 @@ fn open_several(
     distribution: Distribution,
     mut allow_sharing: impl FnMut(&socket2::Socket) -> io::Result<()>,
 ) -> Result<Opened, ListenError> {
-    let first = open_first(options)?;
-    let shared = |first: First, reason| Ok(first.into_opened(Vec::new(), Distribution::Shared, Some(reason)));
-    if let Err(error) = allow_sharing(&first.socket) {
-        return shared(first, format!("this system has no SO_REUSEPORT ({error})"));
-    }
-    let step = Steps { address: &first.address };
+    let opened = open_first(options)?;
+    let first = SockRef::from(&opened.sockets[0]);
     let mut others = Vec::with_capacity(count - 1);
-    for _ in 1..count {
+    let mut refused =
+        allow_sharing(&first).err().map(|error| format!("this system has no SO_REUSEPORT ({error})"));
+    let step = Steps { address: &opened.address };
+    while refused.is_none() && others.len() + 1 < count {
         let socket = step.create(options)?;
-        let joined = allow_sharing(&socket).and_then(|()| socket.bind(&step.name(&first.address)?));
-        if let Err(error) = joined {
-            // The others are not listening yet, so closing them loses nothing.
-            first
-                .socket
-                .set_reuse_port(false)
-                .map_err(|error| step.failed("setsockopt SO_REUSEPORT", error))?;
-            return shared(first, format!("this system refused a second socket on the address ({error})"));
+        match allow_sharing(&socket).and_then(|()| socket.bind(&step.name(&opened.address)?)) {
+            Ok(()) => others.push(socket),
+            Err(error) => {
+                // The others do not listen yet, so closing them loses nothing.
+                first.set_reuse_port(false).map_err(|error| step.failed("setsockopt SO_REUSEPORT", error))?;
+                refused = Some(format!("this system refused a second socket on the address ({error})"));
+            }
         }
-        others.push(socket);
+    }
+    if refused.is_some() {
+        return Ok(Opened { fallback: refused, ..opened });
     }
     for socket in &others {
         step.listen(socket, options.backlog)?;
     }
-    Ok(first.into_opened(others, distribution, None))
+    let Opened { mut sockets, .. } = opened;
+    sockets.extend(others.into_iter().map(OwnedFd::from));
+    Ok(Opened { sockets, distribution, ..opened })
 }
 
-/// The system calls of opening, with their errors said for one address.
+/// The system calls that open a socket, with their errors for one address.
 pub(crate) struct Steps<'a> {
     pub(crate) address: &'a Address,
 }
 
 impl Steps<'_> {
     fn create(&self, options: &GroupOptions) -> Result<socket2::Socket, ListenError> {
-        let (domain, kind, protocol) = match self.address {
-            Address::Tcp(to) => (Domain::for_address(*to), Type::STREAM, Some(Protocol::TCP)),
-            Address::Udp(to) => (Domain::for_address(*to), Type::DGRAM, Some(Protocol::UDP)),
-            Address::Unix(_) => (Domain::UNIX, Type::STREAM, None),
-            Address::UnixDatagram(_) => (Domain::UNIX, Type::DGRAM, None),
-        };
-        // socket2 sets FD_CLOEXEC as it creates.
+        let (domain, kind) = self.address.domain_and_type();
         let socket =
-            socket2::Socket::new(domain, kind, protocol).map_err(|error| self.failed("socket", error))?;
+            socket2::Socket::new(domain, kind, None).map_err(|error| self.failed("socket", error))?;
         self.set_options(&socket, options)?;
         Ok(socket)
     }
@@ -195,8 +162,8 @@ impl Steps<'_> {
     ) -> Result<(), ListenError> {
         socket.set_nonblocking(true).map_err(|error| self.failed("fcntl O_NONBLOCK", error))?;
         match self.address {
-            // A restart must not wait for the old connections' TIME_WAIT. UDP has none, and there the option would let
-            // a second server in.
+            // A restart must not wait until old connections leave TIME_WAIT. UDP has no such state, and the option would let a
+            // second server bind the address.
             Address::Tcp(_) => {
                 socket
                     .set_reuse_address(true)
@@ -256,7 +223,7 @@ impl Steps<'_> {
         if self.address.transport().is_stream() {
             return Ok(None);
         }
-        // The kernel doubles what it grants, for its bookkeeping, and returns that: socket(7).
+        // getsockopt returns twice what was granted: socket(7).
         let doubled =
             socket.recv_buffer_size().map_err(|error| self.failed("getsockopt SO_RCVBUF", error))?;
         Ok(Some(u32::try_from(doubled / 2).unwrap_or(u32::MAX)))

@@ -1,4 +1,4 @@
-//! One socket of a group: its place in it, its counters, and what the kernel says of it.
+//! One socket of a group: its index, its counters, and its queue in the kernel.
 //!
 //! Invariant: it is non-blocking, closed on exec, bound, and listens if its transport has connections.
 
@@ -11,12 +11,12 @@ use crate::dispatch::armed_in::ArmedIn;
 use crate::io::accept_delay::{AcceptDelay, AcceptDelays};
 use crate::{Address, Counters, sys};
 
-/// What waits on a socket.
+/// The length of a socket's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueState {
-    /// How much waits: connections for tcp and unix, bytes with the kernel's bookkeeping for udp.
+    /// What is queued: connections for tcp and unix, bytes with the kernel's overhead for udp.
     pub queue: u64,
-    /// How much may wait, in the same unit. The kernel takes one connection more than this.
+    /// The limit of the queue, in the same unit. The kernel takes one connection more than this.
     pub backlog: u64,
 }
 
@@ -55,7 +55,7 @@ impl Socket {
         address: Address,
         receive_buffer_bytes: Option<u32>,
     ) -> Self {
-        // A connection is anybody's until its worker is there. A datagram waits for the worker that its sender has always had.
+        // Until its worker is present, any worker may take a connection. A datagram waits for the worker of its sender.
         let waits = worker.is_some() && !address.transport().is_stream();
         let armed_in = if waits { ArmedIn::Exclusive } else { ArmedIn::Nowhere };
         Self {
@@ -79,17 +79,17 @@ impl Socket {
         &self.armed_in
     }
 
-    /// Its place in the group, which it keeps for as long as the group is open.
+    /// Its index in the group, which it keeps while the group is open.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// The worker whose own it is; `None` when all share it.
+    /// The worker that owns it; `None` if all workers share it.
     pub fn worker(&self) -> Option<usize> {
         self.worker
     }
 
-    /// The address it is bound to, with the port that was chosen.
+    /// The address it is bound to, with the port that the system chose.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -103,21 +103,21 @@ impl Socket {
         &self.accept_delays
     }
 
-    /// How long connections waited to be accepted, of samples. Only tcp sockets ever have any.
+    /// How long sampled connections waited to be accepted. Only tcp sockets have samples.
     pub fn accept_delay(&self) -> AcceptDelay {
         self.accept_delays.read()
     }
 
-    /// The receive buffer that the system granted, in the measure in which it was asked for: less than that where
-    /// `net.core.rmem_max` is lower. Only for sockets of datagrams.
+    /// The receive buffer that the system granted, in the unit of `SO_RCVBUF`: less than requested if `net.core.rmem_max` is lower.
+    /// `None` for sockets of connections.
     pub fn receive_buffer_bytes(&self) -> Option<u32> {
         self.receive_buffer_bytes
     }
 
-    /// What waits on the socket now. `None` for unixgram, where the kernel does not tell (there a full queue makes the
-    /// sender wait), and where the question is filtered away: for unix it is asked by netlink.
+    /// The length of the socket's queue now. `None` for unixgram, where the kernel does not tell (a full queue makes the sender
+    /// wait), and for unix if netlink is blocked.
     ///
-    /// Costs a system call, for unix four: ask for it in status, not per connection.
+    /// It costs a system call, for unix four: call it for a status page, not for each connection.
     pub fn queue(&self) -> Option<QueueState> {
         let (queue, backlog) = match self.address {
             Address::Tcp(_) => sys::tcp_listen_queue(self.as_fd()).ok()?,
@@ -131,8 +131,8 @@ impl Socket {
         Some(QueueState { queue: queue.into(), backlog: backlog.into() })
     }
 
-    /// What the kernel dropped on this socket: datagrams that found the buffer full (or were damaged), connections that
-    /// found the queue full. The kernel counts in 32 bits and starts again after 4,294,967,295.
+    /// What the kernel dropped on this socket: datagrams when the buffer was full (or damaged ones), connections when the queue was
+    /// full. The kernel's counter has 32 bits and wraps around.
     ///
     /// `None` for the unix transports, which drop nothing, and on kernels before 4.12.
     pub fn drops(&self) -> Option<u64> {

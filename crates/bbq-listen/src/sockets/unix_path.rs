@@ -1,8 +1,8 @@
-//! The file of a unix socket: removed when a dead process left it, refused when it is in use or is no socket, and
-//! removed when its group closes.
+//! The file of a unix socket. A stale file of a dead process is removed; a file that is in use or no socket is an error. The file
+//! is removed when its group closes.
 //!
-//! Between the look at a stale file and its removal another process may put its own there; the window is a few
-//! microseconds and only concurrent starts on one path can meet it. Hold a lock of your own if yours do.
+//! Between the check of a stale file and its removal, another process may create its own there. The window is a few microseconds,
+//! and only concurrent starts on one path can meet it. Hold a lock of your own if yours do.
 //!
 //! Invariant: only sockets are removed, and at the end only the one that this group created.
 
@@ -35,20 +35,20 @@ pub(crate) fn make_way(address: &Address, path: &Path) -> Result<(), ListenError
             _ => Ok(()),
         },
         Err(Errno::NOENT) => Ok(()),
-        // EPROTOTYPE: a stream socket is alive there. EPERM, EACCES and all others: alive as far as we can tell.
+        // EPROTOTYPE: a stream socket is in use. EPERM, EACCES and all others: it may be in use.
         _ => Err(ListenError::AddressInUse { address: address.clone(), holder: holder_of(address) }),
     }
 }
 
-/// Connects a datagram socket: that finds a live stream socket too (EPROTOTYPE) without giving it a connection.
+/// Connects a datagram socket: that also finds a stream socket in use (EPROTOTYPE), without making a connection to it.
 fn probe(path: &Path) -> rustix::io::Result<()> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
 }
 
-/// A socket file. Dropping it removes the file if it is ours, unless another has taken its place; drop it while the
-/// socket is open, or the other may by chance have got the same inode number.
+/// A socket file. Dropping it removes the file if it is ours, unless another file has replaced it. Drop it while the socket is
+/// open; otherwise another file may have got the same inode number.
 #[derive(Debug)]
 pub(crate) struct OwnedPath {
     path: PathBuf,
@@ -58,12 +58,12 @@ pub(crate) struct OwnedPath {
 }
 
 impl OwnedPath {
-    /// For the file that a bind has just created.
+    /// For a file that bind(2) has just created.
     pub(crate) fn created(path: &Path) -> io::Result<Self> {
         Ok(Self { path: path.to_owned(), identity: identity(path)?, ours: AtomicBool::new(true) })
     }
 
-    /// For the file of a socket that somebody else opened, and removes.
+    /// For the file of a socket that another program opened, and removes.
     pub(crate) fn adopted(path: &Path) -> io::Result<Self> {
         let path = Self::created(path)?;
         path.set_ours(false);
@@ -82,7 +82,7 @@ impl OwnedPath {
 impl Drop for OwnedPath {
     fn drop(&mut self) {
         if self.is_ours() && identity(&self.path).is_ok_and(|now| now == self.identity) {
-            // Nobody is left to tell; the next start removes what stays.
+            // The next start removes a stale file.
             let _ = fs::remove_file(&self.path);
         }
     }

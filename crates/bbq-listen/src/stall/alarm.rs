@@ -10,7 +10,7 @@ use std::thread::Thread;
 #[derive(Debug)]
 pub(crate) struct Alarm {
     asleep: AtomicBool,
-    /// Some worker rings another stall monitor, so this one must look at intervals.
+    /// A worker has the alarm of another stall monitor, so this monitor must poll.
     polls: AtomicBool,
     thread: OnceLock<Thread>,
 }
@@ -20,13 +20,12 @@ impl Alarm {
         Self { asleep: AtomicBool::new(false), polls: AtomicBool::new(false), thread: OnceLock::new() }
     }
 
-    /// The calling thread is the one to wake.
+    /// Makes the calling thread the one to wake.
     pub(crate) fn wakes_this_thread(&self) {
         // Set once: an alarm belongs to one stall monitor.
         let _first = self.thread.set(std::thread::current());
     }
 
-    /// A worker has another alarm already: this monitor has to look at intervals.
     pub(crate) fn set_polls(&self) {
         self.polls.store(true, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
-//! Whether the thread of a worker sleeps in its event loop, and how often it came back to it.
+//! Shows whether the thread of a worker sleeps in its event loop, and how often it came back to it.
 //!
-//! A thread that sleeps wakes up when something arrives. A thread that runs and does not come back to its event loop is stalled: in
-//! a long computation, a blocking call, a page fault on a slow disk.
+//! A sleeping thread wakes up when something arrives. A thread that runs and does not come back to its event loop is stalled: by a
+//! long computation, a blocking call, or a page fault on a slow disk.
 //!
 //! Invariant: only the worker's own thread writes; a beat is a load and a store, no locked instruction.
 
@@ -16,18 +16,18 @@ thread_local! {
     static HEARTBEAT: OnceCell<Arc<Heartbeat>> = const { OnceCell::new() };
 }
 
-/// Shows whether one worker thread is alive. All listeners that a thread serves share it.
+/// Shows whether a worker thread makes progress. All listeners that a thread serves share it.
 #[derive(Debug)]
 pub struct Heartbeat {
-    /// Whether the thread says when it sleeps. If it does not, it counts as running.
+    /// Whether the thread sleeps. If it never says so, it counts as running.
     sleeps: AtomicBool,
     beats: AtomicU64,
-    /// Rings when the thread wakes up. A thread has one alarm for all its groups.
+    /// Rung when the thread wakes up. A thread has one alarm for all its groups.
     alarm: OnceLock<Arc<Alarm>>,
     seen: Mutex<Seen>,
 }
 
-/// What the last look has seen.
+/// The state at the last call of `running_for`.
 #[derive(Debug)]
 struct Seen {
     beats: u64,
@@ -62,8 +62,8 @@ impl Heartbeat {
     /// The thread has events to work on.
     pub fn wake(&self) {
         self.beat();
-        // The stall monitor first says that it sleeps, and then looks which threads are awake. This is the other order, so one of
-        // the two sees the other.
+        // The stall monitor first says that it sleeps, and then checks which threads are awake. This is the opposite order, so at
+        // least one sees the other.
         self.sleeps.store(false, Ordering::SeqCst);
         if let Some(alarm) = self.alarm.get() {
             alarm.ring();
@@ -76,16 +76,16 @@ impl Heartbeat {
     }
 
     pub(crate) fn tell(&self, alarm: &Arc<Alarm>) {
-        // A thread has one alarm; a second stall monitor has to look by itself.
+        // A thread has one alarm, so a second stall monitor must poll.
         if !Arc::ptr_eq(self.alarm.get_or_init(|| Arc::clone(alarm)), alarm) {
             alarm.set_polls();
         }
     }
 
-    /// For how long the thread has been running without coming back to its event loop, as far as the calls of this function tell; zero
+    /// For how long the thread has been running without coming back to its event loop, measured by the calls of this function; zero
     /// while it sleeps.
     pub fn running_for(&self) -> Duration {
-        // In this order: a thread that is seen awake has counted a beat before.
+        // Read in this order: a thread counts a beat before it is seen awake.
         let is_asleep = self.is_asleep();
         let beats = self.beats.load(Ordering::Relaxed);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);

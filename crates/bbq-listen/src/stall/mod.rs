@@ -1,4 +1,4 @@
-//! Which worker does not come around.
+//! Detection of workers that do not come back to their event loop.
 
 pub(crate) mod alarm;
 pub(crate) mod heartbeat;

@@ -1,11 +1,11 @@
-//! Sees when a worker stalls, and lets the others take what waits for it.
+//! Detects stalled workers, and lets the others take what waits for them.
 //!
 //! A worker of a `reuseport` group has a queue of its own. While the worker is stalled, nothing in that queue is served, and the
 //! kernel goes on giving the worker its share. The monitor lets the other workers serve the socket of a stalled worker
-//! (`dispatch`), turns new connections away from the worker (`steering`), and undoes both when the worker is back. With the other
+//! (`dispatch`), steers new connections away from the worker (`steering`), and undoes both when the worker is back. With the other
 //! distributions the monitor arms shared sockets elsewhere, and empties the inbox of the stalled worker.
 //!
-//! While every worker sleeps, the monitor sleeps, too. The first worker to wake up wakes it.
+//! While every worker sleeps, the monitor sleeps, too. The first worker that wakes up wakes it.
 //!
 //! Invariant: the monitor takes no connection and no datagram itself.
 
@@ -17,22 +17,22 @@ use std::time::Duration;
 
 use crate::dispatch::armed_in::ArmedIn;
 use crate::dispatch::epoll_set::EpollSet;
-use crate::dispatch::inboxes::relieve;
+use crate::dispatch::inboxes::redistribute;
 use crate::sockets::group::Inner;
 use crate::stall::alarm::Alarm;
 use crate::{Distribution, Group, Socket};
 
-/// A worker that runs for longer without coming back to its event loop counts as stalled, by default: far longer than a batch
-/// takes, and short enough that with the look and the wake-up no client waits for 20 ms.
+/// By default, a worker that runs for longer without coming back to its event loop counts as stalled. This is far longer than a
+/// batch takes, and so short that no client waits for 20 ms, with the check and the wake-up.
 pub const STALL_THRESHOLD_DEFAULT: Duration = Duration::from_millis(10);
-/// The shortest threshold: below it a worker that the system did not schedule for a moment would count as stalled.
+/// The shortest threshold. With a shorter one, a worker that was not scheduled for a moment would count as stalled.
 pub const STALL_THRESHOLD_MIN: Duration = Duration::from_millis(2);
 
-/// After so many thresholds new connections are turned away from a stalled worker. Until then the others take them anyway; a
-/// worker that a busy system does not schedule for a while keeps its share.
+/// After this many thresholds new connections are steered away from a stalled worker. Before that the others take them anyway,
+/// and a worker that a busy system does not schedule for a while keeps its share.
 const STEER_AFTER: u32 = 50;
 
-/// What the stall monitor has seen.
+/// A change that the stall monitor reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StallEvent {
@@ -65,7 +65,7 @@ pub struct StallMonitor {
 
 impl StallMonitor {
     /// Starts to watch the workers of `groups`. A worker counts as stalled after `threshold`, at least
-    /// [`STALL_THRESHOLD_MIN`]. `tell` is called for each event, on the monitor's thread.
+    /// [`STALL_THRESHOLD_MIN`]. The monitor's thread calls `tell` for each event.
     ///
     /// Workers that run tokio call [`install_heartbeat`](crate::install_heartbeat) on the builders of their runtimes; others
     /// [`Heartbeat::sleep`](crate::Heartbeat::sleep) and [`Heartbeat::wake`](crate::Heartbeat::wake) around the wait for events. A
@@ -127,9 +127,9 @@ struct Watched {
 
 #[derive(Debug, Clone, Copy)]
 struct Stall {
-    /// What had been rescued from its socket when it began.
+    /// The socket's count of rescued connections or datagrams when the stall began.
     rescued: u64,
-    /// New connections are turned away.
+    /// New connections are steered away.
     steered: bool,
 }
 
@@ -150,11 +150,12 @@ impl<F: FnMut(StallEvent)> Round<F> {
     fn run(mut self, over: &AtomicBool) {
         self.alarm.wakes_this_thread();
         while !over.load(Ordering::SeqCst) {
-            if self.look() {
+            if self.check() {
                 std::thread::park_timeout(self.threshold / 2);
                 continue;
             }
-            // First say so, then look again for a worker that is awake: a worker that wakes up does both the other way around.
+            // Set the flag first, and then check for a worker that is awake. A worker that wakes up does both in the opposite
+            // order.
             self.alarm.set_asleep(true);
             if self.is_anybody_awake() {
                 self.alarm.set_asleep(false);
@@ -171,7 +172,7 @@ impl<F: FnMut(StallEvent)> Round<F> {
         self.undo();
     }
 
-    /// At the end, a worker that is stalled is treated as the others again.
+    /// At the end, undoes what was changed for stalled workers.
     fn undo(&self) {
         for watched in self.groups.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let Some(group) = watched.group.upgrade() else { continue };
@@ -200,8 +201,8 @@ impl<F: FnMut(StallEvent)> Round<F> {
         })
     }
 
-    /// Looks at every worker once. Returns whether to look again soon.
-    fn look(&mut self) -> bool {
+    /// Checks every worker once. Returns whether to check again soon.
+    fn check(&mut self) -> bool {
         let mut soon = false;
         for watched in self.groups.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
             let Some(group) = watched.group.upgrade() else { continue };
@@ -209,10 +210,10 @@ impl<F: FnMut(StallEvent)> Round<F> {
             watched.stalled.resize(epoll_sets.len().max(watched.stalled.len()), None);
             for epoll_set in &epoll_sets {
                 if !epoll_set.is_served() {
-                    relieve(&epoll_sets, epoll_set);
+                    redistribute(&epoll_sets, epoll_set);
                 } else if let Some(heartbeat) = epoll_set.heartbeat_of_worker() {
                     soon |= !heartbeat.is_asleep();
-                    look_at(
+                    check_worker(
                         &group,
                         epoll_set,
                         heartbeat.running_for(),
@@ -223,7 +224,7 @@ impl<F: FnMut(StallEvent)> Round<F> {
                 }
             }
             for socket in group.dispatch.sockets() {
-                soon |= retry_loose(&group, &socket);
+                soon |= retry_unarmed(&group, &socket);
             }
             soon |= group.close_removed();
             group.dispatch.seen().inspect(|seen| seen.age());
@@ -232,7 +233,7 @@ impl<F: FnMut(StallEvent)> Round<F> {
     }
 }
 
-fn look_at(
+fn check_worker(
     group: &Inner,
     epoll_set: &Arc<EpollSet>,
     running_for: Duration,
@@ -282,7 +283,7 @@ fn look_at(
                 group.dispatch.pass(&socket, worker);
             }
         }
-        let moved = relieve(&group.dispatch.epoll_sets(), epoll_set);
+        let moved = redistribute(&group.dispatch.epoll_sets(), epoll_set);
         if let Some(socket) = group.dispatch.socket(0) {
             socket.counters().add_rescued(moved);
         }
@@ -293,7 +294,7 @@ fn own_socket(group: &Inner, epoll_set: &EpollSet) -> Option<Arc<Socket>> {
     group.dispatch.socket(epoll_set.worker()).filter(|socket| socket.worker() == Some(epoll_set.worker()))
 }
 
-/// Whether something waits for this worker alone.
+/// Whether something waits that only this worker would take.
 fn has_waiting(group: &Inner, epoll_set: &EpollSet, own: Option<&Socket>) -> bool {
     let is_queued = |socket: &Socket| socket.queue().is_none_or(|state| state.queue > 0);
     own.is_some_and(is_queued)
@@ -303,8 +304,8 @@ fn has_waiting(group: &Inner, epoll_set: &EpollSet, own: Option<&Socket>) -> boo
         })
 }
 
-/// A socket that could not be armed anywhere is tried again.
-fn retry_loose(group: &Inner, socket: &Socket) -> bool {
+/// Arms a socket again that could not be armed anywhere. Returns whether there was one to arm.
+fn retry_unarmed(group: &Inner, socket: &Socket) -> bool {
     let is_served = group.dispatch.epoll_sets().iter().any(|epoll_set| epoll_set.is_served());
     let has_acceptor = matches!(group.dispatch.distribution(), Distribution::Handoff(_));
     if has_acceptor || group.dispatch.armed_in(socket) != ArmedIn::Nowhere || !is_served {

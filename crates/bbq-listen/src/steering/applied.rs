@@ -1,4 +1,4 @@
-//! How a group is steered at this moment.
+//! The steering of a group: the configured one, and the program that is in the kernel now.
 
 use std::fmt::Write as _;
 use std::os::fd::AsFd;
@@ -12,17 +12,17 @@ use crate::{Address, Distribution, ListenError, Socket, Steering, sys};
 
 #[derive(Debug)]
 pub(crate) struct AppliedSteering {
-    /// Whether there are sockets to choose from.
+    /// Whether the group has several sockets to choose from.
     chooses: bool,
     datagrams: bool,
     steering: Steering,
     workers: usize,
     slots: Slots,
-    /// Workers that get nothing new at the moment.
+    /// Workers that get nothing new now.
     absent: Vec<u16>,
-    /// A program of ours is in the kernel.
+    /// Whether the kernel has a program of this group.
     attached: bool,
-    /// Why not, if it should be.
+    /// Why the program could not be attached.
     problem: Option<String>,
 }
 
@@ -66,8 +66,8 @@ impl AppliedSteering {
             attached: false,
             problem: None,
         };
-        // What steered these sockets before, here or in the process that handed them over, is not known: the kernel's own hash
-        // is asked for again. Datagrams are left without a gap, as a program takes the place of another.
+        // A former steering, or the process that handed the sockets over, may have attached a program, so it is detached. With
+        // datagrams the new program replaces it without a gap.
         if let Some(first) = sockets.first().filter(|_| chooses && !datagrams && *steering == Steering::Hash)
         {
             let _mostly_there_is_none = sys::choose_by(first.as_fd(), None);
@@ -79,8 +79,8 @@ impl AppliedSteering {
         }
     }
 
-    /// Whether it is steered so already. Weights that were stretched over new workers are not those that somebody wrote.
-    pub(crate) fn is_just(&self, steering: &Steering) -> bool {
+    /// Whether this steering is in force. It is not if a resize has changed the weights.
+    pub(crate) fn is_in_force(&self, steering: &Steering) -> bool {
         let is_exact = match steering {
             Steering::Weights(weights) => weights.len() == self.workers && self.slots == Slots::of(weights),
             Steering::Hash | Steering::Cpu => true,
@@ -88,10 +88,10 @@ impl AppliedSteering {
         self.steering == *steering && is_exact && self.problem.is_none()
     }
 
-    /// The group has so many workers from now on.
+    /// Sets the number of workers.
     pub(crate) fn resize(&mut self, workers: usize, seen: Option<&RecentSenders>) {
         if workers > self.workers {
-            // Whoever was removed and is back gets its slots back.
+            // A worker that was removed and is added again gets its slots back.
             let is_busy = |slot| seen.is_some_and(|seen| seen.is_busy(slot));
             self.slots = self.slots.with_more(workers as u16, is_busy);
         }
@@ -101,10 +101,10 @@ impl AppliedSteering {
         self.workers = workers;
     }
 
-    /// Brings the kernel's choice up to date.
+    /// Attaches the program for the present workers.
     pub(crate) fn apply(&mut self, sockets: &[Arc<Socket>], epoll_sets: &[Arc<EpollSet>]) {
         let Some(first) = sockets.first().filter(|_| self.chooses) else { return };
-        // A sender of datagrams stays with its worker even if that is stalled: others empty its socket.
+        // Senders of datagrams stay with a stalled worker: others receive from its socket.
         let is_avoided = |worker: u16| {
             !self.datagrams
                 && epoll_sets.get(usize::from(worker)).is_some_and(|epoll_set| epoll_set.is_avoided())

@@ -1,8 +1,7 @@
-//! Which socket of a `reuseport` group a sender gets: the kernel's hash, or a program of ours (`program`).
+//! Chooses the socket of a `reuseport` group that a sender gets: by the kernel's hash, or by a BPF program (`program`).
 //!
-//! Datagrams have no connection that would keep a sender with its worker: whenever the number of sockets changes, the
-//! kernel's hash moves about half of all senders. So groups for datagrams always choose by slots, and a change moves only the
-//! slots that it must: those of workers that go.
+//! When the number of sockets changes, the kernel's hash moves about half of all senders of datagrams to other workers. So groups
+//! for datagrams always choose by slots, and a change moves only the slots of removed workers.
 
 pub(crate) mod applied;
 pub(crate) mod program;
@@ -11,18 +10,18 @@ pub(crate) mod slots;
 
 use std::fmt;
 
-/// The largest weight: ratios of more than this are no ratios any more.
+/// The largest weight. Larger ratios have no use.
 pub const WEIGHT_MAX: u16 = 1000;
 
-/// What decides about the socket of a `reuseport` group that a sender gets.
+/// How the socket of a `reuseport` group is chosen for a sender.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Steering {
-    /// A hash of addresses and ports: even over many senders.
+    /// By a hash of addresses and ports: even over many senders.
     #[default]
     Hash,
-    /// The processor that handles the packet: with one receive queue of the network card for each processor, and workers
-    /// pinned to them, a packet stays where it arrived. Anywhere else it is uneven.
+    /// By the processor that handles the packet. If the network card has a receive queue for each processor, and workers are pinned
+    /// to processors, a packet stays on its processor. Otherwise this is uneven.
     Cpu,
     /// Shares of the senders in these proportions, one weight per worker; 0 for none.
     Weights(Vec<u16>),

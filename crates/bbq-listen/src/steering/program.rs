@@ -1,20 +1,20 @@
 //! Programs that choose a socket of a `SO_REUSEPORT` group: classic BPF, which needs no privilege and can be swapped while
 //! the group is open (socket(7), SO_ATTACH_REUSEPORT_CBPF).
 //!
-//! The program sees the packet that opens a connection, or the datagram, and answers the index of a socket in the order in
-//! which the group was bound. For an index that is none the kernel's own hash decides.
+//! The program gets the packet that opens a connection, or the datagram. It returns the index of a socket, in the order in which
+//! they were bound. For an invalid index the kernel's hash decides.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::sys::Instruction;
 
-/// Parts into which the senders are divided. A worker has one at least, so no fewer than the workers of a group; a program
-/// has at most 4,096 instructions, and needs two or three for a part at worst.
+/// The number of slots into which senders are divided. Each worker needs one at least. A program has at most 4,096 instructions,
+/// and needs at most three for a slot.
 pub(crate) const SLOTS: usize = 1024;
 const SLOT_BITS: u32 = SLOTS.ilog2();
 const _: () = assert!(SLOTS.is_power_of_two() && SLOTS >= crate::WORKERS_MAX);
 
-/// Odd numbers that spread neighbouring addresses and ports over all bits (the golden ratio; Knuth 6.4).
+/// Odd factors that spread neighbouring addresses and ports over all bits (the golden ratio; Knuth 6.4).
 const ADDRESS_FACTOR: u32 = 0x85eb_ca6b;
 const PORT_FACTOR: u32 = 0x9e37_79b1;
 
@@ -37,7 +37,7 @@ const JEQ: u16 = 0x15;
 const JGE: u16 = 0x35;
 const TAX: u16 = 0x07;
 const RET_K: u16 = 0x06;
-/// Where the network header is, whatever the data pointer stands at.
+/// The offset of the network header, independent of the data pointer.
 const NET: u32 = 0xfff0_0000;
 const AD_CPU: u32 = 0xffff_f000 + 36;
 
@@ -49,21 +49,21 @@ fn jump(code: u16, k: u32, jump_true: u8, jump_false: u8) -> Instruction {
     Instruction { code, jump_true, jump_false, k }
 }
 
-/// Chooses by the sender's address and port: `owners` says which socket has which slot.
+/// Chooses by the sender's address and port. `owners` has the socket of each slot.
 pub(crate) fn by_slot(owners: &[u16]) -> Vec<Instruction> {
     let mut program = slot_of_packet();
     program.extend(choose(owners, 0));
     program
 }
 
-/// Chooses by the processor that handles the packet: its number modulo `sockets`, and then `owners` as for slots.
+/// Chooses by the processor that handles the packet. `owners` has the socket for each processor, modulo its length.
 pub(crate) fn by_cpu(owners: &[u16]) -> Vec<Instruction> {
     let mut program = vec![plain(LD_W_ABS, AD_CPU), plain(ALU_MOD, owners.len() as u32)];
     program.extend(choose(owners, 0));
     program
 }
 
-/// The slot of a sender, as the program computes it.
+/// The slot of a sender: the same as the program computes.
 pub(crate) fn slot_of(sender: SocketAddr) -> usize {
     let address = match sender.ip().to_canonical() {
         IpAddr::V4(address) => u32::from(address),
@@ -78,10 +78,10 @@ pub(crate) fn slot_of(sender: SocketAddr) -> usize {
     (mixed.wrapping_mul(PORT_FACTOR) >> (u32::BITS - SLOT_BITS)) as usize
 }
 
-/// Leaves the slot in the accumulator.
+/// Computes the slot into the accumulator.
 fn slot_of_packet() -> Vec<Instruction> {
     let v4 = [
-        // Behind the header, whose length is in words: the source port.
+        // The source port is behind the header, whose length is in words.
         plain(LD_B_ABS, NET),
         plain(ALU_AND, 0x0f),
         plain(ALU_LSH, 2),
@@ -118,21 +118,21 @@ fn slot_of_packet() -> Vec<Instruction> {
     program
 }
 
-/// Returns the owner of the number in the accumulator, which is `first` or more: a binary search over runs of one owner.
+/// Returns the owner of the number in the accumulator, which is `first` or more, by a binary search over runs of equal owners.
 fn choose(owners: &[u16], first: u32) -> Vec<Instruction> {
     let middle = owners.len() / 2;
     let one = owners.first().copied().unwrap_or(u16::MAX);
     if owners.iter().all(|owner| *owner == one) {
         return vec![plain(RET_K, one.into())];
     }
-    // Split between two runs, as near to the middle as there is one.
+    // Split between two runs, as near to the middle as possible.
     let is_edge = |at: &usize| owners[at - 1] != owners[*at];
     let at = (1..owners.len()).filter(is_edge).min_by_key(|at| at.abs_diff(middle)).unwrap_or(middle);
     let edge = first + at as u32;
     let (low, high) = (choose(&owners[..at], first), choose(&owners[at..], edge));
     let mut program = match u8::try_from(low.len()) {
         Ok(over_low) => vec![jump(JGE, edge, over_low, 0)],
-        // A conditional jump is short.
+        // The offset of a conditional jump has 8 bits.
         Err(_) => vec![jump(JGE, edge, 0, 1), plain(JA, low.len() as u32)],
     };
     program.extend(low);
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use crate::sys::choose_by;
 
-    /// Two sockets that bear one address, and take what `program` gives them.
+    /// Two sockets with one address, between which `program` chooses.
     fn pair(ip: &str, program: &[Instruction]) -> [UdpSocket; 2] {
         let first = open(&format!("{ip}:0"));
         let second = open(&first.local_addr().unwrap().to_string());
@@ -166,7 +166,7 @@ mod tests {
         socket.into()
     }
 
-    /// Sends from ports of the system's choice, and asks each time whether the datagram came where the slot says.
+    /// Sends from ports that the system chooses, and checks that each datagram arrives at the owner of its slot.
     fn each_comes_to_its_owner(ip: &str) {
         let owners: Vec<u16> = (0..SLOTS).map(|slot| u16::from(slot % 7 < 3)).collect();
         let sockets = pair(ip, &by_slot(&owners));

@@ -1,4 +1,4 @@
-//! In which slots senders of datagrams were seen lately: those stay where they are when the group grows.
+//! The slots of recent senders of datagrams. They keep their worker when the group grows.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use crate::steering::program::{SLOTS, slot_of};
 
-/// A sender that was silent for longer than two of these may get another worker, as its NAT may have forgotten it, too.
+/// A sender that was silent for two generations may get another worker; a NAT may have forgotten it, too.
 const GENERATION: Duration = Duration::from_secs(30);
 
 const WORDS: usize = SLOTS / 64;
 
-/// A bit for each slot, of this generation and of the one before it.
+/// A bit for each slot, for the current generation and for the last one.
 #[derive(Debug)]
 pub(crate) struct RecentSenders {
     bits: [[AtomicU64; WORDS]; 2],
@@ -29,7 +29,7 @@ impl RecentSenders {
         }
     }
 
-    /// A datagram came. Mostly a look: the bit is set already.
+    /// Notes the sender of a datagram. Mostly the bit is set, and nothing is written.
     pub(crate) fn note(&self, sender: SocketAddr) {
         let slot = slot_of(sender);
         let word = &self.bits[self.current.load(Relaxed)][slot / 64];
@@ -43,7 +43,7 @@ impl RecentSenders {
         self.bits.iter().any(|generation| generation[slot / 64].load(Relaxed) & (1 << (slot % 64)) != 0)
     }
 
-    /// Forgets who was silent for long. Ask it now and then.
+    /// Forgets senders that were silent for two generations. To be called regularly.
     pub(crate) fn age(&self) {
         let mut began = self.began.lock().unwrap_or_else(PoisonError::into_inner);
         if began.elapsed() >= GENERATION {

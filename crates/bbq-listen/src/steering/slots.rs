@@ -1,14 +1,14 @@
-//! Which worker owns which slot of the senders, and which worker each processor has.
+//! The worker of each slot, and of each processor.
 
 use crate::steering::program::{SLOTS, by_cpu, by_slot};
 use crate::sys::Instruction;
 
-/// The owner of each slot, a worker.
+/// The worker that owns each slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Slots(Vec<u16>);
 
 impl Slots {
-    /// Shares in these proportions.
+    /// Slots in proportion to the weights.
     pub(crate) fn of(weights: &[u16]) -> Self {
         let total: usize = weights.iter().map(|weight| usize::from(*weight)).sum();
         let mut owners = Vec::with_capacity(SLOTS);
@@ -20,12 +20,12 @@ impl Slots {
         Self(owners)
     }
 
-    /// Even shares.
+    /// The same number of slots for each worker.
     pub(crate) fn even(workers: usize) -> Self {
         Self::of(&vec![1; workers])
     }
 
-    /// The slots of those who are absent go to the others in turn; nobody else's move.
+    /// Gives the slots of absent workers to the others in turn. No other slot moves.
     pub(crate) fn without(&self, is_absent: impl Fn(u16) -> bool) -> Self {
         let mut present: Vec<u16> = self.0.iter().copied().filter(|owner| !is_absent(*owner)).collect();
         present.dedup();
@@ -39,8 +39,8 @@ impl Slots {
         Self(self.0.iter().map(owner).collect())
     }
 
-    /// Gives new workers their share, out of slots in which nobody was seen: senders stay where they are. Where everybody is
-    /// busy a new worker gets nothing before somebody falls silent or a resize.
+    /// Gives new workers their share of the slots without recent senders, so that senders keep their worker. If all slots are busy,
+    /// a new worker gets none until the next resize.
     pub(crate) fn with_more(&self, workers: u16, is_busy: impl Fn(usize) -> bool) -> Self {
         let mut owners = self.0.clone();
         let known = self.0.iter().copied().max().unwrap_or(0) + 1;
@@ -73,7 +73,7 @@ impl Slots {
     }
 }
 
-/// By processor, around those who are absent.
+/// The program that chooses by processor, and skips absent workers.
 pub(crate) fn cpu_program(workers: usize, is_absent: impl Fn(u16) -> bool) -> Vec<Instruction> {
     let present: Vec<u16> = (0..workers as u16).filter(|worker| !is_absent(*worker)).collect();
     let owner = |worker: u16| match present.get(usize::from(worker) % present.len().max(1)) {

@@ -1,9 +1,9 @@
-//! What no library wraps safely: `TCP_INFO` of a listening socket, `SO_MEMINFO`, programs for `SO_REUSEPORT`, `recvmmsg`,
-//! `sendmmsg` with `UDP_SEGMENT`, taking a descriptor by its number, registering one with tokio, and what glibc's malloc keeps.
+//! System calls that no library wraps safely: `TCP_INFO` of a listening socket, `SO_MEMINFO`, programs for `SO_REUSEPORT`,
+//! `recvmmsg`, `sendmmsg` with `UDP_SEGMENT`, inherited descriptors, registration with tokio, and mallopt(3).
 //!
-//! It decides nothing: it moves numbers and bytes between the kernel and safe types.
+//! It only moves numbers and bytes between the kernel and safe types.
 //!
-//! Invariant: the only module of this crate with `unsafe` in it, and in the one below it.
+//! Invariant: `unsafe` is in this module and in `processes` only.
 //! Invariant: no pointer outlives the call it was made for.
 
 #![expect(unsafe_code, reason = "the raw system calls of this crate live here, and only here")]
@@ -22,14 +22,14 @@ use socket2::SockAddr;
 #[cfg(feature = "tokio")]
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// Datagrams taken by one `recvmmsg`, and messages sent by one `sendmmsg`. Beyond 32 the cost of the call itself is already lost in the cost of copying the
-/// datagrams, while the buffers (64 KiB each) grow with every one.
+/// Datagrams of one `recvmmsg`, and messages of one `sendmmsg`. With 32 the call costs little compared with copying the
+/// datagrams, and each more needs a buffer of 64 KiB.
 pub const DATAGRAMS_PER_CALL: usize = 32;
 
-/// Bytes of a peer's name that we look at: `struct sockaddr_in6`, the longest that carries an IP address.
+/// Bytes of a peer's name that are read: `struct sockaddr_in6`, the longest that carries an IP address.
 const NAME_BYTES: usize = 28;
 
-/// `SO_MEMINFO` where `asm-generic/socket.h` counts; mips, parisc and sparc number their options differently.
+/// `SO_MEMINFO` of `asm-generic/socket.h`; mips, parisc and sparc have other numbers.
 const SO_MEMINFO: libc::c_int = 55;
 
 /// 32-bit words of `struct tcp_info` up to and including `tcpi_sacked`.
@@ -43,13 +43,12 @@ const TCP_INFO_LAST_DATA_SENT: usize = 11;
 /// Words of `SO_MEMINFO`, `SK_MEMINFO_VARS` in linux/sock_diag.h.
 const MEMINFO_WORDS: usize = 9;
 
-/// From which size on an allocation gets a mapping of its own, and how much free memory may stay at the end of a heap: mallopt(3).
-/// Only glibc has that.
+/// Sets the size from which on an allocation gets a mapping of its own, and how much free memory may stay at the end of a heap:
+/// mallopt(3). Only glibc has it.
 pub(crate) fn set_malloc_thresholds(own_mapping_bytes: i32, kept_bytes: i32) {
     #[cfg(target_env = "gnu")]
     {
-        // SAFETY: both calls take numbers and change nothing but how malloc works. They return 0 for numbers that are out of
-        // range, which then change nothing.
+        // SAFETY: both calls take numbers and only change how malloc works. Numbers out of range have no effect.
         unsafe {
             libc::mallopt(libc::M_MMAP_THRESHOLD, own_mapping_bytes);
             libc::mallopt(libc::M_TRIM_THRESHOLD, kept_bytes);
@@ -59,25 +58,25 @@ pub(crate) fn set_malloc_thresholds(own_mapping_bytes: i32, kept_bytes: i32) {
     let _unused = (own_mapping_bytes, kept_bytes);
 }
 
-/// What the kernel keeps for a socket (`SO_MEMINFO`, Linux 4.12).
+/// The memory of a socket (`SO_MEMINFO`, Linux 4.12).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MemoryInfo {
-    /// Memory held by what waits to be received, bookkeeping included.
+    /// Memory of the receive queue, with the kernel's overhead.
     pub(crate) receive_bytes: u32,
-    /// `SO_RCVBUF` as the kernel counts it: twice what was granted.
+    /// `SO_RCVBUF`, which is twice what was granted.
     pub(crate) receive_bytes_max: u32,
     /// Datagrams or connections dropped, modulo 2^32.
     pub(crate) drops: u32,
 }
 
-/// One place of a `recvmmsg`: who sent it, how long it is.
+/// The sender and the length of a datagram of `recvmmsg`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
     /// The start of the peer's `sockaddr`; `AF_UNSPEC` (zero) when it has none.
     pub(crate) name: [u8; NAME_BYTES],
-    /// 0 <= length <= the bytes given for each datagram.
+    /// 0 <= length <= the buffer of a datagram.
     pub(crate) length: usize,
-    /// The datagram was longer than the bytes given for it; the rest is gone.
+    /// The datagram was longer than its buffer; the rest is lost.
     pub(crate) truncated: bool,
 }
 
@@ -105,7 +104,7 @@ pub(crate) fn memory_info(socket: BorrowedFd<'_>) -> io::Result<MemoryInfo> {
     Ok(MemoryInfo { receive_bytes: words[0], receive_bytes_max: words[1], drops: words[8] })
 }
 
-/// An option that is a row of 32-bit words. Fewer words from the kernel than asked for is an error: an older kernel.
+/// Reads a socket option that is an array of 32-bit words. An older kernel that returns fewer words is an error.
 fn read_option<const WORDS: usize>(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
@@ -114,8 +113,8 @@ fn read_option<const WORDS: usize>(
     let mut words = [0_u32; WORDS];
     let wanted = mem::size_of_val(&words) as libc::socklen_t;
     let mut length = wanted;
-    // SAFETY: `words` is writable for `length` bytes and any bit pattern is a valid u32; `length` is a valid place for
-    // the answer; the descriptor is open for as long as it is borrowed.
+    // SAFETY: `words` is writable for `length` bytes and any bit pattern is a valid u32; `length` is writable; the descriptor is
+    // open for as long as it is borrowed.
     let result = unsafe {
         libc::getsockopt(socket.as_raw_fd(), level, name, words.as_mut_ptr().cast(), &raw mut length)
     };
@@ -137,7 +136,7 @@ pub(crate) struct Instruction {
     pub(crate) k: u32,
 }
 
-/// Lets `program` choose the socket in the group that `socket` is in; `None`: the kernel's hash.
+/// Attaches `program` to the reuseport group of `socket`; `None` detaches it, so that the kernel's hash chooses.
 pub(crate) fn choose_by(socket: BorrowedFd<'_>, program: Option<&[Instruction]>) -> io::Result<()> {
     let mut filter: Vec<libc::sock_filter> = program
         .unwrap_or_default()
@@ -147,8 +146,8 @@ pub(crate) fn choose_by(socket: BorrowedFd<'_>, program: Option<&[Instruction]>)
     let length = u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let whole = libc::sock_fprog { len: length, filter: filter.as_mut_ptr() };
     let nothing: libc::c_int = 0;
-    // SAFETY: `whole` says exactly how long `filter` is, and the kernel only reads both, during the call; without a program
-    // an int is passed, which is not looked at; the descriptor is open for as long as it is borrowed.
+    // SAFETY: `whole` has the exact length of `filter`, and the kernel only reads both, during the call; without a program an int
+    // is passed, which the kernel ignores; the descriptor is open for as long as it is borrowed.
     let result = unsafe {
         match program {
             Some(_) => libc::setsockopt(
@@ -170,10 +169,8 @@ pub(crate) fn choose_by(socket: BorrowedFd<'_>, program: Option<&[Instruction]>)
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Takes up to [`DATAGRAMS_PER_CALL`] waiting datagrams, the i-th into the i-th `datagram_bytes` of `storage`. Returns
-/// how many; never waits.
-///
-/// Fewer datagrams are taken when `storage` or `slots` has room for fewer.
+/// Receives up to [`DATAGRAMS_PER_CALL`] datagrams, the i-th into the i-th `datagram_bytes` of `storage`, and no more than
+/// `storage` and `slots` have room for. Returns how many; never waits.
 pub(crate) fn receive_many(
     socket: BorrowedFd<'_>,
     storage: &mut [u8],
@@ -219,14 +216,13 @@ pub(crate) fn receive_many(
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Message<'a> {
     pub(crate) peer: SocketAddr,
-    /// Its bytes, in pieces.
+    /// Its bytes, in several slices.
     pub(crate) pieces: &'a [IoSlice<'a>],
-    /// The kernel makes datagrams of so many bytes of it, the last one of the rest; `None`: it is one.
+    /// The kernel cuts it into datagrams of this length, the last one of the rest; `None` for one datagram.
     pub(crate) segment_bytes: Option<u16>,
 }
 
-/// `UDP_SEGMENT` as control data. The C macros would put the number at the same place: right behind the header, as it needs
-/// less alignment than the header does.
+/// `UDP_SEGMENT` as control data. The number is right behind the header, where the C macros put it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct SegmentControl {
@@ -242,12 +238,12 @@ const SEGMENT_CONTROL_LENGTH: usize = unsafe { libc::CMSG_LEN(2) } as usize;
 const _: () = assert!(SEGMENT_CONTROL_SPACE <= mem::size_of::<SegmentControl>());
 const _: () = assert!(SEGMENT_CONTROL_LENGTH == mem::offset_of!(SegmentControl, segment_bytes) + 2);
 
-/// Whether the kernel knows `UDP_SEGMENT` (Linux 4.18). One that does not ignores it, and would send a single long datagram.
+/// Whether the kernel has `UDP_SEGMENT` (Linux 4.18). An older one ignores it, and would send one long datagram.
 pub(crate) fn knows_segments(socket: BorrowedFd<'_>) -> bool {
     read_option::<1>(socket, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
 }
 
-/// Makes the kernel refuse segments on this socket, as it does on a way that calculates no checksums.
+/// Makes the kernel refuse segments on this socket, as on a device without checksums.
 #[cfg(test)]
 pub(crate) fn send_without_checksum(socket: BorrowedFd<'_>) -> io::Result<()> {
     let yes: libc::c_int = 1;
@@ -264,8 +260,8 @@ pub(crate) fn send_without_checksum(socket: BorrowedFd<'_>) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sends the first of `messages`, at most [`DATAGRAMS_PER_CALL`], and never waits. Returns how many the kernel took; an
-/// error is that of the first one.
+/// Sends the first of `messages`, at most [`DATAGRAMS_PER_CALL`], without waiting. Returns how many the kernel took; an error is
+/// that of the first message.
 pub(crate) fn send_many(socket: BorrowedFd<'_>, messages: &[Message<'_>]) -> io::Result<usize> {
     let messages = &messages[..messages.len().min(DATAGRAMS_PER_CALL)];
     let names: Vec<SockAddr> = messages.iter().map(|message| message.peer.into()).collect();
@@ -303,24 +299,24 @@ pub(crate) fn send_many(socket: BorrowedFd<'_>, messages: &[Message<'_>]) -> io:
     usize::try_from(taken).map_err(|_| io::Error::last_os_error())
 }
 
-/// Takes a descriptor that the process was started with. The caller takes each number once, and only those that the one who
-/// started the process says are for it.
+/// Takes ownership of an inherited descriptor. The caller takes each number once, and only numbers that were passed to this
+/// process.
 pub(crate) fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: F_GETFD only asks for the flags, of whatever has the number.
+    // SAFETY: F_GETFD only reads flags, or fails.
     if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it is open, as was just seen. By the protocol of sd_listen_fds(3) it belongs to this process and nothing in
-    // it has it yet; the only caller takes each number once in the life of the process.
+    // SAFETY: it is open, as was just checked. By the protocol of sd_listen_fds(3) it belongs to this process and has no owner
+    // yet; the only caller takes each number once in the life of the process.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Registers a descriptor for reading with the current tokio runtime. Several runtimes may have the same one: each has an
-/// epoll of its own, and their edges are kept apart.
+/// Registers a descriptor for reading with the current tokio runtime. Several runtimes may register the same one: each has its own
+/// epoll.
 #[cfg(feature = "tokio")]
 pub fn register_readable(descriptor: Arc<OwnedFd>) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
-    // SAFETY: an OwnedFd is open and stays the same number for as long as it lives; the registration owns a share of it,
-    // and nobody can replace or take what is inside an Arc while it is shared with the registration.
+    // SAFETY: an OwnedFd is open and keeps its number for as long as it lives; the registration owns a share of it, and the value
+    // in a shared Arc cannot be replaced.
     let registration = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
     registration.map_err(|error| error.into_parts().1)
 }

@@ -1,5 +1,5 @@
-//! What processes with one table of descriptors are made of: the clone, memory that all of them see, descriptors by their
-//! number, and what the kernel has counted on a connection.
+//! System calls for processes that share one table of descriptors: clone, shared memory, descriptors by number, and the byte counts
+//! of a connection.
 
 use std::io;
 use std::mem;
@@ -14,14 +14,14 @@ use rustix::thread::sched_yield;
 
 use super::read_option;
 
-/// `CLONE_CLEAR_SIGHAND` (Linux 5.5): signals that the parent handles do to the child what they do to any process. Beyond 32
-/// bits, so the constant of libc cannot carry it.
+/// `CLONE_CLEAR_SIGHAND` (Linux 5.5): the child has the default action for each signal that the parent handles. It has more than 32
+/// bits, which libc's constant cannot represent.
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 /// 64-bit words of `struct clone_args` as Linux 5.3 has it.
 const CLONE_WORDS: usize = 8;
 
-/// A thread that was joined may be seen for a moment still: after so many looks it counts as one that runs.
-const THREAD_LOOKS_MAX: usize = 1000;
+/// A joined thread may still be listed for a moment. After this many checks it counts as running.
+const THREAD_CHECKS_MAX: usize = 1000;
 
 /// 32-bit words of `struct tcp_info` up to and including `tcpi_bytes_received` (Linux 4.1).
 const TCP_INFO_WORDS: usize = 34;
@@ -29,10 +29,10 @@ const TCP_INFO_WORDS: usize = 34;
 const TCP_INFO_BYTES_ACKED: usize = 30;
 const TCP_INFO_BYTES_RECEIVED: usize = 32;
 
-/// `TCP_CLOSE_WAIT`, `TCP_LAST_ACK` and `TCP_CLOSING` of net/tcp_states.h: the peer's end has come, and was counted as a byte.
-const STATES_WITH_PEERS_END: [u32; 3] = [8, 9, 11];
+/// `TCP_CLOSE_WAIT`, `TCP_LAST_ACK` and `TCP_CLOSING` of net/tcp_states.h: the peer's FIN has arrived, and was counted as a byte.
+const STATES_AFTER_FIN: [u32; 3] = [8, 9, 11];
 
-/// 64-bit words that this process shares with those that it clones from here on. All zero at first. Unmapped when dropped.
+/// 64-bit words that this process shares with the processes that it clones later. Zero at first. Unmapped when dropped.
 #[derive(Debug)]
 pub struct SharedWords {
     start: NonNull<AtomicU64>,
@@ -40,10 +40,10 @@ pub struct SharedWords {
 }
 
 impl SharedWords {
-    /// Maps `count` words, more than none. Pages that nobody touches cost nothing.
+    /// Maps `count` words, at least one. Pages that are never touched use no memory.
     pub fn new(count: usize) -> io::Result<Self> {
         let bytes = count.checked_mul(mem::size_of::<AtomicU64>()).ok_or(io::ErrorKind::InvalidInput)?;
-        // SAFETY: a new mapping at a place of the kernel's choice touches nothing that exists.
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -67,7 +67,7 @@ impl Deref for SharedWords {
 
     fn deref(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is `count` words long, aligned to a page and zeroed by the kernel, and lives as long as self;
-        // whoever else has it, in this process or another, reaches it as atomics, too.
+        // all users access it as atomics only.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
     }
 }
@@ -79,7 +79,7 @@ impl Drop for SharedWords {
     }
 }
 
-// SAFETY: it is reached as atomics only, and unmapped once, by whoever has it.
+// SAFETY: it is accessed as atomics only, and unmapped once.
 unsafe impl Send for SharedWords {}
 // SAFETY: as above.
 unsafe impl Sync for SharedWords {}
@@ -93,16 +93,16 @@ pub struct ChildProcess {
     pub ended: OwnedFd,
 }
 
-/// Runs `f` in a child process with memory of its own, but with the very descriptors of this one: what either opens or closes
-/// is open or closed in both, and what the child has open is still so when it has died. The child ends with `f`, without
-/// dropping anything of this process's; its exit status is 0 if `f` returns true.
+/// Runs `f` in a child process that has its own memory, but shares the table of descriptors: what either opens or closes is open
+/// or closed in both, and stays open when the child dies. The child exits after `f`, and drops nothing of this process; its exit
+/// status is 0 if `f` returns true.
 ///
-/// Refused while this process has other threads: a lock that one of them holds would be held in the child for ever.
+/// It is an error while this process has other threads: a lock that one of them holds would never be released in the child.
 ///
-/// In the child signals have their default actions, but for those that are ignored, and the C library still takes it for its
-/// parent's thread: raise(3) does not reach it.
+/// In the child, signals have their default actions, unless they are ignored. The C library still has the parent's thread id, so
+/// raise(3) does not work.
 pub fn clone_sharing_descriptors(f: &dyn Fn() -> bool) -> io::Result<ChildProcess> {
-    let is_alone = (0..THREAD_LOOKS_MAX).any(|_| {
+    let is_alone = (0..THREAD_CHECKS_MAX).any(|_| {
         let is_alone = std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
         if !is_alone {
             sched_yield();
@@ -120,18 +120,18 @@ pub fn clone_sharing_descriptors(f: &dyn Fn() -> bool) -> io::Result<ChildProces
     arguments[1] = (&raw mut pidfd) as u64;
     arguments[4] = libc::SIGCHLD as u64;
     // SAFETY: the words are a `struct clone_args` of the size that is said, and its only pointer is to a place for an int.
-    // Without CLONE_VM and a stack this is fork(2) but for the descriptors: the child goes on here with a copy of the memory.
-    // There is no other thread whose locks or half-done work could be copied.
+    // Without CLONE_VM and a stack this is fork(2) with shared descriptors: the child continues here with a copy of the memory.
+    // There is no other thread whose locks or unfinished work could be copied.
     let result = unsafe { libc::syscall(libc::SYS_clone3, arguments.as_ptr(), mem::size_of_val(&arguments)) };
     match result {
         0 => {
             let is_done = catch_unwind(AssertUnwindSafe(f)).unwrap_or(false);
-            // SAFETY: it ends the process at once. Nothing is dropped: the descriptors are the parent's, too.
+            // SAFETY: it ends the process at once. Nothing is dropped, as the parent has the same descriptors.
             unsafe { libc::_exit(i32::from(!is_done)) }
         }
         pid if pid > 0 => {
             let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
-            // SAFETY: the kernel has just opened it for this process, and nobody else has its number.
+            // SAFETY: the kernel has just opened it for this process, and it has no other owner.
             let ended = unsafe { OwnedFd::from_raw_fd(pidfd) };
             Ok(ChildProcess { pid, ended })
         }
@@ -139,34 +139,34 @@ pub fn clone_sharing_descriptors(f: &dyn Fn() -> bool) -> io::Result<ChildProces
     }
 }
 
-/// A descriptor by its number, of which the caller knows that it is open, and that nobody closes it meanwhile, or to which it
-/// does only what is harmless to any.
+/// Borrows a descriptor by its number. The caller knows that it stays open, or makes only system calls that are harmless for any
+/// descriptor.
 pub fn borrow_number<'a>(number: RawFd) -> BorrowedFd<'a> {
-    // SAFETY: it is not -1, as numbers come from the kernel. It is used for system calls only, which answer EBADF for what is
-    // not open; no memory depends on it.
+    // SAFETY: it is not -1, as numbers come from the kernel. It is used for system calls only, which return EBADF if it is not
+    // open; no memory depends on it.
     unsafe { BorrowedFd::borrow_raw(number) }
 }
 
-/// Closes a descriptor by its number, which belongs to the caller alone.
+/// Closes a descriptor by its number. Only the caller owns it.
 pub fn close_number(number: RawFd) {
     // SAFETY: the caller says that it is open and has no other owner.
     drop(unsafe { OwnedFd::from_raw_fd(number) });
 }
 
-/// Bytes that the two ends of a connection have taken, since it began.
+/// Byte counts of a connection since its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Taken by the kernel to be sent.
+    /// Bytes that were written.
     pub written: u64,
-    /// Taken from the kernel, not only looked at.
+    /// Bytes that were read, not only peeked at.
     pub read: u64,
 }
 
-/// What the kernel has counted on a tcp connection whose sending side was not shut down.
+/// The byte counts of a tcp connection whose sending side was not shut down.
 ///
-/// Written is what was acknowledged and what was not yet (`tcpi_bytes_acked`, `SIOCOUTQ`); read is what came and does not wait
-/// any more (`tcpi_bytes_received`, `SIOCINQ`). They are several system calls, so they are made again until nothing came or was
-/// acknowledged in between.
+/// Written is what was acknowledged plus what was not (`tcpi_bytes_acked`, `SIOCOUTQ`); read is what was received minus what is
+/// queued (`tcpi_bytes_received`, `SIOCINQ`). These are several system calls, which are repeated until the counts do not change
+/// in between.
 pub fn tcp_progress(connection: BorrowedFd<'_>) -> io::Result<Progress> {
     let mut before = tcp_counts(connection)?;
     loop {
@@ -184,21 +184,21 @@ pub fn tcp_progress(connection: BorrowedFd<'_>) -> io::Result<Progress> {
     }
 }
 
-/// Bytes that the peer has acknowledged, and that came from it.
+/// Bytes that the peer has acknowledged, and bytes that were received.
 fn tcp_counts(connection: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
     let words: [u32; TCP_INFO_WORDS] = read_option(connection, libc::IPPROTO_TCP, libc::TCP_INFO)?;
     let (low, high) = if cfg!(target_endian = "little") { (0, 1) } else { (1, 0) };
     let count = |at: usize| u64::from(words[at + high]) << 32 | u64::from(words[at + low]);
     // The state is the first byte.
-    let has_peers_end = STATES_WITH_PEERS_END.contains(&(words[0].to_le() & 0xff));
-    let received = count(TCP_INFO_BYTES_RECEIVED).saturating_sub(has_peers_end.into());
+    let has_fin = STATES_AFTER_FIN.contains(&(words[0].to_le() & 0xff));
+    let received = count(TCP_INFO_BYTES_RECEIVED).saturating_sub(has_fin.into());
     Ok((count(TCP_INFO_BYTES_ACKED), received))
 }
 
 /// Bytes in one of a connection's queues.
 fn queue_bytes(connection: BorrowedFd<'_>, which: libc::Ioctl) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: both requests write one int to the place that is given; the descriptor is open for as long as it is borrowed.
+    // SAFETY: both requests write one int to `bytes`; the descriptor is open for as long as it is borrowed.
     if unsafe { libc::ioctl(connection.as_raw_fd(), which, &raw mut bytes) } != 0 {
         return Err(io::Error::last_os_error());
     }

@@ -1,6 +1,6 @@
-//! A connection on a tokio runtime, whatever its transport: only readiness, the system calls are the caller's.
+//! A connection of any transport on a tokio runtime. It only tells readiness; the caller makes the system calls.
 //!
-//! Register only connections that would block. One that was read to its end right after it was accepted never needs this.
+//! Register only connections that would block. Many are read to their end right after they were accepted.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,7 +27,7 @@ impl AsyncConnection {
         Ok(AsyncConnection { registration: register_connection(stream, Directions::Both)? })
     }
 
-    /// Waits until there is something to read, the end included.
+    /// Waits until there is something to read, or the peer has ended.
     ///
     /// # Errors
     /// Only when the runtime is shutting down.
@@ -51,7 +51,7 @@ impl AsFd for AsyncConnection {
 }
 
 impl From<AsyncConnection> for OwnedFd {
-    /// Takes it from the runtime, open as it is.
+    /// Removes it from the runtime, and leaves it open.
     fn from(connection: AsyncConnection) -> OwnedFd {
         connection.registration.into_inner()
     }

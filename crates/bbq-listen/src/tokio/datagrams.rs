@@ -1,8 +1,8 @@
 //! Receives the datagrams of a worker on a tokio runtime.
 //!
-//! It receives and hands over; it keeps nothing, answers nothing, and logs nothing.
+//! It sends nothing, and logs nothing.
 //!
-//! Invariant: a datagram is handed over on the thread that serves the worker.
+//! Invariant: a datagram is passed to the caller on the thread that serves the worker.
 
 use std::io;
 
@@ -13,8 +13,8 @@ use crate::{
     SEND_BATCH_DATAGRAMS_MAX, WorkerListener,
 };
 
-/// Calls of `recvmmsg` before the worker looks at anything else: 256 datagrams, some 200 us of reading and answering. The
-/// more of them, the more of their answers go to one peer and share their way through the kernel.
+/// Calls of `recvmmsg` before the worker does anything else: 256 datagrams, about 200 us of work. The more datagrams, the more of
+/// their replies go to the same peer and can be sent together.
 pub const RECEIVE_CALLS_PER_BATCH_MAX: usize = 8;
 const _: () = assert!(RECEIVE_CALLS_PER_BATCH_MAX * DATAGRAMS_PER_CALL <= SEND_BATCH_DATAGRAMS_MAX);
 
@@ -53,15 +53,14 @@ impl AsyncDatagrams {
         self.receiver.worker_listener()
     }
 
-    /// Waits until a datagram waits, receives what is there, at most [`RECEIVE_CALLS_PER_BATCH_MAX`] full batches, and hands
-    /// each datagram to `f`. Call it in a loop. Between two batches the other tasks of the runtime run. After
-    /// [`ReceiveState::Starved`] the next batch first waits [`STARVED_PAUSE`](crate::STARVED_PAUSE).
+    /// Waits for datagrams, receives at most [`RECEIVE_CALLS_PER_BATCH_MAX`] full batches, and calls `f` for each datagram. Call
+    /// it in a loop. Between two batches the other tasks of the runtime run. After [`ReceiveState::Starved`] the next batch first
+    /// waits [`STARVED_PAUSE`](crate::STARVED_PAUSE).
     ///
-    /// A batch may find that another worker was quicker and receive none. Dropping the future before
-    /// it is ready loses nothing.
+    /// A batch may be empty if another worker was faster. The future can be dropped at any time.
     ///
     /// # Errors
-    /// Only those that another try does not mend. What was received before has been handed over.
+    /// If another try cannot succeed. `f` was called for what was received before.
     pub async fn receive_batch(&mut self, mut f: impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
         self.pace.keep().await;
         let receiver = &mut self.receiver;
@@ -77,8 +76,8 @@ impl AsyncDatagrams {
         Ok(total)
     }
 
-    /// Receives of what waits already as much as one [`receive_batch`](Self::receive_batch), and waits for nothing: for the end, when the
-    /// rest is to be taken and no more. Let the other tasks of the runtime run between two calls.
+    /// As [`receive_batch`](Self::receive_batch), without waiting: for a server that stops, and only receives what is queued. Let
+    /// the other tasks of the runtime run between two calls.
     ///
     /// # Errors
     /// As [`receive_batch`](Self::receive_batch).

@@ -1,8 +1,8 @@
 //! Accepts the connections of a worker on a tokio runtime.
 //!
-//! It accepts and hands over; it spawns nothing, reads nothing, and logs nothing.
+//! It spawns nothing, reads nothing, and logs nothing.
 //!
-//! Invariant: a connection is handed over on the thread that serves the worker.
+//! Invariant: a connection is passed to the caller on the thread that serves the worker.
 
 use std::io;
 
@@ -32,24 +32,23 @@ impl AsyncListener {
         self.acceptor.worker_listener()
     }
 
-    /// Waits until a connection waits, accepts a batch of at most `limit` (and
-    /// [`ACCEPTS_PER_BATCH_MAX`](crate::ACCEPTS_PER_BATCH_MAX)), and hands each to `f`. Call it in a loop.
+    /// Waits for connections, accepts a batch of at most `limit` (and [`ACCEPTS_PER_BATCH_MAX`](crate::ACCEPTS_PER_BATCH_MAX)), and
+    /// calls `f` for each. Call it in a loop.
     ///
-    /// In `f` or right after, read each connection: mostly its first bytes are there already, and often its last.
-    /// Register with the runtime only those that would block. Between two batches the other tasks of the runtime run.
+    /// Read each connection in `f` or right after: mostly its first bytes have arrived, and often its last. Register with the
+    /// runtime only those that would block. Between two batches the other tasks of the runtime run.
     /// After [`AcceptState::Starved`] the next batch first waits [`STARVED_PAUSE`](crate::STARVED_PAUSE).
     ///
-    /// A batch may find that another worker was quicker and accept none. Dropping the future before
-    /// it is ready loses nothing.
+    /// A batch may be empty if another worker was faster. The future can be dropped at any time.
     ///
     /// # Errors
-    /// Only those that another try does not mend.
+    /// If another try cannot succeed.
     pub async fn accept_batch(&mut self, limit: usize, f: impl FnMut(Accepted)) -> io::Result<AcceptOutcome> {
         self.accept_batch_within(|| limit, f).await
     }
 
-    /// As [`accept_batch`](Self::accept_batch), but `limit` is called when connections wait, right before they are accepted: for a
-    /// budget that others use, too. `limit` is called at most once, and nothing is waited for after it.
+    /// As [`accept_batch`](Self::accept_batch), but `limit` is called right before connections are accepted: for a budget that is
+    /// shared with others. It is called at most once, and the future does not wait after it.
     ///
     /// # Errors
     /// As [`accept_batch`](Self::accept_batch).
@@ -71,8 +70,8 @@ impl AsyncListener {
         Ok(outcome)
     }
 
-    /// Accepts a batch of what waits already, without waiting: for the end of a server, which takes what is queued and no more. Let
-    /// the other tasks of the runtime run between two calls.
+    /// As [`accept_batch`](Self::accept_batch), without waiting: for a server that stops, and only accepts what is queued. Let the
+    /// other tasks of the runtime run between two calls.
     ///
     /// # Errors
     /// As [`accept_batch`](Self::accept_batch).

@@ -1,4 +1,4 @@
-//! The same for tokio.
+//! Accepting and receiving on a tokio runtime.
 
 pub(crate) mod connection;
 pub(crate) mod datagrams;

@@ -1,4 +1,4 @@
-//! What a tokio task does between two batches of one socket: nothing, let others run, or wait for want of resources.
+//! What a tokio task does between two batches of one socket: nothing, yield, or pause because resources ran out.
 //!
 //! Invariant: a socket that always has more never keeps the other tasks of its worker from running.
 
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The pause after accepting or receiving ran out of descriptors or memory. Others must close something meanwhile; 50 ms
-/// is long enough to cost nothing and short against what a person notices.
+/// The pause after descriptors or memory ran out, in which others can close something: long enough to cost nothing, and too short
+/// to notice.
 pub const STARVED_PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Pace {
     /// Wait for the socket.
     Ready,
-    /// More is waiting: let the other tasks run first.
+    /// More is queued: let the other tasks run first.
     Yield,
     /// Not before this.
     PausedUntil(Instant),
@@ -25,7 +25,7 @@ impl Pace {
         Self::PausedUntil(Instant::now() + STARVED_PAUSE)
     }
 
-    /// Waits until the next batch may start. Leaves `self` as it is when it is dropped before.
+    /// Waits until the next batch may start. If the future is dropped, `self` is unchanged.
     pub(crate) async fn keep(&mut self) {
         match *self {
             Self::Ready => {}

@@ -1,6 +1,6 @@
-//! Waits on a tokio runtime for what a worker serves: its own socket and its epoll set.
+//! Waits on a tokio runtime for a worker's own socket and its epoll set.
 //!
-//! Invariant: readiness is cleared only when nothing waits any more, so no wake-up is lost.
+//! Invariant: readiness is cleared only when nothing is queued any more, so no wake-up is lost.
 
 use std::future::poll_fn;
 use std::io;
