@@ -1,4 +1,4 @@
-//! How far a sink is, kept in one small file per sink and replaced in one step.
+//! The cursor of a sink: how far it has read, in one small file that is replaced atomically.
 //!
 //! ```text
 //! bbq cursor 1 <crc>                        see crate::sealed
@@ -34,16 +34,16 @@ pub struct LanePlace {
     pub record: u64,
 }
 
-/// What a sink has done, as of its last commit.
+/// The state of a sink at its last commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     /// One place per lane; a lane that is missing is read from its beginning.
     pub places: Vec<LanePlace>,
-    /// Records handed on, ever.
+    /// Records delivered since the sink was created.
     pub delivered: u64,
-    /// Records that never will be, by reason.
+    /// Records dropped, by reason.
     pub dropped: BTreeMap<String, u64>,
-    /// What the sink itself wants to know again: one line.
+    /// The sink's own state: one line.
     pub output: String,
 }
 
@@ -72,7 +72,7 @@ impl Cursor {
         sealed::seal("cursor", &body)
     }
 
-    /// Whether a spool can have come so far. A file with a right checksum may still hold any numbers.
+    /// Whether the numbers are possible. A file with a valid checksum may still have any numbers.
     fn is_possible(&self) -> bool {
         let sum = |numbers: &mut dyn Iterator<Item = u64>| numbers.fold(0, u64::saturating_add);
         self.places.iter().all(|place| place.position <= RECOVERED_MAX)
@@ -103,7 +103,7 @@ impl Cursor {
                     cursor.dropped.insert(reason.to_owned(), records.parse().ok()?);
                 }
                 "output" => value.clone_into(&mut cursor.output),
-                // The name, and what a later version may add.
+                // The name, and fields of later versions.
                 _ => {}
             }
         }
@@ -133,11 +133,11 @@ impl CursorStore {
         Ok(CursorStore { storage, path, sink: sink.to_owned() })
     }
 
-    /// The last commit; `None` when there was none. A damaged file is set beside and counts as none: the sink begins at
-    /// the oldest message that is kept, so it may repeat some, and loses none.
+    /// The last commit; `None` if there was none. A damaged file is renamed and counts as none. Then the sink begins at the
+    /// oldest message: it may repeat some, and loses none.
     ///
     /// # Errors
-    /// If the file is there and cannot be read.
+    /// If the file exists and cannot be read.
     pub fn load(&self) -> Result<Option<Cursor>, SpoolError> {
         let bytes = match self.storage.read(&self.path) {
             Ok(bytes) => bytes,
@@ -157,14 +157,13 @@ impl CursorStore {
     /// Makes `cursor` the last commit.
     ///
     /// # Errors
-    /// Then the commit before it stands.
+    /// Then the last commit is still valid.
     pub fn commit(&self, cursor: &Cursor) -> io::Result<()> {
         self.storage.replace(&self.path, cursor.encode(&self.sink).as_bytes())
     }
 }
 
-/// The furthest place of any cursor in a directory, by lane: a lane never uses a position again, even if its files were
-/// taken away.
+/// The furthest place of any cursor in a directory, by lane: a lane never uses a position again, even if its files were removed.
 pub(crate) fn furthest(storage: &dyn Storage, directory: &Path) -> BTreeMap<u32, LanePlace> {
     let mut furthest: BTreeMap<u32, LanePlace> = BTreeMap::new();
     for name in storage.list(directory).unwrap_or_default() {
@@ -185,7 +184,7 @@ pub(crate) fn furthest(storage: &dyn Storage, directory: &Path) -> BTreeMap<u32,
     furthest
 }
 
-/// Readable, and different for different sinks.
+/// A readable name that is unique for each sink.
 fn file_name(sink: &str) -> String {
     let readable: String =
         sink.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).take(80).collect();

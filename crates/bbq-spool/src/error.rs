@@ -1,4 +1,4 @@
-//! What can go wrong with the spool, and whose business it is.
+//! Errors of the spool.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,20 +12,20 @@ pub enum SpoolError {
     Locked {
         /// The directory.
         directory: PathBuf,
-        /// "pid N", or that it is not known.
+        /// "pid N", or that the process is not known.
         holder: String,
     },
-    /// The system refused something.
+    /// A system call failed.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried.
+        /// What failed.
         action: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A value that cannot work.
+    /// An option out of range.
     #[error("{name} is {found}; allowed is {least} to {most}")]
     OutOfRange {
         /// What it is.
@@ -37,7 +37,7 @@ pub enum SpoolError {
         /// The largest.
         most: u64,
     },
-    /// The limits leave no room to work.
+    /// The limits leave too little room.
     #[error(
         "the spool's limit of {bytes_max} bytes is below {needed}: {lanes} lanes with {per_lane} segments of \
              {segment_bytes} bytes each; raise spool.bytes_max or lower spool.segment_bytes"

@@ -6,7 +6,7 @@ use crate::format::{Binding, ENVELOPE_BYTES, Envelope, GROUP_FRAME_BYTES, GroupF
 use crate::limits::BLOCK_BYTES;
 use bbq_storage::direct::AlignedBuffer;
 
-/// Entries that will become durable together. Its buffer is used again.
+/// Entries that will become durable together. The buffer is reused.
 #[derive(Debug, Default)]
 pub(crate) struct FillingGroup {
     bytes: AlignedBuffer,
@@ -14,9 +14,9 @@ pub(crate) struct FillingGroup {
     end: usize,
     entries: u32,
     records: u32,
-    /// Binds its entries to it.
+    /// The tag of its entries.
     tag: u64,
-    /// Records of each source; as long as the highest index seen.
+    /// Records of each source, up to the highest index.
     tallies: Vec<u64>,
 }
 
@@ -25,7 +25,7 @@ impl FillingGroup {
         FillingGroup { bytes, ..FillingGroup::default() }
     }
 
-    /// Names the group before anything is in it; see [`GroupFrame::tag`].
+    /// Sets the tag of an empty group; see [`GroupFrame::tag`].
     pub(crate) fn set_tag(&mut self, tag: u64) {
         debug_assert!(self.is_empty());
         self.tag = tag;
@@ -56,14 +56,14 @@ impl FillingGroup {
         (0u16..).zip(self.tallies.iter().copied()).filter(|(_, records)| *records > 0)
     }
 
-    /// Adds a batch as it came. `batch` is exactly what `header` describes.
+    /// Adds a batch unchanged. `batch` is exactly what `header` describes.
     pub(crate) fn push(&mut self, envelope: &Envelope, header: &BatchHeader, batch: &[u8]) {
         debug_assert_eq!(header.total_bytes(), batch.len());
         if self.bytes.is_empty() {
             self.bytes.begin(0);
             self.bytes.resize(GROUP_FRAME_BYTES);
         }
-        // With room for the padding: the sealed group must not move.
+        // Reserve room for the padding, too: the sealed group must not move.
         self.bytes.reserve(ENVELOPE_BYTES + batch.len() + BLOCK_BYTES);
         let binding = Binding { batch_bytes: batch.len() as u32, batch_crc: header.crc, tag: self.tag };
         let end = self.bytes.end();
@@ -79,7 +79,7 @@ impl FillingGroup {
         self.tallies[source] += u64::from(header.records);
     }
 
-    /// Writes frame and padding and lends what goes to disk: whole blocks. It may be sealed again, for another place.
+    /// Writes frame and padding, and returns the whole blocks to write. It may be sealed again, for another position.
     pub(crate) fn seal(&mut self, position: u64, first_record: u64) -> (GroupFrame, &[u8]) {
         self.bytes.resize(self.end.next_multiple_of(BLOCK_BYTES));
         let frame = GroupFrame {
@@ -95,7 +95,7 @@ impl FillingGroup {
         (frame, &self.bytes)
     }
 
-    /// Gives its bytes away and goes on with another buffer.
+    /// Returns its bytes, and continues with another buffer.
     pub(crate) fn take_bytes(&mut self, spare: AlignedBuffer) -> AlignedBuffer {
         std::mem::replace(&mut self.bytes, spare)
     }

@@ -1,4 +1,4 @@
-//! A durable group of a lane, as it was written, for as long as somebody holds it.
+//! A durable group of a lane.
 
 use std::fmt;
 use std::ops::Range;
@@ -21,14 +21,14 @@ pub struct Entry<'a> {
     pub lane: u32,
     /// Name of the source; empty when the segment's header is damaged.
     pub source: &'a str,
-    /// How it came here.
+    /// How it was received.
     pub envelope: Envelope,
-    /// What came.
+    /// The batch.
     pub batch: Batch<'a>,
 }
 
-/// The batches that one write and one sync made durable. A group may be sent to another thread. Its memory is used again when it
-/// is dropped.
+/// The batches that one write and one sync made durable. A group may be sent to another thread. Its memory is reused when it is
+/// dropped.
 pub struct Group {
     pub(crate) core: Arc<LaneCore>,
     pub(crate) frame: GroupFrame,
@@ -39,18 +39,18 @@ pub struct Group {
 
 /// Where the entries are.
 pub(crate) enum Entries {
-    /// In memory, as the writer made them.
+    /// In the memory of the writer.
     Hot(Arc<HotGroup>),
-    /// In what was read of a segment.
+    /// In a buffer that was read from a segment.
     Read(Arc<Vec<u8>>, Range<usize>),
 }
 
-/// Memory in which compressed batches are unpacked, one after the other.
+/// A buffer in which compressed batches are unpacked, one after the other.
 #[derive(Debug, Default)]
 pub struct Scratch(pub(crate) Vec<u8>);
 
 impl Scratch {
-    /// Gives back what one very large batch took. For when there is nothing to read: the next one may be as large.
+    /// Frees the memory of a very large batch. Call this when there is nothing to read, as the next batch may be as large.
     pub fn trim(&mut self) {
         if self.bytes() > READ_BYTES_TARGET {
             self.0 = Vec::new();
@@ -64,7 +64,7 @@ impl Scratch {
     }
 }
 
-/// How far the batches of a group were taken.
+/// A position among the batches of a group.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GroupCursor {
     /// Of the next entry.
@@ -91,7 +91,7 @@ impl fmt::Debug for Group {
 }
 
 impl Group {
-    /// Where a reader stands that has the group and everything before it.
+    /// The place behind the group.
     #[must_use]
     pub fn until(&self) -> LanePlace {
         self.until
@@ -109,11 +109,11 @@ impl Group {
         self.frame.bytes as usize
     }
 
-    /// Gives the batches from the cursor on to `take`, and moves the cursor behind each that is taken. Damaged bytes are copied to
-    /// the quarantine and passed over. Compressed batches are unpacked into `scratch`.
+    /// Calls `take` for each batch from the cursor on, and moves the cursor behind it. Damaged bytes are copied to the quarantine
+    /// and skipped. Compressed batches are unpacked into `scratch`.
     ///
     /// # Errors
-    /// The first of `take`: the cursor stays in front of that batch.
+    /// The first error of `take`; the cursor stays in front of that batch.
     pub fn try_for_each<E>(
         &self,
         cursor: &mut GroupCursor,

@@ -1,7 +1,7 @@
-//! The newest durable groups of a lane, still in memory: a reader that keeps up takes them from here, without a system call,
-//! a copy or a second look at the checksums.
+//! The newest durable groups of a lane, in memory. A reader that keeps up takes them from here, without a system call, a copy, or
+//! a check of the checksums.
 //!
-//! Invariant: nothing depends on it. What is not here is read from the segments.
+//! Invariant: it is only a cache. Other groups are read from the segments.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,12 +12,13 @@ use bbq_storage::direct::AlignedBuffer;
 
 /// A group as it was written.
 pub(crate) struct HotGroup {
-    /// Where a reader stands who has read all before it: at its frame, or at the header of the segment that it begins.
+    /// The position of a reader that has read everything before it: the group's frame, or the header of the segment that it
+    /// begins.
     pub(crate) from: u64,
     pub(crate) frame: GroupFrame,
     /// Frame and entries.
     pub(crate) bytes: AlignedBuffer,
-    /// What the entries' sources are called.
+    /// The names of the sources.
     pub(crate) sources: Arc<Sources>,
 }
 
@@ -30,17 +31,16 @@ pub(crate) struct Hot {
 #[derive(Default)]
 struct Kept {
     groups: VecDeque<Arc<HotGroup>>,
-    /// Buffers of groups that nobody reads any more. Memory that is new must be mapped page by page, which costs more than
-    /// what is copied into it.
+    /// Buffers of groups that are no longer read. New memory is mapped page by page, which costs more than the copy into it.
     spares: Vec<AlignedBuffer>,
 }
 
-/// The part of the memory that is for spare buffers: groups differ in size by the disk's moods, and a single large one takes
-/// the place of many. With a quarter there were twice as many page faults.
+/// The part of the memory that is for spare buffers. The size of groups varies with the speed of the disk, and a large one
+/// replaces many. With a quarter there were twice as many page faults.
 const SPARES_SHARE: usize = 2;
 
-/// A large buffer that is so many times larger than the group in it is not kept: after one very large batch it would take the
-/// place of all other groups whenever it comes round.
+/// A large buffer is not kept if it is this many times larger than its group: after one very large batch it would replace all
+/// other groups each time it is reused.
 const OVERSIZE: usize = 8;
 
 impl Hot {
@@ -58,7 +58,7 @@ impl Hot {
     /// batch; what is not written to is not taken.
     pub(crate) fn buffer(&self, bytes: usize) -> AlignedBuffer {
         let spares = &mut self.locked().spares;
-        // The smallest of those that were large enough before, or the largest.
+        // The smallest spare that is large enough, or the largest one.
         let key = |index: &usize| {
             let used = spares[*index].used();
             if used >= bytes { (0, used) } else { (1, usize::MAX - used) }
@@ -82,14 +82,14 @@ impl Hot {
             let buffer = Arc::try_unwrap(oldest).ok().map(|group| group.bytes);
             spares.extend(buffer.filter(|buffer| !self.is_oversize(buffer)));
         }
-        // The newest stay: they have the size that groups have now.
+        // The newest stay, as their size is that of present groups.
         let mut bytes: usize = spares.iter().map(AlignedBuffer::used).sum();
         while spares.len() > 1 && bytes > spare_bytes_max {
             bytes -= spares.remove(0).used();
         }
     }
 
-    /// One that leaves room for others never is: groups vary in size, and new memory is dear.
+    /// One that leaves room for others never is, as groups vary in size, and new memory is expensive.
     fn is_oversize(&self, buffer: &AlignedBuffer) -> bool {
         let is_large = buffer.used() > (self.bytes_max / SPARES_SHARE / 2).max(GROUP_BYTES_TARGET);
         is_large && buffer.used() / OVERSIZE > buffer.len()

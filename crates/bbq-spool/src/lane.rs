@@ -1,4 +1,4 @@
-//! The worker's end of a lane: append, and hear when it is durable.
+//! The worker's side of a lane: it appends batches, and learns when they are durable.
 //!
 //! Invariant: the lock is held for a copy or a swap, never across a system call; it is taken per batch, not per message.
 //! Invariant: what is durable is published at whole groups only, as one value: number, position and records together.
@@ -20,13 +20,13 @@ use crate::time::Time;
 use crate::usage::Usage;
 use crate::{LaneError, Progress, Storage};
 
-/// What a lane is doing, for people to see.
+/// The state of a lane, for the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum LaneCondition {
     /// Writing, or waiting for work.
     Writing = 0,
-    /// The spool is at its limit, or the disk is full; goes on by itself when there is room.
+    /// The spool is at its limit, or the disk is full. Writing continues by itself when there is room.
     WaitingForSpace = 1,
     /// A write or sync failed.
     Failed = 2,
@@ -35,23 +35,23 @@ pub enum LaneCondition {
 /// Spreads the tags of groups over all 64 bits: neighbours in one lane are far from any in another.
 const TAG_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What is collected until the writer takes it.
+/// The group that is filling until the writer takes it.
 struct Filling {
     group: FillingGroup,
     /// Number of the group; the first one is 1.
     number: u64,
-    /// Where the tags of this run begin: no two groups on disk have the same tag.
+    /// The first tag of this run. No two groups on disk have the same tag.
     epoch: u64,
-    /// Bytes of the group before it, and its batches that somebody waited for.
+    /// Bytes of the previous group, and its number of urgent batches.
     previous_bytes: usize,
     previous_urgent: u32,
-    /// The writer lets the group gather, and wants to hear when it has so many urgent batches; 0 if not.
+    /// The writer gathers, and wants to be woken when the group has this many urgent batches; 0 if it does not.
     gathers_until: u32,
-    /// Batches in it that somebody waits for.
+    /// Its urgent batches: those that a client waits for.
     urgent: u32,
-    /// When its first entry came, by the lane's clock.
+    /// When its first entry was appended, by the lane's clock.
     since: Option<Duration>,
-    /// An append was refused: the worker wants to hear when there is room, and the group is written as it is.
+    /// An append was refused: the worker waits for room, so the group is written now.
     room_wanted: bool,
     closed: bool,
     failed: Option<String>,
@@ -91,19 +91,19 @@ impl Filling {
     }
 }
 
-/// How far a lane is on disk: behind a whole group.
+/// Up to where a lane is durable: the end of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Durable {
-    /// Number of the last durable group of this run; 0 for none. Every batch of it and of those before it is before
-    /// `position`, and every batch before `position` is in one of them or was there when the lane was opened.
+    /// Number of the last durable group of this run; 0 for none. All batches up to this group end at `position`; earlier ones are
+    /// from former runs.
     pub group: u64,
     /// Everything before this position is durable.
     pub position: u64,
-    /// Records up to there.
+    /// Records of the lane up to `position`.
     pub records: u64,
 }
 
-/// What all lanes of a spool have in common.
+/// What all lanes of a spool share.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) time: Time,
@@ -113,7 +113,7 @@ pub(crate) struct Shared {
     pub(crate) spares: Arc<Spares>,
     pub(crate) quarantine: PathBuf,
     pub(crate) quarantined: Arc<AtomicU64>,
-    /// By source: whether its messages make room by the deletion of older ones.
+    /// By source: whether old messages are deleted to make room for its new ones.
     pub(crate) drops_oldest: Arc<[bool]>,
 }
 
@@ -123,16 +123,16 @@ pub(crate) struct LaneCore {
     pub(crate) shared: Shared,
     pub(crate) segments: Segments,
     pub(crate) hot: Hot,
-    /// Below this position the queue deleted segments; a reader that has not passed it lost them to that.
+    /// Segments below this position were deleted to make room; a reader that had not passed them lost their records.
     pub(crate) dropped_until: AtomicU64,
-    /// Held while damaged bytes are set aside, so that each piece is kept and counted once.
+    /// Held while damaged bytes are copied to the quarantine, so that each piece is kept and counted once.
     pub(crate) setting_aside: Mutex<()>,
-    /// Bytes on disk of the largest group of several batches: what fits a segment.
+    /// The largest group of several batches on disk: what fits into a segment.
     group_bytes_max: usize,
     filling: Mutex<Filling>,
     work: Condvar,
     durable: Mutex<Durable>,
-    /// Old messages are to be deleted for what is written here.
+    /// Old messages are to be deleted to make room for this lane.
     wants_oldest_dropped: AtomicBool,
     condition: AtomicU8,
     /// Why the writer waits for space, while it does.
@@ -149,7 +149,7 @@ impl LaneCore {
         durable: Durable,
         group_bytes_max: usize,
     ) -> LaneCore {
-        // What is missing before the first segment was deleted, in whatever run.
+        // Records before the first segment were deleted, in this run or a former one.
         let dropped_until = segments.at_or_after(0).map_or(durable.position, |oldest| oldest.start);
         let filling = Filling::new(shared.time.unique(), FillingGroup::with_buffer(hot.buffer(0)));
         LaneCore {
@@ -190,7 +190,7 @@ impl LaneCore {
         }
     }
 
-    /// Swaps the group for `spare` if it is worth writing now. `gathered_before` is what had gathered at the last look.
+    /// Swaps the group for `spare` if it is to be written now. `gathered_before` is what had gathered at the last call.
     fn poll_group(
         &self,
         filling: &mut Filling,
@@ -229,8 +229,8 @@ impl LaneCore {
         Taken::Group { number, room_wanted: std::mem::take(&mut filling.room_wanted) }
     }
 
-    /// Waits for a group that is worth writing and swaps it for `spare`, which is empty. Returns its number, or `None` when
-    /// the lane is closed and empty.
+    /// Waits for a group that is to be written and swaps it for `spare`, which is empty. Returns its number, or `None` when the
+    /// lane is closed and empty.
     pub(crate) fn take_group(&self, spare: &mut FillingGroup, flush_interval: Duration) -> Option<u64> {
         let mut filling = self.locked();
         let mut gathered = 0;
@@ -278,7 +278,7 @@ impl LaneCore {
         self.tell_worker();
     }
 
-    /// Whether a group, or what collects behind it, has messages for which older ones are deleted.
+    /// Whether a group, or the one that is filling, has messages for which older ones are deleted.
     pub(crate) fn drops_oldest_for(&self, group: &FillingGroup) -> bool {
         let drops = |group: &FillingGroup| {
             let drops_of = |source: u16| self.shared.drops_oldest.get(usize::from(source)) == Some(&true);
@@ -287,14 +287,14 @@ impl LaneCore {
         drops(group) || drops(&self.locked().group)
     }
 
-    /// Asks for the deletion of old messages, or takes that back.
+    /// Requests the deletion of old messages, or withdraws the request.
     pub(crate) fn want_oldest_dropped(&self, wanted: bool) {
         if self.wants_oldest_dropped.swap(wanted, Ordering::AcqRel) != wanted && wanted {
             self.shared.usage.ask_for_room();
         }
     }
 
-    /// The same for who could not do it, and looks again by itself.
+    /// Repeats the request, if there was no segment to delete.
     pub(crate) fn still_want_oldest_dropped(&self) {
         self.wants_oldest_dropped.store(true, Ordering::Release);
     }
@@ -303,7 +303,7 @@ impl LaneCore {
         self.wants_oldest_dropped.load(Ordering::Acquire)
     }
 
-    /// Ends the lane for good. Returns what was collected and will not be written.
+    /// Ends the lane for good. Returns the group that was filling, which will not be written.
     pub(crate) fn fail(&self, why: String) -> FillingGroup {
         self.set_condition(LaneCondition::Failed);
         self.want_oldest_dropped(false);
@@ -316,7 +316,7 @@ impl LaneCore {
         unwritten
     }
 
-    /// The writer found no room, for this reason, and waits. Said again at each look.
+    /// The writer waits for room, for this reason. Called at each try.
     pub(crate) fn wait_for_space(&self, why: &str) {
         why.clone_into(&mut self.no_room.lock().unwrap_or_else(PoisonError::into_inner));
         if self.condition() == LaneCondition::WaitingForSpace {
@@ -344,14 +344,14 @@ impl LaneCore {
     }
 }
 
-/// What looking for a group came to.
+/// The result of `try_take_group`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// This one; and somebody waited for its room.
+    /// The number of the group; and whether a worker waited for its room.
     Group { number: u64, room_wanted: bool },
-    /// Look again when something was appended, at the latest after this.
+    /// Try again after an append, and at the latest after this time.
     NotYet(Option<Duration>),
-    /// Nothing will come any more.
+    /// The lane is closed and empty.
     Closed,
 }
 
@@ -372,9 +372,9 @@ impl Lane {
         let _first_counts = self.0.on_progress.set(Box::new(tell));
     }
 
-    /// Appends a batch as it came and returns the number of its group: the batch is durable once [`Durable::group`] of
+    /// Appends a batch unchanged and returns the number of its group. The batch is durable once [`Durable::group`] of
     /// [`Lane::durable`] has reached it. `batch` is exactly what `header` describes and was verified. `urgent`
-    /// says that somebody waits, so that the group is written as soon as the disk is free.
+    /// says that a client waits, so that the group is written as soon as the disk is free.
     ///
     /// # Errors
     /// [`LaneError::Full`]: wait for progress. [`LaneError::Failed`]: for good.
@@ -411,7 +411,7 @@ impl Lane {
         let gathered = urgent && filling.urgent == filling.gathers_until;
         let number = filling.number;
         drop(filling);
-        // The writer sleeps until there is something, or until it is due.
+        // The writer sleeps until there is a group, or until it is due.
         if first || (due && !was_due) || gathered {
             self.0.work.notify_one();
         }
@@ -443,26 +443,26 @@ impl Lane {
         false
     }
 
-    /// Whether it stands still for want of room on disk.
+    /// Whether the writer waits for room on disk.
     #[must_use]
     pub fn is_waiting_for_space(&self) -> bool {
         self.0.condition() == LaneCondition::WaitingForSpace
     }
 
-    /// Why there is no room, and what to do about it, if it stands still for that.
+    /// Why there is no room, and the remedy; `None` if there is room.
     #[must_use]
     pub fn no_room(&self) -> Option<String> {
         let why = self.0.no_room.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.is_waiting_for_space().then_some(why)
     }
 
-    /// Why the lane failed, if it did.
+    /// Why the lane failed; `None` if it did not.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         self.0.locked().failed.clone()
     }
 
-    /// What there is to see.
+    /// The state of the lane.
     #[must_use]
     pub fn view(&self) -> LaneView {
         let core = &self.0;
@@ -477,12 +477,12 @@ impl Lane {
     }
 }
 
-/// A lane as status shows it.
+/// The state of a lane, for the status.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneView {
     /// Which lane.
     pub index: u32,
-    /// Up to where it is durable.
+    /// The position up to which it is durable.
     pub position: u64,
     /// Records ever made durable in it.
     pub records: u64,
@@ -505,9 +505,9 @@ mod tests {
         };
         assert!(after(3, 1).may_gather() && after(3, 2).may_gather());
         assert!(!after(3, 3).may_gather() && !after(3, 4).may_gather());
-        // A single client, and the first that waits.
+        // A single client that waits.
         assert!(!after(1, 1).may_gather() && !after(0, 1).may_gather());
-        // What others send beside who waits is no reason to go on.
+        // Batches that no client waits for do not extend the gathering.
         assert_eq!(after(3, 1).gathered(), 1);
     }
 

@@ -1,9 +1,9 @@
 //! The queue on disk.
 //!
-//! A spool is a set of *lanes*, one per worker. A lane is an endless sequence of bytes, kept as *segments* (files), to
-//! which batches are appended as they came. Appends collect in memory while the writer thread puts the previous *group*
-//! on disk with one write and one `fdatasync`; then everybody in the group is told that it is durable. Sinks read the
-//! lanes at their own pace through a [`LaneReader`] and remember how far they are in a [`Cursor`].
+//! A spool is a set of *lanes*, one per worker. A lane is an endless sequence of bytes, kept as *segments* (files), to which
+//! batches are appended unchanged. Appends collect in memory while the writer thread puts the previous *group* on disk with one
+//! write and one `fdatasync`; then the batches of the group are acknowledged. Sinks read the lanes at their own pace through a
+//! [`LaneReader`], and keep their position in a [`Cursor`].
 //!
 //! ```text
 //! worker --append--> filling group --taken--> write + fdatasync --> durable --> acknowledgements
@@ -11,9 +11,9 @@
 //! ```
 //!
 //! Invariant: a reader never sees what is not durable, so no cursor can be ahead of the lane after a crash.
-//! Invariant: no file but the segments says what is in the queue; there is no index to disagree with them.
+//! Invariant: only the segments say what is in the queue; there is no index.
 //! Invariant: after a failed write or sync the lane never acknowledges again (see [`LaneError::Failed`]).
-//! Invariant: disk is reached only through [`Storage`].
+//! Invariant: the disk is accessed only through [`Storage`].
 
 mod cursor;
 mod error;

@@ -6,99 +6,99 @@ use bbq_wire::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, BATCH_RECORDS_M
 
 use crate::format::{ENVELOPE_BYTES, GROUP_FRAME_BYTES, SEGMENT_HEADER_BYTES_MAX};
 
-/// Bytes of one segment unless configured: large enough that creating files is rare, small enough that space comes back
-/// soon after the sinks have passed.
+/// The default size of a segment: so large that files are rarely created, and so small that space is freed soon after the sinks
+/// have passed.
 pub const SEGMENT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 
 /// The smallest segment that may be configured. A larger group gets a segment of its own size.
 pub const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
 
-/// The largest segment that may be configured: recovery and a reader behind damage hold one in memory.
+/// The largest segment that may be configured: recovery and a reader that skips damage hold one in memory.
 pub const SEGMENT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
 /// Groups begin at multiples of it, and are written whole.
 pub const BLOCK_BYTES: usize = bbq_storage::BLOCK_BYTES;
 
-/// Positions and record numbers stay below, so that no sum of two overflows: at 100 GB/s, a lane lasts a year.
+/// Positions and record numbers stay below this, so that no sum of two overflows: at 100 GB/s a lane lasts a year.
 pub const POSITION_MAX: u64 = 1 << 62;
 
-/// What is recovered is held to half of it, so that whatever a file claims, what comes next can be read.
+/// Recovered positions stay below half of it, so that later ones are valid, whatever a file claims.
 pub const RECOVERED_MAX: u64 = POSITION_MAX / 2;
 
-/// A segment that begins behind it is only a lane's if something else of the lane is near: a name that somebody forged must not
-/// make a lane go on where what it writes is not recovered. A lane that is written at 100 GB/s comes here after four months.
+/// A segment beyond this position belongs to a lane only if other segments or cursors of the lane are near: a forged name must
+/// not move a lane to where its segments are not recovered. At 100 GB/s a lane gets here after four months.
 pub const SEGMENT_START_LONE_MAX: u64 = RECOVERED_MAX / 2;
 
-/// How far the next segment keeps from one whose length cannot be told. Positions are plenty.
+/// The gap after a segment whose length is unknown. There are plenty of positions.
 pub const UNKNOWN_SEGMENT_BYTES: u64 = 1 << 40;
 
-/// Lanes at most; a directory with a higher number is none of ours.
+/// The most lanes. A directory with a higher number is ignored.
 pub const LANES_MAX: u32 = 4096;
 
-/// Bytes of all segments unless configured.
+/// The default size of all segments.
 pub const SPOOL_BYTES_DEFAULT: u64 = 10 * 1024 * 1024 * 1024;
 
 /// A spool holds this many segments per lane at least: one that is written, and one that waits for its readers.
 pub const SEGMENTS_PER_LANE_MIN: u64 = 2;
 
-/// What a lane collects in memory before appends are refused, or what a segment holds if that is less: several of the largest groups a disk syncs at once, so that
-/// intake continues through a slow sync, and a bound on what a dead disk makes a worker hold.
+/// The memory of a lane before appends are refused, or the size of a segment if that is less: several of the largest groups, so
+/// that intake continues through a slow sync, and a limit when the disk hangs.
 pub const LANE_BUFFER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// A group of this size is written without waiting for more: at 1 MiB the cost of a sync vanishes beside the copy.
+/// A group of this size is written without waiting for more: at 1 MiB a sync costs little compared with the copy.
 pub const GROUP_BYTES_TARGET: usize = 1024 * 1024;
 
-/// How long messages that nobody waits for may collect before they are written.
+/// How long messages may collect that no client waits for.
 pub const FLUSH_INTERVAL_DEFAULT: Duration = Duration::from_millis(10);
 
-/// What a lane leaves free on the disk, or a segment if that is less: a spool that fills the disk alone is emptied by
-/// sinks, and those need room for their cursors and the checkpoint of streams (some 16 MiB with the most streams).
+/// Bytes that a lane leaves free on the disk, or a segment if that is less: the sinks that empty a full spool need room for their
+/// cursors and the checkpoint of streams (about 16 MiB with the most streams).
 pub const DISK_RESERVE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// So often a read that fails is tried, with whatever pause the reader's owner makes, before the blocks that cannot be read
-/// are passed over: a passing fault of the disk costs nothing, a lasting one does not stop the queue.
+/// How often a failed read is tried before the unreadable blocks are skipped; the caller pauses in between. A temporary fault of
+/// the disk costs nothing, and a lasting one does not stop the queue.
 pub const READ_TRIES_MAX: u32 = bbq_storage::READ_TRIES_MAX;
 
-/// So often recovery tries to make the newest group durable before the start fails: each try makes its pages dirty again.
+/// How often recovery tries to make the newest group durable before the start fails. Each try makes its pages dirty again.
 pub const REWRITE_TRIES_MAX: u32 = 3;
 
-/// What is kept of a torn end for a person to look at, if its length is not known.
+/// The most bytes that are kept of a torn tail of unknown length.
 pub const TORN_BYTES_MAX: usize = 1024 * 1024;
 
-/// Torn ends that are kept of a lane: a server that is killed again and again must not fill its disk with them.
+/// The most torn tails that are kept of a lane, so that they do not fill the disk of a server that is killed often.
 pub const TORN_KEPT_MAX: usize = 8;
 
-/// How often a writer that found no space looks again; deletions wake it at once.
+/// The interval at which a writer without space tries again; deletions wake it at once.
 pub const SPACE_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// So often the writer of a closed lane looks whether old messages were deleted for what it has in hand: two seconds, in which
-/// a checkpoint of streams is written and a file deleted. A stop does not wait for a disk that does neither.
+/// How often the writer of a closed lane checks whether old messages were deleted for its last group: two seconds in all, enough
+/// to write a checkpoint of streams and delete a file. A stop does not wait longer.
 pub const CLOSED_SPACE_TRIES_MAX: u32 = 10;
 
-/// A group that follows one of this size gathers a little longer although somebody waits: under such a load a sync of few
-/// bytes costs everybody more than the wait does. Behind a smaller one it gathers until as many wait for it.
+/// After a group of this size, the next one gathers a little longer although clients wait: under such a load a small sync costs
+/// more than the delay. After a smaller one it gathers until as many clients wait.
 pub const GATHER_BYTES_MIN: usize = 64 * 1024;
 
-/// A gathering group is written when nothing came for so long...
+/// A gathering group is written when nothing was appended for this long...
 pub const GATHER_STEP: Duration = Duration::from_micros(150);
 
 /// ...and at the latest after this.
 pub const GATHER_TIME_MAX: Duration = Duration::from_millis(1);
 
-/// Newest groups of a lane that stay in memory, unless configured, for readers that keep up, and buffers for the next ones:
-/// several of those that a fast disk takes at once.
+/// The default memory for the newest groups of a lane, for readers that keep up, and for spare buffers: several of the largest
+/// usual groups.
 pub const HOT_BYTES_DEFAULT: usize = 16 * 1024 * 1024;
 
-/// Groups of a lane that stay in memory at most: each has a buffer for the largest group, of which it uses what it needs.
+/// The most groups of a lane in memory. Each has a buffer for the largest group, of which only the used pages take memory.
 pub const HOT_GROUPS_MAX: usize = 16;
 
-/// Passed segments kept per lane to be written again: one that is next, and one while the sinks are a segment behind.
+/// Spare segments of a lane: the next one, and another while the sinks are a segment behind.
 pub const SPARES_PER_LANE: usize = 2;
 
-/// What a reader takes from disk at once, if no group is larger: one of those that a busy lane writes, mostly whole.
+/// Bytes of one read, unless a group is larger: mostly a whole group of a busy lane.
 pub const READ_BYTES_TARGET: usize = GROUP_BYTES_TARGET + 512 * 1024;
 
-/// Sources that a segment header names; beyond it, former ones are folded into one.
+/// The most sources in a segment header; further former ones are counted as one.
 pub const SOURCES_MAX: usize = 1024;
 
 /// Bytes of one entry at most.

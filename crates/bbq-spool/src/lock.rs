@@ -8,7 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::{DiskStorage, SpoolError, Storage};
 
-/// Held as long as the value lives, and gone with the process however it ends (flock(2)).
+/// Held while the value lives. It ends with the process in any case (flock(2)).
 #[derive(Debug)]
 pub struct DirectoryLock {
     _file: File,
@@ -20,7 +20,7 @@ impl DirectoryLock {
     /// # Errors
     /// [`SpoolError::Locked`] names the process that has it.
     pub fn take(directory: &Path) -> Result<DirectoryLock, SpoolError> {
-        // Durably: a directory that a crash takes away takes along what is in it.
+        // Durably, as everything else is in this directory.
         let storage: &dyn Storage = &DiskStorage;
         storage.create_dir_all(directory).map_err(SpoolError::io("create", directory))?;
         let path = directory.join("lock");
@@ -38,8 +38,8 @@ impl DirectoryLock {
             .map_err(SpoolError::io("write", &path))?;
         Ok(DirectoryLock { _file: file })
     }
-    /// Keeps servers out without changing anything, beside others who do the same. A directory that no server ever had has
-    /// no lock: then nobody is kept out, and this is `None`.
+    /// Takes a shared lock that keeps servers out, without changing anything. `None` if the directory has no lock file, as no
+    /// server ever used it.
     ///
     /// # Errors
     /// [`SpoolError::Locked`] names the server that has it.

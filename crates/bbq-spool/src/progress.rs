@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// A counter to wait on. It says that something happened, never what.
+/// A counter to wait on. It tells that something happened, but not what.
 #[derive(Debug, Default)]
 pub struct Progress {
     generation: Mutex<u64>,
@@ -11,13 +11,13 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Something happened.
+    /// Signals that something happened.
     pub fn announce(&self) {
         *self.generation.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.moved.notify_all();
     }
 
-    /// What to pass to [`Progress::wait`] after a look around.
+    /// The value to pass to [`Progress::wait`], read before the check for work.
     #[must_use]
     pub fn generation(&self) -> u64 {
         *self.generation.lock().unwrap_or_else(PoisonError::into_inner)

@@ -7,11 +7,11 @@ use tracing::error;
 
 use crate::lane::LaneCore;
 
-/// Keeps damaged bytes for a person to look at. That this fails too is logged, and no reason to stop.
+/// Copies damaged bytes to the quarantine directory. A failure is only logged.
 pub(crate) fn set_aside(core: &LaneCore, position: u64, bytes: &[u8]) {
     let _one_at_a_time = core.setting_aside.lock().unwrap_or_else(PoisonError::into_inner);
     let path = core.shared.quarantine.join(format!("lane-{}-{position:020}-{}.bad", core.index, bytes.len()));
-    // Another reader may have been here before, or this one before a crash.
+    // Another reader may have copied them, or this one before a crash.
     let kept = core.shared.storage.read(&path);
     if bytes.is_empty() || kept.as_ref().is_ok_and(|kept| kept == bytes) {
         return;

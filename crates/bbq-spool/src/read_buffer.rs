@@ -1,4 +1,4 @@
-//! What was read of a file, in whole blocks of memory and file, so that a disk can fill it past the page cache.
+//! A buffer for reads of a file, in whole blocks of memory and file, so that a disk can fill it past the page cache.
 
 use std::io;
 use std::ops::Range;
@@ -9,25 +9,25 @@ use crate::limits::BLOCK_BYTES;
 /// A piece of one file.
 #[derive(Debug, Default)]
 pub(crate) struct ReadBuffer {
-    /// As long as it ever was: memory is not cleared to be read into again. Groups that were read share it; what comes then is
-    /// read into memory of its own.
+    /// It never gets shorter, so that memory is not cleared before it is reused. Groups that were read share it; then the next
+    /// read uses new memory.
     memory: Arc<Vec<u8>>,
-    /// Where in the file it begins, which is a block's beginning.
+    /// Its offset in the file: the beginning of a block.
     offset: u64,
-    /// How many bytes it has from there on.
+    /// How many valid bytes it has.
     bytes: usize,
 }
 
 impl ReadBuffer {
-    /// What it has of the file from `offset` on.
+    /// The bytes of the file from `offset` on.
     pub(crate) fn from(&self, offset: u64) -> &[u8] {
         let held = &self.memory[self.start()..][..self.bytes];
         let skipped = offset.checked_sub(self.offset).and_then(|skipped| usize::try_from(skipped).ok());
         skipped.and_then(|skipped| held.get(skipped..)).unwrap_or_default()
     }
 
-    /// Takes the file from `offset` until `until`, or its end; behind `until` may be what is written meanwhile. Only what it
-    /// has not yet is read, by `read`, which is given an offset in the file.
+    /// Fills the buffer with the file from `offset` until `until`, or its end. Bytes behind `until` may be written meanwhile.
+    /// `read` gets an offset in the file, and is called only for missing bytes.
     pub(crate) fn fill(
         &mut self,
         offset: u64,
@@ -40,14 +40,14 @@ impl ReadBuffer {
         let kept = self.from(begin).len().min(wanted) / BLOCK_BYTES * BLOCK_BYTES;
         self.make_room(begin, kept, blocks);
         let start = self.start();
-        // Nobody shares it now: `make_room` has seen to that.
+        // It is not shared: `make_room` has made sure of that.
         let memory = Arc::make_mut(&mut self.memory);
         let read = read(begin + kept as u64, &mut memory[start + kept..start + blocks]);
         self.bytes = (kept + *read.as_ref().unwrap_or(&0)).min(wanted);
         read.map(|_| ())
     }
 
-    /// Forgets what it has, and keeps the memory for what is next.
+    /// Empties the buffer, and keeps its memory.
     pub(crate) fn clear(&mut self) {
         self.bytes = 0;
     }

@@ -1,9 +1,8 @@
-//! Reads a lane from a place on, group by group, only what is durable.
+//! Reads a lane group by group, only what is durable.
 //!
-//! A read that fails is tried again a few times. Blocks that cannot be read even then, and bytes that are not what was
-//! written, are passed over: counted, named in the log, and kept for a person (damaged bytes are copied to the quarantine
-//! directory; a file with blocks that cannot be read is moved there once every reader has passed it). One bad block costs
-//! the batches in it, never the queue, and never another reader's messages.
+//! A failed read is retried a few times. Blocks that still cannot be read, and damaged bytes, are skipped, counted, logged, and
+//! kept: damaged bytes are copied to the quarantine directory; a file with unreadable blocks is moved there once every reader has
+//! passed it. A bad block costs only the batches in it.
 
 use std::convert::Infallible;
 use std::io;
@@ -25,16 +24,16 @@ use crate::walk::{self, is_shortage};
 use crate::{LaneView, OpenMode, StorageFile};
 use bbq_storage::direct::DIRECT_BYTES_MIN;
 
-/// Why records never reach a reader.
+/// Why records were lost to a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostReason {
     /// Damaged or unreadable; set aside.
     Damaged,
-    /// Deleted to make room (drop-oldest), before this reader had passed.
+    /// Deleted to make room (drop-oldest) before this reader had read them.
     Oldest,
 }
 
-/// Records that this reader will never see.
+/// Records that are lost to this reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// How many.
@@ -43,10 +42,10 @@ pub struct Lost {
     pub reason: LostReason,
 }
 
-/// What one call of [`LaneReader::next_group`] found.
+/// The result of [`LaneReader::next_group`].
 #[derive(Debug)]
 pub enum Next {
-    /// A group. The reader stands behind it.
+    /// A group, behind which the reader is now.
     Group(Group),
     /// Records are missing.
     Lost(Lost),
@@ -54,14 +53,14 @@ pub enum Next {
     CaughtUp,
 }
 
-/// What one call of [`LaneReader::read`] found.
+/// The result of [`LaneReader::read`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupRead {
-    /// A group was handed on: this many records, and those that were damaged.
+    /// A group was delivered.
     Group {
-        /// Records handed on.
+        /// Records delivered.
         records: u64,
-        /// Records of the group that could not be.
+        /// Damaged records of the group.
         lost: u64,
     },
     /// Records are missing.
@@ -82,12 +81,12 @@ pub struct LaneReader {
     core: Arc<LaneCore>,
     place: LanePlace,
     open: Option<OpenSegment>,
-    /// Of the open segment.
+    /// The buffer of the open segment.
     buffer: ReadBuffer,
-    /// Bytes of the group before: large ones were written past the page cache.
+    /// Bytes of the last group: large groups were written past the page cache.
     previous_bytes: usize,
     scratch: Scratch,
-    /// Reads that failed since one did not.
+    /// Failed reads since the last one that succeeded.
     failures: u32,
 }
 
@@ -104,7 +103,7 @@ impl LaneReader {
         }
     }
 
-    /// How far it has read: behind the last group that was handed on.
+    /// How far it has read: the end of the last delivered group.
     #[must_use]
     pub fn place(&self) -> LanePlace {
         self.place
@@ -116,22 +115,22 @@ impl LaneReader {
         crate::Lane(Arc::clone(&self.core)).view()
     }
 
-    /// Whether nothing durable is in front of it.
+    /// Whether it has read everything durable.
     #[must_use]
     pub fn is_caught_up(&self) -> bool {
         self.place.position >= self.core.durable().position
     }
 
-    /// Durable records in front of it.
+    /// Durable records that it has not read.
     #[must_use]
     pub fn queued(&self) -> u64 {
         self.core.durable().records.saturating_sub(self.place.record)
     }
 
-    /// Hands the next group's batches to `deliver` and moves behind it.
+    /// Calls `deliver` for each batch of the next group, and moves behind the group.
     ///
     /// # Errors
-    /// As of [`LaneReader::next_group`]. Nothing was handed on.
+    /// As of [`LaneReader::next_group`]. Nothing was delivered.
     pub fn read(&mut self, deliver: &mut dyn FnMut(&Entry<'_>)) -> io::Result<GroupRead> {
         let group = match self.next_group()? {
             Next::Group(group) => group,
@@ -153,22 +152,22 @@ impl LaneReader {
         Ok(GroupRead::Group { records, lost: group.records().saturating_sub(records) })
     }
 
-    /// Takes the next group, and moves behind it.
+    /// Returns the next group, and moves behind it.
     ///
     /// # Errors
-    /// What may pass: shortages of the system (file descriptors, memory), and the first few errors of the disk at a place.
-    /// The reader stands where it stood; try again, after a pause. Errors of the disk that last are passed over by the reader.
+    /// Temporary errors: shortages of the system (file descriptors, memory), and the first few errors of the disk at a place. The
+    /// reader has not moved; retry after a pause. Blocks with lasting errors are skipped.
     pub fn next_group(&mut self) -> io::Result<Next> {
         let place = self.place;
         let next = self.find_next();
         match &next {
             Ok(_) => self.failures = 0,
             Err(error) => {
-                // Shortages pass by themselves, however long they last.
+                // Shortages are temporary, however long they last.
                 if !is_shortage(error) {
                     self.failures += 1;
                 }
-                // Also not behind a segment's header: the caller may know what it has done by the place.
+                // The place stays in front of the segment's header, too: the caller may compare places.
                 self.place = place;
                 self.open = None;
                 self.buffer.clear();
@@ -180,7 +179,7 @@ impl LaneReader {
     fn find_next(&mut self) -> io::Result<Next> {
         let durable = self.core.durable();
         if self.place.position >= durable.position {
-            // What comes next is in memory, mostly.
+            // The next group is mostly in memory.
             self.buffer = ReadBuffer::default();
             return Ok(Next::CaughtUp);
         }
@@ -188,7 +187,7 @@ impl LaneReader {
             return Ok(Next::Group(group));
         }
         let Some(segment) = self.core.segments.at_or_after(self.place.position) else {
-            // Durable, and yet no file: deleted under this reader, or by hand.
+            // A durable position without a file: the segment was deleted meanwhile, or by hand.
             return Ok(Next::Lost(self.skip_to(durable.position, durable.records)));
         };
         if segment.start > self.place.position {
@@ -207,13 +206,13 @@ impl LaneReader {
         }
     }
 
-    /// Takes the next group from memory, if it is there and nothing is missing before it.
+    /// Returns the next group from memory, if it is there and no record is missing before it.
     fn take_hot(&mut self) -> Option<Group> {
         let hot = self.core.hot.at(self.place.position)?;
         if hot.frame.first_record != self.place.record {
             return None;
         }
-        // A file that it read before is of no use now, and would keep its room when it is deleted.
+        // Close the file of an earlier read: an open file keeps its room on disk when it is deleted.
         self.open = None;
         self.buffer.clear();
         let frame = hot.frame;
@@ -239,16 +238,16 @@ impl LaneReader {
         Lost { records, reason: self.reason_before(position) }
     }
 
-    /// Where the lane goes on behind a segment.
+    /// The next position after a segment.
     fn behind(&self, segment: &Segment, durable: Durable) -> (u64, u64) {
         match self.core.segments.after(segment.start) {
-            // What is not durable yet has no readable record number, and is not to be passed over.
+            // Behind the durable end there is no record number to read, and nothing to skip.
             Some(next) if next.start < durable.position => (next.start, next.first_record),
             _ => (durable.position, durable.records),
         }
     }
 
-    /// Opens the segment, and steps over its header when the reader stands on it.
+    /// Opens the segment, and moves behind its header if the reader is in front of it.
     fn open_segment(&mut self, segment: &Segment, end: u64) -> io::Result<()> {
         if self.open.as_ref().is_some_and(|open| open.segment.start == segment.start) {
             return Ok(());
@@ -259,7 +258,7 @@ impl LaneReader {
             self.core.shared.storage.open(&self.core.segments.path(segment.start), OpenMode::Existing)?;
         let header = match read_header(&*file, segment.start) {
             Err(error) if self.failures < READ_TRIES_MAX || is_shortage(&error) => return Err(error),
-            // A header that cannot be read is one that is damaged.
+            // An unreadable header counts as damaged.
             header => header.unwrap_or_default(),
         };
         let (sources, header_bytes) = match header {
@@ -273,8 +272,7 @@ impl LaneReader {
         Ok(())
     }
 
-    /// Makes the buffer hold the group at the reader's place, or as much of it as stands before `end`; `None` when there is
-    /// no valid frame.
+    /// Reads the group at the reader's place into the buffer, or its part before `end`. `None` if there is no valid frame.
     fn load_group(&mut self, end: u64) -> io::Result<Option<GroupFrame>> {
         if !self.is_buffered(GROUP_FRAME_BYTES) {
             self.fill(READ_BYTES_TARGET, end)?;
@@ -291,7 +289,7 @@ impl LaneReader {
         self.buffered().len() >= bytes
     }
 
-    /// What the buffer has from the reader's place on.
+    /// The bytes of the buffer from the reader's place on.
     fn buffered(&self) -> &[u8] {
         buffered(&self.buffer, self.open.as_ref(), self.place.position)
     }
@@ -317,7 +315,7 @@ impl LaneReader {
         }
         let sources = self.open.as_ref().map(|open| Arc::clone(&open.sources)).unwrap_or_default();
         let start = self.open.as_ref().map_or(0, |open| open.segment.start);
-        // Of a segment that was cut short, only a part of the group may be there.
+        // A truncated segment may have only a part of the group.
         let (memory, range) =
             self.buffer.share((self.place.position - start) + GROUP_FRAME_BYTES as u64, frame.bytes as usize);
         self.previous_bytes = frame.total_bytes();
@@ -327,12 +325,12 @@ impl LaneReader {
         Next::Group(Group { core, frame, until: self.place, sources, entries })
     }
 
-    /// Stands on bytes that are no group: sets them aside, up to the next group or the segment's end.
+    /// Sets bytes aside that are no group, up to the next group or the end of the segment.
     fn pass_damage(&mut self, segment: &Segment, end: u64, durable: Durable) -> io::Result<Lost> {
         let from = self.place.position;
         let mut rest = Vec::new();
         if let Some(open) = &self.open {
-            // Never more than the file has, whatever its neighbours' names say.
+            // Never more than the file has, whatever the names of other files say.
             let there = open.file.len()?.saturating_sub(from - segment.start);
             rest.resize(usize::try_from(there.min(end - from)).unwrap_or(usize::MAX), 0);
             let offset = from - segment.start;
@@ -352,7 +350,7 @@ impl LaneReader {
             None => self.behind(segment, durable),
         };
         let lost = self.skip_to(until, record);
-        // What was allocated and never written is zeros.
+        // Allocated bytes that were never written are zeros.
         if lost.records > 0 || rest.iter().any(|byte| *byte != 0) {
             error!(lane = self.core.index, position = from, records = lost.records, "the spool is damaged");
             quarantine::set_aside(&self.core, from, &rest);
@@ -360,7 +358,7 @@ impl LaneReader {
         Ok(lost)
     }
 
-    /// The file cannot be opened. Whatever does not pass makes the reader go on behind the segment.
+    /// Handles a file that cannot be opened. After a lasting error the reader continues behind the segment.
     fn pass_unopened(&mut self, segment: &Segment, durable: Durable, error: io::Error) -> io::Result<Lost> {
         let is_gone = error.kind() == io::ErrorKind::NotFound;
         if is_shortage(&error) || (!is_gone && self.failures < READ_TRIES_MAX) {
@@ -380,7 +378,7 @@ impl LaneReader {
     }
 }
 
-/// Reads a segment of which what cannot be read reads as zeros, block by block: damage, which readers find their way behind.
+/// Reads a segment in which unreadable blocks are zeros, which readers then skip as damage.
 fn salvage(core: &LaneCore, open: &OpenSegment, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let (read, unreadable) = walk::read_readable(&*open.file, offset, buffer)?;
     let unreadable: usize = unreadable.iter().map(ExactSizeIterator::len).sum();

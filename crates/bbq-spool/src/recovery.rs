@@ -1,14 +1,14 @@
-//! What a lane is after a stop of any kind: read from its segments, and from nothing else.
+//! Finds the state of a lane after a stop of any kind, from its segments alone.
 //!
-//! All segments but the newest were sealed: they end where the next one begins. Only the newest is read, to find its end:
-//! if it was sealed too, all of it was durable; if not, everything up to the first torn batch is kept, and what is behind
-//! it was never acknowledged: it is kept in the quarantine directory, and cut off (see [`crate::format`] for how these are
-//! told apart). Damage to what was durable stays for the readers to set aside.
+//! All segments except the newest were sealed: they end where the next one begins. Only the newest is read, to find its end. If
+//! it was sealed, too, all of it was durable. If not, everything up to the first torn batch is kept. What is behind was never
+//! acknowledged: it is copied to the quarantine directory, and cut off ([`crate::format`] says how these are distinguished).
+//! Readers handle damage to what was durable.
 //!
-//! What the page cache shows of the last group is not believed: after a failed sync its pages are clean and not on disk. It
-//! is written once more, the same bytes to the same place, and synced, before anything in it counts as durable. The groups
-//! before it were durable before it was written. That holds where other blocks of the segment cannot be read, too; but a
-//! group is taken for torn, and something cut off, only where everything from there on was read.
+//! The page cache may show a last group that is not on disk: after a failed sync its pages are clean. So the group is written
+//! again, the same bytes to the same place, and synced, before it counts as durable. The groups before it were durable before it
+//! was written. That is done even if other blocks of the segment cannot be read. But a group counts as torn, and bytes are cut
+//! off, only if everything from there on was read.
 
 use std::io;
 use std::ops::Range;
@@ -25,7 +25,7 @@ use crate::segments::{Segment, path_of, plausible, start_of};
 use crate::walk::{self, FRAME, Step, step};
 use crate::{OpenMode, SpoolError, Storage, StorageFile};
 
-/// A lane as it was found.
+/// The recovered state of a lane.
 #[derive(Default)]
 pub(crate) struct RecoveredLane {
     pub(crate) segments: Vec<Segment>,
@@ -37,7 +37,7 @@ pub(crate) struct RecoveredLane {
 }
 
 impl RecoveredLane {
-    /// Records whose source cannot be read any more are counted too, so that the sources' sum is the lane's.
+    /// Records of unreadable sources are counted, too, so that the sources add up to the lane.
     pub(crate) fn name_the_unknown(&mut self) {
         let unknown = self.records.saturating_sub(self.sources.total());
         if unknown > 0 {
@@ -46,27 +46,27 @@ impl RecoveredLane {
     }
 }
 
-/// Where records go whose source cannot be read any more.
+/// The source under which records of unreadable sources are counted.
 const DAMAGED: &str = "(damaged)";
-/// Ends the names of torn ends that are kept. They do not count as damage.
+/// The end of the file names of torn tails in the quarantine. They do not count as damage.
 const TORN_SUFFIX: &str = ".torn";
 
-/// A segment read from one end to the other.
+/// A segment that was read completely.
 struct Contents {
-    /// Where its last group ends; where its header ends when there is none.
+    /// The end of its last group, or of its header if there is none.
     end: u64,
     first_record: u64,
     end_record: u64,
-    /// The sources after it; without a header only those of damaged records.
+    /// The sources after it; without a header only that of damaged records.
     sources: Sources,
     has_header: bool,
-    /// Whether there is something in it to read, or to set aside.
+    /// Whether it has anything to read or to set aside.
     in_use: bool,
-    /// The last group that was not made sure to be durable, if the segment was not sealed.
+    /// The last group, which is not known to be durable, if the segment was not sealed.
     last: Option<LastGroup>,
-    /// What stands behind it and was torn: empty if nothing is there, or nothing that can be told from old contents.
+    /// The torn bytes behind it: none if nothing is there, or nothing that can be distinguished from old contents.
     torn: Vec<u8>,
-    /// Bytes that could not be read, and were taken for damaged ones.
+    /// Bytes that could not be read, and count as damaged.
     unreadable: Vec<Range<usize>>,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct LaneFiles<'a> {
     pub(crate) index: u32,
     pub(crate) directory: &'a Path,
     pub(crate) quarantine: &'a Path,
-    /// Up to which position the sink that is furthest has read.
+    /// The position up to which the furthest sink has read.
     pub(crate) cursor: u64,
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn recover(storage: &dyn Storage, files: &LaneFiles<'_>) -> Result<Re
                     is_stuck: false,
                 });
             } else {
-                // Created and never durable: its name is free for the next one.
+                // It was created and never durable: its name is free for the next one.
                 storage.remove(&path).map_err(SpoolError::io("remove", path))?;
                 lane.end = newest;
             }
@@ -167,7 +167,7 @@ pub(crate) fn recover(storage: &dyn Storage, files: &LaneFiles<'_>) -> Result<Re
     Ok(lane)
 }
 
-/// Moves a file whose name no lane gets to out of the way; returns whether it is gone. Otherwise it stays there, unread.
+/// Moves a file away whose position no lane can reach; returns whether that succeeded. Otherwise it stays there, unread.
 fn set_stranger_aside(storage: &dyn Storage, files: &LaneFiles<'_>, start: u64) -> bool {
     let path = path_of(files.directory, start);
     let name = format!("lane-{}-{start:020}.seg", files.index);
@@ -188,7 +188,7 @@ fn set_stranger_aside(storage: &dyn Storage, files: &LaneFiles<'_>, start: u64) 
     moved.is_ok()
 }
 
-/// The newest segment does not say what was before it: the one before it, read to its end, does.
+/// The totals before the newest segment, if its header does not have them: from reading the segment before it.
 fn adopt_totals_of_previous(storage: &dyn Storage, directory: &Path, lane: &mut RecoveredLane) {
     let Some(previous) = lane.segments.last() else { return };
     let path = path_of(directory, previous.start);
@@ -209,7 +209,7 @@ fn sealed_segment(storage: &dyn Storage, directory: &Path, start: u64, next: u64
     let path = path_of(directory, start);
     let file = retried(|| storage.open(&path, OpenMode::Existing)).ok();
     let header = file.as_ref().and_then(|file| retried(|| read_header(&**file, start)).ok().flatten());
-    // Without its header the records before it are told by the first group that a reader finds.
+    // Without the header, the first group that a reader finds tells the records before it.
     let first_record = header.map_or(0, |(header, _)| header.first_record);
     // Shorter than the gap to the next one when it was cut, or when segments between them are gone.
     let bytes = file.and_then(|file| file.len().ok());
@@ -224,7 +224,7 @@ fn sealed_segment(storage: &dyn Storage, directory: &Path, start: u64, next: u64
     }
 }
 
-/// Does again what the disk refused, a few times.
+/// Retries a few times what the disk refused.
 fn retried<T>(mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let mut tries = 1;
     loop {
@@ -235,7 +235,7 @@ fn retried<T>(mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Header and its length, if it is whole.
+/// The header and its length, if it is valid.
 pub(crate) fn read_header(file: &dyn StorageFile, start: u64) -> io::Result<Option<(SegmentHeader, usize)>> {
     let mut bytes = vec![0; BLOCK_BYTES];
     let read = file.read_at(0, &mut bytes)?;
@@ -250,14 +250,13 @@ pub(crate) fn read_header(file: &dyn StorageFile, start: u64) -> io::Result<Opti
     Ok(header_of(&bytes, start))
 }
 
-/// The header in front of a segment's bytes, if it is whole, and its length.
+/// The header at the front of a segment's bytes, and its length, if it is valid.
 fn header_of(bytes: &[u8], start: u64) -> Option<(SegmentHeader, usize)> {
     let announced = SegmentHeader::announced_bytes(bytes)?;
     SegmentHeader::decode(bytes.get(..announced)?, start).map(|header| (header, announced))
 }
 
-/// Reads a segment that holds the lane's end or totals. What cannot be read now is tried again, before it is taken for
-/// damaged.
+/// Reads a segment that has the lane's end or totals. A failed read is retried before the bytes count as damaged.
 fn read_trying(storage: &dyn Storage, path: &Path, start: u64, has_successor: bool) -> io::Result<Contents> {
     let mut tries = 1;
     loop {
@@ -271,7 +270,7 @@ fn read_trying(storage: &dyn Storage, path: &Path, start: u64, has_successor: bo
     }
 }
 
-/// Makes what was found what is on disk: the last group is written once more, and what is torn behind it cut off.
+/// Makes the disk agree with what was found: writes the last group again, and cuts off the torn bytes behind it.
 fn make_durable(
     storage: &dyn Storage,
     files: &LaneFiles<'_>,
@@ -292,15 +291,15 @@ fn make_durable(
     if !contents.in_use || kept >= file.len()? {
         return Ok(());
     }
-    // Uncut it still ends there, because the next segment begins there.
+    // If it is not cut, it still ends there, because the next segment begins there.
     if let Err(error) = file.set_len(kept).and_then(|()| file.sync_all()) {
         warn!(path = %path.display(), %error, "the unused end of a segment could not be cut off");
     }
     Ok(())
 }
 
-/// Writes the last group again and syncs it. The same bytes, but for the frame of one that was torn: so a crash in the middle
-/// costs nothing that was durable.
+/// Writes the last group again and syncs it. The bytes are the same, except for the frame of a torn group. So a crash in the
+/// middle loses nothing durable.
 fn rewrite(file: &dyn StorageFile, last: &LastGroup) -> io::Result<()> {
     let mut tries = 1;
     loop {
@@ -316,8 +315,7 @@ fn rewrite(file: &dyn StorageFile, last: &LastGroup) -> io::Result<()> {
     }
 }
 
-/// Keeps what is cut off for a person to look at: nobody was told that it is safe. That this fails is logged, and no reason
-/// to stop.
+/// Keeps what is cut off for a person to look at; it was never acknowledged. A failure is only logged.
 fn keep_torn(storage: &dyn Storage, files: &LaneFiles<'_>, position: u64, torn: &[u8]) {
     if torn.is_empty() {
         return;
@@ -325,10 +323,10 @@ fn keep_torn(storage: &dyn Storage, files: &LaneFiles<'_>, position: u64, torn: 
     let prefix = format!("lane-{}-", files.index);
     let mut kept: Vec<String> = storage.list(files.quarantine).unwrap_or_default();
     kept.retain(|name| name.starts_with(&prefix) && name.ends_with(TORN_SUFFIX));
-    // By position, as it has all its digits.
+    // Sorted by position, which has all its digits.
     kept.sort_unstable();
     for old in kept.iter().rev().skip(TORN_KEPT_MAX - 1) {
-        // The next start tries again.
+        // The next start retries.
         let _may_stay = storage.remove(&files.quarantine.join(old));
     }
     let path: PathBuf = files.quarantine.join(format!("{prefix}{position:020}-{}{TORN_SUFFIX}", torn.len()));
@@ -343,13 +341,13 @@ fn keep_torn(storage: &dyn Storage, files: &LaneFiles<'_>, position: u64, torn: 
 /// How a segment is read.
 #[derive(Clone, Copy)]
 struct Reading {
-    /// Another one is behind it, so it was sealed.
+    /// Another segment is behind it, so it was sealed.
     has_successor: bool,
-    /// Blocks that cannot be read are taken for damaged ones.
+    /// Unreadable blocks count as damaged.
     salvages: bool,
 }
 
-/// Reads a whole file; returns it and which bytes could not be read.
+/// Reads a whole file. Returns it, and the ranges that could not be read.
 fn read_file(file: &dyn StorageFile, salvages: bool) -> io::Result<(Vec<u8>, Vec<Range<usize>>)> {
     let file_bytes = file.len()?;
     if file_bytes > SEGMENT_BYTES_MAX {
@@ -365,15 +363,15 @@ fn read_file(file: &dyn StorageFile, salvages: bool) -> io::Result<(Vec<u8>, Vec
     Ok((bytes, unreadable))
 }
 
-/// Reads a segment. Of one that was not sealed, the last group is shortened to what stands before its first torn entry.
+/// Reads a segment. In one that was not sealed, the last group is cut before its first torn entry.
 fn read_contents(file: &dyn StorageFile, start: u64, reading: Reading) -> io::Result<Contents> {
     let (bytes, unreadable) = read_file(file, reading.salvages)?;
     let header = header_of(&bytes, start);
     let has_header = header.is_some();
-    // Without a header nothing says how long the file was made. A group never reaches the end of what was allocated, so
-    // the last byte of a new file is zero until it is sealed; a used one is taken for sealed, which sets aside too much.
+    // Without a header the allocated length is unknown. A group never reaches the end of what was allocated, so the last byte of
+    // a new file is zero until it is sealed. A recycled file counts as sealed, which sets aside too much.
     let mut sealed = reading.has_successor || (!has_header && bytes.last().is_some_and(|last| *last != 0));
-    // Whether everything from `at` on was read. Without a header, not even the segment's length tells what was there.
+    // Whether everything from `at` on was read. Without a header, even the length of the segment is unknown.
     let is_known_from = |at: usize| {
         (has_header || unreadable.is_empty()) && unreadable.last().is_none_or(|last| last.end <= at)
     };
@@ -410,7 +408,7 @@ fn read_contents(file: &dyn StorageFile, start: u64, reading: Reading) -> io::Re
         if is_last && !may_be_torn {
             last = Some(LastGroup::new(found, &bytes[found..at], &unreadable));
         } else if is_last && kept.entries > 0 {
-            // One that is whole stays as it is, to the byte: it may have been acknowledged.
+            // A whole group stays as it is: it may have been acknowledged.
             let is_whole = kept.bytes == frame.bytes && behind <= bytes.len();
             let whole = if is_whole { bytes[found..behind].to_vec() } else { kept.group(&frame, entries) };
             torn_from = Some(found + if is_whole { whole.len() } else { FRAME + kept.bytes as usize });
@@ -427,13 +425,13 @@ fn read_contents(file: &dyn StorageFile, start: u64, reading: Reading) -> io::Re
     }
     let torn = if ends_with_file { Vec::new() } else { torn_behind(&bytes, torn_from.unwrap_or(at), start) };
     let end = start + at as u64;
-    // Unsealed, and without a header and a group, it is what a crash left of a segment's first write.
+    // An unsealed segment without a header and a group was left by a crash during its first write.
     let in_use = if has_header || ends_with_file { at > first_group } else { groups > 0 };
     Ok(Contents { end, first_record, end_record, sources, has_header, in_use, last, torn, unreadable })
 }
 
-/// What is torn behind the last whole group. As long as its frame says, if that is there; otherwise up to the last byte that
-/// is not zero, and not more than somebody may want to look at: a segment that was used before holds old bytes.
+/// The torn bytes behind the last whole group: as long as its frame says, if there is one. Otherwise they end at the last byte
+/// that is not zero, with a limit, as a recycled segment has old bytes.
 fn torn_behind(bytes: &[u8], at: usize, start: u64) -> Vec<u8> {
     let rest = bytes.get(at..).unwrap_or_default();
     let torn = match GroupFrame::decode(rest, start + at as u64) {
@@ -443,7 +441,7 @@ fn torn_behind(bytes: &[u8], at: usize, start: u64) -> Vec<u8> {
     rest[..torn.min(rest.len())].to_vec()
 }
 
-/// The group at `at`, or the next one behind damage.
+/// The group at `at`, or the next one after damage.
 fn next_group(bytes: &[u8], at: usize, start: u64) -> Option<(usize, GroupFrame)> {
     let rest = bytes.get(at..)?;
     match GroupFrame::decode(rest, start + at as u64) {
@@ -486,7 +484,7 @@ impl Kept {
     }
 }
 
-/// Tallies a group: all of it, or, when it may be torn, what stands before its first torn entry.
+/// Counts a group: all of it, or, if it may be torn, the entries before the first torn one.
 fn keep(entries: &[u8], frame: &GroupFrame, may_be_torn: bool) -> Kept {
     let mut kept = Kept { bytes: 0, entries: 0, records: 0, damaged: 0, tallies: Vec::new() };
     let mut scratch = Vec::new();

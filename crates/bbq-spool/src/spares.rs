@@ -1,9 +1,9 @@
-//! Segments that everybody has passed, kept to be written again: their blocks are allocated and were written before, so the
-//! file system has nothing to note about them.
+//! Spare segments: every reader has passed them, and they are written again. Their blocks are allocated and were written before,
+//! so the file system needs no metadata changes.
 //!
-//! Invariant: a spare is written again by its own lane only. What it held stays in it, and is told from what is new by its
-//! position, which a lane never uses twice, but two lanes may both use.
-//! Invariant: what is left of them after a crash is removed by the next start.
+//! Invariant: a spare is written again by its own lane only. Its old contents are distinguished from new ones by their position,
+//! which a lane never uses twice, but two lanes may both use.
+//! Invariant: the next start removes spares that a crash left.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,16 +22,16 @@ pub(crate) struct Spares {
     files: Mutex<Vec<Spare>>,
 }
 
-/// A file that nobody needs.
+/// A spare file.
 pub(crate) struct Spare {
     lane: u32,
     pub(crate) path: PathBuf,
-    /// What it takes on disk.
+    /// Its size on disk.
     pub(crate) bytes: u64,
 }
 
 impl Spares {
-    /// None yet; removes those of an earlier run.
+    /// Starts without spares, and removes those of an earlier run.
     pub(crate) fn open(storage: &dyn Storage, directory: &Path) -> Result<Spares, SpoolError> {
         let names = storage.list(directory).map_err(SpoolError::io("list", directory))?;
         for name in names.iter().filter(|name| name.starts_with(PREFIX)) {
@@ -45,17 +45,17 @@ impl Spares {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the file at `path` if its lane has not enough; returns whether it did. One caller at a time: the disk is not
-    /// waited for under the lock, which lanes take.
+    /// Keeps the file at `path` unless its lane has enough spares; returns whether it did. One caller at a time, as the lock is
+    /// not held during disk access.
     pub(crate) fn keep(&self, storage: &dyn Storage, lane: u32, path: &Path, bytes: u64) -> bool {
         if self.locked().iter().filter(|spare| spare.lane == lane).count() >= SPARES_PER_LANE {
             return false;
         }
         let spare = self.directory.join(format!("{PREFIX}{}", self.named.fetch_add(1, Ordering::Relaxed)));
-        // Durably: a file that is written again under a third name must not come back under its first.
+        // Durably: a file that is written again under a third name must not reappear under its first.
         if let Err(error) = storage.rename_durably(path, &spare) {
             warn!(path = %path.display(), %error, "a segment cannot be kept as a spare");
-            // It may have that name already; then it is gone as a segment.
+            // The rename may have happened, so it is no segment any more.
             let _has_the_old_one = storage.remove(&spare);
             return false;
         }

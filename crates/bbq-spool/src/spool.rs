@@ -1,4 +1,4 @@
-//! All lanes of a data directory: opening, what there is to see, and deleting what every reader has passed.
+//! All lanes of a data directory: opening, status, and the deletion of segments that every reader has passed.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -34,13 +34,13 @@ use crate::{Cursor, Lane, LaneReader, Progress, SpoolError, Storage};
 pub struct SpoolOptions {
     /// The data directory; lanes go to `spool/lane-N` in it, cursors to `cursors`.
     pub directory: PathBuf,
-    /// Lanes that are written; more that are found are read to their end.
+    /// Lanes that are written. Other lanes in the directory are read to their end.
     pub lanes: u32,
     /// Bytes of a segment.
     pub segment_bytes: u64,
     /// Bytes of all segments.
     pub bytes_max: u64,
-    /// How long messages that nobody waits for may collect.
+    /// How long messages may collect that no client waits for.
     pub flush_interval: Duration,
     /// Bytes of the newest groups of a lane that stay in memory for readers that keep up; 0 for none.
     pub hot_bytes_max: usize,
@@ -48,12 +48,12 @@ pub struct SpoolOptions {
     pub sources: Vec<Source>,
 }
 
-/// Who puts messages into a spool.
+/// A source of messages, such as a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// Its name.
     pub name: String,
-    /// Whether the oldest messages are deleted, read or not, when there is no room for its own.
+    /// Whether the oldest messages are deleted, read or not, if there is no room for new ones of this source.
     pub drops_oldest: bool,
 }
 
@@ -86,7 +86,7 @@ impl SpoolOptions {
         let ranges = [
             ("spool.segment_bytes", self.segment_bytes, SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX),
             ("the number of lanes", u64::from(self.lanes), 0..=u64::from(LANES_MAX)),
-            // Two names are kept free, for former and for damaged ones.
+            // Two names stay free, for former sources and for damaged records.
             ("the number of sources", self.sources.len() as u64, 0..=SOURCES_MAX as u64 - 2),
         ];
         for (name, found, allowed) in ranges {
@@ -114,16 +114,16 @@ impl SpoolOptions {
     }
 }
 
-/// What opening found.
+/// The result of recovery.
 #[derive(Clone, Debug, Default)]
 pub struct Recovered {
-    /// Records each source has ever put into the spool.
+    /// Records of each source, since the spool was created.
     pub sources: Vec<(String, u64)>,
     /// Records of all lanes.
     pub records: u64,
 }
 
-/// Who puts a lane's groups on disk.
+/// How the writers of the lanes run.
 enum Writing {
     Thread(JoinHandle<Tallies>),
     /// [`Spool::step`].
@@ -145,13 +145,13 @@ impl Spool {
     /// Recovers every lane in the directory and starts the writers. The caller holds the [`crate::DirectoryLock`].
     ///
     /// # Errors
-    /// What the system refuses, or [`SpoolError::LimitTooSmall`].
+    /// Errors of the system, or [`SpoolError::LimitTooSmall`].
     pub fn open(storage: Arc<dyn Storage>, options: &SpoolOptions) -> Result<Spool, SpoolError> {
         Spool::open_at(storage, options, Time::system())
     }
 
-    /// The same without threads, for a test that takes each step of the writers itself ([`Spool::step`]) and sets the
-    /// clocks: everything depends on the order of calls alone.
+    /// As `open`, without threads: a test calls each step of the writers ([`Spool::step`]) and sets the clocks, so everything
+    /// depends on the order of calls alone.
     ///
     /// # Errors
     /// As [`Spool::open`].
@@ -236,13 +236,13 @@ impl Spool {
         options: &SpoolOptions,
     ) -> Result<(), SpoolError> {
         let segments = Segments::new(directory.to_owned(), lane.segments);
-        // The configured sources come first, so that their index is known; the lane's former ones keep their tallies.
+        // The configured sources come first, so that their index is known. Former sources of the lane keep their counts.
         let mut sources = Sources::new(options.sources.iter().map(|source| source.name.clone()));
         for (name, records) in lane.sources.iter().filter(|(_, records)| *records > 0) {
             sources.add_named(name, records);
         }
         let durable = Durable { group: 0, position: lane.end, records: lane.records };
-        // One byte less than there is, see SegmentHeader::allocated.
+        // One byte less than the segment has, see SegmentHeader::allocated.
         let group_bytes_max = options.segment_bytes.saturating_sub(sources.header_bytes() as u64 + 1);
         let group_bytes_max = usize::try_from(group_bytes_max).unwrap_or(usize::MAX);
         let group_bytes_max = group_bytes_max.min(LANE_BUFFER_BYTES_MAX);
@@ -271,7 +271,7 @@ impl Spool {
         self.writers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One step of a lane's writer, of a spool that was opened for that.
+    /// Does one step of a lane's writer, in a spool opened by `open_stepped`.
     #[must_use]
     pub fn step(&self, lane: usize) -> Step {
         match self.locked_writers().get_mut(lane) {
@@ -280,19 +280,19 @@ impl Spool {
         }
     }
 
-    /// The disk it lives on.
+    /// The storage of the spool.
     #[must_use]
     pub fn storage(&self) -> Arc<dyn Storage> {
         Arc::clone(&self.shared.storage)
     }
 
-    /// Where cursors are kept.
+    /// The directory of cursors.
     #[must_use]
     pub fn cursors(&self) -> PathBuf {
         self.directory.join("cursors")
     }
 
-    /// What opening found.
+    /// The result of recovery.
     #[must_use]
     pub fn recovered(&self) -> &Recovered {
         &self.recovered
@@ -310,13 +310,13 @@ impl Spool {
         self.lanes.iter().map(|core| LaneReader::new(Arc::clone(core), cursor.place(core.index))).collect()
     }
 
-    /// In which order the readers of all lanes go on.
+    /// The order in which the lanes are read.
     #[must_use]
     pub fn read_order(&self) -> ReadOrder {
         self.read_order.clone()
     }
 
-    /// The oldest place that is kept, in each lane: where a reader begins that was never here before.
+    /// The oldest place in each lane: where a new reader begins.
     #[must_use]
     pub fn beginnings(&self) -> Vec<LanePlace> {
         let place = |core: &Arc<LaneCore>| {
@@ -332,7 +332,7 @@ impl Spool {
         self.lanes.iter().map(place).collect()
     }
 
-    /// The place behind everything that is durable now, in each lane.
+    /// The end of what is durable now, in each lane.
     #[must_use]
     pub fn ends(&self) -> Vec<LanePlace> {
         let place = |core: &Arc<LaneCore>| {
@@ -342,7 +342,7 @@ impl Spool {
         self.lanes.iter().map(place).collect()
     }
 
-    /// Told whenever a lane has more.
+    /// The progress that is signalled when a lane has more.
     #[must_use]
     pub fn progress(&self) -> Arc<Progress> {
         Arc::clone(&self.shared.progress)
@@ -360,7 +360,7 @@ impl Spool {
         self.lanes.iter().map(|core| core.segments.count() as u64).sum()
     }
 
-    /// Pieces that were set aside, ever.
+    /// Pieces of damage in the quarantine.
     #[must_use]
     pub fn quarantined(&self) -> u64 {
         self.shared.quarantined.load(Ordering::Relaxed)
@@ -372,8 +372,8 @@ impl Spool {
         self.lanes.iter().any(|core| !core.segments.sealed_until(position_in(passed, core.index)).is_empty())
     }
 
-    /// Deletes the segments that end at or before the places that every reader has committed. Those with bytes that could
-    /// not be read are moved to the quarantine directory instead. One caller at a time.
+    /// Deletes the segments that end at or before the places that every reader has committed. Segments with unreadable bytes are
+    /// moved to the quarantine directory instead. One caller at a time.
     pub fn retire(&self, passed: &[LanePlace]) {
         for core in &self.lanes {
             for segment in core.segments.sealed_until(position_in(passed, core.index)) {
@@ -409,7 +409,7 @@ impl Spool {
         }
     }
 
-    /// Keeps a segment that everybody has passed for the next one to be written, as long as room is plentiful.
+    /// Keeps a passed segment as a spare for the next one, if there is enough room.
     fn keep_as_spare(&self, core: &LaneCore, segment: &Segment) -> bool {
         let usage = &self.shared.usage;
         if core.index >= self.written || segment.is_stuck || usage.bytes() > usage.bytes_max() / 2 {
@@ -429,7 +429,7 @@ impl Spool {
     }
 
     /// Deletes the oldest sealed segment of the lane that has most of them, read or not (drop-oldest), if it ends at or
-    /// before `until`. Where the disk refuses that, another one goes. Returns whether one went. One caller at a time.
+    /// before `until`. If that fails, another one is deleted. Returns whether one was. One caller at a time.
     pub fn drop_oldest(&self, until: &[LanePlace]) -> bool {
         let mut fullest: Vec<_> = self.lanes.iter().collect();
         fullest.sort_by_key(|core| Reverse(core.segments.count()));
@@ -438,35 +438,35 @@ impl Spool {
             let covered = |oldest: &Segment| oldest.end <= Some(position_in(until, core.index));
             oldest.filter(covered).is_some_and(|oldest| self.delete(core, &oldest))
         };
-        // What could not be deleted before may go now, when nothing else can.
+        // Segments that could not be deleted before are tried last.
         [false, true].iter().any(|is_stuck| fullest.iter().any(|core| drop_one(core, *is_stuck)))
     }
 
-    /// Sets what is called when old messages are to be deleted for new ones, on a writer's thread. It must be quick. Only
+    /// Sets the function that a writer's thread calls when old messages are to be deleted for new ones. It must be quick. Only
     /// the first call counts.
     pub fn on_room_wanted(&self, tell: impl Fn() + Send + Sync + 'static) {
         self.shared.usage.on_room_wanted(Box::new(tell));
     }
 
-    /// Whether old messages are to be deleted for new ones: there is no room for those, or soon will not be, and their
-    /// source is one that drops the oldest ([`Source::drops_oldest`]).
+    /// Whether old messages are to be deleted for new ones: there is no room, or soon will be none, and the source of the new
+    /// ones has [`Source::drops_oldest`].
     #[must_use]
     pub fn is_room_wanted(&self) -> bool {
         self.lanes.iter().any(|core| core.wants_oldest_dropped())
     }
 
-    /// Whether there is a segment that could be deleted for that.
+    /// Whether there is a segment that can be deleted for that.
     #[must_use]
     pub fn has_sealed(&self) -> bool {
         self.lanes.iter().any(|core| core.segments.has_sealed())
     }
 
     /// Deletes one segment for each lane that wants room, as [`Spool::drop_oldest`]. Returns whether there was one for each.
-    /// A lane that needs more asks again. One caller at a time.
+    /// A lane that needs more requests it again. One caller at a time.
     pub fn make_wanted_room(&self, until: &[LanePlace]) -> bool {
         let mut made = true;
         for core in self.lanes.iter().filter(|core| core.wants_oldest_dropped()) {
-            // Before: the writer that wakes, and needs more, asks again.
+            // Withdrawn before the deletion: a writer that needs more requests it again.
             core.want_oldest_dropped(false);
             if !self.drop_oldest(until) {
                 core.still_want_oldest_dropped();
@@ -477,7 +477,7 @@ impl Spool {
     }
 
     fn delete(&self, core: &LaneCore, segment: &Segment) -> bool {
-        // First, so that a reader that finds the file gone knows why.
+        // Set first, so that a reader that misses the file knows why.
         core.dropped_until.fetch_max(segment.end.unwrap_or(segment.start), Ordering::AcqRel);
         let path = core.segments.path(segment.start);
         match self.shared.storage.remove(&path) {
@@ -496,8 +496,8 @@ impl Spool {
         true
     }
 
-    /// Lets the writers finish what was appended, seal, and end. Returns the records that found no room on disk, by source;
-    /// none of them was ever reported durable.
+    /// Lets the writers write what was appended, seal the segments, and end. Returns the records for which there was no room on
+    /// disk, by source; none of them was reported durable.
     pub fn close(&self) -> BTreeMap<u16, u64> {
         for core in &self.lanes {
             core.close();
@@ -506,7 +506,7 @@ impl Spool {
         let mut unwritten = Tallies::new();
         for writing in writers {
             let left = match writing {
-                // A writer that panics ends its lane itself, and returns what it held.
+                // A writer that panics ends its lane itself, and returns its records.
                 Writing::Thread(thread) => thread.join().unwrap_or_default(),
                 Writing::Steps(mut writer) => loop {
                     if let Step::Ended(left) = writer.step() {
@@ -523,7 +523,7 @@ impl Spool {
 }
 
 impl Drop for Spool {
-    /// Ends the writers of a spool that was opened in part, or that nobody closed.
+    /// Ends the writers of a spool that was opened in part, or was not closed.
     fn drop(&mut self) {
         self.close();
     }

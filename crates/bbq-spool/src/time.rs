@@ -1,30 +1,30 @@
-//! The clocks that a spool reads, and the numbers that no two runs share.
+//! The clocks of a spool, and its unique numbers.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Where time and chance come from.
+/// The source of time and random numbers.
 #[derive(Clone, Debug)]
 pub(crate) enum Time {
     /// From the system.
     System {
-        /// What [`Time::now`] counts from.
+        /// The zero of [`Time::now`].
         since: Instant,
     },
     /// From a test that drives the spool by steps.
     Stepped(Arc<SteppedTime>),
 }
 
-/// Clocks that somebody sets.
+/// Clocks that a test sets.
 #[derive(Debug, Default)]
 pub struct SteppedTime {
     /// The monotonic clock, nanoseconds.
     pub now_ns: AtomicU64,
     /// The wall clock, nanoseconds since 1970-01-01 UTC; it may jump.
     pub unix_ns: AtomicU64,
-    /// The next number that no two runs share.
+    /// The next unique number.
     pub unique: AtomicU64,
 }
 
@@ -54,11 +54,11 @@ impl Time {
         }
     }
 
-    /// A number that no two calls share, whatever the wall clock does: 64 random bits.
+    /// A unique number, independent of the wall clock: 64 random bits.
     pub(crate) fn unique(&self) -> u64 {
         match self {
             Time::System { .. } => RandomState::new().hash_one(self.unix_ns()),
-            // Far from its neighbours, as a random one would be.
+            // Spread over all bits, like a random number.
             Time::Stepped(time) => time
                 .unique
                 .fetch_add(1, Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! How many bytes the segments of all lanes take, and who waits for room.
+//! The bytes that the segments of all lanes take, and the wait for room.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -47,13 +47,13 @@ impl Usage {
         taken.bytes = taken.bytes.saturating_add(bytes);
     }
 
-    /// Says which part of what is in use a lane will keep, however much is read.
+    /// Sets the part of the used bytes that a lane always keeps: its newest segment.
     pub(crate) fn set_newest(&self, lane: u32, bytes: u64) {
         self.locked().newest.insert(lane, bytes);
     }
 
-    /// Takes room if there is enough, or if no deletion could ever make more: a limit below what the lanes' newest segments
-    /// take would stop the queue for good.
+    /// Takes room if there is enough, or if no deletion could make more: a limit below the size of the lanes' newest segments
+    /// would stop the queue forever.
     pub(crate) fn try_take(&self, bytes: u64) -> bool {
         let mut taken = self.locked();
         let kept = taken.newest.values().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
@@ -87,13 +87,13 @@ impl Usage {
         self.freed.notify_all();
     }
 
-    /// Waits until something was given back, at the latest after `timeout`.
+    /// Waits until room was freed, at the latest after `timeout`.
     pub(crate) fn wait_freed(&self, timeout: Duration) {
         let taken = self.locked();
         let _unused = self.freed.wait_timeout(taken, timeout);
     }
 
-    /// Ends the waits, for a writer that is to look at something else.
+    /// Ends the wait, for a writer that has to check something else.
     pub(crate) fn nudge(&self) {
         self.freed.notify_all();
     }

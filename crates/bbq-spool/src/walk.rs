@@ -1,4 +1,4 @@
-//! Walks the entries of a group, and finds its way behind damage.
+//! Iterates over the entries of a group, and skips damage.
 
 use std::io;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::StorageFile;
 use crate::format::{ENVELOPE_BYTES, Envelope, FRAME_MAGIC, GROUP_FRAME_BYTES, GroupFrame};
 use crate::limits::BLOCK_BYTES;
 
-/// The next thing in a group.
+/// The next item in a group.
 pub(crate) enum Step<'a> {
     /// A batch whose checksum and structure are right.
     Entry {
@@ -21,11 +21,11 @@ pub(crate) enum Step<'a> {
         envelope: Envelope,
         batch: Batch<'a>,
     },
-    /// Bytes that are no entry, up to the next one or the end.
+    /// Bytes that are no entry, up to the next entry or the end.
     Damage { end: usize },
 }
 
-/// Reads what stands at `offset` of the entries of the group with this tag; `None` at their end.
+/// Reads the item at `offset` of the entries of the group with this tag; `None` at the end.
 pub(crate) fn step<'a>(
     entries: &'a [u8],
     offset: usize,
@@ -33,7 +33,7 @@ pub(crate) fn step<'a>(
     scratch: &'a mut Vec<u8>,
 ) -> Option<Step<'a>> {
     let rest = entries.get(offset..).filter(|rest| !rest.is_empty())?;
-    // Checked before the scratch buffer is lent for the answer's lifetime.
+    // Checked before the scratch buffer is borrowed for the result.
     match valid_entry(rest, tag) {
         Some((envelope, batch_bytes)) => {
             let batch = &rest[ENVELOPE_BYTES..ENVELOPE_BYTES + batch_bytes];
@@ -53,12 +53,12 @@ fn valid_entry(rest: &[u8], tag: u64) -> Option<(Envelope, usize)> {
     let batch_bytes = binding.batch_bytes as usize;
     let batch = rest.get(ENVELOPE_BYTES..ENVELOPE_BYTES + batch_bytes)?;
     let header = batch.first_chunk::<BATCH_HEADER_BYTES>()?;
-    // A used file holds older batches, which are right in themselves and may stand in the very place of a new one.
+    // A recycled file has older batches, which are valid by themselves and may be at the offset of a new one.
     let is_its_own = header[4..8] == binding.batch_crc.to_le_bytes();
     (binding.tag == tag && is_its_own).then_some((envelope, batch_bytes))
 }
 
-/// Reads the entry at `offset` of what this process wrote itself, and returns the offset behind it.
+/// Reads the entry at `offset` of a group that this process wrote, and returns the offset behind it.
 pub(crate) fn written_entry<'a>(
     entries: &'a [u8],
     offset: usize,
@@ -71,11 +71,11 @@ pub(crate) fn written_entry<'a>(
     Some((envelope, batch, offset + ENVELOPE_BYTES + batch_bytes))
 }
 
-/// Reads as far as the file goes; blocks that cannot be read read as zeros. Returns how many bytes there are, and which of
-/// them could not be read, in order.
+/// Reads to the end of the file, with zeros for unreadable blocks. Returns the number of bytes, and the unreadable ranges in
+/// order.
 ///
 /// # Errors
-/// Shortages of the system: the file is not at fault.
+/// Shortages of the system, which are no fault of the file.
 pub(crate) fn read_readable(
     file: &dyn StorageFile,
     offset: u64,
@@ -102,7 +102,7 @@ pub(crate) fn read_readable(
     Ok((there, unreadable))
 }
 
-/// Offset of the next envelope that fits, or the end.
+/// The offset of the next valid envelope, or the end.
 fn next_envelope(entries: &[u8], from: usize, tag: u64) -> usize {
     let magic = Envelope::magic();
     let mut search = memmem::find_iter(entries.get(from..).unwrap_or_default(), &magic);
@@ -111,7 +111,7 @@ fn next_envelope(entries: &[u8], from: usize, tag: u64) -> usize {
         .map_or(entries.len(), |found| from + found)
 }
 
-/// Offset of the next group frame in `bytes`, which stand at `position` of the lane.
+/// The offset of the next group frame in `bytes`, which are at `position` of the lane.
 pub(crate) fn next_frame(bytes: &[u8], position: u64) -> Option<(usize, GroupFrame)> {
     memmem::find_iter(bytes, &FRAME_MAGIC).find_map(|found| {
         let frame = GroupFrame::decode(&bytes[found..], position + found as u64)?;
@@ -122,7 +122,7 @@ pub(crate) fn next_frame(bytes: &[u8], position: u64) -> Option<(usize, GroupFra
 /// The frame's length as an index.
 pub(crate) const FRAME: usize = GROUP_FRAME_BYTES;
 
-/// Whether trying again later may help: the file is not at fault.
+/// Whether a later retry may succeed: a shortage, no fault of the file.
 pub(crate) fn is_shortage(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let passing = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::AGAIN];

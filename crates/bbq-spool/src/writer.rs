@@ -1,5 +1,5 @@
-//! What puts a lane's groups on disk: one write and one sync per group, while the next one fills. A thread runs it, or a
-//! test that takes its steps one by one.
+//! Writes the groups of a lane to disk: one write and one sync per group, while the next one fills. A thread runs the writer, or
+//! a test that calls each step.
 //!
 //! Invariant: a group is written only after the one before it is durable; recovery relies on it.
 //! Invariant: groups are whole blocks, so a write never touches a sector of a durable group.
@@ -25,27 +25,27 @@ use crate::spares::Spare;
 /// What to do about a full disk.
 const MAKE_ROOM: &str = "make room on its disk";
 
-/// A segment that is so full, in quarters, and is the last that the limit allows: old messages go now where they are to go
-/// for new ones, so that nobody waits for that.
+/// When the last segment that the limit allows is filled by this many quarters, old messages are deleted already, so that no
+/// append has to wait for that.
 const FULL_QUARTERS: u64 = 3;
 
 /// The segment that is being written.
 struct Open {
     file: Box<dyn StorageFile>,
     start: u64,
-    /// Where the next group goes; header_bytes <= used < capacity.
+    /// The offset of the next group; header_bytes <= used < capacity.
     used: u64,
     capacity: u64,
-    /// Itself, until its first group is durable. Before, a restart takes it away again, and the segment in front of it, which
-    /// alone knows the lane's totals then, must not go.
+    /// Keeps the segment before this one until the first group here is durable. Until then a restart would remove this segment,
+    /// and only the one before knows the lane's totals.
     new: Option<Segment>,
 }
 
 /// Why a group is not on disk.
 enum PutError {
-    /// There is no room, now.
+    /// There is no room at present.
     NoRoom(String),
-    /// A write or a sync failed: what the file holds behind the last durable group is not known.
+    /// A write or a sync failed: the contents behind the last durable group are unknown.
     Failed(String),
 }
 
@@ -53,30 +53,30 @@ enum PutError {
 enum Stop {
     /// The server is stopping and there is no room for what is left.
     NoSpace(String),
-    /// What is behind the last durable group is not known, or the writer itself failed.
+    /// The contents behind the last durable group are unknown, or the writer itself failed.
     Failed(String),
 }
 
 /// Records by source.
 pub(crate) type Tallies = BTreeMap<u16, u64>;
 
-/// What one step of a writer did.
+/// The result of one step of a writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A group became durable.
     Wrote,
-    /// There is nothing to write: look again when something was appended, at the latest after this.
+    /// There is nothing to write. Call again after an append, and at the latest after this time.
     Waits(Option<Duration>),
-    /// There is no room: look again when there may be.
+    /// There is no room. Call again when there may be some.
     WaitsForSpace,
-    /// The lane was closed, or failed: these records, by source, were not written.
+    /// The lane was closed, or failed. These records, by source, were not written.
     Ended(BTreeMap<u16, u64>),
 }
 
 pub(crate) struct Writer {
     core: Arc<LaneCore>,
     open: Option<Open>,
-    /// Where the next segment begins; meaningless while one is open.
+    /// The position of the next segment; not valid while one is open.
     position: u64,
     records: u64,
     sources: Sources,
@@ -84,14 +84,14 @@ pub(crate) struct Writer {
     flush_interval: Duration,
     /// The sources' names, for readers of hot groups.
     names: Arc<Sources>,
-    /// Taken and not durable yet, with its number.
+    /// The group that was taken and is not durable yet, with its number.
     group: FillingGroup,
     number: Option<u64>,
     /// See [`LaneCore::try_take_group`].
     gathered: usize,
-    /// Looks for room since a group was written, of a lane that is closed.
+    /// Tries to find room since the last written group, after the lane was closed.
     closed_tries: u32,
-    /// It was ended with these unwritten.
+    /// The writer has ended, with these records unwritten.
     ended: Option<Tallies>,
 }
 
@@ -122,9 +122,9 @@ impl Writer {
         }
     }
 
-    /// Works until the lane is closed and empty. Returns the records that found no place, by source.
+    /// Runs until the lane is closed and empty. Returns the records that were not written, by source.
     pub(crate) fn run(mut self) -> Tallies {
-        // A panic must end acknowledging, not only the thread.
+        // After a panic the lane must not acknowledge any more.
         let worked = catch_unwind(AssertUnwindSafe(|| self.work()));
         match worked {
             Ok(Ok(())) => Tallies::new(),
@@ -154,7 +154,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Does what can be done now.
+    /// Does one step, without waiting.
     pub(crate) fn step(&mut self) -> Step {
         if let Some(unwritten) = &self.ended {
             return Step::Ended(unwritten.clone());
@@ -191,12 +191,12 @@ impl Writer {
 
     fn seal_last(&mut self) {
         if let Err(why) = self.seal() {
-            // Recovery finds the end by reading; nothing is lost.
+            // Recovery finds the end by reading, so nothing is lost.
             warn!(lane = self.core.index, why, "the last segment could not be cut to its length");
         }
     }
 
-    /// Makes the group durable and lets readers and senders know.
+    /// Makes the group durable, and publishes that to readers and senders.
     fn store(&mut self, number: u64) -> Result<(), PutError> {
         let (from, frame) = self.put()?;
         self.core.set_condition(LaneCondition::Writing);
@@ -214,10 +214,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Leaves the group to the readers, who may see it as soon as it is published. `from` is where one stands who has read
-    /// all before it.
+    /// Gives the group to the readers, which may read it as soon as it is published. `from` is the position of a reader that has
+    /// read everything before it.
     fn keep_hot(&mut self, from: u64, frame: GroupFrame) {
-        // The next one will be about as large.
+        // The next group will be about as large.
         let next = self.core.hot.buffer(self.group.block_bytes());
         let bytes = self.group.take_bytes(next);
         let hot = HotGroup { from, frame, bytes, sources: Arc::clone(&self.names) };
@@ -231,7 +231,7 @@ impl Writer {
             && !self.core.shared.usage.has_room(self.segment_bytes)
     }
 
-    /// Nothing is written any more: what is in memory was never acknowledged, and is counted.
+    /// Ends writing. What is in memory was never acknowledged, and is counted.
     fn stopped(&self, stop: &Stop) -> Tallies {
         let (Stop::NoSpace(why) | Stop::Failed(why)) = stop;
         let collected = self.core.fail(why.clone());
@@ -254,8 +254,8 @@ impl Writer {
         lost
     }
 
-    /// Writes and syncs the group. Returns where a reader comes to it, and its frame. Without room, nothing was done that
-    /// the next try does not do again.
+    /// Writes and syncs the group. Returns the position at which a reader finds it, and its frame. Without room, the next call
+    /// starts from the beginning.
     fn put(&mut self) -> Result<(u64, GroupFrame), PutError> {
         let needed = self.group.block_bytes() as u64;
         if self.open.as_ref().is_some_and(|open| open.capacity - open.used <= needed) {
@@ -295,7 +295,7 @@ impl Writer {
         Ok((from, frame))
     }
 
-    /// Cuts the segment to what was written, so that its length says where the next one begins.
+    /// Truncates the segment to what was written, so that its length tells where the next one begins.
     fn seal(&mut self) -> Result<(), String> {
         let Some(open) = self.open.take() else { return Ok(()) };
         let path = self.core.segments.path(open.start);
@@ -337,7 +337,7 @@ impl Writer {
         Ok(Open { file, start: self.position, used, capacity, new: Some(segment) })
     }
 
-    /// Makes the segment from a spare, if there is one and it can be done; a spare that is of no use goes.
+    /// Makes the segment from a spare, if there is one. A spare that cannot be used is removed.
     fn recycle(&self, capacity: u64, header: &[u8]) -> Option<Box<dyn StorageFile>> {
         let core = &self.core;
         let shared = &core.shared;
@@ -353,7 +353,7 @@ impl Writer {
                 }
                 Err(error) => {
                     info!(lane = core.index, %error, "a spare segment cannot be used");
-                    // It may have its new name already, which the next one needs.
+                    // It may have its new name already, which the next try needs.
                     let _has_the_old_one = shared.storage.remove(&path);
                 }
             }
@@ -370,8 +370,8 @@ impl Writer {
         self.core.shared.usage.give_back(spare.bytes);
     }
 
-    /// Gives back the room of a spare; returns whether there was one. Those that are kept while this writer waits for room
-    /// are found by its next look.
+    /// Frees the room of a spare; returns whether there was one. Spares that are added while this writer waits for room are found
+    /// by its next try.
     fn free_spare(&self) -> bool {
         self.core.shared.spares.take_any().inspect(|spare| self.remove_spare(spare)).is_some()
     }
@@ -415,10 +415,10 @@ impl Writer {
         }
     }
 
-    /// Whether the disk holds so much more and what is left free.
+    /// Whether the disk has room for this many bytes beside what has to stay free.
     fn disk_has_room(&self, bytes: u64) -> io::Result<()> {
         let reserve = DISK_RESERVE_BYTES.min(self.segment_bytes);
-        // Where this cannot be told, the disk itself says when it is full.
+        // If this is not known, a write fails when the disk is full.
         let available =
             self.core.shared.storage.available(self.core.segments.directory()).unwrap_or(u64::MAX);
         if available >= bytes.saturating_add(reserve) {
@@ -429,17 +429,17 @@ impl Writer {
         Err(io::Error::new(io::ErrorKind::StorageFull, why))
     }
 
-    /// Says that there is no room, and lets old messages go where they are to; an error when the lane is closed and nobody
-    /// makes room.
+    /// Publishes that there is no room, and requests the deletion of old messages. Returns an error when the lane is closed and
+    /// no room is made.
     fn wait_for_space(&mut self, why: String) -> Result<(), Stop> {
         if self.core.condition() != LaneCondition::WaitingForSpace {
             warn!(lane = self.core.index, why, "no room to write; senders are held back until there is");
         }
-        // The reason may be another one now.
+        // The reason may have changed.
         self.core.wait_for_space(&why);
         let drops_oldest = self.core.drops_oldest_for(&self.group);
         if self.core.is_closed() {
-            // What is in hand is newer than what may go for it.
+            // The group in hand is newer than the messages that may be deleted for it.
             if !drops_oldest || self.closed_tries >= CLOSED_SPACE_TRIES_MAX {
                 return Err(Stop::NoSpace(why));
             }
@@ -452,7 +452,7 @@ impl Writer {
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 fn message_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
@@ -462,7 +462,7 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Out of file descriptors or memory: as passing as a full disk.
+/// Whether file descriptors or memory ran out: as temporary as a full disk.
 fn is_scarce(error: &io::Error) -> bool {
     let scarce = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE, rustix::io::Errno::NOMEM];
     error.raw_os_error().is_some_and(|code| scarce.iter().any(|errno| errno.raw_os_error() == code))

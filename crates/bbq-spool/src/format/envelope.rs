@@ -1,4 +1,4 @@
-//! The envelope around a batch: what this server knows of it, beside what its sender put in.
+//! The envelope of a batch: what this server adds to it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,18 +9,18 @@ use super::sizes::ENVELOPE_BYTES;
 
 const MAGIC: [u8; 4] = *b"BBQE";
 
-/// How a batch came here.
+/// How a batch was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
     /// Index into the segment's sources.
     pub source: u16,
     /// Nanoseconds since 1970-01-01 UTC.
     pub received_ns: u64,
-    /// The connection it came over; unnamed when the batch itself says for each record.
+    /// The peer of its connection; unnamed if the batch names a peer for each record.
     pub peer: Peer,
 }
 
-/// What an envelope says of where it belongs.
+/// The group and the batch that an envelope belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binding {
     /// Bytes of the batch behind it.
@@ -59,7 +59,7 @@ impl Envelope {
         out
     }
 
-    /// Reads the envelope at the front of `bytes`, and what it is bound to.
+    /// Reads the envelope at the front of `bytes`, and what it belongs to.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<(Envelope, Binding)> {
         let bytes = bytes.get(..ENVELOPE_BYTES)?;
@@ -84,7 +84,7 @@ impl Envelope {
         Some((Envelope { source: u16_at(bytes, 12), received_ns: u64_at(bytes, 16), peer }, binding))
     }
 
-    /// First bytes of an envelope, by which entries are found again behind damage.
+    /// The first bytes of an envelope, by which the next entry is found after damage.
     #[must_use]
     pub fn magic() -> [u8; 4] {
         MAGIC

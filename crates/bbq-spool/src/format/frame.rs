@@ -7,14 +7,14 @@ use crate::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, POSITION_MAX};
 /// First bytes of a frame.
 pub const FRAME_MAGIC: [u8; 4] = *b"BBQG";
 
-/// What one write and one sync made durable together.
+/// The frame of a group: what one write and one sync made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupFrame {
     /// Bytes of the entries behind the frame; > 0.
     pub bytes: u32,
     /// How many entries.
     pub entries: u32,
-    /// Where the frame stands in the lane.
+    /// The position of the frame in the lane.
     pub position: u64,
     /// Records in the lane before this group.
     pub first_record: u64,
@@ -22,7 +22,7 @@ pub struct GroupFrame {
     pub records: u32,
     /// Zeros behind the entries, up to the next block; < [`BLOCK_BYTES`]. 0 in segments of version 1.
     pub padding: u32,
-    /// What its entries' envelopes say, too; no other group's do.
+    /// A unique number that the envelopes of its entries repeat.
     pub tag: u64,
 }
 
@@ -59,8 +59,8 @@ impl GroupFrame {
         seal(out);
     }
 
-    /// Reads the frame at the front of `bytes` if it is one, says that it stands at `position`, and keeps to the limits,
-    /// so that neither [`GroupFrame::end`] nor [`GroupFrame::end_record`] overflows.
+    /// Reads the frame at the front of `bytes` if it is valid, has this `position`, and is within the limits, so that neither
+    /// [`GroupFrame::end`] nor [`GroupFrame::end_record`] overflows.
     #[must_use]
     pub fn decode(bytes: &[u8], position: u64) -> Option<GroupFrame> {
         let bytes = bytes.get(..GROUP_FRAME_BYTES)?;

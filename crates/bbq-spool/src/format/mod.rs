@@ -41,17 +41,16 @@
 //! Version 1 had no padding: its headers were multiples of 64 bytes, and a group began where the one before it ended. It is
 //! read, and no longer written.
 //!
-//! Why padding: the group that is written next shares no sector with one that is durable, so no write puts at risk what was
-//! acknowledged.
+//! Why padding: the next group shares no sector with a durable one, so no write endangers what was acknowledged.
 //!
-//! Why frames: a group is written only after the group before it is durable. So damage with a valid frame anywhere behind
-//! its group was durable once and is set aside; damage with none is the tail that a crash tore, which nobody was told is
-//! safe, and is cut off. A segment is cut to its groups when it is complete, and when the server stops: one that is not as
-//! long as it was allocated holds nothing torn, so whatever is wrong in it is damage.
+//! Why frames: a group is written only after the group before it is durable. So damage with a valid frame anywhere behind it was
+//! durable once, and is set aside. Damage without one is a tail that a crash tore; it was never acknowledged, and is cut off. A
+//! segment is cut to its groups when it is complete, and when the server stops. So a segment that is shorter than it was
+//! allocated has no torn tail; every error in it is damage.
 //!
-//! Why tags: a segment that everybody has passed is written again under another name, with its old bytes in it. A frame says
-//! where it stands, so an old one is none. An entry says which group it belongs to and which batch it was written for, so
-//! the whole sectors of old entries that a crash leaves in the middle of a new group are not taken for a part of it.
+//! Why tags: a segment that all readers have passed is written again under another name, with its old bytes in it. A frame has
+//! its position, so an old frame is invalid. An entry names its group and its batch, so old entries that a crash leaves in the
+//! middle of a new group are not taken for a part of it.
 
 mod bytes;
 mod envelope;

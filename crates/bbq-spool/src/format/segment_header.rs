@@ -1,5 +1,4 @@
-//! The header of a segment, with the tallies of the lane up to it: so that totals are exact after any number of old
-//! segments were deleted, from the segments alone.
+//! The header of a segment. It has the lane's totals before the segment, so that they stay exact when older segments are deleted.
 
 use super::bytes::{is_sealed, seal, u16_at, u32_at, u64_at};
 use super::sizes::SEGMENT_HEADER_BYTES_MAX;
@@ -17,12 +16,12 @@ const NAME_BYTES_MAX: usize = 512;
 const _: () =
     assert!(FIXED_BYTES + SOURCES_MAX * (8 + 2 + NAME_BYTES_MAX) + ALIGN <= SEGMENT_HEADER_BYTES_MAX);
 
-/// Who put records into a lane, and how many. An index is an entry's `source`.
+/// The sources of a lane, and their numbers of records. An index is an entry's `source`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources(Vec<(String, u64)>);
 
 impl Sources {
-    /// Sources that have given nothing yet.
+    /// Sources without records.
     #[must_use]
     pub fn new(names: impl IntoIterator<Item = String>) -> Sources {
         Sources(names.into_iter().map(|name| (shortened(name), 0)).collect())
@@ -33,7 +32,7 @@ impl Sources {
         self.0.iter().map(|(name, records)| (name.as_str(), *records))
     }
 
-    /// The name behind an index; a damaged header has none.
+    /// The name of a source; a damaged header has none.
     #[must_use]
     pub fn name(&self, index: u16) -> Option<&str> {
         self.0.get(usize::from(index)).map(|(name, _)| name.as_str())
@@ -52,7 +51,7 @@ impl Sources {
         self.0.iter().fold(0, |total, (_, records)| total.saturating_add(*records))
     }
 
-    /// Counts records under a name, which joins at the end when it is new and there is room.
+    /// Counts records under a name, which is added if it is new and there is room.
     pub fn add_named(&mut self, name: &str, records: u64) {
         if let Some((_, total)) = self.0.iter_mut().find(|(known, _)| known == name) {
             *total = total.saturating_add(records);
@@ -63,14 +62,14 @@ impl Sources {
         }
     }
 
-    /// Bytes of a segment header that names them.
+    /// Bytes of a segment header with these sources.
     #[must_use]
     pub fn header_bytes(&self) -> usize {
         let names = self.0.iter().map(|(name, _)| 8 + 2 + name.len()).sum::<usize>();
         (FIXED_BYTES + names).next_multiple_of(ALIGN)
     }
 
-    /// Where records are counted whose source is no longer named.
+    /// The source under which records of dropped names are counted.
     pub const FORMER: &'static str = "(former)";
 }
 
@@ -92,8 +91,7 @@ pub struct SegmentHeader {
     pub first_record: u64,
     /// Nanoseconds since 1970-01-01 UTC.
     pub created_ns: u64,
-    /// Bytes the file was made with, always more than its groups fill: a file of any other length was cut to what had
-    /// become durable.
+    /// The allocated length of the file, always more than its groups fill. A file of another length was cut to what is durable.
     pub allocated: u64,
     /// The lane's sources, and their records before this segment.
     pub sources: Sources,
@@ -124,7 +122,7 @@ impl SegmentHeader {
         out
     }
 
-    /// How long the header at the front of `bytes` says it is.
+    /// The length that the header at the front of `bytes` claims.
     #[must_use]
     pub fn announced_bytes(bytes: &[u8]) -> Option<usize> {
         let announced = u32_at(bytes.get(..FIXED_BYTES)?, 8) as usize;
@@ -132,7 +130,7 @@ impl SegmentHeader {
             .then_some(announced)
     }
 
-    /// Reads a header from its [`SegmentHeader::announced_bytes`], if it is whole and says that it stands at `position`.
+    /// Reads a header from its [`SegmentHeader::announced_bytes`], if it is valid and has this `position`.
     #[must_use]
     pub fn decode(bytes: &[u8], position: u64) -> Option<SegmentHeader> {
         let mut rest = bytes.get(FIXED_BYTES..)?;

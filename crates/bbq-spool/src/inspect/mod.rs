@@ -1,4 +1,4 @@
-//! A spool that nobody writes, read as it is: what is in it, and what is wrong with it. For tools; a server uses
+//! Reads a spool that no server writes: its contents and its damage. For tools; a server uses
 //! [`crate::Spool`].
 //!
 //! Invariant: nothing here changes a byte: use it with [`ReadOnlyDisk`].
@@ -50,10 +50,10 @@ pub fn lanes(storage: &dyn Storage, data: &Path) -> Result<Vec<LaneFiles>, Spool
 }
 
 impl LaneFiles {
-    /// Reads all segments in order, and hands on what is found in them.
+    /// Reads all segments in order, and calls `f` for each finding.
     ///
     /// # Errors
-    /// What is no fault of the files: shortages of the system. A segment that cannot be read is [`DamageKind::Unreadable`].
+    /// Shortages of the system, which are no fault of the files. A segment that cannot be read is [`DamageKind::Unreadable`].
     pub fn read(
         &self,
         storage: &dyn Storage,
@@ -77,14 +77,14 @@ impl LaneFiles {
     }
 }
 
-/// A small file that says whether it is whole, and what it is if so.
+/// The state of a small file with a checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SmallFile<T> {
     /// Not there.
     Missing,
     /// Whole.
     Whole(T),
-    /// Not what was written, or it cannot be read; this is what is wrong.
+    /// It is damaged or unreadable, for this reason.
     Damaged(String),
 }
 
@@ -103,7 +103,7 @@ pub fn sealed(storage: &dyn Storage, path: &Path, kind: &str) -> SmallFile<Strin
     }
 }
 
-/// A sink's cursor as it is found.
+/// The cursor file of a sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CursorFile {
     /// The file.
@@ -117,7 +117,7 @@ pub struct CursorFile {
 /// The cursors of a data directory.
 ///
 /// # Errors
-/// If the directory is there and cannot be listed.
+/// If the directory exists and cannot be listed.
 pub fn cursors(storage: &dyn Storage, data: &Path) -> Result<Vec<CursorFile>, SpoolError> {
     let directory = data.join("cursors");
     let mut names = match storage.list(&directory) {

@@ -1,4 +1,4 @@
-//! One segment from its first byte to its last.
+//! Reads a whole segment.
 
 use std::io;
 use std::path::Path;
@@ -8,32 +8,32 @@ use crate::limits::{RECOVERED_MAX, SEGMENT_BYTES_MAX};
 use crate::walk::{self, Step, step};
 use crate::{Entry, OpenMode, Storage};
 
-/// What is found in a segment, in the order of its bytes.
+/// A finding in a segment, in the order of its bytes.
 #[derive(Debug)]
 pub enum Found<'a> {
     /// A group begins.
     Group(&'a GroupFrame),
-    /// A batch whose checksum and structure are right.
+    /// A batch with a valid checksum and structure.
     Entry(&'a Entry<'a>),
-    /// Something that should not be so.
+    /// Damage.
     Damage(&'a Damage),
 }
 
-/// Why bytes of a segment are nothing that can be read.
+/// The kind of damage in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DamageKind {
-    /// Not what was written.
+    /// The bytes are not what was written.
     Damaged,
-    /// The disk does not give them.
+    /// The disk cannot read them.
     Unreadable,
-    /// All zeros, or not there at all: what was here is gone, or was set aside. Nothing is left to repair.
+    /// All zeros, or missing: the contents are lost, or were set aside.
     Missing,
-    /// The end of a group that was never complete, so nobody was told that it is safe: the next start of a server keeps a
-    /// copy and cuts it off. Of a group that was, and whose damage is at the very end, this cannot be told.
+    /// The tail of an incomplete group, which was never acknowledged: the next start of a server keeps a copy and cuts it off.
+    /// Damage at the very end of a complete group looks the same.
     Torn,
 }
 
-/// Bytes that are nothing that can be read.
+/// Damaged bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// What they are.
@@ -42,7 +42,7 @@ pub struct Damage {
     pub offset: u64,
     /// How many.
     pub bytes: u64,
-    /// Records that are missing with them, as far as those around them tell.
+    /// Records that are missing with them, as far as their neighbours tell.
     pub records: u64,
 }
 
@@ -111,7 +111,7 @@ pub(super) fn read(
         bytes: &bytes,
         place,
         unreadable,
-        // One that was cut to its groups holds nothing torn.
+        // A segment that was cut to its groups has no torn tail.
         is_sealed: place.next.is_some()
             || header.as_ref().is_some_and(|(header, _)| header.allocated != bytes.len() as u64),
         sources: header.as_ref().map(|(header, _)| header.sources.clone()).unwrap_or_default(),
@@ -167,7 +167,7 @@ impl Walk<'_, '_> {
         let file_is_short = self.place.next.is_some_and(|next| {
             next <= RECOVERED_MAX && missing > 0 && next > self.place.start + self.bytes.len() as u64
         });
-        // A newest segment without header and groups is what a crash left of its first write.
+        // A newest segment without header and groups was left by a crash during its first write.
         let lacks_header = at == 0 && self.is_sealed;
         if missing > 0 || file_is_short || lacks_header || self.unreadable || (has_bytes && self.is_sealed) {
             self.damage(at, self.bytes.len(), missing)?;
@@ -224,7 +224,7 @@ impl Walk<'_, '_> {
             damages.push((entries.len(), entries.len()));
         }
         self.summary.records += records;
-        // How many are missing is known of the group, not of each of its places.
+        // The number of missing records is known for the group, not for each damaged range.
         let mut missing = u64::from(frame.records).saturating_sub(records);
         for (begin, end) in damages {
             if may_be_torn {
