@@ -1,10 +1,10 @@
-//! Faults of the program under test that are put in on purpose: the simulation must find each of them, or it proves nothing.
+//! Planted bugs of the program under test. The simulation must find each of them, or it proves nothing.
 
 use std::fmt;
 
 use clap::ValueEnum;
 
-/// One thing done wrong.
+/// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Bug {
     /// A batch is acknowledged when its group is taken to be written, not when it is synced.
@@ -13,7 +13,7 @@ pub enum Bug {
     CursorBeforeData,
     /// New names are not synced with their directory.
     MissingDirectorySync,
-    /// What a segment held before it was used again is taken for new.
+    /// The old contents of a recycled segment count as new.
     StaleSegment,
     /// Part of a group counts as all of it: the checkpoint covers batches that the table of streams does not know.
     SplitGroup,
@@ -21,13 +21,13 @@ pub enum Bug {
     CheckpointOutOfOrder,
     /// After a failed sync, what the page cache shows counts as durable.
     CleanPagesBelieved,
-    /// A client that was started again gives numbers that it has given before.
+    /// A restarted client uses numbers again.
     NumberUsedAgain,
-    /// A client believes that records were acknowledged which it never sent.
+    /// A client accepts the acknowledgement of records that it never sent.
     AcknowledgementNotClamped,
     /// A hello that arrives late takes the stream from a newer connection.
     OldHelloTakesOver,
-    /// No bug of the program: syncs that do nothing, which the checker must notice.
+    /// Not a bug of the program: the disk ignores syncs, which the checker must notice.
     LyingDisk,
 }
 

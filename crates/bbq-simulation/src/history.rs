@@ -1,4 +1,5 @@
-//! What the world knows and the program does not: who made what, what was promised, and so what must come out.
+//! The record of a run, which the program under test cannot see: which records were made, what was promised, and so what must
+//! come out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -6,7 +7,7 @@ use bbq_wire::StreamId;
 
 use crate::record::Record;
 
-/// A promise that was broken, in words.
+/// A broken promise, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Violation(pub(crate) String);
 
@@ -19,17 +20,17 @@ impl Violation {
 /// The promises of a run.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// What each number of a stream stands for. A number is given once.
+    /// The record of each number of a stream. A number is used once.
     numbers: HashMap<(StreamId, u64), Record>,
-    /// Of the last hello of each stream.
+    /// The epoch of the last hello of each stream.
     epochs: HashMap<StreamId, u64>,
     /// Acknowledged as durable.
     acknowledged: BTreeSet<Record>,
-    /// Streams whose order the program has given up, and said so.
+    /// Streams whose order the program has reported as lost.
     unordered: BTreeSet<StreamId>,
 }
 
-/// What one sink has put out, and what it says of it.
+/// The output of a sink, and its counts.
 #[derive(Debug)]
 pub(crate) struct Delivered<'a> {
     pub(crate) sink: &'a str,
@@ -37,24 +38,24 @@ pub(crate) struct Delivered<'a> {
     pub(crate) outputs: &'a [Vec<u8>],
     pub(crate) delivered: u64,
     pub(crate) dropped: &'a BTreeMap<String, u64>,
-    /// Records that the lanes have had.
+    /// Records that were in the lanes.
     pub(crate) records: u64,
-    /// Its cursor was taken away: it may repeat, and its count began anew.
+    /// Its cursor was removed: it may repeat records, and its count began again.
     pub(crate) may_repeat: bool,
 }
 
 impl History {
-    /// A client sends a record under a number; `false` when it has sent another one under it.
+    /// A client sends a record with a number; `false` if it has sent another record with it.
     pub(crate) fn send(&mut self, stream: StreamId, sequence: u64, record: Record) -> bool {
         *self.numbers.entry((stream, sequence)).or_insert(record) == record
     }
 
-    /// A client says hello; `false` when it has said one for the stream with a higher epoch.
+    /// A client sends a hello; `false` if it has sent one for the stream with a higher epoch.
     pub(crate) fn greet(&mut self, stream: StreamId, epoch: u64) -> bool {
         self.epochs.insert(stream, epoch).is_none_or(|last| last <= epoch)
     }
 
-    /// The record that was sent under a number.
+    /// The record that was sent with a number.
     pub(crate) fn sent(&self, stream: StreamId, sequence: u64) -> Option<Record> {
         self.numbers.get(&(stream, sequence)).copied()
     }
@@ -72,8 +73,8 @@ impl History {
         self.acknowledged.len()
     }
 
-    /// Checks all that a sink has put out, after everything was drained. `may_lose`: something happened that no program can
-    /// stand (a disk that rots), so what is missing must be counted, not there.
+    /// Checks the output of a sink after everything was drained. `may_lose` says that data was damaged beyond repair, so that
+    /// missing records need only be counted.
     pub(crate) fn check(&self, sink: &Delivered<'_>, may_lose: bool) -> Result<(), Violation> {
         let fail = |text: String| Err(Violation(format!("{}: {text}", sink.sink)));
         let mut out: BTreeSet<Record> = BTreeSet::new();
@@ -87,7 +88,7 @@ impl History {
             for line in text.lines() {
                 lines += 1;
                 let Some((stream, sequence, record)) = read_line(line) else {
-                    // Without a cursor nobody knows where a crash tore the output.
+                    // Without a cursor it is not known where a crash tore the output.
                     if sink.may_repeat {
                         continue;
                     }
@@ -154,8 +155,8 @@ impl History {
     }
 }
 
-/// What a line of an output says: `{...,"stream":"<id>","sequence":<number>,"message":"<record>"}`. Records have nothing that
-/// JSON would write in another way.
+/// What a line of an output says: `{...,"stream":"<id>","sequence":<number>,"message":"<record>"}`. Records have no characters
+/// that JSON escapes.
 fn read_line(line: &str) -> Option<(StreamId, u64, Record)> {
     let (_, rest) = line.strip_prefix('{')?.split_once(",\"stream\":\"")?;
     let (stream, rest) = rest.split_once("\",\"sequence\":")?;

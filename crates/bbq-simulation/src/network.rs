@@ -1,20 +1,20 @@
-//! Connections: bytes that arrive late, in pieces of any size, or not at all.
+//! Connections, whose bytes arrive late, in pieces of any size, or never.
 //!
-//! What one end writes is *in flight* until it is delivered, byte by byte if chance wants so, and *arrived* until the other
-//! end reads it. A connection that its client has given up still delivers what is in flight: so a hello may be read long
-//! after a newer connection's.
+//! What one end writes is *in flight* until it is delivered, perhaps byte by byte, and then *arrived* until the other end reads
+//! it. A connection that its client has given up still delivers what is in flight: so a hello may be read long after that of a
+//! newer connection.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::random::Random;
 
-/// Bytes one way.
+/// One direction.
 #[derive(Debug, Default)]
 pub(crate) struct Pipe {
     flight: VecDeque<u8>,
     /// Delivered and not read yet.
     pub(crate) arrived: Vec<u8>,
-    /// The writer has no more.
+    /// The writer has ended.
     closed: bool,
     /// Nothing is delivered any more.
     cut: bool,
@@ -27,7 +27,7 @@ impl Pipe {
         }
     }
 
-    /// The reader takes so many of the arrived bytes.
+    /// The reader consumes this many of the arrived bytes.
     pub(crate) fn consume(&mut self, bytes: usize) {
         self.arrived.drain(..bytes);
     }
@@ -41,7 +41,7 @@ impl Pipe {
         self.closed = true;
     }
 
-    /// Whether the reader has got all there will ever be.
+    /// Whether the reader has read everything up to the end.
     pub(crate) fn is_at_end(&self) -> bool {
         self.cut || (self.closed && self.flight.is_empty())
     }
@@ -67,9 +67,9 @@ pub(crate) struct Connection {
     pub(crate) up: Pipe,
     /// To the client.
     pub(crate) down: Pipe,
-    /// The client looks at it no more.
+    /// The client has dropped it.
     left: bool,
-    /// Neither does the server.
+    /// The server has dropped it.
     pub(crate) done: bool,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// A client connects. Whether a server is there shows later.
+    /// A client connects. Whether a server accepts shows later.
     pub(crate) fn connect(&mut self) -> u64 {
         self.made += 1;
         let (up, down) = (Pipe::default(), Pipe::default());
@@ -97,13 +97,13 @@ impl Network {
         self.connections.keys().copied().collect()
     }
 
-    /// One of them.
+    /// Any connection.
     pub(crate) fn any(&self, random: &mut Random) -> Option<u64> {
         let at = random.index(self.connections.len().max(1));
         self.connections.keys().nth(at).copied()
     }
 
-    /// Delivers up to so many bytes each way; returns how many it delivered.
+    /// Delivers up to this many bytes each way; returns how many were delivered.
     pub(crate) fn deliver(&mut self, number: u64, bytes: usize) -> usize {
         let Some(connection) = self.connections.get_mut(&number) else { return 0 };
         let delivered = connection.up.deliver(bytes) + connection.down.deliver(bytes);
@@ -120,7 +120,7 @@ impl Network {
         self.forget(number);
     }
 
-    /// Both ends find it broken, after some of what is in flight.
+    /// Breaks it for both ends, after some of what is in flight.
     pub(crate) fn cut(&mut self, number: u64, random: &mut Random) {
         if let Some(connection) = self.connections.get_mut(&number) {
             connection.up.cut(random);
@@ -128,7 +128,7 @@ impl Network {
         }
     }
 
-    /// The server's process ends, and with it all that it has accepted, or may have.
+    /// The server's process ends, and with it all connections.
     pub(crate) fn server_ends(&mut self, random: &mut Random) {
         for number in self.numbers() {
             self.cut(number, random);

@@ -1,5 +1,5 @@
-//! What a seed decides before the run: how the parts are made, and which faults may happen. Each run has some kinds of
-//! faults only, so that no kind hides another.
+//! What a seed decides before the run: the configuration, and which faults may happen. Each run has only some kinds of faults, so
+//! that no kind hides another.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) struct Rates {
     /// A client gives up a connection that still delivers.
     pub(crate) give_up: u32,
     pub(crate) kill_client: u32,
-    /// The power of a client's machine goes.
+    /// A client's machine loses power.
     pub(crate) power_client: u32,
     /// A client's application closes its sender.
     pub(crate) close_client: u32,
@@ -34,13 +34,13 @@ pub(crate) struct Rates {
     pub(crate) full_client: u32,
     pub(crate) kill_server: u32,
     pub(crate) power_server: u32,
-    /// In the middle of what the server does next.
+    /// The server is killed in the middle of a call.
     pub(crate) cut_in_call: u32,
     /// The server stops in order and starts again.
     pub(crate) reload: u32,
-    /// Another program takes the server's place.
+    /// Another program replaces the server (an upgrade).
     pub(crate) upgrade: u32,
-    /// A sink takes nothing for a while.
+    /// A sink is stuck for a while.
     pub(crate) stick: u32,
     /// The disk has no room for a while.
     pub(crate) full: u32,
@@ -56,7 +56,7 @@ pub(crate) struct Rates {
     pub(crate) evict: u32,
 }
 
-/// What is decided by a seed.
+/// The decisions of a seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) steps: u64,
@@ -65,7 +65,7 @@ pub(crate) struct Plan {
     pub(crate) rates: Rates,
     /// Lanes may be more or fewer after a restart.
     pub(crate) lanes_change: bool,
-    /// A cursor file is taken away at some restarts.
+    /// A cursor file is removed at some restarts.
     pub(crate) loses_cursors: bool,
     /// Bits of sealed segments flip, or blocks become unreadable for good.
     pub(crate) rots: bool,
@@ -108,7 +108,7 @@ impl Rates {
     }
 }
 
-/// Segments that come and go within a run.
+/// Sizes of a client's spool that make segments come and go within a run.
 fn sizes(random: &mut Random) -> Sizes {
     let segment_bytes_min = 1024 << random.below(4);
     Sizes {
@@ -132,7 +132,7 @@ fn client(random: &mut Random, bug: Option<Bug>) -> ClientOptions {
         delivery_timeout: Duration::from_millis([100, 1000, 30_000][random.index(3)]),
         record_bytes_max: [60, 200, 1000, 3000][random.index(4)],
         collects_one_in: random.between(1, 8),
-        // What is said of quiet streams is in no newer batch.
+        // So that some streams are quiet for long.
         one_record_in: [2, 2, 4, 30, 100][random.index(5)],
         bug,
     }

@@ -1,4 +1,4 @@
-//! Repeatable chance (xorshift64*, Vigna 2016). Everything that a run does not do in order, it does by this.
+//! Random numbers from a seed (xorshift64*, Vigna 2016): the only source of randomness of a run.
 
 /// A sequence of numbers that a seed determines.
 #[derive(Clone, Debug)]
@@ -8,7 +8,7 @@ impl Random {
     /// The sequence of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Random {
-        // Neighbouring seeds must not begin alike, and 0 is no state.
+        // Neighbouring seeds must begin differently, and the state must not be 0.
         let mixed = (seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mut random = Random((mixed ^ (mixed >> 29)) | 1);
         random.next();
@@ -16,7 +16,7 @@ impl Random {
     }
 
     /// 64 bits.
-    #[expect(clippy::should_implement_trait, reason = "it has no end, and nobody iterates over it")]
+    #[expect(clippy::should_implement_trait, reason = "it never ends and is not iterated over")]
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -29,7 +29,7 @@ impl Random {
         (self.next() >> 11) % bound.max(1)
     }
 
-    /// An index into a collection of so many items.
+    /// An index into a collection of this many items.
     pub fn index(&mut self, items: usize) -> usize {
         self.below(items as u64) as usize
     }
@@ -39,17 +39,17 @@ impl Random {
         least + self.below(most - least + 1)
     }
 
-    /// True once in so many times.
+    /// True with the probability 1 / `times`.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 
-    /// True so many times in 65,536.
+    /// True with the probability `of_65536` / 65,536.
     pub fn chance(&mut self, of_65536: u32) -> bool {
         of_65536 > 0 && self.below(65_536) < u64::from(of_65536)
     }
 
-    /// A sequence of its own for a part of the run, so that one part's draws do not shift another's.
+    /// A separate sequence for a part of the run, so that the numbers that one part takes do not change another's.
     #[must_use]
     pub fn fork(&mut self) -> Random {
         Random::new(self.next())

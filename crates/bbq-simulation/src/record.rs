@@ -1,7 +1,7 @@
-//! Records that can be recognised, wherever they come out.
+//! Records that can be identified in the output.
 
-/// A record: who made it, and which of that client's it is, from 1. No two have the same numbers, whatever becomes of their
-/// client.
+/// A record: its client, and its number among that client's records, from 1. No two records have the same numbers, also after a
+/// restart of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Record {
     pub(crate) client: usize,
@@ -21,7 +21,7 @@ impl Record {
         text
     }
 
-    /// The record whose text this is, every byte of it.
+    /// The record with exactly this text.
     pub(crate) fn read(text: &str) -> Option<Record> {
         let mut words = text.splitn(4, ' ');
         let client = words.next()?.parse().ok()?;

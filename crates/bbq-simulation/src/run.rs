@@ -12,30 +12,30 @@ use crate::world::{Summary, World};
 /// A seed that broke a promise.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Which.
+    /// The seed.
     pub seed: u64,
     /// What was broken.
     pub what: String,
 }
 
-/// What many seeds came to.
+/// The results of many seeds.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Seeds that were run.
     pub seeds: u64,
-    /// Of all runs together.
+    /// Steps of all runs.
     pub steps: u64,
     /// Records acknowledged as durable.
     pub acknowledged: u64,
     /// Starts of the server.
     pub starts: u64,
-    /// By seed; the first ones only.
+    /// The first failures, ordered by seed.
     pub failures: Vec<Failure>,
 }
 
 /// Seeds between two lines of progress: about a minute on one processor.
 const PROGRESS_SEEDS: u64 = 20_000;
-/// Failures that are collected before the search ends: more say nothing new.
+/// The search ends after this many failures: more tell nothing new.
 const FAILURES_MAX: usize = 8;
 
 /// Runs one seed; with `is_traced`, the last events come with it.
@@ -57,8 +57,8 @@ fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// Runs the seeds from `first` on, on so many threads, until so many failed. Long runs print their progress to stderr, so that
-/// a run that is killed has told which seeds failed.
+/// Runs the seeds from `first` on, on `threads` threads, until `failures_max` failed. Long runs print their progress to stderr,
+/// so that a killed run has told which seeds failed.
 #[must_use]
 pub fn run_seeds(first: u64, seeds: u64, bug: Option<Bug>, threads: usize, failures_max: usize) -> Report {
     let next = AtomicU64::new(0);

@@ -1,5 +1,5 @@
-//! The planted bug "stale segment": what a program that cannot tell old groups from new would see. The old groups that a
-//! used segment still holds behind its new ones get the positions that new ones would have.
+//! The planted bug "stale segment": what a program would see that does not distinguish old groups from new ones. The old groups
+//! that a recycled segment still has behind its new ones get the positions that new ones would have.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use bbq_spool::format::{FRAME_MAGIC, GROUP_FRAME_BYTES, GroupFrame};
 
 use crate::disk::SimDisk;
 
-/// Where a frame says that it stands.
+/// The position field of a frame.
 const POSITION: std::ops::Range<usize> = 16..24;
 /// Groups begin at multiples of it.
 const BLOCK: usize = 4096;

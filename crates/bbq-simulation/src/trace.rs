@@ -1,11 +1,11 @@
-//! What happened, for people: kept only when a run is repeated to be read.
+//! The events of a run, kept only when a person wants to read them.
 
 use std::collections::VecDeque;
 
-/// Lines that are kept: more than a run has, but for one that does not end.
+/// The most lines that are kept: more than a run has that ends.
 const LINES_MAX: usize = 50_000;
 
-/// The events of a run, if they are wanted.
+/// The events of a run, if they are kept.
 #[derive(Debug, Default)]
 pub struct Trace {
     is_on: bool,
@@ -14,13 +14,13 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// A trace that is kept, or none.
+    /// A trace that keeps events, or none.
     #[must_use]
     pub fn new(is_on: bool) -> Trace {
         Trace { is_on, ..Trace::default() }
     }
 
-    /// Whether anybody will read it.
+    /// Whether events are kept.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.is_on

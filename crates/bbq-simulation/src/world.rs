@@ -1,8 +1,8 @@
 //! One run: clients, network, server, disk and clocks, step by step, all from one seed.
 //!
-//! In the first phase each step is an act of somebody by chance, or a fault. Then all faults end, everybody acts in turn, and
-//! everything must drain within a bounded number of steps (liveness). What came out is checked against what was promised
-//! (safety). Some promises are checked at every step: see [`crate::client`].
+//! In the first phase each step is a random action of a part, or a fault. Then all faults end, the parts act in turn, and
+//! everything must drain within a bounded number of steps (liveness). The output is checked against what was promised (safety).
+//! Some promises are checked at every step: see [`crate::client`].
 
 mod faults;
 
@@ -24,15 +24,14 @@ use crate::random::Random;
 use crate::server::{OUTPUTS, Server, outputs};
 use crate::trace::Trace;
 
-/// Rounds in which everything must be drained once all faults have ended; some hundred are usual. A round is an act of
-/// everybody.
+/// Rounds in which everything must be drained after all faults have ended; some hundred are usual. In a round each part acts.
 const ROUNDS_MAX: u64 = 1500;
 /// Wall clocks begin shortly before this midnight (UTC): far enough from 1970 that they can be set back.
 const MIDNIGHT_UNIX_NS: u64 = 1_799_971_200_000_000_000;
-/// How shortly at most; about as long as a run takes.
+/// The longest time before midnight; about as long as a run takes.
 const BEFORE_MIDNIGHT_NS_MAX: u64 = 2_000_000_000;
 
-/// What a run was like.
+/// The summary of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Steps of the first phase.
@@ -41,7 +40,7 @@ pub struct Summary {
     pub acknowledged: u64,
     /// Starts of the server.
     pub starts: u64,
-    /// A number that any difference between two runs changes.
+    /// A number that differs if two runs differ in anything.
     pub digest: u64,
 }
 
@@ -61,9 +60,9 @@ pub(crate) struct World {
     trouble_until: u64,
     step: u64,
     starts: u64,
-    /// Cursors that were taken away, by sink.
+    /// Whether the cursor was removed, by sink.
     repeats: Vec<bool>,
-    /// Something was damaged that no program can bring back.
+    /// Data was damaged beyond repair.
     may_lose: bool,
 }
 
@@ -106,7 +105,7 @@ impl World {
         }
     }
 
-    /// Runs to the end; says what was broken.
+    /// Runs to the end; the error is the broken promise.
     pub(crate) fn run(&mut self) -> Result<Summary, Violation> {
         while self.step < self.plan.steps {
             self.step += 1;
@@ -138,7 +137,7 @@ impl World {
         self.time.unix_ns.fetch_add(passed, Ordering::Relaxed);
     }
 
-    /// Somebody does something.
+    /// A random part acts.
     fn act(&mut self) -> Result<(), Violation> {
         let weights = [self.plan.client_weight * 3, 6, 4, 3, self.plan.sink_weight, 2];
         let mut choice = self.random.below(weights.iter().sum());
@@ -210,7 +209,7 @@ impl World {
     fn act_of_sink(&mut self) {
         let Some(server) = &mut self.server else { return };
         let sink = self.random.index(server.sinks.len());
-        // A reload that is called off, among others.
+        // Hold is also for a reload that is cancelled.
         let wish = if self.random.one_in(8) { Wish::Hold } else { Wish::Deliver };
         server.deliver(sink, wish, &mut self.trace);
     }
@@ -232,7 +231,7 @@ impl World {
         }
     }
 
-    /// Starts the server on what its disk has. It may fail, and is tried again later.
+    /// Starts the server with the files on its disk. If that fails, it is tried again later.
     fn start_server(&mut self) {
         if self.disk.halted().is_some() {
             self.disk.restart();
@@ -250,7 +249,7 @@ impl World {
         }
     }
 
-    /// The server's process may have ended in what it did.
+    /// Handles the end of the server's process during its last action.
     fn look_at_server(&mut self) {
         if let Some(server) = &mut self.server {
             self.history.give_up_order(&server.lost_order);
@@ -262,7 +261,7 @@ impl World {
         }
     }
 
-    /// All faults end: whoever is down starts, who was told to wait goes on, and what was stuck moves.
+    /// Ends all faults.
     fn end_faults(&mut self) {
         self.trace.at(self.step);
         note!(self.trace, "all faults end");
@@ -276,7 +275,7 @@ impl World {
         }
     }
 
-    /// Everybody acts in turn, until nothing is left to do.
+    /// Lets all parts act in turn, until nothing is left to do.
     fn drain(&mut self) -> Result<(), Violation> {
         for round in 0..ROUNDS_MAX {
             self.step += 1;
@@ -291,7 +290,7 @@ impl World {
                 if !clients[client].is_running() {
                     clients[client].start(&mut around);
                 }
-                // So that even a quiet one connects, and hears what the server knows.
+                // So that even a quiet client connects and is acknowledged.
                 if round == 0 {
                     clients[client].make(&mut around)?;
                 }
@@ -334,7 +333,7 @@ impl World {
         self.clients.iter().all(Client::is_drained) && self.server.as_ref().is_some_and(Server::is_drained)
     }
 
-    /// Compares what came out with what was promised.
+    /// Compares the outputs with what was promised.
     fn check(&self) -> Result<(), Violation> {
         let Some(server) = &self.server else { return Ok(()) };
         if let Some(wrong) = server.imbalance() {

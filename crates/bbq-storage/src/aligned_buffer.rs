@@ -1,28 +1,27 @@
-//! A buffer in which bytes stand to blocks of memory as they will to blocks of a file, so that the disk can take them as
-//! they are.
+//! A buffer that is aligned in memory as its bytes will be in a file, for direct writes.
 
 use std::ops::{Deref, DerefMut};
 
 use crate::BLOCK_BYTES;
 
-/// Bytes on their way to or from a place in a file.
+/// Bytes for an offset in a file.
 #[derive(Debug, Default)]
 pub struct AlignedBuffer {
     bytes: Vec<u8>,
-    /// What is in front of the first byte.
+    /// The padding in front of the first byte.
     filler: usize,
-    /// What earlier contents took of the memory.
+    /// The most memory that earlier contents used.
     used_before: usize,
 }
 
 impl AlignedBuffer {
-    /// An empty one that takes so many bytes without moving.
+    /// An empty buffer with this capacity.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> AlignedBuffer {
         AlignedBuffer { bytes: Vec::with_capacity(bytes + 2 * BLOCK_BYTES), filler: 0, used_before: 0 }
     }
 
-    /// Empties it for bytes that will stand from `offset` of a file on.
+    /// Empties it for bytes at `offset` of a file.
     #[inline]
     pub fn begin(&mut self, offset: u64) {
         self.clear();
@@ -34,7 +33,7 @@ impl AlignedBuffer {
         self.resize(0);
     }
 
-    /// Empties it, for bytes whose place in a file does not matter.
+    /// Empties it for bytes at any offset.
     #[inline]
     pub fn clear(&mut self) {
         self.used_before = self.used();
@@ -42,13 +41,13 @@ impl AlignedBuffer {
         self.filler = 0;
     }
 
-    /// Where bytes are added at the end; nothing else may be done with it. One that grows by this may lie differently.
+    /// The vector, for appending only. If it grows, the alignment may be lost.
     #[inline]
     pub fn end(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Makes room for so many bytes more, without moving what is there to another place in its block.
+    /// Reserves room for this many more bytes, and keeps the alignment.
     #[inline]
     pub fn reserve(&mut self, more: usize) {
         if self.bytes.capacity() - self.bytes.len() < more {
@@ -65,19 +64,19 @@ impl AlignedBuffer {
         *self = larger;
     }
 
-    /// Takes away all but so many bytes at the beginning, or adds zeros.
+    /// Truncates it to this length, or extends it with zeros.
     #[inline]
     pub fn resize(&mut self, bytes: usize) {
         self.bytes.resize(self.filler + bytes, 0);
     }
 
-    /// Bytes that it takes without moving.
+    /// The capacity.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Bytes of memory that it takes, if nothing else used that before: what was never written to is not there yet.
+    /// The memory that it uses: pages that were never written take none.
     #[inline]
     pub fn used(&self) -> usize {
         self.used_before.max(self.bytes.len())

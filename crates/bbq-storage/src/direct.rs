@@ -1,8 +1,8 @@
-//! Large reads and writes past the page cache. Fresh pages are what a growing file costs most: they are found, cleared,
-//! copied into, and written back later. The disk can as well reach the buffer itself (O_DIRECT, open(2)), if memory, place
-//! in the file and length all are whole blocks.
+//! Large reads and writes past the page cache. Most of the cost of a growing file is new pages, which are allocated, cleared,
+//! copied into, and written back later. With O_DIRECT (open(2)) the disk accesses the buffer itself, if address, offset and
+//! length are multiples of a block.
 //!
-//! Invariant: what cannot be done so is done as ever; the file's bytes are the same.
+//! Invariant: other reads and writes go through the page cache; the file's contents are the same.
 
 use std::fs::File;
 use std::io;
@@ -15,11 +15,11 @@ use rustix::io::Errno;
 use crate::BLOCK_BYTES;
 pub use crate::aligned_buffer::AlignedBuffer;
 
-/// Below this the wait for the disk costs more than the copy.
+/// The smallest direct access: for a smaller one the wait for the disk costs more than the copy.
 pub const DIRECT_BYTES_MIN: usize = 128 * 1024;
 
-/// Writes `bytes` at `offset` of a file, or at its end, which is there, if it was opened for appending. `direct` is set to
-/// false when the file does not take direct writes.
+/// Writes `bytes` at `offset` of a file. A file that was opened for appending must end there. Sets `direct` to false if the file
+/// does not support direct writes.
 ///
 /// # Errors
 /// Those of pwrite(2); a part may have been written.
@@ -27,7 +27,7 @@ pub fn write_all_at(file: &File, offset: u64, bytes: &[u8], direct: &mut bool) -
     let blocks = if *direct { whole_blocks(offset, bytes) } else { None };
     let Some(blocks) = blocks else { return file.write_all_at(bytes, offset) };
     file.write_all_at(&bytes[..blocks.start], offset)?;
-    // Behind it what was written stays: at the end of a file it cannot be written again.
+    // Counted across a fallback: when appending, nothing may be written twice.
     let mut written = blocks.start;
     *direct = past_cache(file, || {
         while written < blocks.end {
@@ -43,7 +43,7 @@ pub fn write_all_at(file: &File, offset: u64, bytes: &[u8], direct: &mut bool) -
     file.write_all_at(&bytes[written..], offset + written as u64)
 }
 
-/// The part that is worth a direct write, if it is in place for one.
+/// The part to write directly, if it is aligned.
 fn whole_blocks(offset: u64, bytes: &[u8]) -> Option<Range<usize>> {
     let start = (offset.next_multiple_of(BLOCK_BYTES as u64) - offset) as usize;
     let rest = bytes.get(start..)?;
@@ -52,8 +52,8 @@ fn whole_blocks(offset: u64, bytes: &[u8]) -> Option<Range<usize>> {
     (is_in_place && end - start >= DIRECT_BYTES_MIN).then_some(start..end)
 }
 
-/// Reads up to `buffer.len()` bytes at `offset`, fewer only at the end of the file: whole blocks into whole blocks, or the
-/// page cache is asked. `direct` is set to false when the file cannot be read directly.
+/// Reads up to `buffer.len()` bytes at `offset`, fewer only at the end of the file: directly if everything is aligned, otherwise
+/// through the page cache. Sets `direct` to false if the file does not support direct reads.
 pub fn read_at(file: &File, offset: u64, buffer: &mut [u8], direct: &mut bool) -> io::Result<usize> {
     let blocks = [buffer.as_ptr().addr() as u64, buffer.len() as u64, offset];
     let in_place = blocks.iter().all(|number| number.is_multiple_of(BLOCK_BYTES as u64));
@@ -64,7 +64,7 @@ pub fn read_at(file: &File, offset: u64, buffer: &mut [u8], direct: &mut bool) -
             Ok(())
         })?;
     }
-    // Behind a short read is the end of the file, mostly.
+    // A short read mostly means the end of the file.
     Ok(filled + read_cached(file, offset + filled as u64, &mut buffer[filled..])?)
 }
 
@@ -81,7 +81,7 @@ fn read_cached(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize>
     Ok(filled)
 }
 
-/// Does `work` on a file that has O_DIRECT meanwhile; returns whether the file took that.
+/// Sets O_DIRECT during `work`; returns whether the file supports it.
 fn past_cache(file: &File, work: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
     let flags = fcntl_getfl(file)?;
     if fcntl_setfl(file, flags | OFlags::DIRECT).is_err() {
@@ -90,7 +90,7 @@ fn past_cache(file: &File, work: impl FnOnce() -> io::Result<()>) -> io::Result<
     let done = work();
     let restored = fcntl_setfl(file, flags);
     match done {
-        // Larger blocks than we know, or somebody else's bytes in between.
+        // The file system has larger blocks, or another program has appended.
         Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
             Ok(restored.map(|()| false)?)
         }

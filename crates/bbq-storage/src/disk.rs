@@ -76,10 +76,10 @@ impl Storage for DiskStorage {
     }
 }
 
-/// Where only writing is allowed, the file is opened for that alone.
+/// Opens a file to append, for writing alone if reading is not allowed.
 fn open_to_append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    // Without O_NONBLOCK, a pipe that has taken the file's place would be waited for. A file takes no notice of it.
+    // Without O_NONBLOCK, opening a pipe at this path would wait. For a regular file it has no effect.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     options.append(true).create(true).custom_flags(flags);
     let file = options.read(true).open(path).or_else(|error| match error.kind() {
@@ -92,8 +92,8 @@ fn open_to_append(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reserves the space now, so that a full disk is met here and not in the middle of a group; file systems that cannot
-/// (EOPNOTSUPP) get the length alone.
+/// Reserves the space now, so that a full disk is an error here and not in the middle of a group. If the file system cannot
+/// (EOPNOTSUPP), only the length is set.
 fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     if bytes == 0 {
         return Ok(()); // fallocate(2) returns EINVAL
@@ -106,7 +106,7 @@ fn allocate(file: &File, bytes: u64) -> io::Result<()> {
 
 struct DiskFile {
     file: File,
-    /// It takes large pieces past the page cache, as far as is known.
+    /// Whether to try direct reads and writes.
     direct: AtomicBool,
 }
 
@@ -115,7 +115,7 @@ impl DiskFile {
         DiskFile { file, direct: AtomicBool::new(true) }
     }
 
-    /// Does what learns whether the file takes large pieces past the page cache.
+    /// Runs `work`, which may find that the file does not support direct access.
     fn learning<T>(&self, work: impl FnOnce(&mut bool) -> T) -> T {
         let mut direct = self.direct.load(Ordering::Relaxed);
         let done = work(&mut direct);

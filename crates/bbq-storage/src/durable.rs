@@ -1,23 +1,23 @@
-//! What is made of several steps of a [`Storage`], in the order that a crash between any two of them allows.
+//! Operations of several steps of a [`Storage`], in an order that is safe if a crash comes between any two.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::{OpenMode, Storage, StorageFile};
 
-/// So often a read that fails is tried again: a passing fault of the disk costs nothing, a lasting one does not stop anybody.
+/// How often a failed read is retried: temporary faults of the disk cost nothing, and lasting ones do not hang.
 pub const READ_TRIES_MAX: u32 = 4;
 
-/// Behind the name of a file that is about to take another's place.
+/// The suffix of a file that will replace another.
 const BESIDE: &str = ".new";
 
 impl dyn Storage + '_ {
-    /// Makes a directory and its parents. The entries of those it makes are durable on return, and the directory's own is in
-    /// any case where that can be had: a run that was killed may have made it and not got to the sync. One that was there may
-    /// be somebody else's doing, in a parent that cannot be synced from here.
+    /// Makes a directory and its parents. The entries of new directories are durable on return. The entry of an existing
+    /// directory is synced, too, if possible: a killed run may have made it without the sync. Its parent may be one that this
+    /// process cannot sync.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// Errors of the system.
     pub fn create_dir_all(&self, directory: &Path) -> io::Result<()> {
         let mut existed = false;
         match self.create_dir(directory) {
@@ -40,7 +40,7 @@ impl dyn Storage + '_ {
     /// durable on return.
     ///
     /// # Errors
-    /// What the system refuses; then the name is free.
+    /// Errors of the system. Then the name is free.
     pub fn create(&self, path: &Path, bytes: u64, head: &[u8]) -> io::Result<Box<dyn StorageFile>> {
         let file = self.open(path, OpenMode::New)?;
         let made = file
@@ -49,18 +49,18 @@ impl dyn Storage + '_ {
             .and_then(|()| file.sync_all())
             .and_then(|()| self.sync_dir(parent_of(path)));
         if let Err(error) = made {
-            // A file without its space is of no use, and its name must be free for the next try.
+            // Remove the file without its space, so that the next try can use the name.
             let _already_failing = self.remove(path);
             return Err(error);
         }
         Ok(file)
     }
 
-    /// Makes the file at `from`, which nobody needs any more, into a file `to` of `bytes` bytes that begins with `head` and
-    /// continues with whatever was there. `to` does not exist before. File, head and name are durable on return.
+    /// Makes an unused file at `from` the file `to`, of `bytes` bytes: `head`, and then old contents. `to` must not exist. File,
+    /// head and name are durable on return.
     ///
     /// # Errors
-    /// What the system refuses. The file has one of the two names then.
+    /// Errors of the system. Then the file has one of the two names.
     pub fn recycle(
         &self,
         from: &Path,
@@ -69,7 +69,7 @@ impl dyn Storage + '_ {
         head: &[u8],
     ) -> io::Result<Box<dyn StorageFile>> {
         let file = self.open(from, OpenMode::Existing)?;
-        // Before it has its name: a segment has its header at any time.
+        // Before the rename, so that a segment always has its header.
         file.allocate(bytes)?;
         file.set_len(bytes)?;
         file.write_all_at(0, head)?;
@@ -78,11 +78,11 @@ impl dyn Storage + '_ {
         Ok(file)
     }
 
-    /// Puts `contents` in the place of `path` in one step: after a crash the old or the new is there, whole. Durable on
-    /// return. One caller at a time for a path: all of them write to the same file beside it first.
+    /// Replaces the file at `path` atomically: after a crash it has the old or the new contents. Durable on return. One caller at
+    /// a time for a path, as all write to the same temporary file.
     ///
     /// # Errors
-    /// What the system refuses. The old contents are there then, or the new.
+    /// Errors of the system. Then the file has the old contents or the new ones.
     pub fn replace(&self, path: &Path, contents: &[u8]) -> io::Result<()> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(BESIDE);
@@ -94,10 +94,10 @@ impl dyn Storage + '_ {
         self.sync_dir(parent_of(path))
     }
 
-    /// Reads a whole small file, again where the disk fails for a moment.
+    /// Reads a small file, with retries if the disk fails.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// Errors of the system.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let mut tries = 1;
         loop {
@@ -116,10 +116,10 @@ impl dyn Storage + '_ {
         Ok(contents)
     }
 
-    /// Gives a file another name; durable on return.
+    /// Renames a file; durable on return.
     ///
     /// # Errors
-    /// What the system refuses. The file has one of the two names then.
+    /// Errors of the system. Then the file has one of the two names.
     pub fn rename_durably(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.rename(from, to)?;
         self.sync_dir(parent_of(to))?;
@@ -127,8 +127,8 @@ impl dyn Storage + '_ {
     }
 }
 
-/// Whether the disk, or the file system's own checks, could not give what was written: neither a shortage of the system nor a
-/// refusal, which leave the file as good as it was.
+/// Whether an error means that the data cannot be read, by the disk or by checks of the file system: no shortage and no missing
+/// permission, which leave the file intact.
 #[must_use]
 pub fn is_unreadable(error: &io::Error) -> bool {
     use rustix::io::Errno;
@@ -136,14 +136,14 @@ pub fn is_unreadable(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| unreadable.iter().any(|errno| errno.raw_os_error() == code))
 }
 
-/// Whether a directory's sync failed because this process, or this file system, has none: not for want of a try.
+/// Whether a sync of a directory failed because this process or this file system cannot do it at all.
 fn is_no_sync(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let refusals = [Errno::ACCESS, Errno::PERM, Errno::INVAL, Errno::ROFS];
     error.raw_os_error().is_some_and(|code| refusals.iter().any(|errno| errno.raw_os_error() == code))
 }
 
-/// The directory that a path's name is in.
+/// The directory of a path.
 pub fn parent_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -176,7 +176,7 @@ mod tests {
         {
             let storage: &dyn Storage = &Refusing(errno);
             assert_eq!(storage.create_dir_all(directory.path()).is_ok(), may_be_refused, "{errno}");
-            // One that is new must not be lost.
+            // A new directory must not be lost.
             let new = directory.path().join(format!("new-{}", errno.raw_os_error()));
             let error = storage.create_dir_all(&new).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(errno.raw_os_error()));

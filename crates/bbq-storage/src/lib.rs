@@ -1,7 +1,7 @@
-//! The way to the disk, for what must survive a crash: a spool, a cursor, an output.
+//! Access to the disk for files that must survive a crash: spools, cursors, outputs.
 //!
-//! [`Storage`] has what a file system offers, and no more; [`DiskStorage`] is the operating system's. What needs several
-//! steps in the right order (a file put in another's place, a directory whose own entry is durable) is made of them, once.
+//! [`Storage`] has the operations of a file system; [`DiskStorage`] implements them. Operations of several steps, such as the
+//! atomic replacement of a file, are methods of `dyn Storage`.
 //!
 //! Invariant: nothing is durable without a sync.
 
@@ -19,6 +19,5 @@ pub use disk::DiskStorage;
 pub use durable::{READ_TRIES_MAX, is_unreadable, parent_of};
 pub use storage::{NodeKind, OpenMode, Storage, StorageFile};
 
-/// Files are written and read past the page cache in multiples of it: a page, as no disk and no file system of ours has
-/// larger blocks.
+/// Direct reads and writes are multiples of this: a page, as usual disks and file systems have no larger blocks.
 pub const BLOCK_BYTES: usize = 4096;

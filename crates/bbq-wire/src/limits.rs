@@ -1,25 +1,25 @@
-//! Every size that the wire and the disk may hold, with its reason. Related ones are held together by assertions.
+//! The sizes of the wire and the disk formats, with their reasons. Assertions relate them to each other.
 
 /// Bytes of the fixed batch header: one cache line.
 pub const BATCH_HEADER_BYTES: usize = 64;
 
-/// The largest body of one batch, compressed or not. Bounds what one connection can make the server hold, and what a
-/// reader must have in memory at once.
+/// The largest body of one batch, compressed or not. It bounds the memory that one connection can take, and the memory of a
+/// reader.
 pub const BATCH_BODY_BYTES_MAX: u32 = 16 * 1024 * 1024;
 
-/// The most records in one batch: keeps a flood of empty records from turning 16 MiB into 16 million deliveries
-/// between two looks at the clock.
+/// The most records in one batch. Without it, 16 MiB could have 16 million empty records, delivered between two reads of the
+/// clock.
 pub const BATCH_RECORDS_MAX: u32 = 1 << 20;
 
 /// The largest message that any configuration may allow.
 pub const MESSAGE_BYTES_MAX: u32 = 8 * 1024 * 1024;
 
-/// The largest message unless configured: rsyslog's default is 8 KiB and users hit it; stack traces and JSON documents
-/// fit in 1 MiB, and ten thousand of them half received still fit in a server's memory budget by being counted.
+/// The default limit of a message. rsyslog's default of 8 KiB is too small for some users; stack traces and JSON documents fit in
+/// 1 MiB. The memory of unfinished messages is limited separately.
 pub const MESSAGE_BYTES_DEFAULT: u32 = 1024 * 1024;
 
-/// What a builder should reach before it is sent on: large enough that the header, the checksum call and the system
-/// calls vanish per message, small enough to stay in a core's second-level cache.
+/// The size at which a batch should be sent: so large that header, checksum and system calls cost little per message, and so
+/// small that it stays in a core's second-level cache.
 pub const BATCH_BODY_BYTES_TARGET: usize = 256 * 1024;
 
 /// Bytes of one encoded peer at most: kind, IPv6 address, port.
@@ -28,14 +28,14 @@ pub const PEER_BYTES_MAX: usize = 1 + 16 + 2;
 /// Bytes of the fixed header of a control frame (hello, welcome, ack, refusal).
 pub const CONTROL_HEADER_BYTES: usize = 16;
 
-/// The largest payload of a control frame. The largest of today is a refusal with 1 KiB of text; the rest is room for
-/// fields of later versions. Bounds what a peer that has not said hello can make the server hold.
+/// The largest payload of a control frame. The largest frame is a refusal with 1 KiB of text; the rest is for fields of later
+/// versions. It bounds the memory that a peer without a hello can take.
 pub const CONTROL_PAYLOAD_BYTES_MAX: u32 = 4096;
 
 /// Bytes of a client's or server's name: its length is one byte on the wire.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// Bytes of a refusal's text: a long sentence with a name and two numbers, twice over.
+/// Bytes of a refusal's text: two long sentences.
 pub const REFUSAL_TEXT_BYTES_MAX: usize = 1024;
 
 // A message of the largest size, its length prefix and its peer fit in a batch.

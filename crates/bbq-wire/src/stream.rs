@@ -1,8 +1,8 @@
-//! A stream: one sender's numbered sequence of records, which makes resending harmless.
+//! A stream: one sender's numbered sequence of records. It makes resends harmless.
 
 use std::fmt;
 
-/// Names one sender's sequence. The sender chooses it at random, and keeps it over reconnects and restarts.
+/// The id of a sender's sequence. The sender chooses it at random, and keeps it over reconnects and restarts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(pub [u8; 16]);
 

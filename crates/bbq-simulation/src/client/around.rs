@@ -1,4 +1,4 @@
-//! What is around a client while it takes a step.
+//! The environment of a client during a step.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::network::Network;
 use crate::random::Random;
 use crate::trace::Trace;
 
-/// What the world lends to a client for a step.
+/// The parts of the world that a client uses in a step.
 pub(crate) struct Around<'a> {
     pub(crate) network: &'a mut Network,
     pub(crate) history: &'a mut History,

@@ -1,4 +1,4 @@
-//! What a simulated sender has instead of the operating system.
+//! The environment of a simulated sender, in place of the operating system.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crate::random::Random;
 pub(super) struct Machine {
     pub(super) disk: SimDisk,
     pub(super) time: Arc<SteppedTime>,
-    /// Runs of the machine; not 0, which stands for one that is not known.
+    /// The number of starts of the machine; not 0, which means unknown.
     pub(super) boot: u64,
     pub(super) random: Mutex<Random>,
 }

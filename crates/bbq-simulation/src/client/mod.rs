@@ -1,6 +1,5 @@
-//! A client: an application that makes records, and bbq-client's sender, which numbers them, keeps them in its spool, sends them,
-//! and tells the application what is acknowledged. Its steps are taken here, one at a time; its disk, clock and network are
-//! simulated.
+//! A client: an application that makes records, and bbq-client's sender, which numbers them, spools them, sends them, and reports
+//! acknowledgements. It runs step by step, with a simulated disk, clock and network.
 
 mod around;
 mod environment;
@@ -22,10 +21,10 @@ use environment::Machine;
 pub(crate) use options::ClientOptions;
 use process::Process;
 
-/// A kill in the middle of something comes within so many calls of the sender that change its disk.
+/// A kill in the middle of a call comes within this many calls that change the disk.
 const CALLS_MAX: u64 = 12;
 
-/// A machine that has lost power needs so long at least to be up again.
+/// The shortest time that a machine needs to start after a power failure.
 const MACHINE_START_NS: u64 = 1_000_000_000;
 
 /// An application with its sender; it outlives the process.
@@ -33,9 +32,9 @@ pub(crate) struct Client {
     pub(crate) index: usize,
     options: ClientOptions,
     disk: SimDisk,
-    /// Runs of its machine.
+    /// The number of starts of its machine.
     boot: u64,
-    /// The run in which its process was started last.
+    /// The start of the machine in which its process was started last.
     started_in: u64,
     /// Records that the application has made, ever.
     made: u64,
@@ -64,13 +63,13 @@ impl Client {
         self.process.as_ref().is_some_and(Process::is_drained)
     }
 
-    /// What it waits for, for a message.
+    /// What it waits for, for error messages.
     pub(crate) fn describe(&self) -> String {
         let state = self.process.as_ref().map_or_else(|| "does not run".to_owned(), Process::describe);
         format!("client {} {state}", self.index)
     }
 
-    /// The process ends; with the power of its machine, or alone.
+    /// Ends the process, with the power of its machine or alone.
     pub(crate) fn end(&mut self, cut: Cut, network: &mut Network, random: &mut Random) {
         self.disk.cut(cut);
         let cut = self.disk.halted().unwrap_or(cut);
@@ -86,18 +85,18 @@ impl Client {
         }
     }
 
-    /// The process, or the power of its machine, will end in the middle of something.
+    /// Makes the process, or the power of its machine, end in the middle of a call.
     pub(crate) fn end_soon(&mut self, cut: Cut, random: &mut Random) {
         self.disk.cut_after(random.between(1, CALLS_MAX), cut);
     }
 
-    /// Its disk has so much room left; `None` is all that it wants.
+    /// Sets the room on its disk; `None` for no limit.
     pub(crate) fn limit_disk(&mut self, bytes: Option<u64>) {
         let capacity = bytes.map(|bytes| self.disk.used() + bytes);
         self.disk.set_faults(|faults| faults.capacity = capacity);
     }
 
-    /// No fault any more; a process that has ended is noticed at its next step.
+    /// Ends all faults. A process that has ended is noticed at its next step.
     pub(crate) fn heal(&mut self) {
         self.disk.heal();
     }
@@ -110,14 +109,14 @@ impl Client {
         self.end(Cut::Kill, network, random);
     }
 
-    /// The process begins, with what its spool has. It may not, as on a full disk, and is tried again later.
+    /// Starts the process with its spool. If that fails, as on a full disk, it is tried again later.
     pub(crate) fn start(&mut self, around: &mut Around<'_>) {
         if std::mem::replace(&mut self.started_in, self.boot) != self.boot {
-            // Its connections have epochs by the wall clock, of which a power failure takes the last. A machine is not up again
-            // before they are in the past.
+            // Epochs of connections are times of the wall clock, and a power failure loses the last one. The machine starts so
+            // late that they are in the past.
             around.time.unix_ns.fetch_add(MACHINE_START_NS, Ordering::Relaxed);
         }
-        // Who ignores that the system was started again believes in what it finds.
+        // The planted bug: a sender that ignores the restart of the machine trusts what it finds.
         let boot = if self.options.bug == Some(Bug::NumberUsedAgain) { 1 } else { self.boot };
         let machine = Machine {
             disk: self.disk.clone(),
@@ -172,7 +171,7 @@ impl Client {
         self.process.as_mut().is_some_and(|process| process.give_up(around))
     }
 
-    /// The process may have ended in what it did.
+    /// Handles the end of the process during its last action.
     fn look(&mut self, around: &mut Around<'_>) {
         if let Some(cut) = self.disk.halted() {
             note!(around.trace, "client {} ends in the middle of a call: {cut:?}", self.index);

@@ -1,4 +1,4 @@
-//! How a client is made.
+//! The options of a client.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ pub(crate) struct ClientOptions {
     pub(crate) batch_bytes: usize,
     pub(crate) sizes: Sizes,
     pub(crate) compress: Compress,
-    /// The oldest records go where there is no room for new ones.
+    /// The oldest records are dropped when there is no room for new ones.
     pub(crate) drops_oldest: bool,
     pub(crate) delivery_timeout: Duration,
     pub(crate) record_bytes_max: u64,
-    /// Its application makes a record once in so many steps.
+    /// Its application makes a record once in this many steps.
     pub(crate) one_record_in: u64,
-    /// Its sender puts what was sent in line once in so many steps.
+    /// Its sender queues new records once in this many steps.
     pub(crate) collects_one_in: u64,
     pub(crate) bug: Option<Bug>,
 }

@@ -1,4 +1,4 @@
-//! One life of a client's process: its sender, its connection, and what it must not do.
+//! A client's process from start to end: its sender, its connection, and checks of what it must not do.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -36,11 +36,11 @@ pub(super) struct Process {
     connection: Option<u64>,
     /// No connection is made before.
     wait_until: Duration,
-    /// What was taken in this life, by its number.
+    /// Records that were taken by this process, by number.
     taken: BTreeMap<u64, Record>,
     /// Number of the record that is taken next.
     next: u64,
-    /// It will never send anything again.
+    /// It will never send again.
     is_over: bool,
 }
 
@@ -163,7 +163,7 @@ impl Process {
             self.index,
             self.sender.names().front()
         );
-        // What a process wanted to write when it was killed it has not written.
+        // A killed process has not written this.
         if disk.halted().is_some() {
             return Ok(());
         }
@@ -179,7 +179,7 @@ impl Process {
         Ok(())
     }
 
-    /// Reads all that has arrived, and says something.
+    /// Reads everything that has arrived, and sends something.
     fn converse(
         &mut self,
         connection: u64,
@@ -215,7 +215,7 @@ impl Process {
         }
     }
 
-    /// Takes what has arrived; what it acknowledges must have been sent.
+    /// Reads what has arrived. Acknowledged records must have been sent.
     fn hear(
         &mut self,
         bytes: &[u8],
@@ -234,7 +234,7 @@ impl Process {
         {
             self.sender.believe(name.base + number);
         }
-        // Nobody was told by a process that has ended.
+        // A process that has ended reported nothing.
         if disk.halted().is_none() {
             self.check_acknowledged(before, held, &name, options, around)?;
         }
@@ -277,7 +277,7 @@ impl Process {
         Ok(())
     }
 
-    /// What is sent under a number is always the same.
+    /// Checks that the record of a number is always the same.
     fn check_batch(&self, bytes: &[u8], around: &mut Around<'_>) -> Result<(), Violation> {
         let index = self.index;
         let mut scratch = Vec::new();
@@ -306,7 +306,7 @@ impl Process {
         Ok(())
     }
 
-    /// A connection comes to its end.
+    /// Handles the end of a connection.
     fn leave(
         &mut self,
         outcome: Result<bbq_client::simulated::CloseReason, Option<Cause>>,
@@ -332,11 +332,11 @@ impl Process {
     }
 
     pub(super) fn give_up(&mut self, around: &mut Around<'_>) -> bool {
-        // It is no complaint.
+        // This is no error.
         self.connection.is_some() && self.leave(Err(None), around).is_ok()
     }
 
-    /// A server that keeps its promises gives no reason to begin another stream.
+    /// Checks that there was a reason to begin another stream: with a correct server there is none.
     fn hear_notices(&mut self, options: &ClientOptions, around: &mut Around<'_>) -> Result<(), Violation> {
         let notices = std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner));
         for notice in notices {
@@ -344,11 +344,11 @@ impl Process {
             let is_expected = match &notice {
                 Notice::Connected { .. } | Notice::Unreachable { .. } => true,
                 Notice::NewStream { server, .. } if server.starts_with("the spool") => true,
-                // It had it in memory only.
+                // It was in memory only.
                 Notice::Lost { .. } => options.level != AckLevel::Durable,
                 _ => false,
             };
-            // A sender that uses numbers again is to be found by them, not by what it tells.
+            // The planted bug has to be found by the reused numbers, not by this notice.
             if !is_expected && !around.may_forget && options.bug != Some(Bug::NumberUsedAgain) {
                 return Err(Violation::new(format!("client {} tells: {notice:?}", self.index)));
             }

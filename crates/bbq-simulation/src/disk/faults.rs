@@ -1,24 +1,24 @@
-//! What goes wrong with a disk.
+//! The faults of a disk.
 
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// It is killed; the page cache stays.
     Kill,
-    /// Power goes; what was not synced is lost in part.
+    /// Power fails; what was not synced is lost in part.
     Power,
 }
 
 /// How often calls fail, each in 65,536, and how the disk misbehaves otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// Writes, allocations and changes of a length: EIO, nothing happened.
+    /// Writes, allocations and changes of a length: EIO, and nothing is changed.
     pub write: u32,
-    /// Syncs of files: EIO, some was written, and the rest is clean from now on.
+    /// Syncs of files: EIO, a part was written, and all pages are clean from now on.
     pub sync: u32,
     /// Syncs of directories.
     pub sync_dir: u32,
-    /// Reads, whatever their place.
+    /// Reads anywhere.
     pub read: u32,
     /// Opening, listing, and looking up which file has a name.
     pub open: u32,
@@ -26,17 +26,17 @@ pub struct Faults {
     pub rename: u32,
     /// Bytes that all files may take; no limit if `None`.
     pub capacity: Option<u64>,
-    /// Syncs of files do nothing and say that they did: no program can stand that.
+    /// Syncs of files do nothing and return success. No program can survive this.
     pub lies: bool,
     /// The same for directories; stands for a program that forgets to sync them.
     pub ignores_sync_dir: bool,
-    /// A write of what stands in the page cache does nothing; stands for a program that believes the page cache instead of
-    /// writing again what a failed sync left there.
+    /// A write of the bytes that are in the page cache does nothing: this stands for a program that trusts the page cache after a
+    /// failed sync instead of writing again.
     pub believes_cache: bool,
 }
 
 impl Faults {
-    /// Nothing fails any more; what the program gets wrong stays.
+    /// Ends all faults, except planted bugs.
     pub fn heal(&mut self) {
         let Faults { lies, ignores_sync_dir, believes_cache, .. } = *self;
         *self = Faults { lies, ignores_sync_dir, believes_cache, ..Faults::default() };

@@ -1,4 +1,4 @@
-//! A file: what programs read of it (the page cache), and what a power cut leaves.
+//! A file: the page cache, which programs read, and what is left after a power failure.
 //!
 //! Invariant: the two differ only in sectors that are dirty (a sync writes them) or abandoned (none will: the sync that
 //! should have written them failed, and left their pages clean).
@@ -10,7 +10,7 @@ use crate::random::Random;
 
 const SECTORS_PER_PAGE: u64 = PAGE / SECTOR;
 
-/// How what was not synced fares when power goes.
+/// What happens to unsynced sectors at a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Settling {
     /// Each sector by itself: torn and out of order.
@@ -29,9 +29,9 @@ pub(super) struct Inode {
     durable_bytes: u64,
     dirty: BTreeSet<u64>,
     abandoned: BTreeSet<u64>,
-    /// Space that was reserved.
+    /// Allocated space.
     allocated: u64,
-    /// Sectors that cannot be read, and how many more times.
+    /// Unreadable sectors, each with the number of reads that will fail.
     unreadable: BTreeMap<u64, u32>,
     /// Open handles.
     pub(super) opens: u32,
@@ -46,12 +46,12 @@ impl Inode {
         self.live_bytes
     }
 
-    /// What it takes on disk.
+    /// Its space on disk.
     pub(super) fn space(&self) -> u64 {
         self.live_bytes.max(self.allocated).next_multiple_of(PAGE)
     }
 
-    /// What it would take with so many bytes.
+    /// Its space on disk with this many bytes.
     pub(super) fn space_with(&self, bytes: u64) -> u64 {
         self.space().max(bytes.next_multiple_of(PAGE))
     }
@@ -62,7 +62,7 @@ impl Inode {
         bytes
     }
 
-    /// Whether a sector of the range is one that cannot be read now.
+    /// Whether a sector of the range cannot be read now.
     pub(super) fn read_fails(&mut self, offset: u64, bytes: usize) -> bool {
         if self.unreadable.is_empty() {
             return false;
@@ -77,7 +77,7 @@ impl Inode {
         true
     }
 
-    /// Makes a sector one that cannot be read so many times. An earlier one that would pass has passed.
+    /// Makes a sector unreadable for `times` reads. An earlier temporary fault ends.
     pub(super) fn make_unreadable(&mut self, sector: u64, times: u32) {
         self.unreadable.retain(|_, times| *times > u32::MAX / 2);
         self.unreadable.insert(sector, times);
@@ -96,7 +96,7 @@ impl Inode {
         for sector in sectors(offset, bytes.len() as u64) {
             self.dirty.insert(sector);
             self.abandoned.remove(&sector);
-            // What is written anew gets another place on the disk.
+            // The disk writes it to another place.
             self.unreadable.remove(&sector);
         }
     }
@@ -110,7 +110,7 @@ impl Inode {
         if bytes < self.live_bytes {
             self.live.cut(bytes);
             self.allocated = bytes;
-            // What the disk has there is not what is read when the file grows again.
+            // If the file grows again, it reads as zeros, not as what the disk has there.
             let end = self.live_bytes.max(self.durable_bytes);
             let gone: Vec<u64> = self.durable.numbers().filter(|page| (page + 1) * PAGE > bytes).collect();
             for sector in gone.into_iter().flat_map(|page| sectors(page * PAGE, PAGE)) {
@@ -124,7 +124,7 @@ impl Inode {
         self.live_bytes = bytes;
     }
 
-    /// A sync that does what it should.
+    /// A sync that succeeds.
     pub(super) fn sync(&mut self) {
         let mut page = None;
         for sector in std::mem::take(&mut self.dirty) {
@@ -147,7 +147,7 @@ impl Inode {
         self.durable_bytes = self.live_bytes;
     }
 
-    /// A sync that fails: some of it was written, and the pages of the rest are clean from now on.
+    /// A failed sync: a part was written, and all pages are clean from now on.
     pub(super) fn fail_sync(&mut self, random: &mut Random) {
         let settling = if random.one_in(2) { Settling::Nothing } else { Settling::EachSector };
         let lost = self.settle(settling, random);
@@ -189,7 +189,7 @@ impl Inode {
         (self.opens, self.locked_by) = (0, None);
     }
 
-    /// The page cache is dropped, as when memory is short: what is clean is read from the disk again.
+    /// Drops clean pages, which are read from the disk again.
     pub(super) fn evict(&mut self) {
         for sector in std::mem::take(&mut self.abandoned) {
             if !self.dirty.contains(&sector) {

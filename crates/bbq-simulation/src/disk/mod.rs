@@ -1,4 +1,4 @@
-//! A disk in memory that knows what is durable: it loses power, fails, fills up and rots as told, or by chance.
+//! A disk in memory that knows what is durable. It loses power, fails, fills up and rots, on request or by chance.
 //!
 //! ```text
 //! write -> page cache (read from here) --sync--> disk     a failed sync leaves pages clean that never got there
@@ -9,7 +9,7 @@
 //! takes what was not synced: each sector of 512 bytes is old or new by itself, of each directory's changes a beginning
 //! is kept, or any of them, and the length of a file is old or new.
 //!
-//! Invariant: everything it does by chance comes from its seed and the order of calls.
+//! Invariant: all random behaviour depends on its seed and the order of calls alone.
 
 mod faults;
 mod inode;
@@ -48,17 +48,17 @@ impl SimDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Files are written at the times that this says.
+    /// Sets the clock of modification times.
     pub fn set_clock(&self, clock: Arc<SteppedTime>) {
         self.locked().clock = Some(clock);
     }
 
-    /// Remembers from now on what stood in files that are removed from this directory.
+    /// Keeps the contents of files that are removed from this directory from now on.
     pub fn keep_removed(&self, directory: &Path) {
         self.locked().kept = Some((directory.to_owned(), BTreeMap::new()));
     }
 
-    /// What stood in files that were removed from the directory and are not back.
+    /// The contents of files that were removed from the directory.
     #[must_use]
     pub fn removed(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let state = self.locked();
@@ -72,14 +72,14 @@ impl SimDisk {
         change(&mut self.locked().faults);
     }
 
-    /// Nothing goes wrong any more, but what the program under test gets wrong.
+    /// Ends all faults, except planted bugs.
     pub fn heal(&self) {
         let mut state = self.locked();
         state.faults.heal();
         state.armed = None;
     }
 
-    /// Ends the process in the middle of the call that changes something after so many more.
+    /// Ends the process in the middle of a changing call, after `calls` more.
     pub fn cut_after(&self, calls: u64, cut: Cut) {
         let mut state = self.locked();
         state.armed = Some((state.calls + calls, cut));
@@ -96,7 +96,7 @@ impl SimDisk {
         self.locked().halted
     }
 
-    /// Lets the next process begin, with what the end of the last one left. Nothing is cut off any more.
+    /// Starts the next process, with the files that the last one left. No further end is planned.
     pub fn restart(&self) {
         let mut state = self.locked();
         if state.halted.take() == Some(Cut::Power) {
@@ -112,16 +112,16 @@ impl SimDisk {
         self.locked().inodes.iter_mut().for_each(Inode::evict);
     }
 
-    /// Bytes that are not free.
+    /// Bytes in use.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.locked().used()
     }
 
-    /// What stands in a file, for whoever checks it. No fault hits this.
+    /// The contents of a file, for checks. Faults do not apply.
     ///
     /// # Errors
-    /// There is no such file.
+    /// If there is no such file.
     pub fn contents(&self, path: &Path) -> io::Result<Vec<u8>> {
         let state = self.locked();
         let inode = &state.inodes[state.file(path)?];
@@ -130,21 +130,21 @@ impl SimDisk {
         Ok(bytes)
     }
 
-    /// Names in a directory, in order; none if it is not there. No fault hits this.
+    /// Sorted names in a directory; none if it does not exist. Faults do not apply.
     #[must_use]
     pub fn names(&self, directory: &Path) -> Vec<PathBuf> {
         let names = self.locked().names.list(directory).unwrap_or_default();
         names.into_iter().map(|name| directory.join(name)).collect()
     }
 
-    /// Takes a file away behind everybody's back, durably. Returns whether it was there.
+    /// Removes a file durably, as another program would. Returns whether it existed.
     pub fn take_away(&self, path: &Path) -> bool {
         let mut state = self.locked();
         let gone = state.names.remove(path).is_ok();
         gone && state.names.sync(path.parent().unwrap_or(Path::new("/"))).is_ok()
     }
 
-    /// A process of its own removes or overwrites bytes of a file: what is on disk is what is read.
+    /// Overwrites bytes of a file durably, as another program would. Returns whether the file exists.
     pub fn put(&self, path: &Path, offset: u64, bytes: &[u8]) -> bool {
         let mut state = self.locked();
         let Ok(file) = state.file(path) else { return false };
@@ -162,7 +162,7 @@ impl SimDisk {
         state.inodes[file].rot(sector, bit)
     }
 
-    /// Makes one sector of a file unreadable, so many times.
+    /// Makes one sector of a file unreadable for this many reads.
     pub fn make_unreadable(&self, path: &Path, times: u32) -> bool {
         let mut state = self.locked();
         let Ok(file) = state.file(path) else { return false };

@@ -1,4 +1,4 @@
-//! Directories: which names programs see, and which a power cut leaves.
+//! Directories: the names that programs see, and those that are left after a power failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -13,13 +13,13 @@ pub(super) enum Node {
     Directory(usize),
 }
 
-/// One change of a directory, which happens as a whole.
+/// An atomic change of a directory.
 #[derive(Clone, Debug)]
 struct Change {
     number: u64,
     removes: Option<String>,
     adds: Option<(String, Node)>,
-    /// In another directory; this one is not on disk before that one is.
+    /// A change of another directory that becomes durable first.
     needs: Option<u64>,
 }
 
@@ -124,7 +124,7 @@ impl Names {
         Ok(node)
     }
 
-    /// Returns what had the new name.
+    /// Returns the file that had the new name.
     pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<Option<Node>> {
         let node = self.find(from)?;
         let (from, from_name) = self.place(from)?;

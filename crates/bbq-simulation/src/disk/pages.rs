@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a disk writes whole, or not at all.
+/// The unit that a disk writes atomically.
 pub(super) const SECTOR: u64 = 512;
-/// What the page cache holds.
+/// The unit of the page cache.
 pub(super) const PAGE: u64 = 4096;
 const PAGE_BYTES: usize = PAGE as usize;
 
@@ -34,14 +34,14 @@ impl Pages {
         });
     }
 
-    /// Whether these bytes stand there already.
+    /// Whether it has these bytes there already.
     pub(super) fn holds(&self, offset: u64, bytes: &[u8]) -> bool {
         let mut there = vec![0; bytes.len()];
         self.read(offset, &mut there);
         there == bytes
     }
 
-    /// Makes a sector what it is in `other`.
+    /// Copies a sector from `other`.
     pub(super) fn copy_sector(&mut self, other: &Pages, sector: u64) {
         let mut bytes = [0; SECTOR as usize];
         other.read(sector * SECTOR, &mut bytes);
@@ -50,7 +50,7 @@ impl Pages {
         }
     }
 
-    /// Makes a page what it is in `other`, without a copy.
+    /// Shares a page of `other` without a copy.
     pub(super) fn share_page(&mut self, other: &Pages, number: u64) {
         match other.0.get(&number) {
             Some(page) => self.0.insert(number, Arc::clone(page)),

@@ -1,4 +1,4 @@
-//! What a disk is at a moment, and what each call does to it.
+//! The state of a disk, and the effect of each call.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ use crate::random::Random;
 
 pub(super) const EIO: i32 = 5;
 
-/// What becomes of a call.
+/// The fate of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// It happens.
@@ -33,17 +33,17 @@ pub(super) struct State {
     pub(super) random: Random,
     /// Calls that change something.
     pub(super) calls: u64,
-    /// At which call the process ends, and how.
+    /// The call at which the process ends, and how.
     pub(super) armed: Option<(u64, Cut)>,
-    /// The process has ended so.
+    /// How the process has ended.
     pub(super) halted: Option<Cut>,
     /// Handles of earlier processes are of no use.
     pub(super) process: u64,
     /// Handles that were given out.
     pub(super) handles: u64,
-    /// What says when files are written.
+    /// The clock of modification times.
     pub(super) clock: Option<Arc<SteppedTime>>,
-    /// A directory, and what stood in the files that were removed from it.
+    /// A directory, and the contents of files that were removed from it.
     pub(super) kept: Option<(PathBuf, BTreeMap<PathBuf, Vec<u8>>)>,
 }
 
@@ -68,7 +68,7 @@ impl State {
         if self.halted.is_some() { Err(io::Error::other("the process has ended")) } else { Ok(()) }
     }
 
-    /// Begins a call that changes something and fails so often.
+    /// Begins a changing call that fails with this probability.
     fn begin(&mut self, fails_of_65536: u32) -> io::Result<Fate> {
         self.is_running()?;
         self.calls += 1;
@@ -86,7 +86,7 @@ impl State {
         if self.random.chance(fails_of_65536) { Err(io::Error::from_raw_os_error(EIO)) } else { Ok(()) }
     }
 
-    /// Does a change of a single step, or what an end in the middle leaves of it.
+    /// Makes an atomic change; if the process ends in the middle, it may or may not happen.
     pub(super) fn change<T>(
         &mut self,
         fails: u32,
@@ -193,7 +193,7 @@ impl State {
             return Ok(());
         }
         if let Err(full) = self.has_room(file, offset + bytes.len() as u64) {
-            // A part of it may find room.
+            // A part of it may fit.
             let part = self.random.index(bytes.len().min(4096));
             if self.has_room(file, offset + part as u64).is_ok() {
                 self.inodes[file].write(offset, &bytes[..part]);

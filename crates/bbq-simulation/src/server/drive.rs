@@ -1,5 +1,5 @@
-//! Drives a client's session, whose steps are bbq-server's, as its `session_task` does: hands bytes in, takes replies, waits for
-//! what the session waits for, makes it quiet and wakes it, and gives it to another worker.
+//! Drives a session of bbq-server as its `session_task` does: passes bytes in, takes replies, waits for events, makes the session
+//! quiet and active again, and hands it over to another worker.
 
 use bbq_server::simulated::{Input, Left, SessionState, Step};
 use bbq_wire::session::{Refusal, RefusalCode};
@@ -13,19 +13,19 @@ use crate::network::Connection;
 use crate::note;
 use crate::trace::Trace;
 
-/// One in so many looks at a session, its client is told that it takes too long, or that others need its place.
+/// Once in this many steps a session is ended because it takes too long, or for lack of memory.
 const ONE_IN_EVICTIONS: u64 = 500;
-/// One in so many looks at a session that may, it becomes quiet.
+/// Once in this many steps, an idle session becomes quiet.
 const ONE_IN_QUIET: u64 = 3;
 
-/// What driving a session came to.
+/// The result of driving a session.
 enum Went {
     On,
     Rests,
 }
 
 impl Server {
-    /// Handles all that has arrived on a connection, as far as it goes.
+    /// Handles everything that has arrived on a connection, as far as possible.
     pub(super) fn drive(&mut self, number: u64, connection: &mut Connection, trace: &mut Trace) {
         let worker = (number % self.workers.len() as u64) as usize;
         let socket_bytes = self.socket_bytes;
@@ -80,7 +80,7 @@ impl Server {
         }
     }
 
-    /// A quiet session gets a task if there is something.
+    /// Makes a quiet session active if something has arrived.
     fn wake(
         &mut self,
         session: &mut Session,
@@ -151,7 +151,7 @@ impl Server {
         Went::Rests
     }
 
-    /// Everything that has arrived is handled, but for the beginning of something.
+    /// Whether everything that has arrived is handled, except an incomplete item.
     fn read(
         &mut self,
         session: &mut Session,

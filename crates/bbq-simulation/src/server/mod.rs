@@ -1,5 +1,5 @@
-//! The server, step by step: its lanes, sessions and acknowledgements, the table of streams, checkpoints, what deletes segments,
-//! and the sinks.
+//! The server, step by step: its lanes, sessions and acknowledgements, the table of streams, checkpoints, retention, and the
+//! sinks.
 
 mod drive;
 mod options;
@@ -30,13 +30,13 @@ use session::Session;
 pub(crate) use sink::{OUTPUTS, Sink, outputs};
 use worker::{Shared, Worker};
 
-/// Where the checkpoint of streams is.
+/// The path of the checkpoint of streams.
 const CHECKPOINT: &str = "/data/streams";
 
-/// Rounds in which a server that stops waits for the disk at most.
+/// The most rounds in which a stopping server waits for the disk.
 const STOP_ROUNDS_MAX: u64 = 40;
 
-/// A server that runs.
+/// A running server.
 pub(crate) struct Server {
     options: ServerOptions,
     disk: SimDisk,
@@ -50,18 +50,18 @@ pub(crate) struct Server {
     told: Told,
     /// Records that the lanes had at the start.
     records_before: u64,
-    /// What a socket holds for a client that does not read.
+    /// The send buffer of a socket.
     socket_bytes: usize,
     random: Random,
     pub(crate) sinks: Vec<Sink>,
     /// Streams whose order was given up, as their lane failed with unread messages.
     pub(crate) lost_order: BTreeSet<StreamId>,
-    /// The planted bug "checkpoint out of order": one that is about to be written over a newer one.
+    /// The planted bug "checkpoint out of order": an old one that will be written over a newer one.
     late_checkpoint: Option<Vec<u8>>,
 }
 
 impl Server {
-    /// Starts on what the disk has.
+    /// Starts with the files on the disk.
     pub(crate) fn open(
         disk: &SimDisk,
         options: &ServerOptions,
@@ -118,12 +118,12 @@ impl Server {
         self.workers.len()
     }
 
-    /// Records that its lanes have had, of all runs.
+    /// Records that its lanes have had in all runs.
     pub(crate) fn records(&self) -> u64 {
         self.spool.ends().iter().map(|end| end.record).sum()
     }
 
-    /// Where the listener has not counted what the lanes have had since the start. Asked when nothing is on its way.
+    /// A message if the listener's count differs from that of the lanes since the start. Called when nothing is in progress.
     pub(crate) fn imbalance(&self) -> Option<String> {
         let (before, spooled, records) = (self.records_before, self.shared.ledger.spooled(), self.records());
         (!self.has_failed() && before + spooled != records).then(|| {
@@ -136,7 +136,7 @@ impl Server {
         self.shared.lanes.iter().any(|lane| lane.failure().is_some())
     }
 
-    /// A worker looks at a connection.
+    /// A worker handles a connection.
     pub(crate) fn serve(&mut self, number: u64, network: &mut Network, trace: &mut Trace) {
         let Some(connection) = network.get(number).filter(|connection| !connection.done) else {
             self.sessions.remove(&number);
@@ -163,7 +163,7 @@ impl Server {
         step
     }
 
-    /// The worker of a lane hears how far it is, and acknowledges.
+    /// The worker of a lane learns what is durable, and acknowledges.
     pub(crate) fn settle(&mut self, lane: usize, network: &mut Network, trace: &mut Trace) {
         let durable = self.told.durable(lane, self.shared.lanes[lane].durable());
         let seconds = self.now_ns() / 1_000_000_000;
@@ -187,7 +187,7 @@ impl Server {
         }
     }
 
-    /// The thread that writes checkpoints and deletes segments does what it was asked for.
+    /// The retention thread does what was requested.
     pub(crate) fn retire(&mut self, trace: &mut Trace) {
         if self.spool.is_room_wanted() {
             self.shared.retention.retire();
@@ -200,7 +200,7 @@ impl Server {
         }
     }
 
-    /// Something is to be looked at.
+    /// Requests a run of the retention thread.
     pub(crate) fn ask(&self, for_checkpoint: bool) {
         if for_checkpoint {
             self.shared.retention.ask_for_checkpoint();
@@ -209,7 +209,7 @@ impl Server {
         }
     }
 
-    /// The planted bug "checkpoint out of order": what the checkpoint says now is written again later.
+    /// The planted bug "checkpoint out of order": the present checkpoint is written again later.
     pub(crate) fn put_late_checkpoint(&mut self) {
         if self.options.bug != Some(Bug::CheckpointOutOfOrder) {
             return;
@@ -224,7 +224,7 @@ impl Server {
         }
     }
 
-    /// Stops in order, as for a reload: what was received is written, sinks commit where they are.
+    /// Stops in order, as for a reload: what was received is written, and the sinks commit.
     pub(crate) fn stop(&mut self, network: &mut Network, trace: &mut Trace) {
         self.is_stopping = true;
         for _ in 0..=self.random.below(STOP_ROUNDS_MAX) {
@@ -242,7 +242,7 @@ impl Server {
                 self.settle(lane, network, trace);
             }
         }
-        // Its patience is over: who still waits for the disk comes again.
+        // Time is over: clients that still wait for the disk reconnect.
         for number in std::mem::take(&mut self.sessions).into_keys() {
             note!(trace, "server closes {number}");
             network.finish(number);
@@ -260,12 +260,12 @@ impl Server {
         let _next_start_reads_more = self.shared.retention.step();
     }
 
-    /// Whether everything that came is out, and nothing is in between.
+    /// Whether everything that was received is delivered.
     pub(crate) fn is_drained(&self) -> bool {
         self.workers.iter().all(|worker| worker.pending() == 0) && self.sinks.iter().all(Sink::is_drained)
     }
 
-    /// What it waits for, for a message.
+    /// What it waits for, for error messages.
     pub(crate) fn describe(&self) -> String {
         let waits: Vec<String> = self.shared.lanes.iter().map(|lane| format!("{:?}", lane.view())).collect();
         let sinks: Vec<String> = self.sinks.iter().map(Sink::describe).collect();

@@ -6,7 +6,7 @@ use bbq_server::simulated::Rotation;
 
 use crate::bug::Bug;
 
-/// How a server is configured; it may change from one run to the next.
+/// The configuration of a server; it may change from one start to the next.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerOptions {
     pub(crate) lanes: u32,
@@ -19,10 +19,10 @@ pub(crate) struct ServerOptions {
     pub(crate) bug: Option<Bug>,
 }
 
-/// How a sink is configured; it may change from one run to the next.
+/// The configuration of a sink; it may change from one start to the next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SinkOptions {
     pub(crate) rotation: Rotation,
-    /// How much faster than others' its clock goes: time hardly passes in a run.
+    /// How much faster its clock runs: little time passes in a run.
     pub(crate) clock_rate: u32,
 }

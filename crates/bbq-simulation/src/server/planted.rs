@@ -1,4 +1,4 @@
-//! Planted bugs of sessions and acknowledgements: what the program's code is told is wrong, the code itself is as it is.
+//! Planted bugs of sessions and acknowledgements: the program's code is unchanged, but its input is wrong.
 
 use bbq_spool::Durable;
 use bbq_wire::session::{ServerSession, ServerStep};
@@ -6,11 +6,11 @@ use bbq_wire::session::{ServerSession, ServerStep};
 use super::worker::LIMITS;
 use crate::bug::Bug;
 
-/// What a worker is told of its lane.
+/// What a worker learns of its lane.
 #[derive(Debug)]
 pub(super) struct Told {
     bug: Option<Bug>,
-    /// By lane: the last group that was told in part, and then as a whole.
+    /// By lane: the last group that was reported in part, and then as a whole.
     split: Vec<u64>,
 }
 
@@ -22,7 +22,7 @@ impl Told {
     pub(super) fn durable(&mut self, lane: usize, durable: Durable) -> Durable {
         match self.bug {
             Some(Bug::AcknowledgeBeforeSync) => Durable { group: durable.group + 1, ..durable },
-            // Its position is known before its last batches.
+            // Its position is reported before its last batches.
             Some(Bug::SplitGroup) if self.split[lane] < durable.group => {
                 self.split[lane] = durable.group;
                 Durable { group: durable.group - 1, ..durable }
@@ -32,7 +32,7 @@ impl Told {
     }
 }
 
-/// A server that does not look at epochs: to it, every hello is one that tells none. Returns whether a hello is there.
+/// Removes the epoch of a hello, as for a server that ignores epochs. Returns whether there is a hello.
 pub(super) fn forget_epoch(arrived: &mut Vec<u8>) -> bool {
     let Ok(ServerStep::Hello { mut hello, consumed }) = ServerSession::new(LIMITS).next(arrived) else {
         return false;

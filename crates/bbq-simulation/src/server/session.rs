@@ -1,4 +1,4 @@
-//! A client's session, whose steps are bbq-server's.
+//! A session of bbq-server.
 
 use bbq_server::simulated::{HandedHello, Left, SessionState};
 use bbq_wire::session::Refusal;
@@ -6,7 +6,7 @@ use bbq_wire::session::Refusal;
 use super::socket::Socket;
 use super::worker::LIMITS;
 
-/// A session, wherever it is.
+/// A session in any state.
 pub(super) struct Session {
     /// The worker that has it.
     pub(super) worker: usize,
@@ -21,9 +21,9 @@ pub(super) struct Session {
 pub(super) enum Place {
     Task(SessionState<Socket>),
     Quiet(Left<Socket>),
-    /// On its way to its worker.
+    /// It is being handed over to its worker.
     Handed(HandedHello<Socket>),
-    /// It ends when the socket has taken all replies.
+    /// It ends when all replies are sent.
     Closing(SessionState<Socket>, Option<Refusal>),
     Over,
 }

@@ -1,4 +1,4 @@
-//! A file sink: bbq-server's own, whose steps are taken here. Only its thread is not, nor how long it waits.
+//! A file sink of bbq-server, step by step, without its thread and its waits.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,14 +28,14 @@ pub(crate) struct Sink {
     clock_rate: u32,
     time: Arc<SteppedTime>,
     stage: Stage,
-    /// Its output takes nothing for now.
+    /// Its output is stuck.
     pub(crate) is_stuck: bool,
 }
 
 /// Outputs of all sinks, and what was set aside.
 pub(crate) const OUTPUTS: &str = "/out";
 
-/// What has come out, file by file, oldest first, also what was deleted.
+/// The contents of all output files, oldest first, also of deleted ones.
 pub(crate) fn outputs(disk: &SimDisk, name: &str) -> Vec<Vec<u8>> {
     let current = Path::new(OUTPUTS).join(name);
     let is_aside = |path: &PathBuf| path.to_string_lossy().starts_with(&format!("{}.", current.display()));
@@ -78,7 +78,7 @@ impl Sink {
         Now::new(monotonic * self.clock_rate, unix_ns)
     }
 
-    /// A step; what it came to in words, or why there was none.
+    /// Does a step. Returns its result in words, or why there was none.
     pub(super) fn step(&mut self, wish: Wish) -> Result<SinkStep, String> {
         if self.is_stuck {
             return Err("stuck".to_owned());
@@ -106,7 +106,7 @@ impl Sink {
         matches!(&self.stage, Stage::Working(driver) if driver.is_drained())
     }
 
-    /// What the sink says it has done, for the ledger: delivered and dropped, as of the last commit.
+    /// The sink's counts for the ledger at its last commit: delivered and dropped.
     pub(crate) fn ledger(&self) -> (u64, BTreeMap<String, u64>) {
         match &self.stage {
             Stage::Working(driver) => (driver.committed().delivered, driver.committed().dropped.clone()),
@@ -114,7 +114,7 @@ impl Sink {
         }
     }
 
-    /// What it waits for, for a message.
+    /// What it waits for, for error messages.
     pub(crate) fn describe(&self) -> String {
         let stage = match &self.stage {
             Stage::Working(driver) => driver.describe(),

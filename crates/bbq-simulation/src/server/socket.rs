@@ -1,4 +1,4 @@
-//! A server's end of a connection: a send buffer of a certain size, which the network empties.
+//! The server's end of a connection: a send buffer of limited size, which the network empties.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -7,10 +7,10 @@ use bbq_server::simulated::{Connection, Sent};
 
 use crate::network;
 
-/// What the socket has taken and the network has not.
+/// Bytes in the send buffer that the network has not taken.
 #[derive(Debug)]
 pub(super) struct Buffer {
-    /// Bytes that it holds at most, with those in flight.
+    /// The size of the buffer, with the bytes in flight.
     bytes_max: usize,
     taken: RefCell<Vec<u8>>,
     room: Cell<usize>,
@@ -18,7 +18,7 @@ pub(super) struct Buffer {
     is_broken: Cell<bool>,
 }
 
-/// The session's end of it.
+/// The session's handle of the socket.
 #[derive(Clone, Debug)]
 pub(super) struct Socket(pub(super) Rc<Buffer>);
 
@@ -30,7 +30,7 @@ impl Socket {
 }
 
 impl Buffer {
-    /// Gives the network what was sent, and learns how much more may be. Returns how many bytes went.
+    /// Passes buffered bytes to the network. Returns how many it took.
     pub(super) fn carry(&self, connection: &mut network::Connection) -> usize {
         let mut taken = self.taken.borrow_mut();
         let carried = taken.len();
@@ -54,6 +54,6 @@ impl Connection for Socket {
         if sent == 0 { Sent::Full } else { Sent::Bytes(sent) }
     }
 
-    /// Every session has its turn anyway.
+    /// Every session is polled anyway.
     fn wake(&self) {}
 }

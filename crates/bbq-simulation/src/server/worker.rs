@@ -1,4 +1,4 @@
-//! A worker: its lane, and what its sessions share. All of it is bbq-server's.
+//! A worker of bbq-server: its lane, and what its sessions share.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl Worker {
         Worker { lane, waiters: Waiters::default(), undurable, scratch: Scratch::default() }
     }
 
-    /// What it lends to a session for a step.
+    /// What a session uses in a step.
     pub(super) fn context<'a>(&'a self, shared: &'a Shared, now_ns: u64) -> SessionContext<'a, Socket> {
         SessionContext {
             lane: &self.lane,
@@ -61,7 +61,7 @@ impl Worker {
         self.waiters.len()
     }
 
-    /// Hears how far its lane is, and acknowledges.
+    /// Learns what is durable in its lane, and acknowledges.
     pub(super) fn follow(&self, shared: &Shared, durable: Durable, now_seconds: u64) {
         let accounts =
             LaneAccounts { lane: &self.lane, streams: &shared.streams, undurable: &self.undurable };

@@ -1,4 +1,4 @@
-//! What goes wrong in a run, at which step, by chance.
+//! The random faults of a run.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -12,11 +12,11 @@ use crate::stale;
 
 /// A full disk of a client has room for less than this.
 const FULL_CLIENT_BYTES: u64 = 64 * 1024;
-/// How far a wall clock jumps at most.
+/// The longest jump of a wall clock.
 const CLOCK_JUMP_NS_MAX: u64 = 3_600_000_000_000;
 
 impl World {
-    /// One fault at most of each kind.
+    /// At most one fault of each kind.
     pub(super) fn fault(&mut self) {
         self.faults_of_network();
         self.faults_of_clients();
@@ -68,8 +68,7 @@ impl World {
             note!(self.trace, "the disk of client {client} has room for {room:?} bytes");
             self.clients[client].limit_disk(room);
         }
-        // A client that lost its epochs, or could not remember them, would begin again before them: its clock does not go back
-        // then.
+        // The clock of a client that cannot remember its epochs does not go back, as it would use old ones again.
         if self.random.chance(rates.clock_jump) {
             let jump = self.random.below(CLOCK_JUMP_NS_MAX);
             let remembers = rates.power_client == 0 && rates.full_client == 0;
@@ -109,7 +108,7 @@ impl World {
         if self.random.chance(rates.passing_read_error)
             && let Some(path) = self.some_segment()
         {
-            // Fewer than a reader tries: this costs nothing.
+            // Fewer than the tries of a reader, so nothing is lost.
             let times = self.random.between(1, 2) as u32;
             note!(self.trace, "a sector of {} cannot be read {times} times", path.display());
             self.disk.make_unreadable(&path, times);
@@ -126,7 +125,7 @@ impl World {
         (!paths.is_empty()).then(|| paths.swap_remove(self.random.index(paths.len())))
     }
 
-    /// Ends what lasts a while.
+    /// Ends temporary faults.
     fn end_some(&mut self) {
         if self.full_until == self.step {
             note!(self.trace, "the disk has room again");
@@ -162,7 +161,7 @@ impl World {
                 self.lose_server(cut);
             }
         }
-        // A lane that failed needs an operator, who comes sooner or later.
+        // A failed lane needs an operator, who comes sooner or later.
         let failed = self.server.as_ref().is_some_and(crate::server::Server::has_failed);
         if self.random.chance(rates.reload) || (failed && self.random.one_in(40)) {
             self.reload();
@@ -172,7 +171,7 @@ impl World {
         }
     }
 
-    /// The server will end in the middle of something.
+    /// Makes the server end in the middle of a call.
     pub(super) fn arm_cut(&mut self) {
         let cut = if self.random.one_in(2) { Cut::Power } else { Cut::Kill };
         let calls = self.random.between(1, 25);
@@ -180,7 +179,7 @@ impl World {
         self.disk.cut_after(calls, cut);
     }
 
-    /// A program that starts will be killed in the middle of it.
+    /// Makes a starting program end in the middle of its start.
     fn arm_kill(&mut self) {
         let calls = self.random.between(1, 25);
         note!(self.trace, "the new program will be killed in call {calls} from now");
@@ -191,7 +190,7 @@ impl World {
     pub(super) fn lose_server(&mut self, cut: Cut) {
         self.disk.cut(cut);
         note!(self.trace, "server ends: {:?}", self.disk.halted());
-        // Its threads end in the middle of what they do: nothing they do reaches the disk.
+        // Its threads end in the middle of their work: nothing of it reaches the disk.
         self.server = None;
         self.network.server_ends(&mut self.random);
         self.disk.restart();
@@ -211,7 +210,7 @@ impl World {
         self.start_server();
     }
 
-    /// Whether some sink has set aside a part of a group with its last file.
+    /// Whether the last file of a sink ends in the middle of a group.
     fn is_group_begun(&self) -> bool {
         self.disk.names(Path::new("/data/cursors")).iter().any(|path| {
             let cursor = self.disk.contents(path).unwrap_or_default();
@@ -219,16 +218,16 @@ impl World {
         })
     }
 
-    /// Another program takes the place of the server's: this one stops in order and closes its data directory, and goes on itself
-    /// unless the other says that it serves. Either may be killed between any two steps. Connections that nobody has accepted
-    /// stay in the queue of the sockets, which both have.
+    /// An upgrade: the server stops in order and closes its data directory, and another program starts. If that does not report
+    /// that it serves, the old one continues. Either may be killed between any two steps. Connections that were not accepted stay
+    /// in the queue of the sockets, which both have.
     fn upgrade(&mut self) {
         let Some(server) = &mut self.server else { return };
         note!(self.trace, "upgrade: the old program stops");
         server.stop(&mut self.network, &mut self.trace);
         self.history.give_up_order(&server.lost_order);
         if let Some(cut) = self.disk.halted() {
-            // The new one has nothing to take over, and ends, too.
+            // The new program has nothing to take over, and ends, too.
             return self.lose_server(cut);
         }
         self.server = None;
@@ -263,7 +262,7 @@ impl World {
         }
     }
 
-    /// What may change while no server runs.
+    /// Changes while no server runs.
     fn between_runs(&mut self) {
         if self.plan.lanes_change && self.random.one_in(2) {
             self.plan.server.lanes = self.random.between(1, 4) as u32;
@@ -282,11 +281,11 @@ impl World {
                 }
             }
         }
-        // A sink that stands in the middle of a group counts what it can read of it: see "Limits" in docs/RELIABILITY.md.
+        // A sink whose cursor is in the middle of a group counts what it can read of it: see "Limits" in docs/RELIABILITY.md.
         if self.plan.rots && self.random.one_in(2) && !self.is_group_begun() {
             let lane = self.random.below(4);
             let mut sealed = segments(&self.disk, lane);
-            // What the newest one has lost nothing else counts; and the last may be an empty one.
+            // Not the newest ones: no other segment counts what the newest one lost, and it may be empty.
             sealed.truncate(sealed.len().saturating_sub(2));
             if let Some(path) = sealed.first() {
                 note!(self.trace, "{} rots", path.display());

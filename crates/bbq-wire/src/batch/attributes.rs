@@ -1,4 +1,4 @@
-//! Attributes, which a batch has once, behind its records: for now, the peers that the records came from.
+//! The attributes of a batch, behind its records: for now, the peers of the records.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -73,12 +73,12 @@ impl Peer {
 #[derive(Clone, Debug)]
 pub struct PeerRuns<'a> {
     runs: Runs<'a>,
-    /// Records of the first run that were passed over; less than it has.
+    /// Records of the first run that were skipped; less than it has.
     passed: u32,
 }
 
 impl PeerRuns<'_> {
-    /// Passes over `records` records.
+    /// Skips `records` records.
     pub(super) fn pass_over(&mut self, mut records: u32) {
         let mut next = self.clone();
         while let Some((run, _)) = next.next() {
@@ -102,7 +102,7 @@ impl Iterator for PeerRuns<'_> {
     }
 }
 
-/// The runs as they stand there.
+/// The encoded runs.
 #[derive(Clone, Debug)]
 struct Runs<'a> {
     rest: &'a [u8],
@@ -114,7 +114,7 @@ impl Iterator for Runs<'_> {
     fn next(&mut self) -> Option<(u32, Peer)> {
         let mut rest = self.rest;
         let run = (varint::take(&mut rest)?, Peer::decode(&mut rest)?);
-        // Moves on by whole runs only: what is left of a cut one is seen by `read`.
+        // Advances by whole runs only; `read` checks the rest of a cut one.
         self.rest = rest;
         Some(run)
     }
@@ -133,7 +133,7 @@ pub(super) fn put_run(records: u32, peer: Peer, runs: &mut Vec<u8>) {
     peer.encode(runs);
 }
 
-/// Walks all attributes once and finds the peers, which name every one of the `records` or none.
+/// Reads all attributes, and returns the peers, which name every one of the `records` or none.
 ///
 /// # Errors
 /// [`BatchError::Attributes`] when a length, or a known value, does not fit.

@@ -1,4 +1,4 @@
-//! Builds a batch in one buffer that is used again: header space first, records behind it, attributes last.
+//! Builds a batch in one reusable buffer: space for the header, then records, then attributes.
 
 use super::attributes::{put_peers, put_run};
 use super::crc32c;
@@ -6,10 +6,10 @@ use super::format::CRC_FROM;
 use crate::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, BATCH_RECORDS_MAX};
 use crate::{BatchHeader, Compression, Peer, SourceKind, StreamId, varint};
 
-/// What finishing adds to a body at most: the open run of peers, and the attribute's key and length.
+/// The most bytes that `finish` adds to a body: the open run of peers, and the attribute's key and length.
 const SEAL_BYTES_MAX: usize = 128;
 
-/// The fields of a finished batch that its records do not decide.
+/// The fields of a batch that do not follow from its records.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchIdentity {
     /// Who numbers the records.
@@ -18,13 +18,13 @@ pub struct BatchIdentity {
     pub first_sequence: u64,
     /// Nanoseconds since 1970-01-01 UTC.
     pub base_time_ns: u64,
-    /// What the records were cut from.
+    /// The protocol that the records came by.
     pub source: SourceKind,
-    /// Whether to compress; a body that would grow stays as it is.
+    /// Whether to compress. A body that would grow is not compressed.
     pub compression: Compression,
 }
 
-/// Collects records. Keeps its buffers over batches: pushing allocates only while they still grow.
+/// Collects records into a batch. The buffers are reused, so `push` allocates only while they grow.
 #[derive(Debug)]
 pub struct BatchBuilder {
     /// 64 bytes kept for the header, then records.
@@ -33,7 +33,7 @@ pub struct BatchBuilder {
     runs: Vec<u8>,
     /// The peer of the run that is open, and how many records it has.
     run: Option<(Peer, u32)>,
-    /// Where the records end in `bytes` and the runs in `runs`, while attributes stand behind them.
+    /// The end of the records in `bytes` and of the runs in `runs`, while attributes are behind them.
     finished: Option<(usize, usize)>,
     records: u32,
     compressed: Vec<u8>,
@@ -66,13 +66,13 @@ impl BatchBuilder {
         BatchBuilder { bytes: buffer, ..BatchBuilder::new() }
     }
 
-    /// How many records it holds.
+    /// The number of records.
     #[must_use]
     pub fn records(&self) -> u32 {
         self.records
     }
 
-    /// Whether it holds none.
+    /// Whether it has no records.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records == 0
@@ -84,7 +84,7 @@ impl BatchBuilder {
         self.bytes.len().saturating_sub(BATCH_HEADER_BYTES) + self.runs.len()
     }
 
-    /// Bytes of the batch at most, if it is finished now.
+    /// The most bytes of the batch, if it is finished now.
     #[must_use]
     pub fn batch_bytes_max(&self) -> usize {
         BATCH_HEADER_BYTES + self.body_bytes() + SEAL_BYTES_MAX
@@ -105,10 +105,10 @@ impl BatchBuilder {
                 <= BATCH_BODY_BYTES_MAX as usize
     }
 
-    /// Adds a record without a peer: what clients do. Between records with one, it counts as from [`Peer::Unnamed`].
+    /// Adds a record without a peer, as clients do. Among records with peers, its peer is [`Peer::Unnamed`].
     ///
     /// # Panics
-    /// If the record does not fit ([`BatchBuilder::has_room`]): a caller's mistake.
+    /// If the record does not fit ([`BatchBuilder::has_room`]): a bug of the caller.
     #[inline]
     pub fn push(&mut self, record: &[u8]) {
         if self.run.is_some() {
@@ -117,8 +117,8 @@ impl BatchBuilder {
         self.put(record);
     }
 
-    /// Adds a record and where it came from. A batch has peers for all of its records or for none: those before it that
-    /// had none become [`Peer::Unnamed`].
+    /// Adds a record and its peer. A batch has peers for all of its records or for none; earlier records without one get
+    /// [`Peer::Unnamed`].
     ///
     /// # Panics
     /// As [`BatchBuilder::push`].
@@ -138,8 +138,8 @@ impl BatchBuilder {
         }
     }
 
-    /// Writes header and attributes, and lends the batch's bytes; `None` when it is empty. The records stay until
-    /// [`BatchBuilder::clear`]: it may be finished again under another identity, or go on.
+    /// Writes header and attributes, and returns the batch's bytes; `None` if it is empty. The records stay until
+    /// [`BatchBuilder::clear`], so more can be added, or the batch finished with another identity.
     pub fn finish(&mut self, identity: &BatchIdentity) -> Option<&[u8]> {
         self.seal(identity).map(|compression| match compression {
             Compression::None => self.bytes.as_slice(),
@@ -147,7 +147,7 @@ impl BatchBuilder {
         })
     }
 
-    /// As [`BatchBuilder::finish`], and gives the batch away; the other buffer, which may be used again, is the second part.
+    /// As [`BatchBuilder::finish`], but returns the batch as a buffer of its own, and the other buffer for reuse.
     #[must_use]
     pub fn into_batch(mut self, identity: &BatchIdentity) -> Option<(Vec<u8>, Vec<u8>)> {
         self.seal(identity).map(|compression| match compression {
@@ -228,7 +228,7 @@ impl BatchBuilder {
         }
     }
 
-    /// Fills `compressed` (header space and block), and returns the form that is worth sending.
+    /// Fills `compressed` (header space and block), and returns whether that is smaller.
     fn compress(&mut self, wanted: Compression, raw_bytes: usize) -> Compression {
         if wanted == Compression::None {
             return Compression::None;

@@ -1,13 +1,13 @@
 //! Why bytes are not a batch.
 
-/// Why bytes are not a batch. Always the sender's fault, or the disk's; never worth a retry with the same bytes.
+/// Why bytes are not a batch. It is the fault of the sender or the disk; a retry with the same bytes fails again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BatchError {
     /// The first four bytes are not "BBQB".
     #[error("not a batch: begins with {found:02x?} instead of \"BBQB\"")]
     Magic {
-        /// The bytes that are there.
+        /// The bytes that were found.
         found: [u8; 4],
     },
     /// A version of the format that this build does not read.
@@ -29,15 +29,15 @@ pub enum BatchError {
     /// The checksum does not match the bytes.
     #[error("batch checksum is {found:08x}, its bytes have {computed:08x}")]
     Checksum {
-        /// In the header.
+        /// The checksum in the header.
         found: u32,
-        /// Of the bytes.
+        /// The checksum of the bytes.
         computed: u32,
     },
     /// The bytes end before the batch does.
     #[error("batch is cut short: {found} of {expected} bytes")]
     Truncated {
-        /// How many bytes are there.
+        /// The number of bytes.
         found: u64,
         /// How many bytes the header announces.
         expected: u64,

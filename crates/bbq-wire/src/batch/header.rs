@@ -1,4 +1,4 @@
-//! The fixed header: decode and encode, and the checks that need nothing but its 64 bytes.
+//! The fixed header: encoding, decoding, and the checks of its 64 bytes.
 
 use super::format::{MAGIC, VERSION};
 use crate::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, BATCH_RECORDS_MAX};
@@ -8,14 +8,14 @@ use crate::{BatchError, StreamId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Compression {
-    /// As it is.
+    /// Not compressed.
     #[default]
     None = 0,
     /// One LZ4 block; its raw size is in the header.
     Lz4 = 1,
 }
 
-/// What the records were cut from.
+/// The protocol that the records came by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceKind {
     /// 0, a bbq client: the batch is its own.
@@ -28,12 +28,12 @@ pub enum SourceKind {
     Whole,
     /// 4, HTTP bodies.
     Http,
-    /// Any other number, which a later version gives a meaning. Such a batch is stored and delivered as it came.
+    /// A number of a later version. Such a batch is stored and delivered unchanged.
     Other(u8),
 }
 
 impl SourceKind {
-    /// What the byte of a header says.
+    /// Decodes the byte of a header.
     #[must_use]
     pub fn of(byte: u8) -> SourceKind {
         match byte {
@@ -69,7 +69,7 @@ pub struct BatchHeader {
     pub body_bytes: u32,
     /// How the body is stored.
     pub compression: Compression,
-    /// What the records were cut from.
+    /// The protocol that the records came by.
     pub source: SourceKind,
     /// Who numbered the records.
     pub stream: StreamId,
@@ -98,7 +98,7 @@ impl BatchHeader {
         self.first_sequence + u64::from(self.records) - 1
     }
 
-    /// Reads a header and checks each field by itself; the checksum needs the body and is [`crate::Batch::verify`]'s.
+    /// Reads a header and checks each field. [`crate::Batch::verify`] checks the checksum, which needs the body.
     ///
     /// # Errors
     /// [`BatchError::Magic`], [`BatchError::Version`], [`BatchError::TooLarge`] or [`BatchError::Field`].
@@ -171,7 +171,7 @@ impl BatchHeader {
         Ok(())
     }
 
-    /// Writes the header into the first 64 bytes of `out`, `crc` as it stands in `self`.
+    /// Writes the header into the first 64 bytes of `out`, with the `crc` of `self`.
     pub(crate) fn encode(&self, out: &mut [u8]) {
         out[0..4].copy_from_slice(&MAGIC);
         out[4..8].copy_from_slice(&self.crc.to_le_bytes());

@@ -1,16 +1,16 @@
-//! The batch: the only thing that moves. A client builds it, the wire carries it, a worker checks it and appends it as
-//! it came, a forwarder sends it on as it came, and only the last sink opens it.
+//! The batch: the unit of transport and storage. A client builds it, a worker checks it and appends it unchanged, and only the
+//! last sink decodes it.
 //!
 //! ```text
 //! header, 64 bytes, little-endian
 //!   0   4  magic             "BBQB"
 //!   4   4  crc               CRC-32C (Castagnoli) of every byte behind this field, to the end of the body
-//!   8   4  body_bytes        bytes of the body as they stand here (compressed, if it is)
+//!   8   4  body_bytes        bytes of the body as stored
 //!  12   1  version           1
 //!  13   1  compression       0 none, 1 LZ4 block
 //!  14   1  source            0 bbq, 1 lines, 2 syslog, 3 whole, 4 http
 //!  15   1  reserved          0
-//!  16  16  stream            who numbered these records
+//!  16  16  stream            id of the sender's stream
 //!  32   8  first_sequence    number of the first record, from 1; the others follow it
 //!  40   8  base_time_ns      when the batch was begun, nanoseconds since 1970-01-01 UTC
 //!  48   4  records           how many records, 1 ..= 1,048,576
@@ -20,7 +20,7 @@
 //!
 //! raw body
 //!   records                  each: length (varint), bytes
-//!   attributes               each: key (varint), length (varint), value; unknown keys are passed over
+//!   attributes               each: key (varint), length (varint), value; unknown keys are skipped
 //!      1  peers              runs, each: how many records (varint), peer: kind 0 | 4 address port | 6 address port
 //! ```
 //!

@@ -1,4 +1,4 @@
-//! A verified batch in parts, for code that makes much of each record and must not have too many at once.
+//! A verified batch in parts, for code that needs much memory for each record.
 
 use super::view::Batch;
 use crate::varint;
@@ -6,17 +6,17 @@ use crate::varint;
 /// Iterates the parts of a verified batch; see [`Batch::parts`].
 #[derive(Clone, Debug)]
 pub struct Parts<'a> {
-    /// The rest of the batch; without records at the end.
+    /// The rest of the batch; empty at the end.
     rest: Batch<'a>,
     /// At least 1.
     records_max: u32,
-    /// With their length prefixes. The first record of a part may be larger.
+    /// Bytes with the length prefixes. The first record of a part may be larger.
     bytes_max: usize,
 }
 
 impl<'a> Batch<'a> {
-    /// The same records in batches of at most `records_max` of them, and of `bytes_max` bytes unless one record is larger, in
-    /// order: for code that makes much of each record. The checksums and body sizes of the parts mean nothing.
+    /// The same records in batches of at most `records_max` records and `bytes_max` bytes, unless one record is larger: for code
+    /// that needs much memory for each record. The checksums and body sizes of the parts are not valid.
     #[must_use]
     pub fn parts(&self, records_max: u32, bytes_max: usize) -> Parts<'a> {
         Parts { rest: self.clone(), records_max: records_max.max(1), bytes_max }

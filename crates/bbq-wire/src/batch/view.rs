@@ -1,4 +1,4 @@
-//! A batch that was checked to its last record, lent from the bytes it came in.
+//! A verified batch, borrowed from its bytes.
 
 use super::attributes::{self, PeerRuns};
 use super::crc32c;
@@ -6,7 +6,7 @@ use super::format::{CRC_FROM, MAGIC};
 use crate::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, MESSAGE_BYTES_MAX};
 use crate::{BatchError, BatchHeader, Compression, varint};
 
-/// What the receiver allows, within the format's own limits.
+/// The limits of a receiver, within those of the format.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchLimits {
     /// The largest body, compressed or not.
@@ -16,7 +16,7 @@ pub struct BatchLimits {
 }
 
 impl BatchLimits {
-    /// The format's own: what a reader of the disk allows, whatever the configuration says now.
+    /// The limits of the format, which a reader of the disk uses, independent of the configuration.
     pub const FORMAT: BatchLimits =
         BatchLimits { body_bytes_max: BATCH_BODY_BYTES_MAX, message_bytes_max: MESSAGE_BYTES_MAX };
 }
@@ -34,7 +34,7 @@ impl<'a> Batch<'a> {
     /// Reads the header at the front of `bytes`, when all of it is there.
     ///
     /// # Errors
-    /// As [`BatchHeader::decode`]; the magic is judged as soon as four bytes are there.
+    /// As [`BatchHeader::decode`]; the magic is checked as soon as four bytes are there.
     pub fn peek(bytes: &[u8]) -> Result<Option<BatchHeader>, BatchError> {
         match bytes.first_chunk::<BATCH_HEADER_BYTES>() {
             Some(header) => BatchHeader::decode(header).map(Some),
@@ -46,10 +46,10 @@ impl<'a> Batch<'a> {
     }
 
     /// Checks the batch at the front of `bytes`: header, checksum, compression, every record, every attribute. `scratch`
-    /// receives a compressed body; it grows to `limits.body_bytes_max` at most and is meant to be used again.
+    /// receives a compressed body; it grows to `limits.body_bytes_max` at most and should be reused.
     ///
     /// # Errors
-    /// Says the first thing that is wrong.
+    /// The first error.
     pub fn verify(
         bytes: &'a [u8],
         limits: BatchLimits,
@@ -77,12 +77,11 @@ impl<'a> Batch<'a> {
         Ok(Batch { header, records, peers: attributes::read(attributes, header.records)? })
     }
 
-    /// The batch in `bytes`, which this process has verified or built itself and kept in memory since: header and
-    /// compression are read, checksum and records are not looked at again. Bytes that are wrong all the same end the
-    /// iteration early; they do no harm.
+    /// The batch in `bytes`, which this process has verified or built, and kept in memory since. Header and compression are read,
+    /// but checksum and records are not checked again. Invalid bytes end the iteration early, and do no other harm.
     ///
     /// # Errors
-    /// As [`Batch::verify`], as far as it looks.
+    /// As [`Batch::verify`], for what is checked.
     pub fn verified_before(bytes: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<Batch<'a>, BatchError> {
         let found = bytes.len() as u64;
         let truncated = |expected: usize| BatchError::Truncated { found, expected: expected as u64 };
@@ -99,7 +98,7 @@ impl<'a> Batch<'a> {
         Records { rest: self.records }
     }
 
-    /// From whom the records came, in runs; empty when the batch does not say.
+    /// The peers of the records, in runs; empty if the batch has none.
     #[must_use]
     pub fn peers(&self) -> PeerRuns<'a> {
         self.peers.clone()
@@ -115,7 +114,7 @@ fn raw_body<'a>(
         return Ok(body);
     }
     let raw_bytes = header.raw_bytes as usize;
-    // Exactly, as a vector that doubles would pass the limit; and never shorter, so that it is zeroed once.
+    // Exactly this size, as a doubling vector would exceed the limit; and never shorter, so that it is zeroed once.
     if scratch.len() < raw_bytes {
         scratch.reserve_exact(raw_bytes - scratch.len());
         scratch.resize(raw_bytes, 0);

@@ -7,13 +7,13 @@ use super::frame::{self, Fields, Kind};
 use crate::BatchError;
 use crate::limits::REFUSAL_TEXT_BYTES_MAX;
 
-/// Which refusal it is. Numbers on the wire are append-only; one that is not known here keeps its number.
+/// The code of a refusal. Numbers on the wire are append-only; an unknown code keeps its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RefusalCode {
     /// 1: a version, frame kind or flag that the server does not know.
     Version,
-    /// 2: garbage, cut short, or a structure that does not fit.
+    /// 2: malformed or truncated input.
     Malformed,
     /// 3: a checksum does not fit its bytes.
     Checksum,
@@ -37,7 +37,7 @@ pub enum RefusalCode {
     Unknown(u16),
 }
 
-/// Number, code, whether the same bytes may succeed later, and a name for people.
+/// Number, code, whether a retry may succeed, and a name for display.
 const CODES: [(u16, RefusalCode, bool, &str); 11] = [
     (1, RefusalCode::Version, false, "version not known"),
     (2, RefusalCode::Malformed, false, "malformed"),
@@ -48,7 +48,7 @@ const CODES: [(u16, RefusalCode, bool, &str); 11] = [
     (7, RefusalCode::Busy, true, "busy"),
     (8, RefusalCode::SpoolFailed, true, "spool failed"),
     (9, RefusalCode::ShuttingDown, true, "shutting down"),
-    // Not worth a retry: two connections that take the stream from each other would never end.
+    // No retry: two connections would take the stream from each other forever.
     (10, RefusalCode::TakenOver, false, "taken over"),
     (11, RefusalCode::HelloExpected, false, "hello expected"),
 ];
@@ -97,11 +97,11 @@ impl fmt::Display for RefusalCode {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Refusal {
-    /// Which refusal it is.
+    /// The code.
     pub code: RefusalCode,
     /// Whether the same bytes may succeed later.
     pub retry: bool,
-    /// What a person should read: the cause, and the numbers in it.
+    /// The cause in words, with its numbers.
     pub text: String,
 }
 

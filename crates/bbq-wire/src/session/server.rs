@@ -6,7 +6,7 @@ use crate::batch::BatchLimits;
 use crate::limits::{BATCH_HEADER_BYTES, CONTROL_HEADER_BYTES};
 use crate::{Batch, BatchError, BatchHeader, StreamId};
 
-/// What the input begins with.
+/// The first item of the input.
 #[derive(Debug)]
 pub enum ServerStep<'a> {
     /// No complete item.
@@ -17,13 +17,13 @@ pub enum ServerStep<'a> {
     },
     /// The client's hello: the first item, and only once.
     Hello {
-        /// What it says.
+        /// The decoded hello.
         hello: Hello,
-        /// How many bytes of the input it took.
+        /// Bytes of the input that it took.
         consumed: usize,
     },
-    /// A batch of the hello's stream, within the limits by its header. Neither its checksum nor its records were looked
-    /// at: that is [`crate::Batch::verify`]'s.
+    /// A batch of the hello's stream, whose header is within the limits. [`crate::Batch::verify`] checks its checksum and
+    /// records.
     Batch {
         /// Header and body.
         bytes: &'a [u8],
@@ -34,16 +34,16 @@ pub enum ServerStep<'a> {
     },
 }
 
-/// Reads one client. Holds no bytes: the caller keeps what was not consumed and hands it in again with more.
+/// Reads the items of one client. It keeps no bytes: the caller passes what was not consumed again, with more.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerSession {
     body_bytes_max: u32,
-    /// The hello's; `None` before the hello.
+    /// The stream of the hello; `None` before it.
     stream: Option<StreamId>,
 }
 
 impl ServerSession {
-    /// A session that waits for its hello. Of the limits, only the body's is judged here.
+    /// A session that waits for its hello. Only the limit of the body is checked here.
     #[must_use]
     pub fn new(limits: BatchLimits) -> ServerSession {
         ServerSession { body_bytes_max: limits.body_bytes_max, stream: None }
@@ -53,7 +53,7 @@ impl ServerSession {
     /// for a refusal only.
     ///
     /// # Errors
-    /// What to send back before closing. The same input would be refused again: nothing behind it can be read.
+    /// The refusal to send before closing. Nothing behind this input can be read.
     pub fn next<'a>(&mut self, input: &'a [u8]) -> Result<ServerStep<'a>, Refusal> {
         match input.first_chunk::<4>() {
             None => Ok(ServerStep::NeedMore { at_least: CONTROL_HEADER_BYTES }),
@@ -73,7 +73,7 @@ impl ServerSession {
         if largest > self.body_bytes_max {
             return Err(BatchError::TooLarge { bytes: largest, limit: self.body_bytes_max }.into());
         }
-        // Acknowledgements name no stream: the number of another stream would be taken for one of this stream.
+        // Acknowledgements have no stream id, so all batches must be of one stream.
         if header.stream != stream {
             let text = format!("batch of stream {} in a session of stream {stream}", header.stream);
             return Err(Refusal::new(RefusalCode::Malformed, text));

@@ -16,7 +16,7 @@ use super::{AckLevel, SessionError};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// The last sequence known durable, 0 for none. The client goes on with the next one.
+    /// The last durable sequence, 0 for none. The client continues with the next one.
     pub last_sequence: u64,
     /// What acknowledgements will mean.
     pub ack: AckLevel,
@@ -24,7 +24,7 @@ pub struct Welcome {
     pub body_bytes_max: u32,
     /// The largest message the server takes.
     pub message_bytes_max: u32,
-    /// Who it is, for people; escape it before it reaches a terminal.
+    /// The server's name for display; escape it for a terminal.
     pub server: String,
 }
 
