@@ -97,20 +97,25 @@ impl Sender {
     /// Waits until every record taken before this call is acknowledged.
     ///
     /// # Errors
-    /// [`SendError::Timeout`], or the error that ended the sender.
+    /// [`SendError::Timeout`], or the error that ended the sender, even if every record is acknowledged: such a sender takes no more
+    /// records. A sender that was closed with every record acknowledged returns `Ok`.
     pub fn flush(&self, timeout: Duration) -> Result<(), SendError> {
         if !self.shared.intake.is_own_process() {
             return Err(SendError::Forked);
         }
         self.shared.intake.collect(&self.shared.queue);
-        self.shared.queue.wait_acknowledged(timeout)
+        self.shared.queue.wait_acknowledged(timeout)?;
+        match self.shared.queue.failure() {
+            None | Some(SendError::Closed) => Ok(()),
+            Some(error) => Err(error),
+        }
     }
 
     /// Stops taking records, waits until all are acknowledged, and ends the sender. Records that are not acknowledged in time are
     /// counted as abandoned, or stay in the spool for the next start. Closing again changes nothing.
     ///
     /// # Errors
-    /// [`SendError::Timeout`], or the error that ended the sender before.
+    /// [`SendError::Timeout`], or the error that ended the sender before, unless every record is acknowledged.
     pub fn close(&self, timeout: Duration) -> Result<Counters, SendError> {
         if !self.shared.intake.is_own_process() {
             return Err(SendError::Forked);

@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::time::Instant;
+
 use bbq_client::{Notice, SendError};
 use bbq_wire::session::{RefusalCode, encode_ack};
 use support::{PATIENCE, Setup};
@@ -53,6 +55,32 @@ fn what_will_never_be_taken_ends_it() {
         let error = sender.flush(PATIENCE).unwrap_err();
         assert!(matches!(&error, SendError::Refused { refusal, .. } if refusal.code == code), "{error}");
     }
+}
+
+#[test]
+fn a_flush_of_a_refused_sender_fails_even_if_everything_is_acknowledged() {
+    let setup = Setup::new();
+    let sender = setup.sender().start().unwrap();
+    sender.send(b"message").unwrap();
+    let (mut connection, _) = setup.welcome(0);
+    connection.batch().unwrap();
+    connection.ack(1);
+    sender.flush(PATIENCE).unwrap();
+    connection.refuse(RefusalCode::Version);
+    let start = Instant::now();
+    let error = loop {
+        assert!(start.elapsed() < PATIENCE, "no flush failed");
+        if let Err(error) = sender.flush(PATIENCE) {
+            break error;
+        }
+    };
+    assert!(
+        matches!(&error, SendError::Refused { refusal, .. } if refusal.code == RefusalCode::Version),
+        "{error}"
+    );
+    let counters = sender.close(PATIENCE).unwrap();
+    assert_eq!((counters.acknowledged, counters.dropped.total()), (1, 0), "{counters:?}");
+    sender.flush(PATIENCE).unwrap_err();
 }
 
 #[test]

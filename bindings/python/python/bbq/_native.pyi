@@ -76,7 +76,7 @@ class Sender:
     def flush(self, timeout: float | None = None) -> None:
         """Waits until everything taken before is acknowledged, so many seconds or as long as `close_timeout`.
 
-        Raises Timeout, or what ended the sender. Ctrl-C ends the wait.
+        Raises Timeout, or the error that ended the sender, even if everything is acknowledged. Ctrl-C ends the wait.
         """
 
     def close(self, timeout: float | None = None) -> Counters:
