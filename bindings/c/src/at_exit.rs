@@ -1,7 +1,6 @@
-//! The handles of this process, and what the exit of the process does for them.
+//! The handles of this process, and the flush at its exit.
 //!
-//! Invariant: a handle in the list is alive. Whoever frees a handle takes it out of the list first, which waits for a flush that
-//! uses it.
+//! Invariant: every handle in the list is alive. `remove` takes a handle out before it is freed, and waits for a flush that uses it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,52 +9,51 @@ use std::time::{Duration, Instant};
 use crate::boundary;
 use crate::process::PerProcess;
 
-/// What has something to send when the process exits.
+/// A handle that is flushed when the process exits.
 pub(crate) trait AtExit: Sync {
-    /// Waits at most `timeout`, or its own close time-out, for what it has; `spent` of that is over. Returns whether everything is
-    /// acknowledged.
+    /// Waits for acknowledgements, at most for `timeout` or the handle's own close time-out, less `spent`. Returns whether every
+    /// message is acknowledged.
     fn flush_at_exit(&self, timeout: Option<Duration>, spent: Duration) -> bool;
 }
 
-/// A handle, of which C has the other pointer.
 struct Listed(*const dyn AtExit);
 
-// SAFETY: a handle may be used by any thread; it is one that C may share.
+// SAFETY: any thread may use a handle, as C may share it.
 unsafe impl Send for Listed {}
 
 static SENDERS: PerProcess<Mutex<Vec<Listed>>> = PerProcess::new();
 
 fn senders() -> MutexGuard<'static, Vec<Listed>> {
-    SENDERS.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+    SENDERS.get_or_make(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The handle has a sender in this process.
-pub(crate) fn enlist(handle: *const (impl AtExit + 'static)) {
+/// Adds a handle that has a sender in this process.
+pub(crate) fn add(handle: *const (impl AtExit + 'static)) {
     static REGISTERED: AtomicBool = AtomicBool::new(false);
     if !REGISTERED.swap(true, Ordering::Relaxed) {
-        // SAFETY: the handler stops panics, and is never unloaded (build.rs). Without room for it, exits do not wait.
+        // SAFETY: the handler stops panics, and is never unloaded (build.rs). If there is no room for it, exits do not wait.
         let _registered = unsafe { libc::atexit(at_exit) };
     }
     senders().push(Listed(handle));
 }
 
-/// The handle is about to be freed.
-pub(crate) fn strike(handle: *const impl AtExit) {
-    if SENDERS.look().is_some() {
+/// Removes a handle that is about to be freed.
+pub(crate) fn remove(handle: *const impl AtExit) {
+    if SENDERS.get().is_some() {
         senders().retain(|listed| !std::ptr::addr_eq(listed.0, handle));
     }
 }
 
-/// Waits for what every sender of this process has, all of them together at most `timeout`, or each its own close time-out.
-/// Returns whether everything is acknowledged.
+/// Flushes every sender of this process. `timeout` is for all of them together; without it each has its own close time-out. Returns
+/// whether every message is acknowledged.
 pub(crate) fn flush_all(timeout: Option<Duration>) -> bool {
-    if SENDERS.look().is_none() {
+    if SENDERS.get().is_none() {
         return true;
     }
     let begin = Instant::now();
     let mut flushed = true;
     for listed in &*senders() {
-        // SAFETY: it is alive, as it is struck from the list before it is freed, and the list is locked.
+        // SAFETY: the handle is alive: it is removed from the list before it is freed, and the list is locked.
         let handle = unsafe { &*listed.0 };
         flushed &= handle.flush_at_exit(timeout, begin.elapsed());
     }

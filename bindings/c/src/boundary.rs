@@ -1,12 +1,11 @@
-//! The line between C and Rust: every call from C passes here, and no panic does.
+//! The boundary between C and Rust: every call from C goes through here, and no panic crosses it.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::failure::{Failure, Status, remember};
 
-/// Runs a call whose outcome is a status. What it shares behind a panic are atomics, and locks that bbq-client takes although
-/// they are poisoned.
+/// Runs a call that returns a status. After a panic only atomics are shared, and locks that bbq-client takes even if they are poisoned.
 #[inline]
 pub(crate) fn status(call: impl FnOnce() -> Result<(), Failure>) -> Status {
     let failure = match catch_unwind(AssertUnwindSafe(call)) {
@@ -19,7 +18,7 @@ pub(crate) fn status(call: impl FnOnce() -> Result<(), Failure>) -> Status {
     status
 }
 
-/// Runs a call that cannot fail; answers `otherwise` when it panics.
+/// Runs a call that cannot fail; returns `otherwise` if it panics.
 pub(crate) fn value<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|payload| {
         remember(panicked(&*payload));
@@ -30,7 +29,7 @@ pub(crate) fn value<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
 fn panicked(payload: &(dyn Any + Send)) -> Failure {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic");
-    Failure::Other(Status::Internal, format!("a defect of libbbq: {text}"))
+    Failure::Other(Status::Internal, format!("a bug in libbbq: {text}"))
 }
 
 #[cfg(test)]
@@ -43,9 +42,9 @@ mod tests {
     #[test]
     fn a_panic_becomes_a_status_and_a_text() {
         assert_eq!(status(|| panic!("so many {}", 7)), Status::Internal);
-        // SAFETY: the thread's text, which stays until the next call.
+        // SAFETY: the text of this thread is valid until its next call.
         let text = unsafe { CStr::from_ptr(bbq_last_error()) };
-        assert_eq!(text.to_str(), Ok("a defect of libbbq: so many 7"));
+        assert_eq!(text.to_str(), Ok("a bug in libbbq: so many 7"));
         assert_eq!(value(3, || panic!("again")), 3);
     }
 }

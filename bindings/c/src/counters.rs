@@ -1,29 +1,30 @@
-//! What a sender has done so far, in a struct that may grow: its first field says how much of it the program knows.
+//! The counters of a sender, in a struct that may grow: its first field is the size that the program knows.
 
 use std::mem::offset_of;
 
+use crate::boundary;
 use crate::failure::{Failure, Status};
 use crate::handle::Handle;
-use crate::{boundary, pointer};
+use crate::pointer::null;
 
-/// Messages, by what became of them:
+/// What became of the messages:
 /// accepted + recovered = acknowledged + queued + dropped_oldest + dropped_abandoned, at every moment.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Counters {
-    /// Set to sizeof(bbq_counters) before the call. After it, the size of what was filled in.
+    /// Set to sizeof(bbq_counters) before the call. After the call: the bytes that were filled in.
     pub size: u64,
-    /// Taken, the sender's own reports of drops included.
+    /// Taken by the sender, including its own reports of drops.
     pub accepted: u64,
     /// Found in the spool at the start.
     pub recovered: u64,
     /// Written to a connection, each counted once for a server.
     pub sent: u64,
-    /// Acknowledged at the level that was asked for, by every server that is to have them.
+    /// Acknowledged, at the requested level, by every server that is to have them.
     pub acknowledged: u64,
     /// Taken and not acknowledged.
     pub queued: u64,
-    /// Memory that they take, with what is kept for the next ones.
+    /// Memory of the queued messages in bytes, including buffers kept for the next ones.
     pub queued_bytes: u64,
     /// Connections that broke or could not be made.
     pub reconnects: u64,
@@ -39,24 +40,20 @@ pub struct Counters {
     pub dropped_oldest: u64,
     /// Taken, and given up.
     pub dropped_abandoned: u64,
-    /// Connections that ended because the server broke the protocol; `reconnects` has them, too.
+    /// Connections that ended because the server broke the protocol; also counted in `reconnects`.
     pub protocol_errors: u64,
 }
 
-/// Programs of the first version know so much.
+/// The size of this struct in the first version.
 const SIZE_FIRST: usize = offset_of!(Counters, dropped_abandoned) + size_of::<u64>();
 
-/// Reads what the sender has done in this process. Set `counters->size` before.
-///
-/// # Safety
-/// `sender` is from bbq_sender_start and not freed; `counters` points to as many bytes as its first field says.
+/// Reads the counters of the sender in this process. Set `counters->size` before the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_sender_counters(sender: *const Handle, counters: *mut Counters) -> Status {
+pub unsafe extern "C" fn bbq_sender_counters(sender: Option<&Handle>, counters: *mut Counters) -> Status {
     boundary::status(|| {
-        // SAFETY: the caller's promise is this function's.
-        let handle = unsafe { pointer::shared(sender, "sender") }?;
-        // SAFETY: as above, and the first field is there in every version. What follows it may not be.
-        let known = *unsafe { pointer::shared(counters.cast::<u64>(), "counters") }?;
+        let handle = sender.ok_or_else(null("sender"))?;
+        // SAFETY: null, or it points to a struct of at least the first version, which begins with its size.
+        let known = *unsafe { counters.cast::<u64>().as_ref() }.ok_or_else(null("counters"))?;
         let known = usize::try_from(known).unwrap_or(usize::MAX).min(size_of::<Counters>());
         if known < SIZE_FIRST {
             return Err(Failure::argument("counters->size is too small; set it to sizeof(bbq_counters)"));
@@ -80,7 +77,7 @@ pub unsafe extern "C" fn bbq_sender_counters(sender: *const Handle, counters: *m
             dropped_abandoned: dropped.abandoned,
             protocol_errors: of_sender.protocol_errors,
         };
-        // SAFETY: the program has `known` bytes there, and a `Counters` has them, too.
+        // SAFETY: `counters` points to `known` bytes at least, and `filled` has as many.
         unsafe {
             std::ptr::copy_nonoverlapping((&raw const filled).cast::<u8>(), counters.cast::<u8>(), known)
         };

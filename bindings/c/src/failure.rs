@@ -1,17 +1,17 @@
-//! What went wrong: a number for programs, and a text for people that the thread keeps until it is asked for.
+//! Failures: a number for programs, and a text for people that each thread keeps until bbq_last_error asks for it.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 
 use bbq_client::{SendError, StartError};
 
-/// What a function answers. 0 is good.
+/// What a function returns. 0 is success.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Done.
     Ok = 0,
-    /// A null pointer, text that is not UTF-8, an address that is none, or a number that means nothing. A mistake in the program.
+    /// A null pointer, text that is not UTF-8, an invalid address, or an unknown number. A mistake in the program.
     Argument = 1,
     /// An option outside its range, or no server named. A mistake in the program or its configuration.
     Option = 2,
@@ -25,7 +25,7 @@ pub enum Status {
     TooLarge = 6,
     /// Not everything was acknowledged in time. It stays queued.
     Timeout = 7,
-    /// The server refuses what was sent, and would again: the end of the sender.
+    /// The server refuses the messages of this sender for good: the end of the sender.
     Refused = 8,
     /// The server does not speak the protocol: the end of the sender.
     Protocol = 9,
@@ -33,16 +33,16 @@ pub enum Status {
     Closed = 10,
     /// The sender, or its spool, belongs to the parent process.
     Forked = 11,
-    /// A defect of the library.
+    /// A bug in the library.
     Internal = 12,
 }
 
 /// A failed call.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
-    /// Of a running sender; its text is only made when somebody asks.
+    /// Of a running sender. The text is made only when bbq_last_error asks for it.
     Send(SendError),
-    /// Of anything else.
+    /// Any other failure.
     Other(Status, String),
 }
 
@@ -93,7 +93,6 @@ impl From<StartError> for Failure {
     }
 }
 
-/// The thread's last failure, and its text once it was asked for.
 struct Last {
     failure: Option<Failure>,
     text: Option<CString>,
@@ -103,13 +102,13 @@ thread_local! {
     static LAST: RefCell<Last> = const { RefCell::new(Last { failure: None, text: None }) };
 }
 
-/// Keeps it for `bbq_last_error`. A thread that is ending has no place for it any more.
+/// Keeps a failure for `bbq_last_error`. A thread that is ending keeps none.
 pub(crate) fn remember(failure: Failure) {
     let _kept = LAST.try_with(|last| last.borrow_mut().failure = Some(failure));
 }
 
-/// What went wrong in this thread's last call that failed, as text; empty before the first. It stays valid until the thread's
-/// next call of this function.
+/// The failure of this thread's last call that failed, as text; empty before the first. The text is valid until the thread calls this
+/// function again.
 #[unsafe(no_mangle)]
 pub extern "C" fn bbq_last_error() -> *const c_char {
     const EMPTY: *const c_char = c"".as_ptr();

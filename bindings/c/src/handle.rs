@@ -1,4 +1,4 @@
-//! `bbq_sender`: a sender of the process that uses it.
+//! `bbq_sender`: a sender that each process starts for itself.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,8 @@ use bbq_client::{SendError, Sender, SenderBuilder};
 use crate::at_exit::AtExit;
 use crate::failure::{Failure, Status};
 use crate::options::Options;
-use crate::process::{PerProcess, watch_forks};
+use crate::pointer::null;
+use crate::process::{PerProcess, count_forks};
 use crate::reconnect::Reconnect;
 use crate::{at_exit, boundary, pointer};
 
@@ -24,7 +25,7 @@ pub struct Handle {
 
 impl Handle {
     fn start(options: &Options) -> Result<Handle, Failure> {
-        watch_forks()?;
+        count_forks()?;
         let handle = Handle {
             builder: options.builder.clone(),
             has_spool: options.has_spool,
@@ -32,7 +33,7 @@ impl Handle {
             closed: AtomicBool::new(false),
             own: PerProcess::new(),
         };
-        let started = handle.own.get(|| handle.builder.clone().start().map_err(Failure::from));
+        let started = handle.own.get_or_make(|| handle.builder.clone().start().map_err(Failure::from));
         started.as_ref().map_err(Failure::clone)?;
         Ok(handle)
     }
@@ -40,10 +41,10 @@ impl Handle {
     /// This process's sender.
     #[inline]
     pub(crate) fn sender(&self) -> Result<&Sender, Failure> {
-        self.own.get(|| self.start_in_child()).as_ref().map_err(Failure::clone)
+        self.own.get_or_make(|| self.start_in_child()).as_ref().map_err(Failure::clone)
     }
 
-    /// What the parent's sender has is the parent's to send; what comes now needs a stream and threads of its own.
+    /// The parent sends what it has taken; messages of the child need a stream and threads of their own.
     fn start_in_child(&self) -> Result<Sender, Failure> {
         if self.is_closed() {
             return Err(SendError::Closed.into());
@@ -53,7 +54,7 @@ impl Handle {
             return Err(Failure::Other(Status::Forked, text.to_owned()));
         }
         let sender = self.builder.clone().start()?;
-        at_exit::enlist(self);
+        at_exit::add(self);
         Ok(sender)
     }
 
@@ -61,18 +62,22 @@ impl Handle {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Waits for what this process has given it. A child that has sent nothing starts nothing for that.
+    /// Flushes this process's sender. A child that has sent nothing starts none for that.
     fn flush(&self, timeout: Duration) -> Result<(), Failure> {
-        match self.own.look() {
+        match self.own.get() {
             Some(Ok(sender)) => Ok(sender.flush(timeout)?),
             Some(Err(failure)) => Err(failure.clone()),
             None => Ok(()),
         }
     }
 
+    fn has_nothing_queued(&self) -> bool {
+        matches!(self.own.get(), Some(Ok(sender)) if sender.counters().queued == 0)
+    }
+
     fn close(&self, timeout: Duration) -> Result<(), Failure> {
         self.closed.store(true, Ordering::Relaxed);
-        match self.own.look() {
+        match self.own.get() {
             Some(Ok(sender)) => Ok(sender.close(timeout).map(drop)?),
             _ => Ok(()),
         }
@@ -82,75 +87,59 @@ impl Handle {
 impl AtExit for Handle {
     fn flush_at_exit(&self, timeout: Option<Duration>, spent: Duration) -> bool {
         let timeout = timeout.unwrap_or(self.close_timeout);
-        // Whoever has closed it has waited, or has chosen not to.
-        self.is_closed() || self.flush(timeout.saturating_sub(spent)).is_ok()
+        // The program that closed the sender has waited already, or chose not to.
+        self.is_closed() || self.flush(timeout.saturating_sub(spent)).is_ok() || self.has_nothing_queued()
     }
 }
 
 /// Starts a sender, and returns before it has connected. The options stay the caller's.
-/// `*sender` is set to the sender, or to null when it cannot be started.
-///
-/// # Safety
-/// `options` is from bbq_options_new; `sender` points to a pointer.
+/// `*sender` is set to the sender, or to null if it cannot be started.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_sender_start(options: *const Options, sender: *mut *mut Handle) -> Status {
+pub extern "C" fn bbq_sender_start(options: Option<&Options>, sender: Option<&mut *mut Handle>) -> Status {
     boundary::status(|| {
-        // SAFETY: the caller's promise is this function's.
-        let (sender, options) =
-            unsafe { (pointer::unique(sender, "sender")?, pointer::shared(options, "options")) };
+        let sender = sender.ok_or_else(null("sender"))?;
         *sender = std::ptr::null_mut();
-        *sender = Box::into_raw(Box::new(Handle::start(options?)?));
-        at_exit::enlist(*sender);
+        *sender = Box::into_raw(Box::new(Handle::start(options.ok_or_else(null("options"))?)?));
+        at_exit::add(*sender);
         Ok(())
     })
 }
 
-/// Takes a message: copies it, and returns. Messages of one thread keep their order.
-/// Waits only when there is no room, and only as long as bbq_options_on_full says.
-///
-/// # Safety
-/// `sender` is from bbq_sender_start and not freed; `bytes` points to `length` bytes.
+/// Copies a message of `length` bytes into the queue and returns. Messages of one thread keep their order.
+/// Waits only if there is no room, and at most as long as bbq_options_on_full says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_send(sender: *const Handle, bytes: *const c_void, length: usize) -> Status {
+pub unsafe extern "C" fn bbq_send(sender: Option<&Handle>, bytes: *const c_void, length: usize) -> Status {
     boundary::status(|| {
-        // SAFETY: the caller's promise is this function's.
-        let (handle, bytes) =
-            unsafe { (pointer::shared(sender, "sender")?, pointer::bytes(bytes.cast(), length, "bytes")?) };
-        Ok(handle.sender()?.send(bytes)?)
+        let handle = sender.ok_or_else(null("sender"))?;
+        // SAFETY: `length` readable bytes (bbq.h), or null.
+        Ok(handle.sender()?.send(unsafe { pointer::bytes(bytes.cast(), length, "bytes") }?)?)
     })
 }
 
-/// Takes a message if that needs no waiting, whatever bbq_options_on_full says. One that is refused is not counted as dropped: the
-/// caller still has it. With BBQ_ON_FULL_DROP_OLDEST older ones go for it.
-///
-/// # Safety
-/// `sender` is from bbq_sender_start and not freed; `bytes` points to `length` bytes.
+/// Copies a message into the queue if that needs no waiting, whatever bbq_options_on_full says. A message that is refused is not
+/// counted as dropped: the caller still has it. With BBQ_ON_FULL_DROP_OLDEST older messages are dropped for it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_try_send(sender: *const Handle, bytes: *const c_void, length: usize) -> Status {
+pub unsafe extern "C" fn bbq_try_send(
+    sender: Option<&Handle>,
+    bytes: *const c_void,
+    length: usize,
+) -> Status {
     boundary::status(|| {
-        // SAFETY: the caller's promise is this function's.
-        let (handle, bytes) =
-            unsafe { (pointer::shared(sender, "sender")?, pointer::bytes(bytes.cast(), length, "bytes")?) };
-        Ok(handle.sender()?.try_send(bytes)?)
+        let handle = sender.ok_or_else(null("sender"))?;
+        // SAFETY: `length` readable bytes (bbq.h), or null.
+        Ok(handle.sender()?.try_send(unsafe { pointer::bytes(bytes.cast(), length, "bytes") }?)?)
     })
 }
 
-/// Waits until everything taken before is acknowledged.
-///
-/// # Safety
-/// `sender` is from bbq_sender_start and not freed.
+/// Waits until every message taken before is acknowledged. Returns the failure that ended the sender, if one did, even if every
+/// message is acknowledged.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_flush(sender: *const Handle, timeout_ms: u64) -> Status {
-    boundary::status(|| {
-        // SAFETY: the caller's promise is this function's.
-        let handle = unsafe { pointer::shared(sender, "sender") }?;
-        handle.flush(Duration::from_millis(timeout_ms))
-    })
+pub extern "C" fn bbq_flush(sender: Option<&Handle>, timeout_ms: u64) -> Status {
+    boundary::status(|| sender.ok_or_else(null("sender"))?.flush(Duration::from_millis(timeout_ms)))
 }
 
-/// Waits until everything that every sender of this process has taken is acknowledged: for programs that are about to end
-/// without exit(), such as in a handler of std::terminate. Not for signal handlers.
-/// Answers BBQ_STATUS_TIMEOUT when something is left.
+/// Waits until every message of every sender of this process is acknowledged: for programs that end without exit(), such as in a
+/// handler of std::terminate. Not for signal handlers. Returns BBQ_STATUS_TIMEOUT if messages are left.
 #[unsafe(no_mangle)]
 pub extern "C" fn bbq_flush_all(timeout_ms: u64) -> Status {
     boundary::status(|| {
@@ -161,63 +150,40 @@ pub extern "C" fn bbq_flush_all(timeout_ms: u64) -> Status {
     })
 }
 
-/// Takes nothing any more, waits until everything is acknowledged, and ends. What is not acknowledged in time is counted as
-/// abandoned, or stays in the spool for the next start. Closing again changes nothing.
-///
-/// # Safety
-/// `sender` is from bbq_sender_start and not freed.
+/// Stops taking messages, waits until all are acknowledged, and ends the sender. Messages that are not acknowledged in time are
+/// counted as abandoned, or stay in the spool for the next start. Closing again changes nothing.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_close(sender: *const Handle, timeout_ms: u64) -> Status {
-    boundary::status(|| {
-        // SAFETY: the caller's promise is this function's.
-        let handle = unsafe { pointer::shared(sender, "sender") }?;
-        handle.close(Duration::from_millis(timeout_ms))
-    })
+pub extern "C" fn bbq_close(sender: Option<&Handle>, timeout_ms: u64) -> Status {
+    boundary::status(|| sender.ok_or_else(null("sender"))?.close(Duration::from_millis(timeout_ms)))
 }
 
-/// Reads the set reconnect parameters.
-///
-/// # Safety
-/// `sender` is from bbq_sender_start and not freed; `reconnect` points to a bbq_reconnect.
+/// Reads the reconnect parameters as they were set.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_sender_reconnect(sender: *const Handle, reconnect: *mut Reconnect) -> Status {
+pub extern "C" fn bbq_sender_reconnect(sender: Option<&Handle>, reconnect: Option<&mut Reconnect>) -> Status {
     boundary::status(|| {
-        // SAFETY: the caller's promise is this function's.
-        let (handle, out) =
-            unsafe { (pointer::shared(sender, "sender")?, pointer::unique(reconnect, "reconnect")?) };
+        let (handle, out) = (sender.ok_or_else(null("sender"))?, reconnect.ok_or_else(null("reconnect"))?);
         *out = Reconnect::from_client(handle.sender()?.reconnect());
         Ok(())
     })
 }
 
-/// Sets other reconnect parameters; contradictory ones change nothing and answer BBQ_STATUS_OPTION.
-///
-/// # Safety
-/// `sender` is from bbq_sender_start and not freed; `reconnect` points to a bbq_reconnect.
+/// Changes the reconnect parameters. Contradictory parameters change nothing and return BBQ_STATUS_OPTION.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_sender_set_reconnect(
-    sender: *const Handle,
-    reconnect: *const Reconnect,
-) -> Status {
+pub extern "C" fn bbq_sender_set_reconnect(sender: Option<&Handle>, reconnect: Option<&Reconnect>) -> Status {
     boundary::status(|| {
-        // SAFETY: the caller's promise is this function's.
-        let (handle, set) =
-            unsafe { (pointer::shared(sender, "sender")?, pointer::shared(reconnect, "reconnect")?) };
+        let (handle, set) = (sender.ok_or_else(null("sender"))?, reconnect.ok_or_else(null("reconnect"))?);
         let set = handle.sender()?.set_reconnect(set.to_client());
         set.map_err(|error| Failure::Other(Status::Option, error.to_string()))
     })
 }
 
-/// Closes the sender with its close time-out unless it is closed, and frees it. Null is nothing to free.
-///
-/// # Safety
-/// `sender` is null, or from bbq_sender_start and not freed, and no other thread uses it.
+/// Closes the sender with its close time-out unless it is closed, and frees it. No other thread may use it. Null is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bbq_sender_free(sender: *mut Handle) {
     boundary::value((), || {
         if !sender.is_null() {
-            at_exit::strike(sender);
-            // SAFETY: from `Box::into_raw` in bbq_sender_start, and this is its last use.
+            at_exit::remove(sender);
+            // SAFETY: from `Box::into_raw` in bbq_sender_start, and this is its last use (bbq.h).
             drop(unsafe { Box::from_raw(sender) });
         }
     });

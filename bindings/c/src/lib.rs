@@ -1,9 +1,10 @@
-//! libbbq: bbq-client's sender behind a C ABI. `include/bbq.h` is made from this crate and says how it is used.
+//! libbbq: the sender of bbq-client behind a C ABI. `include/bbq.h` is generated from this crate and says how to use it. The C++ headers
+//! (`include/bbq.hpp`, `include/bbq_spdlog.hpp`) are thin layers on the C ABI.
 //!
-//! Not here: anything that sends. C++ is thin headers on the C ABI (`include/bbq.hpp`, `include/bbq_spdlog.hpp`).
+//! A parameter of type `Option<&T>` is a pointer that may be null. That other pointers are valid, the contract in bbq.h demands.
 //!
 //! Invariant: no panic leaves a function that C calls (`boundary`).
-//! Invariant: numbers are append-only. Structs that C allocates begin with their size, or never change.
+//! Invariant: numbers are append-only. A struct that C allocates begins with its size, or never changes.
 //! Invariant: in a forked child nothing of the parent's is locked, joined or dropped (`process`).
 
 #![expect(unsafe_code, reason = "C passes pointers; each is used in one block that says why it may be")]

@@ -1,4 +1,4 @@
-//! Changes of a connection, as C hears of them.
+//! Notices: changes of a connection, as C gets them.
 
 use std::ffi::{CString, c_char, c_void};
 
@@ -7,55 +7,55 @@ use std::ffi::{CString, c_char, c_void};
 pub enum NoticeKind {
     /// A server has welcomed the sender.
     Connected = 0,
-    /// A server does not answer, or broke off; it or the next is tried.
+    /// A server does not answer, or its connection broke. The sender tries it again, or the next server.
     Unreachable = 1,
-    /// A server will never take what this sender has.
+    /// A server will never take the messages of this sender.
     Ended = 2,
-    /// What is not acknowledged is sent with the numbers of a new stream: those of the present one cannot be trusted.
+    /// Messages that are not acknowledged are sent as another stream, because the numbers of the current one cannot be trusted.
     NewStream = 3,
-    /// A server has lost messages that it had acknowledged, or the sender gives up what no server would take.
+    /// A server has lost messages that it had acknowledged; or the sender gives up messages that no server would take.
     Lost = 4,
 }
 
 /// A change of a connection; valid during the call.
 #[repr(C)]
 pub struct Notice {
-    /// A bbq_notice_kind; ignore those that you do not know.
+    /// A bbq_notice_kind. Ignore a kind that you do not know.
     pub kind: i32,
-    /// Which server.
+    /// Address of the server.
     pub server: *const c_char,
-    /// What happened; empty when there is nothing to say.
+    /// What happened; may be empty.
     pub why: *const c_char,
-    /// So many messages are lost; 0 for other kinds.
+    /// Messages that are lost; 0 for other kinds.
     pub records: u64,
 }
 
-/// Hears of notices.
+/// Called with each notice.
 pub type NoticeCallback = Option<unsafe extern "C" fn(notice: *const Notice, user: *mut c_void)>;
-/// Frees what a callback was given.
+/// Frees the `user` pointer of a callback.
 pub type ReleaseCallback = Option<unsafe extern "C" fn(user: *mut c_void)>;
 
-/// What a callback is given, until nobody can call it any more.
-pub(crate) struct User {
+/// The `user` pointer of a callback, released when nothing can call the callback any more.
+pub(crate) struct UserData {
     pointer: *mut c_void,
     release: ReleaseCallback,
 }
 
-// SAFETY: who gave the pointer has promised that the callbacks may be called with it from any thread.
-unsafe impl Send for User {}
+// SAFETY: the caller of `new` promises that the callbacks may be called with the pointer from any thread.
+unsafe impl Send for UserData {}
 // SAFETY: as above.
-unsafe impl Sync for User {}
+unsafe impl Sync for UserData {}
 
-impl User {
+impl UserData {
     /// # Safety
     /// `release` may be called with the pointer, once, from any thread.
-    pub(crate) unsafe fn new(pointer: *mut c_void, release: ReleaseCallback) -> User {
-        User { pointer, release }
+    pub(crate) unsafe fn new(pointer: *mut c_void, release: ReleaseCallback) -> UserData {
+        UserData { pointer, release }
     }
 
     /// # Safety
     /// `callback` may be called with the pointer from any thread.
-    pub(crate) unsafe fn tell(
+    pub(crate) unsafe fn call(
         &self,
         callback: unsafe extern "C" fn(*const Notice, *mut c_void),
         notice: &bbq_client::Notice,
@@ -74,19 +74,19 @@ impl User {
             }
             _ => return,
         };
-        // A zero byte can come from nowhere but a server's name that no resolver takes.
+        // Only the name of a server could have a zero byte, and no resolver takes such a name.
         let server = CString::new(server.as_str()).unwrap_or_default();
         let why = CString::new(why).unwrap_or_default();
         let notice = Notice { kind: kind as i32, server: server.as_ptr(), why: why.as_ptr(), records: lost };
-        // SAFETY: the caller's promise is this function's; the notice lives during the call.
+        // SAFETY: this function has the same contract; the notice lives during the call.
         unsafe { callback(&raw const notice, self.pointer) };
     }
 }
 
-impl Drop for User {
+impl Drop for UserData {
     fn drop(&mut self) {
         if let Some(release) = self.release {
-            // SAFETY: promised when it was made; this is the only time.
+            // SAFETY: the caller of `new` allows one call, and this is the only one.
             unsafe { release(self.pointer) };
         }
     }

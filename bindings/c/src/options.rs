@@ -1,4 +1,4 @@
-//! `bbq_options`: how a sender is to send. Defaults and ranges are bbq-client's.
+//! `bbq_options`: the options of a sender. Defaults and ranges are those of bbq-client.
 
 use std::ffi::{OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -7,38 +7,33 @@ use std::time::Duration;
 use bbq_client::{Sender, SenderBuilder};
 
 use crate::failure::{Failure, Status};
-use crate::notice::{self, NoticeCallback, ReleaseCallback};
+use crate::notice::{NoticeCallback, ReleaseCallback, UserData};
+use crate::pointer::{self, null};
 use crate::reconnect::Reconnect;
-use crate::{boundary, choices, pointer};
+use crate::{boundary, choices};
 
-/// As bbq-client's own: a program that ends waits at most so long for its last messages.
+/// The default of bbq-client: how long a program that exits waits for its last messages at most.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Options of a sender. They may be used for any number of senders, and changed between.
+/// Options of a sender. The same options may start any number of senders, and may be changed between.
 pub struct Options {
     pub(crate) builder: SenderBuilder,
     pub(crate) has_spool: bool,
     pub(crate) close_timeout: Duration,
 }
 
-/// Changes the builder of the options.
-///
-/// # Safety
-/// `options` is from [`bbq_options_new`], and used by one thread.
-unsafe fn change(
-    options: *mut Options,
-    change: impl FnOnce(&mut Options, SenderBuilder) -> Result<SenderBuilder, Failure>,
+fn change(
+    options: Option<&mut Options>,
+    change: impl FnOnce(SenderBuilder) -> Result<SenderBuilder, Failure>,
 ) -> Status {
     boundary::status(|| {
-        // SAFETY: the caller's promise is this function's.
-        let options = unsafe { pointer::unique(options, "options") }?;
-        let builder = options.builder.clone();
-        options.builder = change(options, builder)?;
+        let options = options.ok_or_else(null("options"))?;
+        options.builder = change(options.builder.clone())?;
         Ok(())
     })
 }
 
-/// Options with their defaults, to be freed with bbq_options_free.
+/// Makes options with their defaults. Free them with bbq_options_free.
 #[unsafe(no_mangle)]
 pub extern "C" fn bbq_options_new() -> *mut Options {
     boundary::value(std::ptr::null_mut(), || {
@@ -47,213 +42,146 @@ pub extern "C" fn bbq_options_new() -> *mut Options {
     })
 }
 
-/// Frees options; senders that were started with them go on. Null is nothing to free.
-///
-/// # Safety
-/// `options` is null, or from bbq_options_new and not freed.
+/// Frees options. Senders that were started with them go on. Null is ignored.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_options_free(options: *mut Options) {
-    boundary::value((), || {
-        if !options.is_null() {
-            // SAFETY: from `Box::into_raw` in bbq_options_new, and this is its last use.
-            drop(unsafe { Box::from_raw(options) });
-        }
-    });
+pub extern "C" fn bbq_options_free(options: Option<Box<Options>>) {
+    boundary::value((), || drop(options));
 }
 
-/// One more server, as bbq://HOST:PORT or bbq+unix:///PATH; the one named first is preferred.
-///
-/// # Safety
-/// `options` is from bbq_options_new; `address` is a string.
+/// Adds a server: bbq://HOST:PORT or bbq+unix:///PATH. The server named first is preferred.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_options_server(options: *mut Options, address: *const c_char) -> Status {
-    // SAFETY: the caller's promise is this function's.
-    unsafe {
-        change(options, |_, builder| {
-            let address = pointer::text(address, "address")?;
-            let address = address.parse().map_err(|error| Failure::argument(format!("{error}")));
-            Ok(builder.server(address?))
-        })
-    }
+pub unsafe extern "C" fn bbq_options_server(options: Option<&mut Options>, address: *const c_char) -> Status {
+    change(options, |builder| {
+        // SAFETY: a string (bbq.h), or null.
+        let address = unsafe { pointer::text(address, "address") }?.parse();
+        Ok(builder.server(address.map_err(|error| Failure::argument(format!("{error}")))?))
+    })
 }
 
-/// Who gets a message when several servers are named: a bbq_delivery, BBQ_DELIVERY_ANY unless set.
-///
-/// # Safety
-/// `options` is from bbq_options_new.
+/// Which servers get a message when several are named: a bbq_delivery, BBQ_DELIVERY_ANY unless set.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_options_delivery(options: *mut Options, delivery: i32) -> Status {
-    // SAFETY: the caller's promise is this function's.
-    unsafe { change(options, |_, builder| Ok(builder.delivery(choices::delivery(delivery)?))) }
+pub extern "C" fn bbq_options_delivery(options: Option<&mut Options>, delivery: i32) -> Status {
+    change(options, |builder| Ok(builder.delivery(choices::delivery(delivery)?)))
 }
 
 /// What an acknowledgement means: a bbq_ack, BBQ_ACK_DURABLE unless set.
-///
-/// # Safety
-/// `options` is from bbq_options_new.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_options_ack(options: *mut Options, ack: i32) -> Status {
-    // SAFETY: the caller's promise is this function's.
-    unsafe { change(options, |_, builder| Ok(builder.ack(choices::ack(ack)?))) }
+pub extern "C" fn bbq_options_ack(options: Option<&mut Options>, ack: i32) -> Status {
+    change(options, |builder| Ok(builder.ack(choices::ack(ack)?)))
 }
 
-/// Bytes that the queue takes at most, what is sent and not acknowledged included: 64 MiB unless set, at least 64 KiB.
-///
-/// # Safety
-/// `options` is from bbq_options_new.
+/// Maximum memory of the queue in bytes, including messages that are sent and not acknowledged: 64 MiB unless set, at least 64 KiB.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_options_queue_bytes_max(options: *mut Options, bytes: usize) -> Status {
-    // SAFETY: the caller's promise is this function's.
-    unsafe { change(options, |_, builder| Ok(builder.queue_bytes_max(bytes))) }
+pub extern "C" fn bbq_options_queue_bytes_max(options: Option<&mut Options>, bytes: usize) -> Status {
+    change(options, |builder| Ok(builder.queue_bytes_max(bytes)))
 }
 
-/// What becomes of a message for which there is no room: a bbq_on_full. BBQ_ON_FULL_BLOCK with 1000 ms unless set.
-/// The time-out is only for BBQ_ON_FULL_BLOCK; a negative one means to wait without end.
-///
-/// # Safety
-/// `options` is from bbq_options_new.
+/// What happens to a message for which there is no room: a bbq_on_full. BBQ_ON_FULL_BLOCK with 1000 ms unless set.
+/// Only BBQ_ON_FULL_BLOCK uses the time-out; a negative one means to wait without end.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_options_on_full(options: *mut Options, on_full: i32, timeout_ms: i64) -> Status {
-    // SAFETY: the caller's promise is this function's.
-    unsafe { change(options, |_, builder| Ok(builder.on_full(choices::on_full(on_full, timeout_ms)?))) }
+pub extern "C" fn bbq_options_on_full(
+    options: Option<&mut Options>,
+    on_full: i32,
+    timeout_ms: i64,
+) -> Status {
+    change(options, |builder| Ok(builder.on_full(choices::on_full(on_full, timeout_ms)?)))
 }
 
-/// A batch is sent when its messages have so many bytes: 128 KiB unless set, 1 KiB to 256 KiB.
-///
-/// # Safety
-/// `options` is from bbq_options_new.
+/// A batch is sent when its messages reach this size in bytes: 128 KiB unless set, 1 KiB to 256 KiB.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_options_batch_bytes(options: *mut Options, bytes: usize) -> Status {
-    // SAFETY: the caller's promise is this function's.
-    unsafe { change(options, |_, builder| Ok(builder.batch_bytes(bytes))) }
+pub extern "C" fn bbq_options_batch_bytes(options: Option<&mut Options>, bytes: usize) -> Status {
+    change(options, |builder| Ok(builder.batch_bytes(bytes)))
 }
 
-/// A message waits so long for company: about 2000 us unless set, at most a minute.
-///
-/// # Safety
-/// `options` is from bbq_options_new.
+/// How long a message waits for others to share its batch: about 2000 us unless set, at most a minute.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_options_linger_us(options: *mut Options, linger_us: u64) -> Status {
-    // SAFETY: the caller's promise is this function's.
-    unsafe { change(options, |_, builder| Ok(builder.linger(Duration::from_micros(linger_us)))) }
+pub extern "C" fn bbq_options_linger_us(options: Option<&mut Options>, linger_us: u64) -> Status {
+    change(options, |builder| Ok(builder.linger(Duration::from_micros(linger_us))))
 }
 
 /// Whether batches are compressed: a bbq_compress, BBQ_COMPRESS_OFF unless set.
-///
-/// # Safety
-/// `options` is from bbq_options_new.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_options_compress(options: *mut Options, compress: i32) -> Status {
-    // SAFETY: the caller's promise is this function's.
-    unsafe { change(options, |_, builder| Ok(builder.compress(choices::compress(compress)?))) }
+pub extern "C" fn bbq_options_compress(options: Option<&mut Options>, compress: i32) -> Status {
+    change(options, |builder| Ok(builder.compress(choices::compress(compress)?)))
 }
 
 /// How often and how fast servers that do not answer are tried again.
-///
-/// # Safety
-/// `options` is from bbq_options_new; `reconnect` points to a bbq_reconnect.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_options_reconnect(options: *mut Options, reconnect: *const Reconnect) -> Status {
-    // SAFETY: the caller's promise is this function's.
-    unsafe {
-        change(options, |_, builder| {
-            Ok(builder.reconnect(pointer::shared(reconnect, "reconnect")?.to_client()))
-        })
-    }
+pub extern "C" fn bbq_options_reconnect(
+    options: Option<&mut Options>,
+    reconnect: Option<&Reconnect>,
+) -> Status {
+    change(options, |builder| Ok(builder.reconnect(reconnect.ok_or_else(null("reconnect"))?.to_client())))
 }
 
-/// A server that acknowledges nothing for so long although something waits is left: 30000 ms unless set, at least 1000 ms.
-///
-/// # Safety
-/// `options` is from bbq_options_new.
+/// The sender leaves a server that acknowledges nothing for this time although messages wait: 30000 ms unless set, at least 1000 ms.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_options_delivery_timeout_ms(options: *mut Options, timeout_ms: u64) -> Status {
-    // SAFETY: the caller's promise is this function's.
-    unsafe { change(options, |_, builder| Ok(builder.delivery_timeout(Duration::from_millis(timeout_ms)))) }
+pub extern "C" fn bbq_options_delivery_timeout_ms(options: Option<&mut Options>, timeout_ms: u64) -> Status {
+    change(options, |builder| Ok(builder.delivery_timeout(Duration::from_millis(timeout_ms))))
 }
 
-/// Freeing the sender, and the end of the process, wait at most so long for what is not acknowledged: 5000 ms unless set.
-///
-/// # Safety
-/// `options` is from bbq_options_new.
+/// How long freeing the sender, and the exit of the process, wait for acknowledgements at most: 5000 ms unless set.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_options_close_timeout_ms(options: *mut Options, timeout_ms: u64) -> Status {
-    // SAFETY: the caller's promise is this function's.
-    unsafe {
-        change(options, |options, builder| {
-            options.close_timeout = Duration::from_millis(timeout_ms);
-            Ok(builder.close_timeout(options.close_timeout))
-        })
-    }
+pub extern "C" fn bbq_options_close_timeout_ms(options: Option<&mut Options>, timeout_ms: u64) -> Status {
+    boundary::status(|| {
+        let options = options.ok_or_else(null("options"))?;
+        options.close_timeout = Duration::from_millis(timeout_ms);
+        options.builder = options.builder.clone().close_timeout(options.close_timeout);
+        Ok(())
+    })
 }
 
-/// A directory of this sender's own. What bbq_send has taken then survives the process, though not a power failure, and is
-/// delivered by the next sender that is started with it. Each bbq_send costs a system call more.
-///
-/// # Safety
-/// `options` is from bbq_options_new; `directory` is a string.
+/// A directory of this sender's own. What bbq_send has taken then survives the process, though not a power failure, and the next sender
+/// that is started with the directory delivers it. Each bbq_send then costs a system call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_options_spool(options: *mut Options, directory: *const c_char) -> Status {
-    // SAFETY: the caller's promise is this function's.
-    unsafe {
-        change(options, |options, builder| {
-            let directory = pointer::string(directory, "directory")?;
-            options.has_spool = true;
-            Ok(builder.spool(OsStr::from_bytes(directory.to_bytes())))
-        })
-    }
+pub unsafe extern "C" fn bbq_options_spool(
+    options: Option<&mut Options>,
+    directory: *const c_char,
+) -> Status {
+    boundary::status(|| {
+        let options = options.ok_or_else(null("options"))?;
+        // SAFETY: a string (bbq.h), or null.
+        let directory = unsafe { pointer::string(directory, "directory") }?;
+        options.has_spool = true;
+        options.builder = options.builder.clone().spool(OsStr::from_bytes(directory.to_bytes()));
+        Ok(())
+    })
 }
 
-/// Bytes that the spool takes at most: 1 GiB unless set, at least 64 MiB.
-///
-/// # Safety
-/// `options` is from bbq_options_new.
+/// Maximum size of the spool in bytes: 1 GiB unless set, at least 64 MiB.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_options_spool_bytes_max(options: *mut Options, bytes: u64) -> Status {
-    // SAFETY: the caller's promise is this function's.
-    unsafe { change(options, |_, builder| Ok(builder.spool_bytes_max(bytes))) }
+pub extern "C" fn bbq_options_spool_bytes_max(options: Option<&mut Options>, bytes: u64) -> Status {
+    change(options, |builder| Ok(builder.spool_bytes_max(bytes)))
 }
 
-/// Whether a message that says how many were dropped is sent once there is room again: yes, unless set.
-///
-/// # Safety
-/// `options` is from bbq_options_new.
+/// Whether the sender, once there is room again, sends a message that says how many were dropped: yes, unless set.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_options_report_drops(options: *mut Options, report: bool) -> Status {
-    // SAFETY: the caller's promise is this function's.
-    unsafe { change(options, |_, builder| Ok(builder.report_drops(report))) }
+pub extern "C" fn bbq_options_report_drops(options: Option<&mut Options>, report: bool) -> Status {
+    change(options, |builder| Ok(builder.report_drops(report)))
 }
 
-/// Shown by the server, at most 255 bytes.
-///
-/// # Safety
-/// `options` is from bbq_options_new; `name` is a string.
+/// A name that the server shows, at most 255 bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bbq_options_name(options: *mut Options, name: *const c_char) -> Status {
-    // SAFETY: the caller's promise is this function's.
-    unsafe { change(options, |_, builder| Ok(builder.name(pointer::text(name, "name")?))) }
+pub unsafe extern "C" fn bbq_options_name(options: Option<&mut Options>, name: *const c_char) -> Status {
+    // SAFETY: a string (bbq.h), or null.
+    change(options, |builder| Ok(builder.name(unsafe { pointer::text(name, "name") }?)))
 }
 
-/// Calls `callback` with `user` on a thread of the sender's when a server answers that did not before, or the other way round.
-/// It must be quick, must not throw, and must not fork or free the sender.
-/// `release`, which may be null, is called with `user` when neither the options nor a sender can call `callback` any more;
-/// also when this call fails.
-///
-/// # Safety
-/// `options` is from bbq_options_new; `callback` and `release` may be called with `user` from any thread.
+/// Calls `callback` with `user`, on a thread of the sender, when a server begins or ceases to answer. The callback must return quickly,
+/// and must not throw, fork or free the sender. `release`, which may be null, is called with `user` when neither the options nor a
+/// sender can call `callback` any more; also when this call fails. Both may be called from any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bbq_options_notice(
-    options: *mut Options,
+    options: Option<&mut Options>,
     callback: NoticeCallback,
     user: *mut c_void,
     release: ReleaseCallback,
 ) -> Status {
-    // SAFETY: the caller's promise is this function's.
-    unsafe {
-        let user = notice::User::new(user, release);
-        change(options, |_, builder| {
-            let callback = callback.ok_or_else(|| Failure::argument("callback is a null pointer"))?;
-            Ok(builder.on_notice(move |notice| user.tell(callback, notice)))
-        })
-    }
+    // SAFETY: the program lets both be called with `user` from any thread (above).
+    let user = unsafe { UserData::new(user, release) };
+    change(options, |builder| {
+        let callback = callback.ok_or_else(null("callback"))?;
+        // SAFETY: as above.
+        Ok(builder.on_notice(move |notice| unsafe { user.call(callback, notice) }))
+    })
 }

@@ -1,37 +1,28 @@
-//! What C passes by pointer, checked for null and for UTF-8, with the name of the argument in the failure.
+//! What C passes by pointer, checked for null and for UTF-8. A failure names the argument.
 
 use std::ffi::{CStr, c_char};
 
 use crate::failure::Failure;
 
-/// # Safety
-/// Null, or valid for reads as long as the answer lives.
-pub(crate) unsafe fn shared<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Failure> {
-    // SAFETY: the caller's promise is this function's.
-    unsafe { pointer.as_ref() }.ok_or_else(|| null(name))
+/// The failure of an argument that is null.
+pub(crate) fn null(name: &str) -> impl FnOnce() -> Failure {
+    move || Failure::argument(format!("{name} is a null pointer"))
 }
 
 /// # Safety
-/// Null, or valid for reads and writes by nobody else as long as the answer lives.
-pub(crate) unsafe fn unique<'a, T>(pointer: *mut T, name: &str) -> Result<&'a mut T, Failure> {
-    // SAFETY: the caller's promise is this function's.
-    unsafe { pointer.as_mut() }.ok_or_else(|| null(name))
-}
-
-/// # Safety
-/// Null, or a string that ends with a zero byte and stays as it is as long as the answer lives.
+/// Null, or a string that ends with a zero byte and does not change while the result lives.
 pub(crate) unsafe fn string<'a>(pointer: *const c_char, name: &str) -> Result<&'a CStr, Failure> {
     if pointer.is_null() {
-        return Err(null(name));
+        return Err(null(name)());
     }
-    // SAFETY: not null, and the rest is the caller's promise.
+    // SAFETY: the pointer is not null, and the rest is this function's contract.
     Ok(unsafe { CStr::from_ptr(pointer) })
 }
 
 /// # Safety
 /// As [`string`].
 pub(crate) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a str, Failure> {
-    // SAFETY: the caller's promise is this function's.
+    // SAFETY: this function has the same contract.
     let string = unsafe { string(pointer, name) }?;
     string
         .to_str()
@@ -39,22 +30,18 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a 
 }
 
 /// # Safety
-/// `length` readable bytes that stay as they are as long as the answer lives; with none, any pointer.
+/// `length` readable bytes that do not change while the result lives; any pointer if `length` is 0.
 #[inline]
 pub(crate) unsafe fn bytes<'a>(pointer: *const u8, length: usize, name: &str) -> Result<&'a [u8], Failure> {
     if length == 0 {
         return Ok(&[]);
     }
     if pointer.is_null() {
-        return Err(null(name));
+        return Err(null(name)());
     }
     if isize::try_from(length).is_err() {
         return Err(Failure::argument(format!("{length} bytes of {name} are more than there can be")));
     }
-    // SAFETY: not null, not over isize::MAX, and the rest is the caller's promise.
+    // SAFETY: the pointer is not null, the length is at most isize::MAX, and the rest is this function's contract.
     Ok(unsafe { std::slice::from_raw_parts(pointer, length) })
-}
-
-fn null(name: &str) -> Failure {
-    Failure::argument(format!("{name} is a null pointer"))
 }

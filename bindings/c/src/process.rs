@@ -1,4 +1,4 @@
-//! Values of which each process has its own: a fork copies memory, but no threads, and locks as they happen to be.
+//! Values of which each process has its own. A fork copies memory but no threads, and locks in whatever state they are.
 //!
 //! ```text
 //! parent, generation 1      value ---> made 1
@@ -6,36 +6,36 @@
 //! child, generation 2       value ---> made 1    at its next use:  value ---> made 2
 //! ```
 //!
-//! What is not this process's is left where it is: it may be locked for ever, and its threads will never end.
+//! A value of another process is leaked: it may be locked for ever, and its threads never end.
 //!
-//! Invariant: using a value that is there costs three loads, of which none is shared with a writer.
+//! Invariant: reading a value that exists costs three loads, and no writer shares their cache lines.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::thread;
 
 use crate::failure::{Failure, Status};
 
-/// Which process in a line of forks this is. 0 is none.
+/// How many forks lie between the first process and this one, plus 1.
 static GENERATION: AtomicU64 = AtomicU64::new(1);
 
-/// Only what is safe in a signal handler may be done here.
+/// Runs in the child after a fork, and so may do only what is safe in a signal handler.
 extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Lets this process's children know that they are. Needed before the first [`PerProcess`] is made.
+/// Counts forks from now on. Must be called before the first [`PerProcess`] is made.
 ///
-/// Nobody waits for who does it: a child that is forked meanwhile would wait for ever.
-pub(crate) fn watch_forks() -> Result<(), Failure> {
-    static WATCHED: AtomicBool = AtomicBool::new(false);
-    if WATCHED.swap(true, Ordering::Relaxed) {
+/// A second caller does not wait for the first: in a child that is forked meanwhile it would wait for ever.
+pub(crate) fn count_forks() -> Result<(), Failure> {
+    static REGISTERED: AtomicBool = AtomicBool::new(false);
+    if REGISTERED.swap(true, Ordering::Relaxed) {
         return Ok(());
     }
     // SAFETY: the handler only adds to an atomic, and is never unloaded (build.rs).
     match unsafe { libc::pthread_atfork(None, None, Some(in_child)) } {
         0 => Ok(()),
         error => {
-            WATCHED.store(false, Ordering::Relaxed);
+            REGISTERED.store(false, Ordering::Relaxed);
             Err(Failure::Other(Status::System, format!("pthread_atfork failed with error {error}")))
         }
     }
@@ -45,11 +45,11 @@ fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// A value that each process makes for itself when it first needs it.
+/// A value that each process makes when it first needs it.
 pub(crate) struct PerProcess<T> {
-    /// Null, or what `Box::into_raw` gave. It is only freed with the whole, by the process that made it.
+    /// Null, or from `Box::into_raw`. Freed on drop, by the process that made it.
     made: AtomicPtr<Made<T>>,
-    /// The generation that makes one or has made one. A lock that a fork opens.
+    /// The generation that makes the value or has made it: a lock that does not hold in a child.
     making: AtomicU64,
 }
 
@@ -63,9 +63,8 @@ impl<T> PerProcess<T> {
         PerProcess { made: AtomicPtr::new(std::ptr::null_mut()), making: AtomicU64::new(0) }
     }
 
-    /// This process's value, made by `make` if there is none yet.
     #[inline]
-    pub(crate) fn get(&self, make: impl FnOnce() -> T) -> &T {
+    pub(crate) fn get_or_make(&self, make: impl FnOnce() -> T) -> &T {
         let generation = generation();
         match self.present(generation) {
             Some(value) => value,
@@ -74,13 +73,13 @@ impl<T> PerProcess<T> {
     }
 
     /// This process's value, if there is one.
-    pub(crate) fn look(&self) -> Option<&T> {
+    pub(crate) fn get(&self) -> Option<&T> {
         self.present(generation())
     }
 
     #[inline]
     fn present(&self, generation: u64) -> Option<&T> {
-        // SAFETY: null, or a box that lives as long as `self`; what is replaced is leaked.
+        // SAFETY: null, or a box that lives as long as `self`, as a box that is replaced is leaked.
         let made = unsafe { self.made.load(Ordering::Acquire).as_ref() }?;
         (made.generation == generation).then_some(&made.value)
     }
@@ -93,7 +92,7 @@ impl<T> PerProcess<T> {
                 return value;
             }
             if making == generation {
-                // Another thread of this process makes it; nothing in that waits for this one.
+                // Another thread of this process is making the value, and does not wait for this one.
                 thread::yield_now();
             } else if self
                 .making
@@ -107,21 +106,21 @@ impl<T> PerProcess<T> {
         let made = Box::into_raw(Box::new(Made { generation, value: make() }));
         self.made.store(made, Ordering::Release);
         std::mem::forget(unlock);
-        // SAFETY: it was just made, and lives as long as `self`.
+        // SAFETY: the box was just made, and lives as long as `self`.
         unsafe { &(*made).value }
     }
 }
 
 impl<T> Drop for PerProcess<T> {
     fn drop(&mut self) {
-        if self.look().is_some() {
-            // SAFETY: from `Box::into_raw`, of this process, and nobody else has a reference while this one is unique.
+        if self.get().is_some() {
+            // SAFETY: from `Box::into_raw` in this process, and `&mut self` is the only reference.
             drop(unsafe { Box::from_raw(*self.made.get_mut()) });
         }
     }
 }
 
-/// Lets another thread try when `make` panics.
+/// Lets another thread make the value if `make` panics.
 struct Unlock<'a>(&'a AtomicU64);
 
 impl Drop for Unlock<'_> {
@@ -138,21 +137,21 @@ mod tests {
 
     use super::*;
 
-    /// One test: the generation is the whole process's.
+    /// One test, as the generation belongs to the whole process.
     #[test]
     fn each_process_makes_its_own_once_and_drops_no_other() {
         let value: PerProcess<Arc<()>> = PerProcess::new();
         let (parents, childs) = (Arc::new(()), Arc::new(()));
-        catch_unwind(AssertUnwindSafe(|| value.get(|| panic!("no luck")))).unwrap_err();
-        assert!(Arc::ptr_eq(value.get(|| Arc::clone(&parents)), &parents));
-        assert!(Arc::ptr_eq(value.get(|| Arc::clone(&childs)), &parents), "made twice");
+        catch_unwind(AssertUnwindSafe(|| value.get_or_make(|| panic!("no luck")))).unwrap_err();
+        assert!(Arc::ptr_eq(value.get_or_make(|| Arc::clone(&parents)), &parents));
+        assert!(Arc::ptr_eq(value.get_or_make(|| Arc::clone(&childs)), &parents), "made twice");
         in_child();
-        assert!(value.look().is_none());
+        assert!(value.get().is_none());
         let made = AtomicUsize::new(0);
         thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    let own = value.get(|| {
+                    let own = value.get_or_make(|| {
                         made.fetch_add(1, Ordering::Relaxed);
                         Arc::clone(&childs)
                     });

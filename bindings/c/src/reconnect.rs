@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-/// How often and how fast servers that do not answer are tried again. Each delivery that fails lowers the attempts by one and
-/// doubles the wait, each success takes one step back. The present values are in bbq_progress.
+/// How often and how fast a sender connects again. When `attempts` attempts in a row have failed, there is one attempt less and the wait
+/// doubles; each acknowledgement takes one step back. The current values are in bbq_progress.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Reconnect {
-    /// Attempts that make a delivery: so many in a row must fail until the values change. At least 1.
+    /// This many attempts must fail in a row before the values change. At least 1.
     pub attempts: u32,
-    /// The attempts never fall below. 1 to `attempts`.
+    /// The lowest number of attempts: 1 to `attempts`.
     pub attempts_min: u32,
-    /// The wait between two attempts; half of it is by chance.
+    /// The wait between two attempts; half of it is random.
     pub wait_ms: u64,
-    /// The wait never grows beyond.
+    /// The longest wait.
     pub wait_max_ms: u64,
 }
 

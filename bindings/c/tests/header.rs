@@ -5,9 +5,9 @@
 use std::fs;
 use std::path::Path;
 
-/// Write the header instead of comparing it when this is set.
+/// If this is set, the test writes the header instead of comparing it.
 const WRITE: &str = "BBQ_WRITE_HEADER";
-/// The order in the header: what is used stands before what uses it.
+/// The order in the header: a type stands before its users.
 const SOURCES: [&str; 9] = [
     "version.rs",
     "failure.rs",
