@@ -1,4 +1,4 @@
-//! Sets a sender's options, and starts it.
+//! The builder of a sender.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use bbq_wire::session::AckLevel;
 use crate::options::Options;
 use crate::{Compress, Delivery, Notice, OnFull, Reconnect, Sender, ServerAddress, StartError};
 
-/// Options of a sender, and its start. Made by [`Sender::builder`].
+/// Sets the options of a sender and starts it. Made by [`Sender::builder`].
 #[derive(Clone, Debug, Default)]
 #[must_use = "nothing is sent before `start`"]
 pub struct SenderBuilder {
@@ -78,7 +78,7 @@ impl SenderBuilder {
         self
     }
 
-    /// How often and how fast servers that do not answer are tried again.
+    /// How often and how fast the sender connects again to servers that do not answer.
     pub fn reconnect(mut self, reconnect: Reconnect) -> SenderBuilder {
         self.options.reconnect = reconnect;
         self
@@ -90,14 +90,14 @@ impl SenderBuilder {
         self
     }
 
-    /// Dropping the sender waits at most so long for what is not acknowledged: 5 s unless set.
+    /// How long dropping the sender waits for acknowledgements at most: 5 s unless set.
     pub fn close_timeout(mut self, timeout: Duration) -> SenderBuilder {
         self.options.close_timeout = timeout;
         self
     }
 
-    /// A directory of this sender's own. What `send` has taken then survives the process, though not a power failure, and is
-    /// delivered by the next sender that is started with it. Each `send` costs a system call more.
+    /// A directory of this sender's own. Records that `send` has taken then survive the process, though not a power failure, and the next
+    /// sender that is started with the directory delivers them. Each `send` then costs a system call.
     pub fn spool(mut self, directory: impl Into<PathBuf>) -> SenderBuilder {
         self.options.spool = Some(directory.into());
         self

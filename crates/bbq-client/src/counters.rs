@@ -20,7 +20,7 @@ pub struct Dropped {
 }
 
 impl Dropped {
-    /// All of them.
+    /// The sum.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.full + self.too_large + self.spool + self.closed + self.oldest + self.abandoned

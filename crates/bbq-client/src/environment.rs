@@ -1,7 +1,6 @@
-//! What a sender has from the system that it runs on, but for sockets, threads and waiting: files, the wall clock, chance. It is
-//! given in, so that the same code runs where all of these are simulated.
+//! Files, wall clock and random numbers of a sender, which the simulation replaces.
 //!
-//! Invariant: numbering, spool, queue and what is said on a connection reach the system only by this.
+//! Invariant: numbering, spool, queue and connections use the system only through this.
 
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,28 +8,28 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bbq_storage::{DiskStorage, Storage};
 use bbq_wire::StreamId;
 
-/// The system's present run, as far as the system says: what was written in it and not synced is still there.
+/// Identifies the time from a boot of the system to the next: files written in it are intact even if they were not synced.
 pub type Boot = [u8; 16];
 
-/// A run that is no other's.
+/// Never equal to the id of a boot.
 pub(crate) const BOOT_UNKNOWN: Boot = [0; 16];
 
 /// See the module.
 pub trait Environment: Send + Sync {
-    /// Where a spool is.
+    /// The file system of the spool.
     fn storage(&self) -> &dyn Storage;
-    /// The present run of the system.
+    /// The current boot of the system.
     fn boot(&self) -> Boot;
-    /// Time since the beginning of 1970, by a clock that may jump.
+    /// Time since 1970, by a clock that may jump.
     fn unix_time(&self) -> Duration;
-    /// A name that no other stream has.
+    /// A new, random stream id.
     ///
     /// # Errors
-    /// The system has no chance to offer.
+    /// The system has no random numbers.
     fn new_stream(&self) -> io::Result<StreamId>;
 }
 
-/// The operating system's.
+/// The operating system.
 #[derive(Debug)]
 pub(crate) struct System;
 

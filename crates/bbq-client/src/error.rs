@@ -1,4 +1,4 @@
-//! Why a record was not taken, or why sending ended.
+//! Errors of a sender.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use bbq_wire::session::Refusal;
 
 use crate::ReconnectError;
 
-/// What a sender returns. A server that does not answer is no error: the sender tries again.
+/// Why a record was not taken, or why the sender ended. A server that does not answer is not an error: the sender tries again.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
@@ -16,7 +16,7 @@ pub enum SendError {
         "the sender's queue is full ({queue_bytes_max} bytes): its servers are slower than its application, or away"
     )]
     Full {
-        /// The bound.
+        /// The maximum memory of the queue.
         queue_bytes_max: usize,
     },
     /// The spool has no room, and `on_full` allows no more waiting. The record was dropped and counted. Later records are taken
@@ -26,9 +26,9 @@ pub enum SendError {
         directory.display()
     )]
     SpoolFull {
-        /// The spool.
+        /// The directory of the spool.
         directory: PathBuf,
-        /// What is full: the disk, as the system says it, or the spool's bound.
+        /// What is full: the spool, or its disk.
         why: String,
     },
     /// The message is over the server's limit. It was not taken; the sender goes on.
@@ -36,49 +36,49 @@ pub enum SendError {
         "message of {bytes} bytes is over the server's limit of {limit} (message_bytes_max of its listener)"
     )]
     MessageTooLarge {
-        /// Its size.
+        /// The size of the message.
         bytes: usize,
-        /// The limit.
+        /// The limit of the server.
         limit: u32,
     },
     /// Not everything was acknowledged in time. The rest stays queued.
     #[error("{queued} messages are not acknowledged after {waited:?}")]
     Timeout {
-        /// How many wait.
+        /// Messages that are not acknowledged.
         queued: u64,
-        /// For how long.
+        /// The time-out.
         waited: Duration,
     },
-    /// The server refuses the records of this sender, and would refuse them again.
+    /// The server refuses the records of this sender for good.
     #[error("{server} refused: {refusal}")]
     Refused {
-        /// Which server.
+        /// The address of the server.
         server: String,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
     /// The server does not speak the protocol.
     #[error("{server} does not answer as a bbq server: {problem}")]
     Protocol {
-        /// Which server.
+        /// The address of the server.
         server: String,
-        /// What it did.
+        /// What the server did.
         problem: String,
     },
     /// The server cannot be reached, and waiting does not help ([`crate::SenderBuilder::end_on_lasting_errors`]).
     #[error("{server}: {problem}")]
     Unreachable {
-        /// Which server.
+        /// The address of the server.
         server: String,
-        /// What the system says.
+        /// The error of the system.
         problem: String,
     },
     /// The record could not be written to the sender's own spool. It was dropped and counted; the sender goes on.
     #[error("cannot write to the spool {}: {problem}", directory.display())]
     Spool {
-        /// The spool.
+        /// The directory of the spool.
         directory: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         problem: String,
     },
     /// The process was forked after the sender was started, so its threads are in the parent. Start another sender here.
@@ -97,19 +97,19 @@ pub enum StartError {
     #[error("no server is named")]
     NoServers,
     /// The same server is named twice, although each server has its own progress.
-    #[error("{server} is named twice; with delivery to all servers, name each of them once")]
+    #[error("{server} is named twice; with delivery to all servers, name each server once")]
     NamedTwice {
-        /// Which.
+        /// The address of the server.
         server: String,
     },
     /// A value outside its range.
     #[error("{option} is {value}; use {range}")]
     Option {
-        /// Which.
+        /// The name of the option.
         option: &'static str,
-        /// What it is.
+        /// Its value.
         value: String,
-        /// What it may be.
+        /// The valid range.
         range: String,
     },
     /// The reconnect parameters contradict each other.
@@ -118,15 +118,15 @@ pub enum StartError {
     /// Another sender uses the spool.
     #[error("the spool {} is in use by another sender; give each its own directory", directory.display())]
     SpoolInUse {
-        /// The spool.
+        /// The directory of the spool.
         directory: PathBuf,
     },
     /// The spool cannot be opened.
     #[error("cannot open the spool {}: {problem}", directory.display())]
     Spool {
-        /// The spool.
+        /// The directory of the spool.
         directory: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the spool.
         problem: String,
     },
     /// The system refused a thread, or random numbers for the stream's id.

@@ -23,7 +23,7 @@
 //! Programs that log with the `log` or `tracing` crate have a backend each, with the feature of that name: `LogBackend` and
 //! `TracingLayer`.
 //!
-//! It uses threads and blocking sockets, and no async runtime. It is tested on Linux; other systems with unix sockets are untested.
+//! The crate uses threads and blocking sockets, and no async runtime. It is tested on Linux only.
 //!
 //! Invariant: a record's number is given once, and a batch's bytes never change: the server can tell a resent batch from a new one.
 

@@ -1,4 +1,4 @@
-//! What a sender tells its application of its connections.
+//! Notices: changes of connections and streams, for the application.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use std::sync::Arc;
 pub enum Notice {
     /// A server has welcomed the sender.
     Connected {
-        /// Which.
+        /// The address of the server.
         server: String,
     },
     /// A server does not answer, or its connection broke. The sender tries it again, or the next server.
     Unreachable {
-        /// Which.
+        /// The address of the server.
         server: String,
         /// What happened.
         why: String,
     },
     /// A server will never take the records of this sender.
     Ended {
-        /// Which.
+        /// The address of the server.
         server: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// Records that are not acknowledged are sent as another stream, with numbers from 1, because the numbers of the current stream
@@ -35,11 +35,11 @@ pub enum Notice {
     },
     /// A server has lost records that it had acknowledged; or the sender gives up records that no server would take.
     Lost {
-        /// Which.
+        /// The address of the server.
         server: String,
         /// How many.
         records: u64,
-        /// How.
+        /// What happened.
         why: String,
     },
 }

@@ -1,4 +1,4 @@
-//! How a sender sends: every option, its default and its range.
+//! The options of a sender, with their defaults and ranges.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,25 +10,25 @@ use bbq_wire::session::AckLevel;
 use crate::notice::NoticeHandler;
 use crate::{Reconnect, ServerAddress, StartError};
 
-/// Some seconds of a busy program's log, and small beside the program.
+/// Holds some seconds of the log of a busy program.
 const QUEUE_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
-/// A few batches must fit.
+/// Room for a few batches.
 const QUEUE_BYTES_MIN: usize = 64 * 1024;
-/// Large enough that the cost of a batch hardly counts per message.
+/// The cost of a batch is small when so many messages share it.
 const BATCH_BYTES_DEFAULT: usize = 128 * 1024;
 const BATCH_BYTES_MIN: usize = 1024;
 /// Too short to notice in a log; at 50,000 messages a second a hundred of them share a batch.
 const LINGER_DEFAULT: Duration = Duration::from_millis(2);
 const LINGER_MAX: Duration = Duration::from_secs(60);
-/// A program should rather lose a message than wait longer for its log.
+/// Losing a log message is better than waiting longer.
 const BLOCK_DEFAULT: Duration = Duration::from_secs(1);
-/// No working disk needs this long: a server that acknowledges nothing for this time is broken.
+/// A server that acknowledges nothing for this time is broken, as no working disk needs this long.
 const DELIVERY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 /// How long a program that exits waits for its last messages at most.
 const CLOSE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
-/// An hour's worth of 250 KiB/s.
+/// More than an hour of 250 KiB/s.
 const SPOOL_BYTES_DEFAULT: u64 = 1024 * 1024 * 1024;
-/// A few segments, each with room for the largest message.
+/// Room for a few segments with the largest message.
 const SPOOL_BYTES_MIN: u64 = 64 * 1024 * 1024;
 
 /// What happens to a record for which there is no room.
@@ -125,7 +125,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Whether every option is in its range.
+    /// Fails if an option is outside its range.
     pub(crate) fn check(&self) -> Result<(), StartError> {
         if self.servers.is_empty() {
             return Err(StartError::NoServers);

@@ -1,16 +1,16 @@
-//! What is taken and not acknowledged, in the order of its numbers, and how far each destination is with it.
+//! The queue: records that are taken and not acknowledged, in the order of their numbers, and the progress of each destination.
 //!
 //! ```text
 //! entries   | batch | batch | batch | records | records |  <- blocks of the application's threads
 //!            ^       ^               ^
-//!            front   acknowledged    sent              one pair of marks per destination; sent goes back with a connection
+//!            front   acknowledged    sent              marks of one destination; `sent` moves back when a connection breaks
 //! ```
 //!
-//! An entry goes when every destination's server has acknowledged it. Records are numbered when their block comes in, and made into a
-//! batch when the first destination comes to them.
+//! An entry is removed when every destination has acknowledged it. A block gets its numbers when it is queued, and becomes a batch when
+//! the first destination sends it.
 //!
 //! Invariant: the memory of entries, blocks and spare buffers together stays under the bound.
-//! Invariant: a batch's bytes never change, so that the server can tell one that is sent again.
+//! Invariant: a batch's bytes never change, so that the server recognises a batch that is sent again.
 
 pub(crate) mod block;
 mod compressor;
@@ -21,7 +21,6 @@ mod repair;
 mod state;
 mod waiting;
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -41,27 +40,26 @@ use crate::spool::{Extent, RecoveredDestination};
 pub(crate) use repair::Repair;
 use state::{Entry, State};
 
-/// The queue is at least so many blocks, so that one can be filled while another is sent.
+/// The queue has room for this many blocks at least, so that one can be filled while another is sent.
 const BLOCKS_MIN: usize = 8;
-/// Buffers that are made before they are needed: an application's thread then never waits for the system's memory.
-const WARM: usize = 2;
+/// Buffers that are allocated before they are needed, so that `send` does not wait for the system's memory.
+const SPARE_BUFFERS: usize = 2;
 
-/// Shared by the application's threads and the destinations'.
 pub(crate) struct Queue {
     state: Mutex<State>,
-    /// There is room, or never will be.
+    /// Signals room, a server's limit, or the end.
     room: Condvar,
-    /// An acknowledgement, a finished batch, or the end.
-    moved: Condvar,
+    /// Signals an acknowledgement, a finished batch, or the end.
+    progressed: Condvar,
     bytes_max: usize,
-    /// Memory of one block.
+    /// Memory of a block, unless it holds a larger record.
     block_bytes: usize,
-    /// What may be sent and not acknowledged: the rest can be dropped for newer records.
+    /// Bytes that may be sent and not acknowledged. The rest of the queue can be dropped for newer records.
     window_bytes_max: usize,
     pub(crate) compressor: Compressor,
-    /// There was no room for a block, and nothing has gone since: so that a record need not ask again. Changes with the lock held.
+    /// There was no room for a block, and nothing was removed since. Changes with the lock held.
     is_full: AtomicBool,
-    /// The largest message that every server takes, as far as known.
+    /// The largest message that every server takes, as far as they have said.
     message_bytes_max: AtomicU32,
     pub(crate) parkers: Box<[Parker]>,
     environment: Arc<dyn Environment>,
@@ -69,34 +67,30 @@ pub(crate) struct Queue {
 
 /// What a destination should do next.
 pub(crate) enum Next {
-    /// Send this, up to the record.
+    /// Send this batch, whose last record has this number.
     Send(Arc<Vec<u8>>, u64),
-    /// Nothing is ready.
+    /// Wait for records.
     Idle,
     /// Wait for acknowledgements.
     Window,
-    /// The connection is of no use any more.
+    /// Connect again: the connection broke.
     Reconnect,
-    /// What follows is another stream's, and so another connection's.
+    /// Connect again: the next record belongs to another stream.
     OtherStream,
-    /// Everything is done, or nothing ever will be.
+    /// Stop: everything is delivered, or nothing ever will be.
     End,
 }
 
-/// A batch that was made of records.
-struct Made {
-    batch: Vec<u8>,
-    /// A buffer that is left over.
-    left: Vec<u8>,
+struct PackedBatch {
+    bytes: Vec<u8>,
+    /// A buffer that was not needed in the end.
+    spare: Vec<u8>,
     /// Bytes of the largest record.
     largest: usize,
 }
 
-/// There is no room for a block.
-pub(crate) struct NoRoom;
-
 impl Queue {
-    /// A queue whose first record gets the number `next_sequence`. Of each destination, where it goes on and its servers.
+    /// Makes a queue whose first record gets the number `next_sequence`. A destination is where it continues, and the ids of its servers.
     pub(crate) fn new(
         options: &Options,
         environment: Arc<dyn Environment>,
@@ -107,24 +101,10 @@ impl Queue {
             destinations.map(|(before, servers)| DestinationState::new(before, &servers)).collect();
         let parkers = destinations.iter().map(|_| Parker::default()).collect();
         let block_bytes = buffer_bytes(options.batch_bytes).min(options.queue_bytes_max / BLOCKS_MIN);
-        let state = State {
-            entries: VecDeque::new(),
-            next_sequence,
-            charged: 0,
-            spare: Vec::new(),
-            destinations,
-            acknowledged: 0,
-            sent: 0,
-            dropped_oldest: 0,
-            abandoned: 0,
-            abandoned_from: None,
-            closed: false,
-            failed: None,
-        };
         let queue = Queue {
-            state: Mutex::new(state),
+            state: Mutex::new(State { next_sequence, destinations, ..State::default() }),
             room: Condvar::new(),
-            moved: Condvar::new(),
+            progressed: Condvar::new(),
             bytes_max: options.queue_bytes_max,
             block_bytes,
             window_bytes_max: options.queue_bytes_max / 2,
@@ -134,7 +114,7 @@ impl Queue {
             parkers,
             environment,
         };
-        queue.warm();
+        queue.prepare_buffers();
         queue
     }
 
@@ -146,26 +126,25 @@ impl Queue {
         self.bytes_max
     }
 
-    /// The largest message that is taken without asking.
     #[inline]
     pub(crate) fn message_bytes_max(&self) -> usize {
         self.message_bytes_max.load(Ordering::Relaxed) as usize
     }
 
-    /// Memory for records of which one has `record_bytes`.
-    pub(crate) fn reserve(&self, record_bytes: usize, on_full: OnFull) -> Result<Block, NoRoom> {
+    /// An empty block with room for a record of `record_bytes`. `None` if the queue is full.
+    pub(crate) fn reserve(&self, record_bytes: usize, on_full: OnFull) -> Option<Block> {
         let mut charge = self.block_bytes.max(buffer_bytes(record_bytes));
         let mut state = self.locked();
         if !state.has_room(charge, self.bytes_max) {
-            self.leave_to_the_spool(&mut state);
+            self.unload_to_spool(&mut state);
         }
-        if !state.has_room(charge, self.bytes_max) && on_full == OnFull::DropOldest {
+        if on_full == OnFull::DropOldest {
             while !state.has_room(charge, self.bytes_max) && state.drop_oldest() {}
         }
         if !state.has_room(charge, self.bytes_max) {
-            // A large record may find none where a small one does.
+            // If a large record has no room, a small one still may.
             self.is_full.store(charge == self.block_bytes, Ordering::Relaxed);
-            return Err(NoRoom);
+            return None;
         }
         let buffer = if charge == self.block_bytes { state.spare.pop() } else { None };
         charge = buffer.as_ref().map_or(charge, Vec::capacity);
@@ -173,80 +152,60 @@ impl Queue {
         while state.spare_bytes() + state.charged > self.bytes_max && state.spare.pop().is_some() {}
         drop(state);
         let buffer = buffer.unwrap_or_else(|| Vec::with_capacity(charge));
-        Ok(Block { builder: BatchBuilder::with_buffer(buffer), charge, largest: 0, extent: None })
+        Some(Block { builder: BatchBuilder::with_buffer(buffer), charge, largest: 0, extent: None })
     }
 
-    /// Whether there is no room for another block.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
     }
 
-    /// Memory may have been given back. With the lock held.
+    /// Memory was freed. The caller holds the lock.
     fn made_room(&self) {
         self.is_full.store(false, Ordering::Relaxed);
         self.room.notify_all();
     }
 
-    /// Gives back a block that was not used.
-    pub(crate) fn release(&self, block: Block) {
-        let mut state = self.locked();
-        state.charged -= block.charge;
-        self.made_room();
-        drop(state);
-        drop(block);
-    }
-
-    /// Numbers the records of a block and puts them in line.
+    /// Numbers the records of a block and queues them.
     pub(crate) fn append(&self, mut block: Block) {
         let mut state = self.locked();
         let (first, records) = (state.next_sequence, block.builder.records());
         if records == 0 {
-            drop(state);
-            return self.release(block);
+            state.charged -= block.charge;
+            return self.made_room();
         }
         state.next_sequence += u64::from(records);
-        let extent = block.extent.take().map(|extent| extent.of(records));
+        let extent = block.extent.take().map(|extent| extent.with_records(records));
         let (charge, largest) = (block.charge, block.largest);
         let mut entry = Entry { first, records, charge, largest, body: Body::Records(block), extent };
-        // Memory is kept for what is sent soon.
+        // The memory is for records that are sent soon.
         if entry.extent.is_some() && state.charged > self.bytes_max / 2 {
-            state.charged -= entry.charge;
-            self.leave_entry(&mut state, &mut entry);
+            self.unload(&mut state, &mut entry);
         }
         state.entries.push_back(entry);
         drop(state);
         self.parkers.iter().for_each(Parker::unpark_for_work);
     }
 
-    /// Forgets an entry's records, which the spool has. Its charge was given back.
-    fn leave_entry(&self, state: &mut State, entry: &mut Entry) {
-        entry.charge = 0;
-        match std::mem::replace(&mut entry.body, Body::Stored) {
-            Body::Records(block) => self.recycle(state, block.builder.into_buffer()),
-            Body::Batch(bytes) => {
-                if let Ok(buffer) = Arc::try_unwrap(bytes) {
-                    self.recycle(state, buffer);
-                }
-            }
-            Body::Busy | Body::Stored => {}
-        }
+    /// Removes an entry's records from memory; the spool has them.
+    fn unload(&self, state: &mut State, entry: &mut Entry) {
+        state.charged -= std::mem::take(&mut entry.charge);
+        self.recycle_body(state, std::mem::replace(&mut entry.body, Body::Stored));
         self.made_room();
     }
 
-    /// Keeps in memory only what is on its way, of all that the spool has as well.
-    fn leave_to_the_spool(&self, state: &mut State) {
+    /// Unloads every entry that the spool has and that is not in flight.
+    fn unload_to_spool(&self, state: &mut State) {
         let mut entries = std::mem::take(&mut state.entries);
         for entry in &mut entries {
-            if entry.extent.is_some() && entry.charge > 0 && !state.is_on_its_way(entry) {
-                state.charged -= entry.charge;
-                self.leave_entry(state, entry);
+            if entry.extent.is_some() && entry.charge > 0 && !state.is_in_flight(entry) {
+                self.unload(state, entry);
             }
         }
         state.entries = entries;
     }
 
-    /// Puts in line what an earlier sender has left, `damaged` records of it unreadable; returns how many records that are.
+    /// Queues the records that an earlier sender has left in the spool. Returns how many, with the `damaged` ones.
     pub(crate) fn recover(&self, extents: Vec<Extent>, damaged: u64) -> u64 {
         let mut state = self.locked();
         let acknowledged_by_all = state.acknowledged_by_all();
@@ -257,24 +216,17 @@ impl Queue {
                 let first = extent.first.max(acknowledged_by_all + 1);
                 let records = (extent.last() + 1 - first) as u32;
                 count += u64::from(records);
-                let extent = Some(extent);
-                let largest = usize::MAX;
-                state.entries.push_back(Entry {
-                    first,
-                    records,
-                    charge: 0,
-                    largest,
-                    body: Body::Stored,
-                    extent,
-                });
+                let (extent, body) = (Some(extent), Body::Stored);
+                let entry = Entry { first, records, charge: 0, largest: usize::MAX, body, extent };
+                state.entries.push_back(entry);
             }
         }
         count
     }
 
-    /// Number of the record that comes in next.
-    pub(crate) fn next_sequence(&self) -> u64 {
-        self.locked().next_sequence
+    /// Number of the last record that was queued.
+    pub(crate) fn last_sequence(&self) -> u64 {
+        self.locked().next_sequence - 1
     }
 
     /// What the destination should do next.
@@ -284,27 +236,30 @@ impl Queue {
             if state.failed.is_some() || state.destinations[destination].ended {
                 return Next::End;
             }
-            let mine = &state.destinations[destination];
-            if mine.broken {
+            let current = &state.destinations[destination];
+            if current.broken {
                 return Next::Reconnect;
             }
-            let (sent, limit) = (mine.sent, mine.message_bytes_max.unwrap_or(MESSAGE_BYTES_MAX) as usize);
-            let (numbering, body_bytes_max, awaits) = (mine.numbering(), mine.body_bytes_max, mine.awaits());
+            let (sent, limit) =
+                (current.sent, current.message_bytes_max.unwrap_or(MESSAGE_BYTES_MAX) as usize);
+            let (numbering, body_bytes_max) = (current.numbering(), current.body_bytes_max);
+            let is_in_flight = current.is_in_flight();
             let at = state.entries.partition_point(|entry| entry.last() <= sent);
             let Some(entry) = state.entries.get_mut(at) else {
                 return if state.closed && state.is_done(destination) { Next::End } else { Next::Idle };
             };
             let (first, last, records, largest) = (entry.first, entry.last(), entry.records, entry.largest);
             if first > numbering.until {
-                return if awaits { Next::Window } else { Next::OtherStream };
+                return if is_in_flight { Next::Window } else { Next::OtherStream };
             }
             match &entry.body {
                 Body::Batch(bytes) if largest > limit => {
-                    let parts = self.packing(numbering).split(bytes, first, limit);
+                    let is_too_large = |_, record: &[u8]| record.len() > limit;
+                    let parts = self.packing(numbering).parts(bytes, first, is_too_large);
                     state.replace(at, parts, limit);
                 }
                 Body::Batch(bytes) if records > 1 && body_bytes(bytes) > body_bytes_max => {
-                    let parts = self.packing(numbering).halves(bytes, first);
+                    let parts = self.packing(numbering).halves(bytes, first, records);
                     state.replace(at, parts, largest);
                 }
                 Body::Batch(bytes) => {
@@ -318,14 +273,14 @@ impl Queue {
                     state.sent += state.destinations[destination].send(last, records, bytes.len());
                     return Next::Send(bytes, last);
                 }
-                Body::Busy => state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Body::Busy => state = self.progressed.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Body::Records(_) | Body::Stored => {
                     let extent = entry.extent.clone();
                     let body = std::mem::replace(&mut entry.body, Body::Busy);
                     drop(state);
-                    let made = self.make(body, extent, first, numbering);
+                    let batch = self.pack(body, extent, first, numbering);
                     state = self.locked();
-                    self.made(&mut state, first, made);
+                    self.packed(&mut state, first, batch);
                 }
             }
         }
@@ -336,8 +291,14 @@ impl Queue {
         Packing { numbering, compression, environment: &*self.environment }
     }
 
-    /// Makes a batch, with no lock held. `None` when the spool cannot be read.
-    fn make(&self, body: Body, extent: Option<Extent>, first: u64, numbering: Numbering) -> Option<Made> {
+    /// Makes a batch, with no lock held. `None` if the spool cannot be read.
+    fn pack(
+        &self,
+        body: Body,
+        extent: Option<Extent>,
+        first: u64,
+        numbering: Numbering,
+    ) -> Option<PackedBatch> {
         let (builder, largest) = match (body, extent) {
             (Body::Records(block), _) => (block.builder, block.largest),
             (Body::Stored, Some(extent)) => {
@@ -354,47 +315,51 @@ impl Queue {
         };
         let packing = self.packing(numbering);
         let raw_bytes = builder.body_bytes();
-        let (batch, left) = packing.pack(builder, first);
+        let (mut bytes, mut spare) = packing.pack(builder, first);
         if packing.compression != bbq_wire::Compression::None {
-            self.compressor.outcome(raw_bytes, batch.len());
+            self.compressor.outcome(raw_bytes, bytes.len());
         }
-        // A large buffer with little in it would fill the bound with nothing.
-        let (batch, left) = if batch.len() < batch.capacity() / 2 {
-            (batch.as_slice().to_vec(), batch)
-        } else {
-            (batch, left)
-        };
-        Some(Made { batch, left, largest })
+        // A large buffer with a small batch would waste the queue's memory.
+        if bytes.len() < bytes.capacity() / 2 {
+            (bytes, spare) = (bytes.as_slice().to_vec(), bytes);
+        }
+        Some(PackedBatch { bytes, spare, largest })
     }
 
-    /// Puts a batch in its entry's place. Entries that are busy stay where they are until then.
-    fn made(&self, state: &mut State, first: u64, made: Option<Made>) {
+    /// Puts a batch into its entry, or gives the entry up if there is none. A busy entry stays in the queue, unless the queue was cleared.
+    fn packed(&self, state: &mut State, first: u64, batch: Option<PackedBatch>) {
         let at = state.entries.partition_point(|entry| entry.first < first);
-        match made {
-            Some(Made { batch, left, largest }) => {
-                let charge = batch.capacity();
-                if let Some(entry) = state.entries.get_mut(at).filter(|entry| entry.first == first) {
-                    let before = std::mem::replace(&mut entry.charge, charge);
-                    entry.body = Body::Batch(Arc::new(batch));
+        let entry = state.entries.get_mut(at).filter(|entry| entry.first == first);
+        match (batch, entry) {
+            (Some(PackedBatch { bytes, spare, largest }), entry) => {
+                if let Some(entry) = entry {
+                    let before = std::mem::replace(&mut entry.charge, bytes.capacity());
+                    state.charged = state.charged - before + entry.charge;
+                    entry.body = Body::Batch(Arc::new(bytes));
                     entry.largest = largest;
-                    state.charged = state.charged - before + charge;
                 }
-                self.recycle(state, left);
+                self.recycle(state, spare);
             }
-            None => {
-                if state.entries.get(at).is_some_and(|entry| entry.first == first)
-                    && let Some(entry) = state.entries.remove(at)
-                {
-                    state.abandoned += u64::from(entry.records);
-                    state.charged -= entry.charge;
-                }
-            }
+            (None, Some(_)) => state.replace(at, Vec::new(), 0),
+            (None, None) => {}
         }
-        self.moved.notify_all();
+        self.progressed.notify_all();
         self.made_room();
     }
 
-    /// Keeps a buffer for the next block.
+    fn recycle_body(&self, state: &mut State, body: Body) {
+        match body {
+            Body::Records(block) => self.recycle(state, block.builder.into_buffer()),
+            Body::Batch(bytes) => {
+                if let Ok(buffer) = Arc::try_unwrap(bytes) {
+                    self.recycle(state, buffer);
+                }
+            }
+            Body::Busy | Body::Stored => {}
+        }
+    }
+
+    /// Keeps a buffer for the next block, if it has the right size and there is room.
     fn recycle(&self, state: &mut State, buffer: Vec<u8>) {
         let fits = (self.block_bytes..=self.block_bytes / 8 * 9).contains(&buffer.capacity());
         if fits && state.spare_bytes() + state.charged + buffer.capacity() <= self.bytes_max {
@@ -402,7 +367,7 @@ impl Queue {
         }
     }
 
-    /// All up to `sequence` is at the level that was asked for; answers up to which number every destination has everything.
+    /// The destination has every record up to `sequence`. Returns up to which number all destinations have every record.
     pub(crate) fn acknowledged(&self, destination: usize, sequence: u64) -> u64 {
         let mut state = self.locked();
         state.acknowledge(destination, sequence);
@@ -410,8 +375,8 @@ impl Queue {
         self.forget(&mut state, acknowledged_by_all);
         let is_over = state.closed && state.is_done(destination);
         drop(state);
-        self.moved.notify_all();
-        // Who naps or waits for records goes on doing so: or each acknowledgement would cut its batches short.
+        self.progressed.notify_all();
+        // A thread that lingers or waits for records is not woken, or each acknowledgement would cut a batch short.
         if is_over {
             self.parkers[destination].unpark()
         } else {
@@ -420,7 +385,7 @@ impl Queue {
         acknowledged_by_all
     }
 
-    /// Lets entries go that every destination's server has.
+    /// Removes the entries that every destination has acknowledged.
     fn forget(&self, state: &mut State, acknowledged_by_all: u64) {
         let before = state.charged;
         while state
@@ -431,32 +396,24 @@ impl Queue {
             let Some(front) = state.entries.pop_front() else { break };
             state.acknowledged += u64::from(front.records);
             state.charged -= front.charge;
-            match front.body {
-                Body::Batch(bytes) => {
-                    if let Ok(buffer) = Arc::try_unwrap(bytes) {
-                        self.recycle(state, buffer);
-                    }
-                }
-                Body::Records(block) => self.recycle(state, block.builder.into_buffer()),
-                Body::Busy | Body::Stored => {}
-            }
+            self.recycle_body(state, front.body);
         }
         if state.charged < before {
             self.made_room();
         }
     }
 
-    /// Makes buffers for the blocks that come next, while there is time.
-    pub(crate) fn warm(&self) {
-        for _ in 0..WARM {
+    /// Allocates buffers for the next blocks, while the thread is idle.
+    pub(crate) fn prepare_buffers(&self) {
+        for _ in 0..SPARE_BUFFERS {
             let state = self.locked();
-            let enough = state.spare.len() >= WARM
+            let enough = state.spare.len() >= SPARE_BUFFERS
                 || state.charged + state.spare_bytes() + self.block_bytes > self.bytes_max / 2;
             drop(state);
             if enough {
                 return;
             }
-            // Written to, so that the system gives the pages now.
+            // Written to, so that the system allocates the pages now.
             let buffer = vec![1; self.block_bytes];
             self.recycle(&mut self.locked(), buffer);
         }

@@ -1,20 +1,20 @@
-//! How often and how fast a sender tries again: seed 002's adaptive reconnect. A server that is flooded is left alone more and
-//! more until it recovers, and not all of its clients come back at once.
+//! How often and how fast a sender connects again: seed 002's adaptive reconnect. Attempts on a flooded server become fewer until it
+//! recovers, and its clients do not all return at once.
 //!
 //! ```text
-//! attempts 5, wait 20 ms --5 in vain--> 4, 40 ms --4--> 3, 80 ms --3--> 2, 160 ms --2--> 1, 320 ms --1--> 1, 640 ms ...
-//!                        <--- each acknowledgement goes one step back, down to the set values ---
+//! attempts 5, wait 20 ms --5 failed--> 4, 40 ms --4--> 3, 80 ms --3--> 2, 160 ms --2--> 1, 320 ms --1--> 1, 640 ms ...
+//!                        <--- each acknowledgement takes one step back, down to the set values ---
 //! ```
 //!
-//! Invariant: no clock and no system's randomness: the same seed gives the same waits, so that it is tested in virtual time.
+//! Invariant: no clock and no randomness of the system: the same seed gives the same waits, so tests run in virtual time.
 
 use std::time::Duration;
 
-/// The set values. The present ones begin there; each failed delivery lowers the attempts by one and doubles the wait, each
-/// success takes one step back.
+/// The set values, at which the current ones begin. When `attempts` attempts in a row have failed, there is one attempt less and the wait
+/// doubles; each acknowledgement takes one step back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reconnect {
-    /// Attempts per delivery: this many must fail in a row before the values change. At least 1.
+    /// This many attempts must fail in a row before the values change. At least 1.
     pub attempts: u32,
     /// The lowest number of attempts: 1 to `attempts`.
     pub attempts_min: u32,
@@ -25,7 +25,7 @@ pub struct Reconnect {
 }
 
 impl Default for Reconnect {
-    /// A server that is only restarted is found again within 50 ms of its return, one that was away for long within a second.
+    /// A server that restarts is found again within 50 ms of its return, a server that was down for long within a second.
     fn default() -> Reconnect {
         Reconnect {
             attempts: 5,
@@ -61,9 +61,9 @@ pub enum ReconnectError {
     },
 }
 
-/// Without a wait, the client itself would flood the server.
+/// A client without a wait would itself flood the server.
 const WAIT_LEAST: Duration = Duration::from_millis(1);
-/// A longer wait is probably a mistake of units.
+/// A longer wait is probably in the wrong unit.
 const WAIT_MOST: Duration = Duration::from_secs(3600);
 
 impl Reconnect {
@@ -84,7 +84,7 @@ impl Reconnect {
 pub struct ReconnectNow {
     /// This many attempts must fail in a row before the values change.
     pub attempts: u32,
-    /// Between two attempts.
+    /// The wait between two attempts.
     pub wait: Duration,
 }
 
@@ -100,7 +100,7 @@ pub struct AdaptiveReconnect {
 }
 
 impl AdaptiveReconnect {
-    /// Begins at the set values, which were checked. Clients differ by `seed`.
+    /// Begins at the set values, which must be valid. Each client has its own `seed`.
     #[must_use]
     pub fn new(set: Reconnect, seed: u64) -> AdaptiveReconnect {
         let now = ReconnectNow { attempts: set.attempts, wait: set.wait };
@@ -185,7 +185,6 @@ mod tests {
         }
     }
 
-    /// What happens to a sender in virtual time.
     #[derive(Clone, Copy, Debug)]
     enum Event {
         Failed,
@@ -203,8 +202,8 @@ mod tests {
     }
 
     proptest! {
-        /// The present values never leave the set ones; waits are between half and all of the present wait; and so many
-        /// successes as there were failures bring the set values back.
+        /// The current values stay within the set ones, waits are between half and all of the current wait, and as many
+        /// acknowledgements as failures bring the set values back.
         #[test]
         fn stays_within_its_parameters_and_comes_back(events in events(), seed in any::<u64>()) {
             let mut reconnect = AdaptiveReconnect::new(Reconnect::default(), seed);
@@ -239,8 +238,8 @@ mod tests {
             prop_assert_eq!(now, ReconnectNow { attempts: set.attempts, wait: set.wait });
         }
 
-        /// A thousand clients of a server that is away for a minute: in its last ten seconds each asks at most twice a second,
-        /// and no 10 ms have more than a twentieth of them.
+        /// A thousand clients of a server that is down for a minute: in the last ten seconds each connects at most twice a second,
+        /// and at most a twentieth of them in the same 10 ms.
         #[test]
         fn a_flooded_server_is_left_alone(seed in any::<u64>()) {
             const CLIENTS: u64 = 1000;

@@ -1,5 +1,6 @@
 //! The handle through which an application sends.
 
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use crate::shared::Shared;
 use crate::spool::Sizes;
 use crate::{Counters, Reconnect, ReconnectError, SendError, ServerProgress, StartError};
 
-/// Threads that have finished their work end within this time. `close` does not wait for others.
+/// `close` waits at most this long for the sender's threads. A thread that resolves a name or waits for a server that does not answer takes
+/// longer, and ends by itself or with the process.
 const END_WAIT: Duration = Duration::from_millis(100);
 
 /// Sends records as one stream, from any number of threads. Dropping a sender waits until all records are
@@ -24,32 +26,41 @@ const END_WAIT: Duration = Duration::from_millis(100);
 /// take some records before the first error. Those records are lost.
 pub struct Sender {
     shared: Arc<Shared>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Threads>,
+}
+
+struct Threads {
+    handles: Vec<JoinHandle<()>>,
+    /// Disconnected when every thread has ended.
+    running: Receiver<()>,
 }
 
 impl Sender {
     pub(crate) fn start(options: Options) -> Result<Sender, StartError> {
-        // Its first use finds out, once in a process, what the processor can. A fork meanwhile would wait for that for ever.
-        let _known = bbq_wire::batch::crc32c(b"bbq");
+        // The first call detects the features of the processor, once in a process. A child that is forked meanwhile would wait for ever.
+        let _detected = bbq_wire::batch::crc32c(b"bbq");
         let sizes = Sizes::new(options.spool_bytes_max, buffer_bytes(options.batch_bytes) as u64);
         let shared = Arc::new(Shared::open(options, Arc::new(System), sizes)?);
-        let sender = Sender { shared: Arc::clone(&shared), threads: Mutex::default() };
+        let (runs, running) = sync_channel(1);
+        let threads = Mutex::new(Threads { handles: Vec::new(), running });
+        let sender = Sender { shared: Arc::clone(&shared), threads };
         for index in 0..shared.destinations.len() {
-            let running = Arc::clone(&shared);
+            let (shared, runs) = (Arc::clone(&shared), runs.clone());
             let thread = std::thread::Builder::new()
                 .name("bbq-sender".to_owned())
                 .spawn(move || {
-                    thread::run(&running.destinations[index], &running);
-                    running.ended.add();
+                    thread::run(&shared.destinations[index], &shared);
+                    drop(runs);
                 })
                 .map_err(|error| StartError::System(error.to_string()))?;
-            sender.threads().push(thread);
+            sender.threads.lock().unwrap_or_else(PoisonError::into_inner).handles.push(thread);
         }
         Ok(sender)
     }
 
-    fn threads(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    /// `None` in a forked child.
+    fn own(&self) -> Option<&Shared> {
+        self.shared.intake.is_own_process().then_some(&self.shared)
     }
 
     /// Copies a record into the queue and returns. Records of one thread keep their order.
@@ -64,19 +75,18 @@ impl Sender {
         self.shared.intake.push(&self.shared.queue, record)
     }
 
-    /// Copies a record into the queue if that needs no waiting, whatever [`crate::SenderBuilder::on_full`] says. One that is refused is not counted as
-    /// dropped: the caller still has it, and may offer it again. With [`crate::OnFull::DropOldest`] older records go for it.
+    /// Copies a record into the queue if that needs no waiting, whatever [`crate::SenderBuilder::on_full`] says. A record that is refused is
+    /// not counted as dropped: the caller still has it. With [`crate::OnFull::DropOldest`] older records are dropped for it.
     ///
     /// # Errors
-    /// As [`Sender::send`]. A record over 1 MiB is [`SendError::MessageTooLarge`] until a server has said what it takes.
+    /// As [`Sender::send`]. A record over 1 MiB is [`SendError::MessageTooLarge`] until a server has said how large a message may be.
     #[inline]
     pub fn try_send(&self, record: &[u8]) -> Result<(), SendError> {
         self.shared.intake.offer(&self.shared.queue, record)
     }
 
-    /// As [`Sender::send`], but while it waits for room it asks `go_on` every `slice` whether to wait on, with nothing locked: for
-    /// runtimes whose threads must hear of signals. `None` when `go_on` says no: the record was not taken, and is not counted as
-    /// dropped.
+    /// As [`Sender::send`], but calls `go_on` every `slice` while it waits for room, with no lock held: for runtimes whose threads must
+    /// handle signals. Returns `None` if `go_on` returns `false`: the record was not taken, and is not counted as dropped.
     pub fn send_while(
         &self,
         record: &[u8],
@@ -100,12 +110,10 @@ impl Sender {
     /// [`SendError::Timeout`], or the error that ended the sender, even if every record is acknowledged: such a sender takes no more
     /// records. A sender that was closed with every record acknowledged returns `Ok`.
     pub fn flush(&self, timeout: Duration) -> Result<(), SendError> {
-        if !self.shared.intake.is_own_process() {
-            return Err(SendError::Forked);
-        }
-        self.shared.intake.collect(&self.shared.queue);
-        self.shared.queue.wait_acknowledged(timeout)?;
-        match self.shared.queue.failure() {
+        let shared = self.own().ok_or(SendError::Forked)?;
+        shared.intake.collect(&shared.queue);
+        shared.queue.wait_acknowledged(timeout)?;
+        match shared.queue.failure() {
             None | Some(SendError::Closed) => Ok(()),
             Some(error) => Err(error),
         }
@@ -117,43 +125,27 @@ impl Sender {
     /// # Errors
     /// [`SendError::Timeout`], or the error that ended the sender before, unless every record is acknowledged.
     pub fn close(&self, timeout: Duration) -> Result<Counters, SendError> {
-        if !self.shared.intake.is_own_process() {
-            return Err(SendError::Forked);
-        }
-        let queue = &self.shared.queue;
-        self.shared.intake.close(queue);
-        queue.close();
-        let waited = queue.wait_acknowledged(timeout);
-        queue.end(SendError::Closed, self.shared.spool.is_some());
-        if let Some(spool) = &self.shared.spool {
-            spool.close(queue.acknowledged_by_all());
-        }
-        // A thread that waits for a name, or for a server that does not answer, ends by itself or with the process.
-        self.shared.ended.wait(self.shared.destinations.len(), END_WAIT.min(timeout));
-        let threads = std::mem::take(&mut *self.threads());
-        for thread in threads.into_iter().filter(JoinHandle::is_finished) {
-            // A panic of the thread was already printed.
-            let _ended = thread.join();
-        }
-        waited.map(|()| self.counters())
+        let shared = self.own().ok_or(SendError::Forked)?;
+        shared.close_intake();
+        let waited = shared.queue.wait_acknowledged(timeout);
+        shared.end();
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ended = threads.running.recv_timeout(END_WAIT.min(timeout));
+        // A panic of a thread was already printed.
+        threads.handles.drain(..).filter(JoinHandle::is_finished).for_each(|thread| drop(thread.join()));
+        waited.map(|()| shared.counters())
     }
 
     /// What the sender has done so far. All zeros in a forked child.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        if !self.shared.intake.is_own_process() {
-            return Counters::default();
-        }
-        self.shared.counters()
+        self.own().map(Shared::counters).unwrap_or_default()
     }
 
     /// The progress of each server. With [`Delivery::Any`](crate::Delivery::Any) all servers share one entry. Empty in a forked child.
     #[must_use]
     pub fn servers(&self) -> Vec<ServerProgress> {
-        if !self.shared.intake.is_own_process() {
-            return Vec::new();
-        }
-        let shared = &self.shared;
+        let Some(shared) = self.own() else { return Vec::new() };
         let progress = |(index, destination): (usize, &Destination)| {
             let (acknowledged, missing) = shared.queue.account_of(index);
             destination.progress(acknowledged, missing)
@@ -165,20 +157,16 @@ impl Sender {
     /// behind this record. 0 in a forked child.
     #[must_use]
     pub fn last_sequence(&self) -> u64 {
-        if !self.shared.intake.is_own_process() {
-            return 0;
-        }
-        self.shared.intake.collect(&self.shared.queue);
-        self.shared.queue.next_sequence() - 1
+        let Some(shared) = self.own() else { return 0 };
+        shared.intake.collect(&shared.queue);
+        shared.queue.last_sequence()
     }
 
     /// The reconnect parameters as they were set; [`Sender::servers`] has the current values.
     #[must_use]
     pub fn reconnect(&self) -> Reconnect {
-        if !self.shared.intake.is_own_process() {
-            return self.shared.options.reconnect;
-        }
-        self.shared.destinations.first().map(|destination| destination.reconnect().set()).unwrap_or_default()
+        let destination = self.own().and_then(|shared| shared.destinations.first());
+        destination.map_or(self.shared.options.reconnect, |destination| destination.reconnect().set())
     }
 
     /// Changes the reconnect parameters. Does nothing in a forked child.
@@ -187,10 +175,9 @@ impl Sender {
     /// The parameters contradict each other; nothing changes.
     pub fn set_reconnect(&self, reconnect: Reconnect) -> Result<(), ReconnectError> {
         reconnect.check()?;
-        if !self.shared.intake.is_own_process() {
-            return Ok(());
+        if let Some(shared) = self.own() {
+            shared.destinations.iter().for_each(|destination| destination.reconnect().change(reconnect));
         }
-        self.shared.destinations.iter().for_each(|destination| destination.reconnect().change(reconnect));
         Ok(())
     }
 }
@@ -203,7 +190,7 @@ impl std::fmt::Debug for Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        // Undelivered records were counted; a program that wants the outcome calls `close`.
+        // A program that wants the outcome calls `close`.
         let _outcome = self.close(self.shared.options.close_timeout);
     }
 }

@@ -1,4 +1,4 @@
-//! Where a server listens.
+//! Addresses of servers.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -7,9 +7,9 @@ use std::str::FromStr;
 
 use bbq_wire::batch::crc32c;
 
-/// As unix(7) has it: 108 bytes with the zero behind it.
+/// unix(7): 108 bytes with the zero byte at the end.
 const UNIX_PATH_BYTES_MAX: usize = 107;
-/// As RFC 1035 has it.
+/// RFC 1035.
 const HOST_BYTES_MAX: usize = 253;
 
 /// A server's address, resolved at each connect.
@@ -22,35 +22,34 @@ pub enum ServerAddress {
 }
 
 impl ServerAddress {
-    /// What a spool knows the server by, over restarts: never 0. Two may have the same, if rarely.
+    /// Identifies the server in a spool, over restarts. Never 0; two servers rarely have the same id.
     pub(crate) fn id(&self) -> u32 {
         crc32c(self.to_string().as_bytes()).max(1)
     }
 }
 
-/// Text that is no server's address.
+/// Text that is not the address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{address:?} is no address of a bbq server{problem}; write bbq://HOST:PORT, or bbq+unix:///PATH")]
+#[error("{address:?} is not an address of a bbq server{problem}; write bbq://HOST:PORT, or bbq+unix:///PATH")]
 pub struct AddressError {
     address: String,
-    /// Empty, or what is wrong with it.
+    /// Empty, or what is wrong with the address.
     problem: &'static str,
 }
 
-/// What is wrong with a host.
 fn problem_of_host(host: &str) -> Option<&'static str> {
     if let Some(address) = host.strip_prefix('[') {
         let address = address.strip_suffix(']').unwrap_or_default();
-        // An interface may stand behind it: [fe80::1%2].
+        // An interface may follow: [fe80::1%2].
         let address = address.split_once('%').map_or(address, |(address, _)| address);
-        return address.parse::<Ipv6Addr>().is_err().then_some(": in the brackets stands no IPv6 address");
+        return address.parse::<Ipv6Addr>().is_err().then_some(": there is no IPv6 address in the brackets");
     }
     if host.contains(':') {
-        return Some(": an IPv6 address stands in brackets, as in bbq://[::1]:7700");
+        return Some(": write an IPv6 address in brackets, as in bbq://[::1]:7700");
     }
     let is_name = host.len() <= HOST_BYTES_MAX
         && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
-    (!is_name).then_some(": the host is no name and no address")
+    (!is_name).then_some(": the host is neither a name nor an address")
 }
 
 impl FromStr for ServerAddress {
@@ -94,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ways_to_write_one() {
+    fn addresses_are_read_and_mistakes_named() {
         for text in [
             "bbq://logs.example:7700",
             "bbq+tcp://[::1]:7700",
@@ -112,9 +111,9 @@ mod tests {
             ("bbq://[::1]:1:2", "in the brackets"),
             ("bbq://[::1:2", "in the brackets"),
             ("bbq://::1:2", "in brackets"),
-            ("bbq://a b:1", "no name"),
-            ("bbq://user@host:1", "no name"),
-            ("bbq://h\u{f6}st:1", "no name"),
+            ("bbq://a b:1", "neither a name"),
+            ("bbq://user@host:1", "neither a name"),
+            ("bbq://h\u{f6}st:1", "neither a name"),
             (&format!("bbq+unix:///{}", "x".repeat(107)), "107 bytes"),
         ] {
             let error = text.parse::<ServerAddress>().unwrap_err().to_string();

@@ -1,23 +1,22 @@
-//! What a sender's handle and its threads share, and what a server's words mean for all of it.
+//! The state that a sender's handle and its threads share, and what follows from the frames of a server.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
 
 use bbq_wire::StreamId;
-use bbq_wire::session::{AckLevel, Welcome};
+use bbq_wire::session::{AckLevel, Hello, Welcome};
 
 use crate::delivery::destination::Destination;
 use crate::delivery::error::ConnectionError;
+use crate::delivery::session::Session;
 use crate::environment::Environment;
 use crate::intake::Intake;
 use crate::options::Options;
 use crate::queue::Queue;
 use crate::queue::destination_state::ResumePoint;
-use crate::spool::{NotRemembered, Recovered, Sizes, Spool};
+use crate::spool::{NotSaved, Recovered, Sizes, Spool};
 use crate::{AdaptiveReconnect, Counters, Delivery, Notice, SendError, ServerAddress, StartError};
 
-/// What the handle and the threads share.
 pub(crate) struct Shared {
     pub(crate) environment: Arc<dyn Environment>,
     pub(crate) options: Options,
@@ -25,36 +24,15 @@ pub(crate) struct Shared {
     pub(crate) queue: Queue,
     pub(crate) destinations: Vec<Destination>,
     pub(crate) spool: Option<Arc<Spool>>,
-    pub(crate) recovered: u64,
-    /// Connections that a server ended by breaking the protocol.
+    recovered: u64,
+    /// Connections that ended because the server broke the protocol.
     pub(crate) protocol_errors: AtomicU64,
-    /// Of these drops a record was sent.
-    pub(crate) reported: AtomicU64,
-    /// Threads that have done all they will.
-    pub(crate) ended: FinishedThreads,
-}
-
-/// Counts threads that have ended.
-#[derive(Default)]
-pub(crate) struct FinishedThreads {
-    count: Mutex<usize>,
-    more: Condvar,
-}
-
-impl FinishedThreads {
-    pub(crate) fn add(&self) {
-        *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.more.notify_all();
-    }
-
-    pub(crate) fn wait(&self, threads: usize, timeout: Duration) {
-        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        let _waited = self.more.wait_timeout_while(count, timeout, |count| *count < threads);
-    }
+    /// Drops that the sender has reported in a record of its own.
+    reported: AtomicU64,
 }
 
 impl Shared {
-    /// All that a sender has but for its threads. Opens the spool, if there is to be one, and goes on where an earlier sender was.
+    /// Makes a sender without its threads. Opens the spool, if there is one, and continues where the last sender on it ended.
     pub(crate) fn open(
         options: Options,
         environment: Arc<dyn Environment>,
@@ -72,10 +50,10 @@ impl Shared {
             .zip(groups.iter().map(|servers| servers.iter().map(ServerAddress::id).collect()));
         let queue = Queue::new(&options, Arc::clone(&environment), recovered.next_sequence, destinations);
         let count = queue.recover(recovered.extents, recovered.damaged);
-        if let (Some(why), Some(directory), Some(tell)) =
-            (recovered.new_stream, &options.spool, &options.notice)
+        if let (Some(why), Some(directory), Some(handler)) =
+            (recovered.new_stream_reason, &options.spool, &options.notice)
         {
-            tell(&Notice::NewStream { server: format!("the spool {}", directory.display()), why });
+            handler(&Notice::NewStream { server: format!("the spool {}", directory.display()), why });
         }
         let seed = u64::from_le_bytes(stream.0.first_chunk::<8>().copied().unwrap_or_default());
         let destinations = groups
@@ -95,34 +73,51 @@ impl Shared {
             recovered: count,
             protocol_errors: AtomicU64::new(0),
             reported: AtomicU64::new(0),
-            ended: FinishedThreads::default(),
             options,
         })
     }
 
-    /// What the destination's next connection says in its hello: its stream, and its epoch. `Err`: nothing, the sender is closed.
-    pub(crate) fn hello(&self, destination: usize) -> Result<(StreamId, u64), ConnectionError> {
-        let (stream, epoch) = self.queue.begin_connection(destination);
-        // What the disk does not take, the clock makes good at the next start.
-        self.before_sending(|spool| spool.epoch(destination, epoch))?;
-        Ok((stream, epoch))
+    /// Stops taking records. The destinations end when everything is acknowledged.
+    pub(crate) fn close_intake(&self) {
+        self.intake.close(&self.queue);
+        self.queue.close();
     }
 
-    /// Remembers something before it is sent, if there is a spool. `Err`: it must not be sent, as the spool is the next sender's,
-    /// who does not know of it.
-    fn before_sending(
-        &self,
-        remember: impl FnOnce(&Spool) -> Result<(), NotRemembered>,
-    ) -> Result<(), ConnectionError> {
-        match self.spool.as_deref().map(remember) {
-            Some(Err(NotRemembered::Closed)) => {
-                Err(ConnectionError::Transient("the sender was closed".to_owned()))
-            }
-            Some(Err(NotRemembered::Failed) | Ok(())) | None => Ok(()),
+    /// Ends the destinations now, and leaves the spool to the next sender.
+    pub(crate) fn end(&self) {
+        self.queue.end(SendError::Closed, self.spool.is_some());
+        if let Some(spool) = &self.spool {
+            spool.close(self.queue.acknowledged_by_all());
         }
     }
 
-    /// A server has welcomed the destination: it goes on where the server is, or with a new stream on another connection.
+    /// The encoded hello of the destination's next connection. `Err` if the sender is closed.
+    pub(crate) fn hello(&self, destination: usize) -> Result<Vec<u8>, ConnectionError> {
+        let (stream, epoch) = self.queue.begin_connection(destination);
+        // If the disk does not take the epoch, the clock makes the next sender's epoch higher all the same.
+        self.save_before_sending(|spool| spool.progress(destination).epoch(epoch))?;
+        let Options { ack, name, .. } = &self.options;
+        let mut frame = Vec::new();
+        Hello { stream, ack: *ack, client: name.clone(), epoch }.encode(&mut frame);
+        Ok(frame)
+    }
+
+    /// Saves something in the spool before it is sent. `Err` if it must not be sent: the spool belongs to the next sender, which would
+    /// not know of it.
+    fn save_before_sending(
+        &self,
+        save: impl FnOnce(&Spool) -> Result<(), NotSaved>,
+    ) -> Result<(), ConnectionError> {
+        match self.spool.as_deref().map(save) {
+            Some(Err(NotSaved::Closed)) => {
+                Err(ConnectionError::Transient("the sender was closed".to_owned()))
+            }
+            Some(Err(NotSaved::Failed) | Ok(())) | None => Ok(()),
+        }
+    }
+
+    /// A server has welcomed the destination. The destination continues where the server is, or, if the numbers cannot be trusted, with a
+    /// new stream on another connection (`Err`).
     pub(crate) fn begin_connection(
         &self,
         destination: usize,
@@ -142,15 +137,15 @@ impl Shared {
         let last = welcome.last_sequence;
         let has = match self.queue.resume_point(destination, server, last) {
             ResumePoint::Has(record) => record,
-            // Nobody has promised anything.
+            // Without acknowledgements the server has promised nothing.
             ResumePoint::Forgot { has, .. } if wanted == AckLevel::None => has,
             ResumePoint::Forgot { has, lost } => {
                 let why = "it had acknowledged them and does not know them any more".to_owned();
-                self.tell(&Notice::Lost { server: address.to_string(), records: lost, why: why.clone() });
+                self.notify(&Notice::Lost { server: address.to_string(), records: lost, why: why.clone() });
                 if wanted == AckLevel::Durable {
                     return Err(self.begin_stream(destination, address, &format!("{lost} records: {why}")));
                 }
-                // A server that fails may lose what it had in memory.
+                // A server that crashes may lose what it had in memory.
                 has
             }
             ResumePoint::NeverSent => {
@@ -163,7 +158,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Gives what is not acknowledged another stream, for the next connection.
+    /// Moves the records that are not acknowledged to a new stream, for the next connection. Returns the error that ends this one.
     pub(crate) fn begin_stream(
         &self,
         destination: usize,
@@ -174,40 +169,43 @@ impl Shared {
             Ok(stream) => stream,
             Err(error) => return ConnectionError::Transient(error.to_string()),
         };
-        let numbering = self.queue.rename(destination, stream);
-        // Before anything is sent in it. What cannot be remembered costs, at worst, that records are stored twice.
-        let _remembered = self.spool.as_ref().map(|spool| spool.renamed(destination, &numbering));
-        self.tell(&Notice::NewStream { server: address.to_string(), why: why.to_owned() });
+        let numbering = self.queue.replace_stream(destination, stream);
+        // Before anything is sent in the stream. If it cannot be saved, the next sender at worst stores records twice.
+        let _saved = self.spool.as_ref().map(|spool| spool.progress(destination).replace_stream(&numbering));
+        self.notify(&Notice::NewStream { server: address.to_string(), why: why.to_owned() });
         ConnectionError::Transient(format!("{why}; going on with a new stream"))
     }
 
-    pub(crate) fn tell(&self, notice: &Notice) {
+    pub(crate) fn notify(&self, notice: &Notice) {
         if let Some(handler) = &self.options.notice {
             handler(notice);
         }
     }
 
-    /// Records up to this one are about to be sent. `Err`: they must not be, the sender is closed.
+    /// Records up to this one are about to be sent. `Err` if the sender is closed, and they must not be.
     pub(crate) fn sending(&self, destination: usize, record: u64) -> Result<(), ConnectionError> {
-        // As with what was acknowledged: what the disk does not take only matters when the segments lose their end as well.
-        self.before_sending(|spool| spool.sending(destination, record))
+        // If the disk does not take it, that matters only if the segments lose their end as well.
+        self.save_before_sending(|spool| spool.progress(destination).sending(record))
     }
 
-    /// A server has acknowledged everything up to a number of the present stream. `Err` says why it cannot have.
-    pub(crate) fn received_ack(&self, destination: usize, server: usize, number: u64) -> Result<(), String> {
-        // What was never sent must not even be remembered.
+    /// A server has acknowledged the current stream up to a number. `Err` ends the connection: the number was never sent.
+    pub(crate) fn received_ack(
+        &self,
+        destination: usize,
+        server: usize,
+        session: &Session,
+        number: u64,
+    ) -> Result<(), ConnectionError> {
         let record = self.queue.check_ack(destination, server, number).map_err(|sent| {
-            format!("it acknowledged number {number}, and only those up to {sent} were sent to it")
+            session.violation(&format!(
+                "it acknowledged number {number}, and only those up to {sent} were sent to it"
+            ))
         })?;
         self.acknowledged(destination, server, record);
         Ok(())
     }
 
-    pub(crate) fn has_spool(&self) -> bool {
-        self.spool.is_some()
-    }
-
-    /// The destination's servers will never take anything. When no other destination is left, nothing is taken any more.
+    /// The destination's servers will never take anything. If no other destination is left, the sender takes no more records.
     pub(crate) fn fail(&self, destination: usize, error: &SendError) {
         self.queue.fail(destination, error);
         if self.queue.failure().is_some() {
@@ -215,38 +213,33 @@ impl Shared {
         }
     }
 
-    /// The destination's server has everything up to the record.
-    pub(crate) fn acknowledged(&self, destination: usize, server: usize, sequence: u64) {
-        if sequence > self.queue.acknowledged_by(destination) {
+    /// The server has every record up to this one.
+    pub(crate) fn acknowledged(&self, destination: usize, server: usize, record: u64) {
+        if record > self.queue.acknowledged_by(destination) {
             self.destinations[destination].reconnect().delivered();
         }
-        // First: who hears of it may close the sender. What the disk does not take is asked of the server at the next start.
-        let id = self.destinations[destination].id(server);
-        let remembered = self.spool.as_ref().map(|spool| spool.acknowledged(destination, sequence, id));
-        if matches!(remembered, Some(Err(NotRemembered::Closed))) {
-            // The next sender on the spool is told, and counts it.
+        let Some(spool) = &self.spool else {
+            self.queue.acknowledged(destination, record);
+            return;
+        };
+        // Saved first, as a thread that waits for the acknowledgement may then close the sender. If the disk does not take it, the next
+        // sender asks the server.
+        let id = self.destinations[destination].ids[server];
+        if matches!(spool.progress(destination).acknowledged(record, id), Err(NotSaved::Closed)) {
+            // The next sender on the spool gets the acknowledgement, and counts it.
             return;
         }
-        let acknowledged = || self.queue.acknowledged(destination, sequence);
-        match &self.spool {
-            // What cannot be deleted is tried again.
-            Some(spool) => drop(spool.retire(acknowledged)),
-            None => {
-                acknowledged();
-            }
-        }
+        // A file that cannot be removed is tried again later.
+        let _removed = spool.retire(|| self.queue.acknowledged(destination, record));
     }
 
-    /// Without acknowledgements, what is written is all there is to know.
+    /// Without acknowledgements, every record that is written counts as acknowledged.
     pub(crate) fn written(&self, destination: usize) {
-        self.acknowledged(
-            destination,
-            self.destinations[destination].present(),
-            self.queue.sent_by(destination),
-        );
+        let server = self.destinations[destination].current.load(Ordering::Relaxed);
+        self.acknowledged(destination, server, self.queue.sent_by(destination));
     }
 
-    /// Sends a record that says how many were dropped, once there is room again.
+    /// Queues a record that says how many records were dropped, if there is room.
     pub(crate) fn report_drops(&self, destination: usize) {
         if destination != 0 || !self.options.report_drops {
             return;
@@ -272,9 +265,10 @@ impl Shared {
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        let (_still, accepted, open) = self.intake.freeze();
+        let (_frozen, accepted, open) = self.intake.freeze();
         let state = self.queue.locked();
         let (queued, queued_bytes) = state.queued();
+        let reconnects = self.destinations.iter().map(|one| one.reconnects.load(Ordering::Relaxed)).sum();
         let mut counters = Counters {
             accepted,
             recovered: self.recovered,
@@ -282,7 +276,7 @@ impl Shared {
             acknowledged: state.acknowledged,
             queued: queued + open,
             queued_bytes,
-            reconnects: self.destinations.iter().map(Destination::reconnects).sum(),
+            reconnects,
             protocol_errors: self.protocol_errors.load(Ordering::Relaxed),
             dropped: self.intake.dropped(),
         };

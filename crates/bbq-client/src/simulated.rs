@@ -1,5 +1,5 @@
-//! A sender without sockets, threads and waiting, for the simulation that runs it on a simulated disk and network: the same intake,
-//! queue, spool, numbering and link, whose steps somebody else takes.
+//! A sender without sockets, threads and waiting, for the simulation, which runs it step by step on a simulated disk and network: the
+//! same intake, queue, spool, numbering and connection.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ pub use crate::delivery::failover::Retry;
 pub use crate::environment::{Boot, Environment};
 pub use crate::spool::Sizes;
 
-use crate::delivery::connection::{self, Connection};
+use crate::delivery::connection::Connection;
 use crate::delivery::error::ConnectionError;
 use crate::delivery::failover::Failover;
 use crate::delivery::session::Session;
@@ -26,21 +26,21 @@ pub struct Client {
     attempt: Option<Attempt>,
 }
 
-/// A connection from its hello to its end.
+/// A connection, from its hello to its end.
 struct Attempt {
     session: Session,
-    /// Once the server has welcomed it.
+    /// `None` before the welcome.
     connection: Option<Connection>,
-    /// The last number that the server has named.
+    /// The last number that the server has sent.
     last_heard: Option<u64>,
 }
 
-/// Why a connection was of no use.
+/// Why a connection failed.
 #[derive(Debug)]
 pub struct Cause(ConnectionError);
 
 impl Cause {
-    /// What is not expected of a server that works: not a broken connection, and not a refusal that asks to come again.
+    /// The error, if a working server does not cause it: not a broken connection, and not a refusal that asks to retry.
     #[must_use]
     pub fn complaint(&self) -> Option<String> {
         match &self.0 {
@@ -53,7 +53,7 @@ impl Cause {
     }
 }
 
-/// What a server calls records.
+/// What a server calls the records of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
     /// The stream.
@@ -65,7 +65,7 @@ pub struct Name {
 }
 
 impl Client {
-    /// Opens it on whatever its spool has. Options are not checked; one server must be named.
+    /// Opens a sender on its spool. Options are not checked; one server must be named.
     ///
     /// # Errors
     /// The spool cannot be opened.
@@ -79,7 +79,7 @@ impl Client {
         Ok(Client { shared, failover, attempt: None })
     }
 
-    /// As the application's `send`; never waits if [`crate::OnFull`] does not.
+    /// As [`crate::Sender::send`]; never waits if [`crate::OnFull`] says so.
     ///
     /// # Errors
     /// As [`crate::Sender::send`].
@@ -87,31 +87,31 @@ impl Client {
         self.shared.intake.push(&self.shared.queue, record)
     }
 
-    /// Puts what was sent in line, as the sender's thread does when it has nothing to do.
+    /// Queues the records of all blocks, as the sender's thread does when it is idle.
     pub fn collect(&self) {
-        self.shared.queue.warm();
+        self.shared.queue.prepare_buffers();
         self.shared.intake.collect(&self.shared.queue);
     }
 
     /// Begins a connection; returns its hello.
     ///
     /// # Errors
-    /// What ends it before it is made.
+    /// The sender is closed.
     pub fn connect(&mut self) -> Result<Vec<u8>, Cause> {
         let destination = &self.shared.destinations[0];
         self.failover.begin(destination, &self.shared);
-        let session = Session::new(destination.address(self.failover.server()).to_string());
+        let session = Session::new(destination.servers[self.failover.server()].to_string());
         self.attempt = Some(Attempt { session, connection: None, last_heard: None });
-        connection::hello(&self.shared, 0).map_err(Cause)
+        self.shared.hello(0).map_err(Cause)
     }
 
-    /// Whether a server has welcomed the connection that it has.
+    /// Whether a server has welcomed the current connection.
     #[must_use]
     pub fn is_welcomed(&self) -> bool {
         self.attempt.as_ref().is_some_and(|attempt| attempt.connection.is_some())
     }
 
-    /// Takes what has arrived.
+    /// Takes received bytes.
     ///
     /// # Errors
     /// What ends the connection.
@@ -128,7 +128,7 @@ impl Client {
         while let Some(number) = attempt.session.next_acknowledgement().map_err(Cause)? {
             attempt.last_heard = Some(number);
             let server = self.failover.server();
-            connection::acknowledged(&self.shared, 0, server, &attempt.session, number).map_err(Cause)?;
+            self.shared.received_ack(0, server, &attempt.session, number).map_err(Cause)?;
         }
         Ok(())
     }
@@ -144,35 +144,31 @@ impl Client {
         connection.next(&self.shared).map_err(Cause)
     }
 
-    /// What was to be written is.
+    /// The bytes of an [`Action::Write`] are written.
     pub fn written(&self) {
         if let Some(connection) = self.attempt.as_ref().and_then(|attempt| attempt.connection.as_ref()) {
             connection.written(&self.shared);
         }
     }
 
-    /// The connection has come to its end: in order, or because of this, or it broke. Says what to do then.
+    /// The connection has ended: in order, by an error of another method, or because it broke (`Err(None)`).
     pub fn ended(&mut self, outcome: Result<CloseReason, Option<Cause>>) -> Retry {
         let Some(attempt) = self.attempt.take() else { return Retry::Now };
         let outcome = outcome.map_err(|cause| cause.map_or_else(|| attempt.session.ended(), |cause| cause.0));
         self.failover.end(&self.shared.destinations[0], &self.shared, outcome)
     }
 
-    /// Leaves its spool to the next one, as [`crate::Sender::close`] does.
+    /// Leaves the spool to the next sender, as [`crate::Sender::close`] does.
     pub fn close(&self) {
-        self.shared.intake.close(&self.shared.queue);
-        self.shared.queue.close();
-        self.shared.queue.end(SendError::Closed, self.shared.spool.is_some());
-        if let Some(spool) = &self.shared.spool {
-            spool.close(self.shared.queue.acknowledged_by_all());
-        }
+        self.shared.close_intake();
+        self.shared.end();
     }
 
-    /// Number of the last record that was taken, over all lives of the spool.
+    /// Number of the last record that was taken.
     #[must_use]
     pub fn last_sequence(&self) -> u64 {
         self.shared.intake.collect(&self.shared.queue);
-        self.shared.queue.next_sequence() - 1
+        self.shared.queue.last_sequence()
     }
 
     /// Everything up to this record is acknowledged.
@@ -181,19 +177,19 @@ impl Client {
         self.shared.queue.acknowledged_by(0)
     }
 
-    /// Numbers of the records in line, which it can still send; first and last of those that stand together.
+    /// First and last number of each entry in the queue: the records that can still be sent.
     #[must_use]
     pub fn held(&self) -> Vec<(u64, u64)> {
         self.shared.queue.locked().held().collect()
     }
 
-    /// The last number that the server has named on this connection, whatever became of that.
+    /// The last number that the server has sent on this connection, believed or not.
     #[must_use]
     pub fn last_heard(&self) -> Option<u64> {
         self.attempt.as_ref().and_then(|attempt| attempt.last_heard)
     }
 
-    /// What servers call its records, from the present connection's on.
+    /// The current stream and those of later records.
     #[must_use]
     pub fn names(&self) -> VecDeque<Name> {
         let state = self.shared.queue.locked();
@@ -205,13 +201,13 @@ impl Client {
         state.destinations[0].numberings().map(name).collect()
     }
 
-    /// What it has done so far.
+    /// What the sender has done so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.shared.counters()
     }
 
-    /// Takes a record for acknowledged, whatever was sent: what a sender would do that believes a server everything.
+    /// Takes a record for acknowledged without a check: a bug that the simulation must find.
     pub fn believe(&self, record: u64) {
         self.shared.acknowledged(0, self.failover.server(), record);
     }

@@ -1,79 +1,57 @@
-//! What a destination says on one connection: the hello, batches in their order, and when to leave. What is to be written goes out,
-//! what the time is comes in. No socket, no clock, no thread.
+//! The sending side of one connection: which batch is written next, and when the connection ends. No socket, no clock, no thread.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_wire::session::{AckLevel, Hello};
+use bbq_wire::session::AckLevel;
 
 use crate::delivery::error::ConnectionError;
-use crate::delivery::session::Session;
 use crate::queue::Next;
 use crate::shared::Shared;
-
-/// The hello of a destination's next connection: its bytes. `Err`: there is none, the sender is closed.
-pub(crate) fn hello(shared: &Shared, destination: usize) -> Result<Vec<u8>, ConnectionError> {
-    let (stream, epoch) = shared.hello(destination)?;
-    let options = &shared.options;
-    let hello = Hello { stream, ack: options.ack, client: options.name.clone(), epoch };
-    let mut frame = Vec::new();
-    hello.encode(&mut frame);
-    Ok(frame)
-}
-
-/// A server has acknowledged everything up to a number. `Err` is the end of the connection.
-pub(crate) fn acknowledged(
-    shared: &Shared,
-    destination: usize,
-    server: usize,
-    session: &Session,
-    number: u64,
-) -> Result<(), ConnectionError> {
-    shared.received_ack(destination, server, number).map_err(|problem| session.violation(&problem))
-}
 
 /// A connection whose server has welcomed the destination.
 #[derive(Debug)]
 pub(crate) struct Connection {
     destination: usize,
-    /// What was acknowledged, and when that became so, or something was sent while nothing was on its way.
-    progress: (u64, Duration),
+    /// The last acknowledged record when progress was last seen.
+    acknowledged: u64,
+    /// When progress was last seen, or nothing was in flight.
+    progress_at: Duration,
 }
 
 /// What to do next.
 pub enum Action {
-    /// Write these bytes, and say so.
+    /// Write these bytes, and then call `written`.
     Write(Arc<Vec<u8>>),
-    /// Nothing: no record is in line.
+    /// No record is queued.
     Idle,
-    /// Nothing before an acknowledgement comes.
+    /// The window is full: wait for an acknowledgement.
     AwaitAcknowledgement,
-    /// Leave.
+    /// Close the connection.
     Close(CloseReason),
 }
 
-/// How a connection ends well.
+/// Why a connection ends without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
-    /// Nothing is left to do.
+    /// Nothing is left to send.
     Finished,
-    /// The preferred server takes over.
+    /// The preferred server is reachable again.
     PreferredIsBack,
-    /// What is left is of another stream.
+    /// The remaining records belong to another stream.
     NextStream,
 }
 
 impl Connection {
-    /// Times are by any clock that does not jump, the same for all of a connection.
+    /// All times of a connection are from the same clock, which does not jump.
     pub(crate) fn new(destination: usize, now: Duration) -> Connection {
-        Connection { destination, progress: (0, now) }
+        Connection { destination, acknowledged: 0, progress_at: now }
     }
 
-    /// What is to be said. What it names may be written already when this returns.
+    /// The next action. The batch of a `Write` counts as sent once this returns.
     pub(crate) fn next(&self, shared: &Shared) -> Result<Action, ConnectionError> {
         match shared.queue.next(self.destination) {
             Next::Send(bytes, last) => {
-                // Before a byte of it leaves.
                 shared.sending(self.destination, last)?;
                 Ok(Action::Write(bytes))
             }
@@ -85,21 +63,21 @@ impl Connection {
         }
     }
 
-    /// What was to be written is.
+    /// The bytes of a `Write` are written.
     pub(crate) fn written(&self, shared: &Shared) {
         if shared.options.ack == AckLevel::None {
             shared.written(self.destination);
         }
     }
 
-    /// Leaves a server that acknowledges nothing although something waits.
+    /// Fails if the server has acknowledged nothing for the delivery time-out although something is in flight.
     pub(crate) fn check(&mut self, shared: &Shared, now: Duration) -> Result<(), ConnectionError> {
-        let (acknowledged, awaits) = shared.queue.progress(self.destination);
-        if acknowledged > self.progress.0 || !awaits {
-            self.progress = (acknowledged, now);
+        let (acknowledged, is_in_flight) = shared.queue.progress(self.destination);
+        if acknowledged > self.acknowledged || !is_in_flight {
+            (self.acknowledged, self.progress_at) = (acknowledged, now);
         }
         let timeout = shared.options.delivery_timeout;
-        if now.saturating_sub(self.progress.1) >= timeout {
+        if now.saturating_sub(self.progress_at) >= timeout {
             return Err(ConnectionError::Transient(format!("it has acknowledged nothing for {timeout:?}")));
         }
         Ok(())

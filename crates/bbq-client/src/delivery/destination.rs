@@ -1,22 +1,21 @@
-//! Servers that share one progress: which one is connected, and how they are tried again.
+//! A destination: servers that share one progress.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{AdaptiveReconnect, ServerAddress, ServerProgress};
 
-/// Servers that share one progress.
 pub(crate) struct Destination {
     pub(crate) index: usize,
-    /// The preferred one first.
-    servers: Vec<ServerAddress>,
-    /// What a spool knows them by.
-    ids: Vec<u32>,
+    /// The preferred server is the first.
+    pub(crate) servers: Vec<ServerAddress>,
+    /// The ids of the servers in a spool ([`ServerAddress::id`]).
+    pub(crate) ids: Vec<u32>,
     reconnect: Mutex<AdaptiveReconnect>,
     pub(crate) reconnects: AtomicU64,
     pub(crate) connected: AtomicBool,
-    /// Which server is connected, or was tried last.
-    pub(crate) present: AtomicU64,
+    /// Index of the server that is connected, or was tried last.
+    pub(crate) current: AtomicUsize,
 }
 
 impl Destination {
@@ -32,7 +31,7 @@ impl Destination {
             reconnect: Mutex::new(reconnect),
             reconnects: AtomicU64::new(0),
             connected: AtomicBool::new(false),
-            present: AtomicU64::new(0),
+            current: AtomicUsize::new(0),
         }
     }
 
@@ -40,35 +39,13 @@ impl Destination {
         self.reconnect.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many there are.
-    pub(crate) fn servers(&self) -> usize {
-        self.servers.len()
-    }
-
-    pub(crate) fn address(&self, server: usize) -> &ServerAddress {
-        &self.servers[server]
-    }
-
-    pub(crate) fn id(&self, server: usize) -> u32 {
-        self.ids[server]
-    }
-
-    /// The server that is connected, or was tried last.
-    pub(crate) fn present(&self) -> usize {
-        self.present.load(Ordering::Relaxed) as usize
-    }
-
-    pub(crate) fn reconnects(&self) -> u64 {
-        self.reconnects.load(Ordering::Relaxed)
-    }
-
     pub(crate) fn progress(&self, acknowledged_sequence: u64, missing: u64) -> ServerProgress {
         ServerProgress {
-            server: self.servers[self.present()].to_string(),
+            server: self.servers[self.current.load(Ordering::Relaxed)].to_string(),
             connected: self.connected.load(Ordering::Relaxed),
             acknowledged_sequence,
             missing,
-            reconnects: self.reconnects(),
+            reconnects: self.reconnects.load(Ordering::Relaxed),
             reconnect: self.reconnect().now(),
         }
     }

@@ -1,4 +1,4 @@
-//! Why a connection came to nothing, by what is to be done about it.
+//! Why a connection failed, by what the sender does about it.
 
 use std::io;
 
@@ -6,23 +6,21 @@ use bbq_wire::session::{Refusal, RefusalCode};
 
 use crate::SendError;
 
-/// Why a connection was of no use.
 #[derive(Debug)]
 pub(crate) enum ConnectionError {
-    /// Worth another try; what happened.
+    /// Another attempt may succeed; what happened.
     Transient(String),
-    /// The server refused what was sent, and may not when it is sent again or repaired.
+    /// The server refused a batch that it may take when it is repaired or sent again.
     Refused(SendError, RefusalCode),
-    /// The server broke the protocol: bytes changed on the way, or it has a defect.
+    /// The server broke the protocol: bytes changed on the way, or it has a bug.
     Protocol(SendError),
-    /// Does not go away by itself, as far as can be told; the operator may do something about it.
+    /// Probably lasts until a person does something about it.
     Lasting(SendError),
-    /// For good.
+    /// Lasts for ever.
     Fatal(SendError),
 }
 
 impl ConnectionError {
-    /// What a refusal leaves to do.
     pub(super) fn of(server: &str, refusal: Refusal) -> ConnectionError {
         if refusal.retry {
             return ConnectionError::Transient(refusal.text);
@@ -30,7 +28,7 @@ impl ConnectionError {
         let code = refusal.code;
         let error = SendError::Refused { server: server.to_owned(), refusal };
         match code {
-            // A flipped bit looks like any of these.
+            // One changed bit may cause any of these.
             RefusalCode::Malformed
             | RefusalCode::Checksum
             | RefusalCode::MessageTooLarge

@@ -1,5 +1,5 @@
-//! What a destination goes through: which server is next, what the end of a connection leaves to do, and how long to wait before
-//! another one. No socket, no clock, no thread.
+//! Which server a destination connects to, what follows from the end of a connection, and how long to wait before the next one. No
+//! socket, no clock, no thread.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,39 +14,36 @@ use crate::queue::Repair;
 use crate::shared::Shared;
 use crate::{Notice, SendError, ServerAddress};
 
-/// What was refused, or broken by the server, so often without an acknowledgement in between lasts, as far as can be last_notice_was_good.
+/// A refusal or a protocol error lasts, as far as can be told, if it comes this often without an acknowledgement in between.
 const FAILURES_MAX: u32 = 3;
 
-/// What a destination has been through.
 pub(crate) struct Failover {
     rotation: Rotation,
-    /// Whether the last notice was good news; a change is last_notice_was_good, not each try.
+    /// Whether the last notice was [`Notice::Connected`]: the application hears of changes, not of every attempt.
     last_notice_was_good: Option<bool>,
-    /// A server has welcomed it.
+    /// Whether a server has welcomed the destination.
     was_welcomed: bool,
-    /// Connections that were refused or broken since the last acknowledgement.
+    /// Refusals and protocol errors since the last acknowledgement.
     failures: u32,
-    /// What was acknowledged when the present connection began.
+    /// The last acknowledged record when the current connection began.
     acknowledged_before: u64,
 }
 
 /// What to do when a connection has ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Make another one.
+    /// Connect again.
     Now,
-    /// The same, after so long.
+    /// Connect again after this time.
     After(Duration),
-    /// Nothing: no server will ever take anything, or all is done.
+    /// Do not connect again: everything is delivered, or no server will ever take anything.
     Never,
 }
 
 impl Failover {
-    /// Of a destination with so many servers.
     pub(crate) fn new(servers: usize) -> Failover {
-        let rotation = Rotation::new(servers);
         Failover {
-            rotation,
+            rotation: Rotation::new(servers),
             last_notice_was_good: None,
             was_welcomed: false,
             failures: 0,
@@ -59,18 +56,18 @@ impl Failover {
         self.rotation.current()
     }
 
-    /// Whether a server that is preferred to it may come back.
+    /// Whether the preferred server is another one and may come back.
     pub(crate) fn is_substitute(&self) -> bool {
         self.rotation.is_substitute()
     }
 
     /// A connection is about to be made.
     pub(crate) fn begin(&mut self, destination: &Destination, shared: &Shared) {
-        destination.present.store(self.server() as u64, Ordering::Relaxed);
+        destination.current.store(self.server(), Ordering::Relaxed);
         self.acknowledged_before = shared.queue.acknowledged_by(destination.index);
     }
 
-    /// The server has welcomed the destination at the time `now`, by any clock that does not jump.
+    /// The server has welcomed the destination. `now` is from any clock that does not jump.
     pub(crate) fn welcomed(
         &mut self,
         destination: &Destination,
@@ -79,10 +76,10 @@ impl Failover {
         now: Duration,
     ) -> Result<Connection, ConnectionError> {
         self.was_welcomed = true;
-        let address = destination.address(self.server());
+        let address = &destination.servers[self.server()];
         shared.begin_connection(destination.index, self.server(), welcome, address)?;
         destination.connected.store(true, Ordering::Relaxed);
-        self.tell(shared, &Notice::Connected { server: address.to_string() });
+        self.notify(shared, &Notice::Connected { server: address.to_string() });
         Ok(Connection::new(destination.index, now))
     }
 
@@ -110,13 +107,13 @@ impl Failover {
             }
             Err(error) => error,
         };
-        let server = destination.address(self.server());
-        let why = match self.judge(destination, shared, server, error) {
+        let server = &destination.servers[self.server()];
+        let why = match self.handle(destination, shared, server, error) {
             Ok(why) => why,
             Err(error) => {
                 let notice = Notice::Ended { server: server.to_string(), why: error.to_string() };
-                self.tell(shared, &notice);
-                // Whoever has taken the stream over would do so everywhere.
+                self.notify(shared, &notice);
+                // The sender that took the stream over would do so on the other servers, too.
                 if is_taken_over(&error) || !self.rotation.refuse() {
                     shared.fail(destination.index, &error);
                     return Retry::Never;
@@ -124,9 +121,9 @@ impl Failover {
                 error.to_string()
             }
         };
-        self.tell(shared, &Notice::Unreachable { server: server.to_string(), why });
+        self.notify(shared, &Notice::Unreachable { server: server.to_string(), why });
         destination.reconnects.fetch_add(1, Ordering::Relaxed);
-        // A welcome alone is no success: a server whose disk failed welcomes, too, and then refuses.
+        // A welcome alone is no success: a server whose disk failed welcomes the sender and then refuses its batches.
         if self.rotation.advance(has_taken) {
             Retry::After(destination.reconnect().failed())
         } else {
@@ -134,16 +131,16 @@ impl Failover {
         }
     }
 
-    /// Tells the application when good became bad or bad became good.
-    fn tell(&mut self, shared: &Shared, notice: &Notice) {
+    /// Tells the application, unless the last notice said the same.
+    fn notify(&mut self, shared: &Shared, notice: &Notice) {
         let good = matches!(notice, Notice::Connected { .. });
         if self.last_notice_was_good.replace(good) != Some(good) || matches!(notice, Notice::Ended { .. }) {
-            shared.tell(notice);
+            shared.notify(notice);
         }
     }
 
-    /// Does what there is to do about it before another try; `Err` is the end of the server.
-    fn judge(
+    /// Does what an error requires before the next attempt. Returns the reason for that attempt, or `Err` if the server is given up.
+    fn handle(
         &mut self,
         destination: &Destination,
         shared: &Shared,
@@ -152,9 +149,9 @@ impl Failover {
     ) -> Result<String, SendError> {
         let error = match error {
             ConnectionError::Transient(why) => return Ok(why),
-            // The spool is this sender's alone, and yet the stream was used with a later epoch: what it knows is old.
+            // No other sender has the spool, yet the server knows a later epoch of the stream: the spool has lost its own.
             ConnectionError::Fatal(error)
-                if is_taken_over(&error) && shared.has_spool() && !self.was_welcomed =>
+                if is_taken_over(&error) && shared.spool.is_some() && !self.was_welcomed =>
             {
                 shared.begin_stream(destination.index, server, "its stream is used by another sender");
                 return Ok(error.to_string());
@@ -169,14 +166,14 @@ impl Failover {
             ConnectionError::Refused(error, code) => {
                 let (records, how) = match shared.queue.repair(destination.index, code) {
                     Repair::None => (0, ""),
-                    Repair::Rebuilt => (0, "; its bytes had changed in memory, and it is made again"),
+                    Repair::Rebuilt => (0, "; its bytes had changed in memory, and it is built again"),
                     Repair::Damaged(records) => (records, "; its bytes had changed in memory"),
                     Repair::Refused => (1, ""),
                 };
                 let why = format!("{error}{how}");
                 if records > 0 {
                     self.failures = 0;
-                    shared.tell(&Notice::Lost { server: server.to_string(), records, why });
+                    shared.notify(&Notice::Lost { server: server.to_string(), records, why });
                 }
                 error
             }

@@ -1,13 +1,13 @@
-//! Delivers what is in the queue to servers.
+//! Delivers the records in the queue to servers.
 //!
 //! ```text
-//! thread -> failover -> connection -> session     which server, what is said to it, what it says
+//! thread -> failover -> connection -> session     which server, what is sent to it, what it sends
 //!       \-> stream                                the socket
 //! ```
 //!
 //! A destination is the servers that share one progress: all of them with [`crate::Delivery::Any`], one each with
-//! [`crate::Delivery::All`]. Each destination has a thread, which has the sockets and the waiting. The failover, the connection and
-//! the session are steps without them, so that a simulation takes the same steps.
+//! [`crate::Delivery::All`]. Each destination has a thread, which owns the sockets and does the waiting. Failover, connection and
+//! session have no sockets and do not wait, so that the simulation runs the same code.
 
 pub(crate) mod connection;
 pub(crate) mod destination;

@@ -1,17 +1,16 @@
-//! Whose turn it is among the servers of a destination.
+//! Which of its servers a destination connects to.
 
 /// The preferred server is number 0.
 #[derive(Debug)]
 pub(crate) struct Rotation {
     current: usize,
-    /// Servers that will never take what this sender has.
+    /// Servers that will never take the records of this sender.
     refused: Vec<bool>,
-    /// Servers tried in a row: all that are left are one attempt.
+    /// Servers tried in this round. A round over all servers that are left is one attempt.
     tried: usize,
 }
 
 impl Rotation {
-    /// Begins with the preferred one.
     pub(crate) fn new(servers: usize) -> Rotation {
         Rotation { current: 0, refused: vec![false; servers], tried: 0 }
     }
@@ -20,7 +19,7 @@ impl Rotation {
         self.current
     }
 
-    /// Whether a server that is preferred to the current one may come back.
+    /// Whether the preferred server is another one and may come back.
     pub(crate) fn is_substitute(&self) -> bool {
         self.current > 0 && !self.refused[0]
     }
@@ -29,14 +28,13 @@ impl Rotation {
         self.current = 0;
     }
 
-    /// The current server will never take anything; `false` when no other is left.
+    /// The current server will never take anything. Returns whether another one is left.
     pub(crate) fn refuse(&mut self) -> bool {
         self.refused[self.current] = true;
         self.refused.iter().any(|refused| !refused)
     }
 
-    /// Goes on to the next server; answers whether every one was tried since it last answered `true`. One that has taken
-    /// something begins the count anew.
+    /// Goes on to the next server. Returns whether that ends a round. A server that has taken something begins a new round.
     pub(crate) fn advance(&mut self, has_taken: bool) -> bool {
         let servers = self.refused.len();
         let next =

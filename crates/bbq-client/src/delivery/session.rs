@@ -1,47 +1,45 @@
-//! What a server says on one connection: bytes in, their meaning out. No socket, no clock.
+//! The receiving side of one connection: decodes the frames of the server. No socket, no clock.
 
 use bbq_wire::session::{ClientSession, ClientStep, SessionError, Welcome};
 
 use crate::SendError;
 use crate::delivery::error::ConnectionError;
 
-/// What to do about an address where something else answers, or nothing does.
+/// What to do if another program answers at an address, or none does.
 const REMEDY: &str = "name the address of a bbq+tcp or bbq+unix listener";
 
-/// Reads one server on one connection.
 pub(crate) struct Session {
     session: ClientSession,
     bytes: Vec<u8>,
     server: String,
-    answered: bool,
+    is_welcomed: bool,
 }
 
 impl Session {
-    /// A session with a server that is called `server` in what goes wrong.
+    /// `server` names the server in errors.
     pub(crate) fn new(server: String) -> Session {
-        Session { session: ClientSession::new(), bytes: Vec::new(), server, answered: false }
+        Session { session: ClientSession::new(), bytes: Vec::new(), server, is_welcomed: false }
     }
 
-    /// Takes what has arrived.
+    /// Adds received bytes.
     pub(crate) fn receive(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The welcome, which comes first and once; `None` when more has to arrive. `Err` is the end of the connection.
+    /// The welcome, which comes first and once; `None` if more bytes are needed. `Err` ends the connection.
     pub(crate) fn next_welcome(&mut self) -> Result<Option<Welcome>, ConnectionError> {
         match self.next()? {
             ClientStep::NeedMore { .. } => Ok(None),
             ClientStep::Welcome { welcome, consumed } => {
                 self.bytes.drain(..consumed);
-                self.answered = true;
+                self.is_welcomed = true;
                 Ok(Some(welcome))
             }
-            _ => Err(self.violation("something else than a welcome came first")),
+            _ => Err(self.violation("the first frame is not a welcome")),
         }
     }
 
-    /// The number up to which everything is acknowledged, once the welcome has come; `None` when more has to arrive. `Err` is the
-    /// end of the connection.
+    /// The next acknowledged number, after the welcome; `None` if more bytes are needed. `Err` ends the connection.
     pub(crate) fn next_acknowledgement(&mut self) -> Result<Option<u64>, ConnectionError> {
         match self.next()? {
             ClientStep::NeedMore { .. } => Ok(None),
@@ -49,7 +47,7 @@ impl Session {
                 self.bytes.drain(..consumed);
                 Ok(Some(sequence))
             }
-            _ => Err(self.violation("a second welcome came")),
+            _ => Err(self.violation("it sent a second welcome")),
         }
     }
 
@@ -57,16 +55,16 @@ impl Session {
         match self.session.next(&self.bytes) {
             Ok(ClientStep::Refused { refusal, .. }) => Err(ConnectionError::of(&self.server, refusal)),
             Ok(step) => Ok(step),
-            Err(error @ SessionError::Magic { .. }) if !self.answered => {
+            Err(error @ SessionError::Magic { .. }) if !self.is_welcomed => {
                 Err(ConnectionError::Lasting(self.protocol(&format!("{error}; {REMEDY}"))))
             }
             Err(error) => Err(self.violation(&error.to_string())),
         }
     }
 
-    /// The connection ended, and nothing whole is left.
+    /// The error when the server ended the connection.
     pub(crate) fn ended(&self) -> ConnectionError {
-        if self.answered {
+        if self.is_welcomed {
             return ConnectionError::Transient("the connection ended".to_owned());
         }
         ConnectionError::Transient(format!(
@@ -74,14 +72,14 @@ impl Session {
         ))
     }
 
-    /// Nothing arrived for as long as was waited.
+    /// The error when nothing arrived before the read time-out.
     pub(crate) fn silent(&self) -> ConnectionError {
         ConnectionError::Transient(format!(
             "it took the connection and gave no answer in time: it is stuck, or does not speak the bbq protocol; {REMEDY}"
         ))
     }
 
-    /// The server has said what no server may say here.
+    /// The error when the server broke the protocol.
     pub(crate) fn violation(&self, problem: &str) -> ConnectionError {
         ConnectionError::Protocol(self.protocol(problem))
     }
@@ -94,22 +92,24 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::net::TcpStream;
+    use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
     use super::*;
-    use crate::delivery::stream::Stream;
+    use crate::delivery::stream;
 
-    /// What a sender says of a peer that has said this.
+    /// The error of a sender whose peer sent `said`, and then ended the connection if `ends`.
     fn error_of(said: &[u8], ends: bool) -> String {
         let (near, mut far) = UnixStream::pair().unwrap();
         io::Write::write_all(&mut far, said).unwrap();
-        let mut near = Stream::Unix(near);
+        let mut near = TcpStream::from(OwnedFd::from(near));
         near.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         if ends {
             far.shutdown(std::net::Shutdown::Write).unwrap();
         }
-        match near.begin(&mut Session::new("the peer".to_owned()), b"hello").unwrap_err() {
+        match stream::begin(&mut near, &mut Session::new("the peer".to_owned()), b"hello").unwrap_err() {
             ConnectionError::Transient(text) => format!("passing: {text}"),
             ConnectionError::Lasting(error) => format!("lasting: {error}"),
             other => format!("{other:?}"),

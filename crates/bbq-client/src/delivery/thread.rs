@@ -1,7 +1,9 @@
-//! The thread that keeps a connection: connects, says hello, sends batches, and begins anew when it breaks. Another thread, as long
-//! as the connection, reads acknowledgements. Here are the sockets, the waiting and the threads; what is said and what it means is in
-//! `connection`, `session` and `failover`.
+//! The thread of a destination: connects, sends the hello and batches, and connects again when the connection breaks. Each connection
+//! has a second thread, which reads acknowledgements. This module owns the sockets, the waiting and the threads; `connection`, `session`
+//! and `failover` decide what is sent and what received frames mean.
 
+use std::io::{ErrorKind, Write};
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,41 +11,40 @@ use std::time::{Duration, Instant};
 use bbq_wire::session::{AckLevel, Hello};
 
 use crate::ServerAddress;
-use crate::delivery::connection::{self, Action, CloseReason, Connection};
+use crate::delivery::connection::{Action, CloseReason, Connection};
 use crate::delivery::destination::Destination;
 use crate::delivery::error::ConnectionError;
 use crate::delivery::failover::{Failover, Retry};
 use crate::delivery::session::Session;
-use crate::delivery::stream::{ANSWER_TIMEOUT, Stream};
+use crate::delivery::stream::{self, ANSWER_TIMEOUT};
 use crate::environment::{Environment, System};
 use crate::queue::parker::ParkState;
 use crate::shared::Shared;
 
-/// A write that stands still is looked at again after this: the sender may be closed meanwhile.
+/// A blocked write ends after this time, to check whether the sender was closed.
 const WRITE_SLICE: Duration = Duration::from_millis(500);
-/// The preferred server is looked for so often while another is used.
+/// How often the preferred server is probed while another one is used.
 const PREFERRED_INTERVAL: Duration = Duration::from_secs(5);
-/// Naps of a linger without a record, before the next record has to wake the thread: in a busy time no `send` pays for that.
+/// Lingers without a record, before the thread parks until a record wakes it: under load no `send` pays for a wake-up.
 const LINGER_ROUNDS_MAX: u32 = 10;
-/// Nothing is waited for that would not ring.
+/// The bound of a wait that always ends by a wake-up.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// A connection on its way.
 struct SendLoop<'a> {
     destination: &'a Destination,
     shared: &'a Arc<Shared>,
-    stream: Stream,
+    stream: TcpStream,
     connection: Connection,
-    /// When it was welcomed: its times count from here.
+    /// When the server welcomed the sender: the times of `connection` count from here.
     begin: Instant,
-    /// When to look for the preferred server again, and what the look has found.
+    /// When to probe the preferred server next, and whether a probe has succeeded. `None` if the preferred server is connected.
     preferred: Option<(Instant, Arc<AtomicBool>)>,
 }
 
-/// Keeps a connection until everything is acknowledged or nothing can be.
+/// Runs until everything is acknowledged, or nothing ever will be.
 pub(crate) fn run(destination: &Destination, shared: &Arc<Shared>) {
     shared.queue.parkers[destination.index].register_thread();
-    let mut failover = Failover::new(destination.servers());
+    let mut failover = Failover::new(destination.servers.len());
     while !shared.queue.is_over(destination.index) {
         failover.begin(destination, shared);
         let outcome = serve(destination, shared, &mut failover);
@@ -55,7 +56,7 @@ pub(crate) fn run(destination: &Destination, shared: &Arc<Shared>) {
     }
 }
 
-/// Waits, but not beyond the end.
+/// Waits, but not beyond the end of the sender.
 fn pause(destination: &Destination, shared: &Shared, wait: Duration) {
     let end = Instant::now() + wait;
     while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
@@ -66,47 +67,45 @@ fn pause(destination: &Destination, shared: &Shared, wait: Duration) {
     }
 }
 
-/// One connection from its beginning to its end.
+/// Makes a connection and uses it until it ends.
 fn serve(
     destination: &Destination,
     shared: &Arc<Shared>,
     failover: &mut Failover,
 ) -> Result<CloseReason, ConnectionError> {
     let server = failover.server();
-    let address = destination.address(server);
-    let mut stream = Stream::connect(address)?;
+    let address = &destination.servers[server];
+    let mut stream = stream::connect(address)?;
     let mut session = Session::new(address.to_string());
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    stream.set_write_timeout(WRITE_SLICE)?;
-    let welcome = stream.begin(&mut session, &connection::hello(shared, destination.index)?)?;
+    stream.set_write_timeout(Some(WRITE_SLICE))?;
+    let welcome = stream::begin(&mut stream, &mut session, &shared.hello(destination.index)?)?;
     stream.set_read_timeout(None)?;
-    shared.queue.compressor.connected(stream.is_remote());
+    shared.queue.compressor.connected(stream::is_remote(&stream));
     let begin = Instant::now();
     let connection = failover.welcomed(destination, shared, &welcome, begin.elapsed())?;
     let mut acks = stream.try_clone()?;
-    let listening = Arc::clone(shared);
+    let receiver = Arc::clone(shared);
     let index = destination.index;
     let acks = std::thread::Builder::new().name("bbq-acks".to_owned()).spawn(move || {
         let error = loop {
-            let number = acks.read_acknowledgement(&mut session);
-            let taken = number
-                .and_then(|number| connection::acknowledged(&listening, index, server, &session, number));
-            if let Err(error) = taken {
+            let received = stream::read_acknowledgement(&mut acks, &mut session)
+                .and_then(|number| receiver.received_ack(index, server, &session, number));
+            if let Err(error) = received {
                 break error;
             }
         };
-        // Wakes the writer, which may be waiting for the socket or for work.
-        acks.shutdown();
-        listening.queue.set_broken(index);
+        // Wakes the sending thread, which may wait for the socket or for work.
+        let _closed_already = acks.shutdown(Shutdown::Both);
+        receiver.queue.set_broken(index);
         error
     })?;
-    let look = || (begin + PREFERRED_INTERVAL, Arc::new(AtomicBool::new(false)));
-    let preferred = failover.is_substitute().then(look);
+    let preferred = failover.is_substitute().then(|| (begin + PREFERRED_INTERVAL, Arc::default()));
     let mut send_loop = SendLoop { destination, shared, stream, connection, begin, preferred };
     let written = send_loop.send();
-    // Ends the reader, too.
-    send_loop.stream.shutdown();
-    // Its answer outranks ours: a refusal also breaks the writing.
+    // Ends the reading thread, too.
+    let _closed_already = send_loop.stream.shutdown(Shutdown::Both);
+    // The error of the reading thread comes first: after a refusal, writing fails as well.
     match acks.join() {
         Ok(error) if written.is_err() => Err(error),
         _ => written,
@@ -114,7 +113,7 @@ fn serve(
 }
 
 impl SendLoop<'_> {
-    /// Sends batches as they come.
+    /// Sends batches until the connection ends.
     fn send(&mut self) -> Result<CloseReason, ConnectionError> {
         let (queue, intake) = (&self.shared.queue, &self.shared.intake);
         let linger = self.shared.options.linger;
@@ -122,7 +121,7 @@ impl SendLoop<'_> {
         let mut collected = Instant::now();
         loop {
             if self.preferred_is_back() {
-                if !queue.awaits(self.destination.index) {
+                if !queue.is_in_flight(self.destination.index) {
                     return Ok(CloseReason::PreferredIsBack);
                 }
                 self.wait_for_acknowledgements()?;
@@ -134,7 +133,7 @@ impl SendLoop<'_> {
                     drop(bytes);
                     self.connection.written(self.shared);
                     linger_rounds = 0;
-                    // Others flood the queue: a thread that has little to say comes to its turn all the same.
+                    // While other threads fill the queue, records in blocks that are not full must not wait longer than the linger.
                     let now = Instant::now();
                     if now.duration_since(collected) >= linger {
                         collected = now;
@@ -143,7 +142,7 @@ impl SendLoop<'_> {
                 }
                 Action::Idle => {
                     self.shared.report_drops(self.destination.index);
-                    queue.warm();
+                    queue.prepare_buffers();
                     self.wait_for_records(linger_rounds);
                     collected = Instant::now();
                     linger_rounds = if intake.collect(queue) { 0 } else { linger_rounds + 1 };
@@ -158,34 +157,35 @@ impl SendLoop<'_> {
         }
     }
 
-    /// Nothing more goes this way: waits a while for the acknowledgement of what went.
+    /// Waits a while for acknowledgements, before the connection ends.
     fn wait_for_acknowledgements(&mut self) -> Result<(), ConnectionError> {
         let (queue, index) = (&self.shared.queue, self.destination.index);
         queue.parkers[index]
-            .park(ParkState::Change, WRITE_SLICE, || !queue.awaits(index) || queue.is_broken(index));
+            .park(ParkState::Change, WRITE_SLICE, || !queue.is_in_flight(index) || queue.is_broken(index));
         if queue.is_broken(index) {
             return Err(ConnectionError::Transient("the connection ended".to_owned()));
         }
         self.check_progress()
     }
 
-    /// ParkStates until there may be something to send: first for linger_rounds, so that nobody has to wake it, then until it is woken.
+    /// Parks until there may be something to send: first for some lingers, so that no `send` has to wake the thread, and then until a
+    /// `send` wakes it.
     fn wait_for_records(&self, linger_rounds: u32) {
         let (queue, intake, index) = (&self.shared.queue, &self.shared.intake, self.destination.index);
         let linger = self.shared.options.linger;
         if linger_rounds >= LINGER_ROUNDS_MAX || linger.is_zero() {
-            let bound = if queue.awaits(index) { WRITE_SLICE } else { LONG };
+            let bound = if queue.is_in_flight(index) { WRITE_SLICE } else { LONG };
             let bound = if self.preferred.is_some() { bound.min(PREFERRED_INTERVAL) } else { bound };
-            queue.parkers[index].park(ParkState::Work, bound, || queue.is_ready(index) || intake.has_some());
+            queue.parkers[index]
+                .park(ParkState::Work, bound, || queue.is_ready(index) || intake.has_records());
         }
         if !linger.is_zero() && !queue.is_closed() {
             queue.parkers[index].park(ParkState::Linger, linger, || queue.is_ready(index));
         }
     }
 
-    /// Writes a batch. A server that stands still is left when it is over with its patience, or with the sender.
+    /// Writes a batch. Gives up on a server that takes nothing when the delivery time-out has passed, or the sender is over.
     fn write(&mut self, mut bytes: &[u8]) -> Result<(), ConnectionError> {
-        use std::io::{ErrorKind, Write};
         while !bytes.is_empty() {
             match self.stream.write(bytes) {
                 Ok(0) => {
@@ -211,7 +211,7 @@ impl SendLoop<'_> {
         self.connection.check(self.shared, self.begin.elapsed())
     }
 
-    /// Looks for the preferred server now and then, on a thread of its own, as that may take long.
+    /// Whether the preferred server is reachable again. Probes it now and then, on a thread of its own, as that may take long.
     fn preferred_is_back(&mut self) -> bool {
         let Some((next, found)) = &mut self.preferred else { return false };
         if found.load(Ordering::Relaxed) {
@@ -219,8 +219,8 @@ impl SendLoop<'_> {
         }
         if Instant::now() >= *next {
             *next = Instant::now() + PREFERRED_INTERVAL;
-            let (address, found) = (self.destination.address(0).clone(), Arc::clone(found));
-            // Without a thread it is looked for again later.
+            let (address, found) = (self.destination.servers[0].clone(), Arc::clone(found));
+            // If the system refuses the thread, the next probe comes later.
             let _probing = std::thread::Builder::new().name("bbq-probe".to_owned()).spawn(move || {
                 if probe(&address).is_ok() {
                     found.store(true, Ordering::Relaxed);
@@ -231,7 +231,7 @@ impl SendLoop<'_> {
     }
 }
 
-/// Whether a server takes senders: one that stands still takes connections, too, and one whose disk failed answers.
+/// Succeeds if a server welcomes senders. That a connection is accepted does not show that: the backlog of a hung server accepts, too.
 fn probe(address: &ServerAddress) -> Result<(), ConnectionError> {
     let hello = Hello {
         stream: System.new_stream()?,
@@ -239,9 +239,9 @@ fn probe(address: &ServerAddress) -> Result<(), ConnectionError> {
         client: "bbq-client, probing".to_owned(),
         epoch: 0,
     };
-    let mut stream = Stream::connect(address)?;
+    let mut stream = stream::connect(address)?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     let mut frame = Vec::new();
     hello.encode(&mut frame);
-    stream.begin(&mut Session::new(address.to_string()), &frame).map(drop)
+    stream::begin(&mut stream, &mut Session::new(address.to_string()), &frame).map(drop)
 }

@@ -1,28 +1,29 @@
-//! How long a record waits for room, and who is asked meanwhile.
+//! How long a record waits for room, and what interrupts the wait.
 
 use std::time::{Duration, Instant};
 
 use crate::OnFull;
 
-/// How long a record may wait. The clock is only read when it has to.
+/// How long a record may wait. The clock is read only if it has to wait.
 pub(crate) struct WaitLimit<'a> {
     pub(crate) on_full: OnFull,
     pub(crate) deadline: Option<Instant>,
     pub(crate) interrupt: Option<Interrupt<'a>>,
 }
 
-/// Who waits is asked now and then whether to go on.
+/// Calls a function at an interval while a record waits, which may end the wait.
 pub(crate) struct Interrupt<'a> {
-    pub(crate) interval: Duration,
-    pub(crate) go_on: &'a mut dyn FnMut() -> bool,
-    /// When to ask next, once a wait has begun: news that is not enough must not put it off.
-    pub(crate) next: Option<Instant>,
-    pub(crate) said_no: bool,
+    interval: Duration,
+    go_on: &'a mut dyn FnMut() -> bool,
+    /// When to call the function next. Does not start again with each wait, so that many short waits do not put the call off.
+    next: Option<Instant>,
+    /// The function has returned `false`.
+    pub(crate) stopped: bool,
 }
 
 impl<'a> Interrupt<'a> {
     pub(crate) fn new(interval: Duration, go_on: &'a mut dyn FnMut() -> bool) -> Interrupt<'a> {
-        Interrupt { interval, go_on, next: None, said_no: false }
+        Interrupt { interval, go_on, next: None, stopped: false }
     }
 }
 
@@ -31,7 +32,7 @@ impl WaitLimit<'_> {
         WaitLimit { on_full, deadline: None, interrupt: None }
     }
 
-    /// Waits by `wait`, which is `false` at the deadline that it is given (`None` is without end). Whether there is something new.
+    /// Calls `wait` with a deadline (`None` is without end), at which it returns `false`. Returns whether to try the record again.
     pub(crate) fn waits(&mut self, mut wait: impl FnMut(Option<Instant>) -> bool) -> bool {
         let OnFull::Block(most) = self.on_full else { return false };
         if let (Some(most), None) = (most, self.deadline) {
@@ -45,16 +46,16 @@ impl WaitLimit<'_> {
                 return false;
             }
             let next = *interrupt.next.get_or_insert(now + interrupt.interval);
-            let has_news = wait(Some(deadline.map_or(next, |deadline| deadline.min(next))));
+            let try_again = wait(Some(deadline.map_or(next, |deadline| deadline.min(next))));
             let now = Instant::now();
             if now >= next {
                 interrupt.next = Some(now + interrupt.interval);
                 if !(interrupt.go_on)() {
-                    interrupt.said_no = true;
+                    interrupt.stopped = true;
                     return false;
                 }
             }
-            if has_news {
+            if try_again {
                 return true;
             }
         }
@@ -65,7 +66,7 @@ impl WaitLimit<'_> {
 mod tests {
     use super::*;
 
-    /// Waits by short pauses, each of which ends before an interval does, until it is told to stop; returns how often.
+    /// Waits by pauses shorter than the interval, until the limit ends it. Returns how many.
     #[expect(clippy::disallowed_methods, reason = "the pauses are what is tested")]
     fn waits(limit: &mut WaitLimit<'_>) -> u32 {
         let pause = |end: Option<Instant>| {
@@ -85,7 +86,7 @@ mod tests {
         let interrupt = Some(Interrupt::new(Duration::from_millis(20), &mut go_on));
         let mut limit = WaitLimit { interrupt, ..WaitLimit::of(OnFull::Block(None)) };
         let times = waits(&mut limit);
-        assert!(limit.interrupt.is_some_and(|interrupt| interrupt.said_no), "it waits after {times} pauses");
+        assert!(limit.interrupt.is_some_and(|interrupt| interrupt.stopped), "it waits after {times} pauses");
         assert_eq!(asked, 3);
     }
 
@@ -98,6 +99,6 @@ mod tests {
         let start = Instant::now();
         let times = waits(&mut limit);
         assert!(start.elapsed() >= most && times < 5000, "{times} pauses");
-        assert!(limit.interrupt.is_some_and(|interrupt| !interrupt.said_no));
+        assert!(limit.interrupt.is_some_and(|interrupt| !interrupt.stopped));
     }
 }

@@ -1,17 +1,15 @@
-//! What main holds so that its last records are not lost.
+//! A guard that waits for the last records of a program.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Sender;
 
-/// A program that ends waits at most so long for its last records.
 const FLUSH_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
-/// Waits, when it is dropped, until what was logged before is acknowledged; at most 5 s unless set. Keep it in `main` for as long
-/// as the program runs: it does its work when `main` returns, or unwinds by a panic. `std::process::exit`, an abort and a signal
-/// that kills drop nothing.
-#[must_use = "records that are not acknowledged when it is dropped at once are not waited for at the end"]
+/// Waits on drop until everything that was logged before is acknowledged; at most 5 s unless set. Keep it in `main` while the program runs:
+/// it is dropped when `main` returns or unwinds by a panic, but not by `std::process::exit`, an abort or a signal that kills.
+#[must_use = "a guard that is dropped at once does not wait for later records"]
 #[derive(Debug)]
 pub struct FlushGuard {
     sender: Arc<Sender>,
@@ -23,13 +21,13 @@ impl FlushGuard {
         FlushGuard { sender: Arc::clone(sender), timeout: FLUSH_TIMEOUT_DEFAULT }
     }
 
-    /// Waits at most so long.
+    /// The maximum wait.
     pub fn timeout(mut self, timeout: Duration) -> FlushGuard {
         self.timeout = timeout;
         self
     }
 
-    /// For its counters.
+    /// The sender, for its counters.
     #[must_use]
     pub fn sender(&self) -> &Sender {
         &self.sender
@@ -38,7 +36,7 @@ impl FlushGuard {
 
 impl Drop for FlushGuard {
     fn drop(&mut self) {
-        // What could not be delivered is counted; there is nobody left to tell.
+        // Lost records are counted; the program ends anyway.
         let _outcome = self.sender.flush(self.timeout);
     }
 }

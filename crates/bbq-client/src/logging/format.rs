@@ -1,6 +1,6 @@
-//! What a line looks like.
+//! The format of a line.
 
-/// What a record's line looks like.
+/// The format of a record's line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// `2026-11-20T11:33:49.175038Z WARN app::db: slow query ms=1200 table="users"`; control characters are escaped, so that a

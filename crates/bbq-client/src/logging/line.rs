@@ -1,4 +1,4 @@
-//! The line of a record. Its parts may come in any order, and are put together at the end.
+//! The line of a record. Its parts may be added in any order.
 
 use std::cell::Cell;
 use std::fmt::{self, Write};
@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use super::Format;
 use super::timestamp;
 
-/// A thread keeps its buffers for the next record unless one has grown beyond this: once in a while somebody logs a book.
+/// A thread reuses its buffers for the next record unless one has grown beyond this.
 const KEPT_BYTES_MAX: usize = 16 * 1024;
 
 thread_local! {
@@ -16,30 +16,29 @@ thread_local! {
 
 /// A value of a field.
 pub(super) enum Value<'a> {
-    /// Numbers and truth values: written as they are in both formats.
+    /// A number or boolean: without quotation marks in both formats.
     Plain(&'a dyn fmt::Display),
     /// Text: in quotation marks.
     Text(&'a str),
-    /// Anything else: as its type formats it; in JSON in quotation marks.
+    /// Any other value: as its type formats it, in JSON in quotation marks.
     Formatted(fmt::Arguments<'a>),
 }
 
-/// A record on its way into a line.
 #[derive(Default)]
 pub(super) struct Line {
     format: Format,
-    /// As it stands in the line, without quotation marks.
+    /// Escaped, without quotation marks.
     message: String,
     /// `a=1 b="x"`, or `"a":1,"b":"x"`.
     fields: String,
-    /// Where the record was made: `outer{a=1}:inner`, or `{"name":"outer","fields":{"a":1}},{"name":"inner"}`.
+    /// The spans around the record: `outer{a=1}:inner`, or `{"name":"outer","fields":{"a":1}},{"name":"inner"}`.
     spans: String,
     whole: String,
 }
 
-/// Makes a line with the thread's buffers. One that is made meanwhile gets its own.
+/// Makes a line with the thread's buffers. A nested call gets buffers of its own.
 pub(super) fn with_line<T>(format: Format, make: impl FnOnce(&mut Line) -> T) -> T {
-    // A thread that is ending keeps nothing any more.
+    // A thread that is ending has no buffers any more.
     let mut line = KEPT.try_with(Cell::take).ok().flatten().unwrap_or_default();
     line.format = format;
     let made = make(&mut line);
@@ -60,7 +59,7 @@ impl Line {
         add_field(&mut self.fields, self.format, name, value);
     }
 
-    /// One more span, further in; its fields as [`add_field`] wrote them.
+    /// Adds the next inner span, with fields as [`add_field`] writes them.
     #[cfg(feature = "tracing")]
     pub(super) fn add_span(&mut self, name: &str, fields: &str) {
         let out = &mut self.spans;
@@ -85,7 +84,6 @@ impl Line {
         }
     }
 
-    /// The whole line.
     pub(super) fn finish(&mut self, time: SystemTime, level: &str, target: &str) -> &[u8] {
         let Line { format, message, fields, spans, whole } = self;
         match format {
@@ -122,7 +120,6 @@ impl Line {
     }
 }
 
-/// Appends a field to others.
 pub(super) fn add_field(out: &mut String, format: Format, name: &str, value: &Value<'_>) {
     match format {
         Format::Text => {
@@ -154,7 +151,7 @@ pub(super) fn add_field(out: &mut String, format: Format, name: &str, value: &Va
     }
 }
 
-/// Appends fields that are written to others.
+/// Appends fields that [`add_field`] has written.
 #[cfg(feature = "tracing")]
 pub(super) fn add_fields(out: &mut String, format: Format, fields: &str) {
     separate(out, if format == Format::Text { " " } else { "," });
@@ -167,9 +164,9 @@ fn separate(out: &mut String, separator: &str) {
     }
 }
 
-/// Appends text so that it stays within its line, and in JSON within its quotation marks.
+/// Appends text, escaped so that it stays in its line, and in JSON in its quotation marks.
 fn escape(out: &mut String, format: Format, text: fmt::Arguments<'_>) {
-    // A type that fails to format itself leaves what it has written.
+    // If a type fails to format itself, the part that it has written remains.
     let _written = Escaped { out, format }.write_fmt(text);
 }
 

@@ -10,7 +10,7 @@ use super::line::{Line, Value, with_line};
 use super::{FlushGuard, Format, is_own, sender_for_logs};
 use crate::{Sender, SenderBuilder};
 
-/// `log::logger().flush()` waits at most so long.
+/// Maximum wait of `log::logger().flush()`.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Sends what is logged with the macros of the `log` crate, a line for each record.
@@ -26,8 +26,8 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 /// }
 /// ```
 ///
-/// Logging never waits longer than the sender's [`crate::OnFull`] says, and never fails; what was dropped is in the sender's
-/// counters. In a forked child nothing is sent, as the sender is the parent's.
+/// Logging never waits longer than the sender's [`crate::OnFull`] says, and never fails; dropped records are in the sender's counters. A
+/// forked child sends nothing, as the sender belongs to the parent.
 #[derive(Debug)]
 pub struct LogBackend {
     sender: Arc<Sender>,
@@ -36,13 +36,12 @@ pub struct LogBackend {
 }
 
 impl LogBackend {
-    /// A sender to be, with what suits a log: a record for which there is no room is dropped and counted
-    /// ([`crate::OnFull::DropNewest`]).
+    /// A builder whose default suits a log: a record for which there is no room is dropped and counted ([`crate::OnFull::DropNewest`]).
     pub fn sender() -> SenderBuilder {
         sender_for_logs()
     }
 
-    /// With a sender, which others may use, too.
+    /// Uses a sender, which others may use, too.
     #[must_use]
     pub fn new(sender: impl Into<Arc<Sender>>) -> LogBackend {
         LogBackend { sender: sender.into(), level: LevelFilter::Info, format: Format::Text }
@@ -55,19 +54,19 @@ impl LogBackend {
         self
     }
 
-    /// What a line looks like: [`Format::Text`] unless set.
+    /// The format of a line: [`Format::Text`] unless set.
     #[must_use]
     pub fn format(mut self, format: Format) -> LogBackend {
         self.format = format;
         self
     }
 
-    /// For a backend that is not installed but used by another one.
+    /// A guard, for a backend that is not installed but used by another one.
     pub fn guard(&self) -> FlushGuard {
         FlushGuard::new(&self.sender)
     }
 
-    /// Makes it the program's. Keep the guard in `main`.
+    /// Installs the backend for the whole program. Keep the guard in `main`.
     ///
     /// # Errors
     /// The program has a backend already.
@@ -90,16 +89,16 @@ impl log::Log for LogBackend {
         }
         with_line(self.format, |line| {
             line.set_message(*record.args());
-            // The visitor has no errors of its own.
+            // The visitor returns no errors.
             let _visited = record.key_values().visit(&mut Fields(line));
             let line = line.finish(SystemTime::now(), record.level().as_str(), record.target());
-            // What is not taken is counted.
+            // A refused record is counted.
             let _taken = self.sender.send(line);
         });
     }
 
     fn flush(&self) {
-        // As for the guard.
+        // Lost records are counted.
         let _outcome = self.sender.flush(FLUSH_TIMEOUT);
     }
 }

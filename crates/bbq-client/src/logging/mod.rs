@@ -1,7 +1,7 @@
-//! Backends of `log` and `tracing`: each record becomes a line, and a message of a sender.
+//! Backends of `log` and `tracing`: each record becomes a line, which a sender sends as a message.
 //!
-//! Invariant: nothing here waits but the sender, and what it refuses it counts.
-//! Invariant: a record that is made while another one is formatted is a record like others; no lock is held meanwhile.
+//! Invariant: logging waits only as long as `send` does, which counts every record that it refuses.
+//! Invariant: no lock is held while a record is formatted, as formatting may log another record.
 
 mod flush_guard;
 mod format;
@@ -21,12 +21,12 @@ pub use tracing_layer::TracingLayer;
 
 use crate::{OnFull, Sender, SenderBuilder};
 
-/// What a log wants of a sender: better a gap that is counted than a program that waits for its log.
+/// A sender that never waits: a counted gap in the log is better than a program that waits for its log.
 fn sender_for_logs() -> SenderBuilder {
     Sender::builder().on_full(OnFull::DropNewest)
 }
 
-/// Whether a record is this crate's own: sending it could make another one.
+/// Whether a record is from this crate. Sending it could log another record.
 fn is_own(target: &str) -> bool {
     target.strip_prefix("bbq_client").is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }

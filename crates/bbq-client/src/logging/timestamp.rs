@@ -12,7 +12,7 @@ pub(super) fn write(out: &mut String, time: SystemTime) {
     let (year, month, day) = date(days);
     let (hour, minute, second, micros) =
         (second / 3600, second / 60 % 60, second % 60, since.subsec_micros());
-    // A String takes everything.
+    // Writing to a String cannot fail.
     let _written =
         write!(out, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z");
 }

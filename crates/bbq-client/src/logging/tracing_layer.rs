@@ -1,4 +1,4 @@
-//! A layer of tracing-subscriber.
+//! A layer for tracing-subscriber.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
-use super::line::{Line, Value, add_field, add_fields, with_line};
+use super::line::{Value, add_field, add_fields, with_line};
 use super::{FlushGuard, Format, is_own, sender_for_logs};
 use crate::{Sender, SenderBuilder};
 
-/// Layers are told apart: each keeps the fields of a span in its own format.
+/// Ids of layers: each layer keeps the fields of a span in its own format.
 static LAYERS: AtomicU64 = AtomicU64::new(0);
 
-/// Sends each event as a line, with the spans that it is in.
+/// Sends each event as a line, with the spans around it.
 ///
 /// ```no_run
 /// use bbq_client::TracingLayer;
@@ -37,8 +37,8 @@ static LAYERS: AtomicU64 = AtomicU64::new(0);
 /// }
 /// ```
 ///
-/// Which events it gets is for the filters beside it to say. An event never waits longer than the sender's [`crate::OnFull`] says,
-/// and never fails; what was dropped is in the sender's counters. In a forked child nothing is sent, as the sender is the parent's.
+/// Filters beside the layer select the events. An event never waits longer than the sender's [`crate::OnFull`] says, and never fails;
+/// dropped events are in the sender's counters. A forked child sends nothing, as the sender belongs to the parent.
 #[derive(Debug)]
 pub struct TracingLayer {
     sender: Arc<Sender>,
@@ -47,35 +47,36 @@ pub struct TracingLayer {
 }
 
 impl TracingLayer {
-    /// A sender to be, with what suits a log: an event for which there is no room is dropped and counted
-    /// ([`crate::OnFull::DropNewest`]).
+    /// A builder whose default suits a log: an event for which there is no room is dropped and counted ([`crate::OnFull::DropNewest`]).
     pub fn sender() -> SenderBuilder {
         sender_for_logs()
     }
 
-    /// With a sender, which others may use, too.
+    /// Uses a sender, which others may use, too.
     #[must_use]
     pub fn new(sender: impl Into<Arc<Sender>>) -> TracingLayer {
         let id = LAYERS.fetch_add(1, Ordering::Relaxed);
         TracingLayer { sender: sender.into(), format: Format::Text, id }
     }
 
-    /// What a line looks like: [`Format::Text`] unless set.
+    /// The format of a line: [`Format::Text`] unless set.
     #[must_use]
     pub fn format(mut self, format: Format) -> TracingLayer {
         self.format = format;
         self
     }
 
-    /// To be kept in `main`.
+    /// Keep the guard in `main`.
     pub fn guard(&self) -> FlushGuard {
         FlushGuard::new(&self.sender)
     }
 
-    /// Adds what was recorded to the fields of a span. It is formatted before the span is locked.
-    fn keep<'a, S: LookupSpan<'a>>(&self, span: &SpanRef<'a, S>, record: impl FnOnce(&mut dyn Visit)) {
+    /// Adds recorded fields to those of a span. Formats them before the span is locked.
+    fn add_to_span<'a, S: LookupSpan<'a>>(&self, span: &SpanRef<'a, S>, record: impl FnOnce(&mut dyn Visit)) {
         let mut fields = String::new();
-        record(&mut SpanVisitor { out: &mut fields, format: self.format });
+        record(&mut Visitor(|name: &str, value: &Value<'_>| {
+            add_field(&mut fields, self.format, name, value)
+        }));
         if fields.is_empty() {
             return;
         }
@@ -84,7 +85,7 @@ impl TracingLayer {
             extensions.insert(SpanFields::default());
         }
         if let Some(all) = extensions.get_mut::<SpanFields>() {
-            add_fields(all.of(self.id), self.format, &fields);
+            add_fields(all.get_or_insert(self.id), self.format, &fields);
         }
     }
 }
@@ -92,13 +93,13 @@ impl TracingLayer {
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TracingLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         if let Some(span) = context.span(id) {
-            self.keep(&span, |visitor| attributes.record(visitor));
+            self.add_to_span(&span, |visitor| attributes.record(visitor));
         }
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         if let Some(span) = context.span(id) {
-            self.keep(&span, |visitor| values.record(visitor));
+            self.add_to_span(&span, |visitor| values.record(visitor));
         }
     }
 
@@ -110,12 +111,17 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TracingLayer {
         with_line(self.format, |line| {
             for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
                 let extensions = span.extensions();
-                let fields = extensions.get::<SpanFields>().and_then(|all| all.look(self.id));
+                let fields = extensions.get::<SpanFields>().and_then(|all| all.get(self.id));
                 line.add_span(span.name(), fields.unwrap_or_default());
             }
-            event.record(&mut EventVisitor(line));
+            event.record(&mut Visitor(|name: &str, value: &Value<'_>| match (name, value) {
+                ("message", Value::Plain(plain)) => line.set_message(format_args!("{plain}")),
+                ("message", Value::Text(text)) => line.set_message(format_args!("{text}")),
+                ("message", Value::Formatted(formatted)) => line.set_message(*formatted),
+                _ => line.add_field(name, value),
+            }));
             let line = line.finish(SystemTime::now(), metadata.level().as_str(), metadata.target());
-            // What is not taken is counted.
+            // A refused event is counted.
             let _taken = self.sender.send(line);
         });
     }
@@ -126,11 +132,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TracingLayer {
 struct SpanFields(Vec<(u64, String)>);
 
 impl SpanFields {
-    fn look(&self, layer: u64) -> Option<&str> {
+    fn get(&self, layer: u64) -> Option<&str> {
         self.0.iter().find(|(id, _)| *id == layer).map(|(_, fields)| fields.as_str())
     }
 
-    fn of(&mut self, layer: u64) -> &mut String {
+    fn get_or_insert(&mut self, layer: u64) -> &mut String {
         let place = self.0.iter().position(|(id, _)| *id == layer).unwrap_or_else(|| {
             self.0.push((layer, String::new()));
             self.0.len() - 1
@@ -139,68 +145,34 @@ impl SpanFields {
     }
 }
 
-struct SpanVisitor<'a> {
-    out: &'a mut String,
-    format: Format,
-}
+/// Calls a function with each field.
+struct Visitor<F>(F);
 
-/// Something that takes fields.
-trait Take {
-    fn take(&mut self, name: &str, value: &Value<'_>);
-}
-
-impl Take for SpanVisitor<'_> {
-    fn take(&mut self, name: &str, value: &Value<'_>) {
-        add_field(self.out, self.format, name, value);
-    }
-}
-
-struct EventVisitor<'a>(&'a mut Line);
-
-impl Take for EventVisitor<'_> {
-    fn take(&mut self, name: &str, value: &Value<'_>) {
-        match (name, value) {
-            ("message", Value::Plain(plain)) => self.0.set_message(format_args!("{plain}")),
-            ("message", Value::Text(text)) => self.0.set_message(format_args!("{text}")),
-            ("message", Value::Formatted(formatted)) => self.0.set_message(*formatted),
-            _ => self.0.add_field(name, value),
+impl<F: FnMut(&str, &Value<'_>)> Visit for Visitor<F> {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        match value.is_finite() {
+            true => (self.0)(field.name(), &Value::Plain(&value)),
+            false => (self.0)(field.name(), &Value::Formatted(format_args!("{value}"))),
         }
     }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        (self.0)(field.name(), &Value::Plain(&value));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        (self.0)(field.name(), &Value::Plain(&value));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        (self.0)(field.name(), &Value::Plain(&value));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        (self.0)(field.name(), &Value::Text(value));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        (self.0)(field.name(), &Value::Formatted(format_args!("{value:?}")));
+    }
 }
-
-/// What both visitors do with the kinds of values.
-macro_rules! visit {
-    ($visitor:ty) => {
-        impl Visit for $visitor {
-            fn record_f64(&mut self, field: &Field, value: f64) {
-                match value.is_finite() {
-                    true => self.take(field.name(), &Value::Plain(&value)),
-                    false => self.take(field.name(), &Value::Formatted(format_args!("{value}"))),
-                }
-            }
-
-            fn record_i64(&mut self, field: &Field, value: i64) {
-                self.take(field.name(), &Value::Plain(&value));
-            }
-
-            fn record_u64(&mut self, field: &Field, value: u64) {
-                self.take(field.name(), &Value::Plain(&value));
-            }
-
-            fn record_bool(&mut self, field: &Field, value: bool) {
-                self.take(field.name(), &Value::Plain(&value));
-            }
-
-            fn record_str(&mut self, field: &Field, value: &str) {
-                self.take(field.name(), &Value::Text(value));
-            }
-
-            fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-                self.take(field.name(), &Value::Formatted(format_args!("{value:?}")));
-            }
-        }
-    };
-}
-
-visit!(SpanVisitor<'_>);
-visit!(EventVisitor<'_>);

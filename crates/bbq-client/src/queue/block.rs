@@ -1,4 +1,4 @@
-//! Records on their way into a batch: a part of the queue's memory that is being filled, and what becomes of it.
+//! Blocks, which threads fill with records, and the batches that are made of them.
 
 use std::sync::Arc;
 
@@ -10,35 +10,35 @@ use crate::environment::Environment;
 use crate::numbering::Numbering;
 use crate::spool::Extent;
 
-/// What a record takes beside its bytes: the varint of its length.
+/// The largest varint in front of a record: its length.
 pub(crate) const RECORD_OVERHEAD_BYTES: usize = 5;
 
-/// Bytes of a buffer for records of so many bytes.
+/// Size of a buffer for a batch whose records have this size.
 pub(crate) fn buffer_bytes(records_bytes: usize) -> usize {
     BATCH_HEADER_BYTES + records_bytes + RECORD_OVERHEAD_BYTES
 }
 
-/// Records that have no number yet.
+/// Records without numbers.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) builder: BatchBuilder,
-    /// Memory it takes; never grows.
+    /// Memory of the block in bytes; never grows.
     pub(crate) charge: usize,
     /// Bytes of its largest record.
     pub(crate) largest: usize,
-    /// Where the same records stand in the spool.
+    /// Where the spool has the same records.
     pub(crate) extent: Option<Extent>,
 }
 
 impl Block {
-    /// Whether another record fits without growing it.
+    /// Whether a record fits without growing the block.
     #[inline]
     pub(crate) fn has_room(&self, record_bytes: usize) -> bool {
         let used = buffer_bytes(self.builder.body_bytes() + record_bytes);
         used <= self.charge && self.builder.has_room(record_bytes)
     }
 
-    /// Adds a record for which there is room.
+    /// Adds a record that fits.
     #[inline]
     pub(crate) fn push(&mut self, record: &[u8]) {
         self.largest = self.largest.max(record.len());
@@ -46,36 +46,39 @@ impl Block {
     }
 }
 
-/// Numbered records, in one of their forms.
+/// The records of an entry.
 #[derive(Debug)]
 pub(crate) enum Body {
-    /// As they came.
+    /// As the block that was queued.
     Records(Block),
     /// A thread is making a batch of them.
     Busy,
-    /// Ready to be sent, and sent again: its bytes never change.
+    /// As a batch, whose bytes never change.
     Batch(Arc<Vec<u8>>),
     /// Only in the spool.
     Stored,
 }
 
-/// Size of a batch's body, compressed or not: the larger.
+/// Size of a batch's body: the larger of compressed and not compressed.
 pub(crate) fn body_bytes(batch: &[u8]) -> u32 {
     let header = batch.first_chunk().and_then(|header| BatchHeader::decode(header).ok());
     header.map_or(0, |header| header.body_bytes.max(header.raw_bytes))
 }
 
-/// What the records are called, and how they are packed.
+/// The first record of a batch, its number of records, and its bytes.
+pub(crate) type Part = (u64, u32, Vec<u8>);
+
+/// How records are numbered and packed.
 #[derive(Clone, Copy)]
 pub(crate) struct Packing<'a> {
     pub(crate) numbering: Numbering,
     pub(crate) compression: Compression,
-    /// Whose clock says when a batch is made.
+    /// Its clock gives the time of a batch.
     pub(crate) environment: &'a dyn Environment,
 }
 
 impl Packing<'_> {
-    /// Makes a batch whose first record is `first`; the second part is a buffer that is left over.
+    /// Makes a batch whose first record is `first`, and returns a spare buffer beside it.
     pub(crate) fn pack(&self, builder: BatchBuilder, first: u64) -> (Vec<u8>, Vec<u8>) {
         let identity = BatchIdentity {
             stream: self.numbering.stream,
@@ -87,33 +90,23 @@ impl Packing<'_> {
         builder.into_batch(&identity).unwrap_or_default()
     }
 
-    /// What a batch that begins with record `first` has beside records over `limit` bytes: a batch for each run of others, with its
-    /// first record, its number of records and its bytes.
-    pub(crate) fn split(&self, batch: &[u8], first: u64, limit: usize) -> Vec<(u64, u32, Vec<u8>)> {
-        self.parts(batch, first, |_, record| record.len() > limit)
+    /// Splits a batch of `records` records, the first of which is `first`, into halves.
+    pub(crate) fn halves(&self, batch: &[u8], first: u64, records: u32) -> Vec<Part> {
+        let middle = first + u64::from(records / 2);
+        let mut halves = self.parts(batch, first, |number, _| number >= middle);
+        halves.extend(self.parts(batch, first, |number, _| number < middle));
+        halves
     }
 
-    /// The same as two batches, each with half of the records.
-    pub(crate) fn halves(&self, batch: &[u8], first: u64) -> Vec<(u64, u32, Vec<u8>)> {
-        let mut scratch = Vec::new();
-        let Ok(view) = Batch::verified_before(batch, &mut scratch) else { return Vec::new() };
-        let half = view.header.records / 2;
-        let (mut front, mut back) = (BatchBuilder::new(), BatchBuilder::new());
-        for (record, at) in view.records().zip(0..) {
-            if at < half { &mut front } else { &mut back }.push(record);
-        }
-        let part = |builder: BatchBuilder, first| (first, builder.records(), self.pack(builder, first).0);
-        vec![part(front, first), part(back, first + u64::from(half))]
-    }
-
-    fn parts(
+    /// Splits a batch whose first record is `first` at the records for which `is_left_out` returns `true`, which are in no part.
+    pub(crate) fn parts(
         &self,
         batch: &[u8],
         first: u64,
         is_left_out: impl Fn(u64, &[u8]) -> bool,
-    ) -> Vec<(u64, u32, Vec<u8>)> {
+    ) -> Vec<Part> {
         let mut scratch = Vec::new();
-        // Made here: it is sound.
+        // The sender made the batch, so its checksum was right.
         let Ok(view) = Batch::verified_before(batch, &mut scratch) else { return Vec::new() };
         let (mut parts, mut builder) = (Vec::new(), BatchBuilder::new());
         let mut begin = first;
@@ -135,8 +128,8 @@ impl Packing<'_> {
         parts
     }
 
-    /// The same batch, which begins with record `first`, in the present stream and without its records up to `known`, which the
-    /// server has. `None` when it can be sent as it is.
+    /// A batch whose first record is `first`, rewritten for the current stream and without its records up to `known`, which the server
+    /// has. `None` if the batch can be sent as it is.
     pub(crate) fn adapted(&self, batch: &[u8], first: u64, known: u64) -> Option<Vec<u8>> {
         let header = BatchHeader::decode(batch.first_chunk()?).ok()?;
         let is_named =

@@ -6,15 +6,15 @@ use bbq_wire::Compression;
 
 use crate::Compress;
 
-/// After a batch that was not worth it, so many are not tried.
+/// This many batches are not compressed after one that hardly shrank.
 const SKIPPED: u32 = 63;
 
 #[derive(Debug)]
 pub(crate) struct Compressor {
     wanted: Compress,
-    /// A server is on another machine: there bytes cost more than the processor's time.
+    /// A server is on another machine, where bytes cost more than processor time.
     remote: AtomicBool,
-    /// Batches that are not tried.
+    /// Batches that are still not to be compressed.
     skip: AtomicU32,
 }
 
@@ -40,7 +40,7 @@ impl Compressor {
         }
     }
 
-    /// What came of a batch that was to be compressed.
+    /// Notes how much a batch has shrunk.
     pub(crate) fn outcome(&self, raw_bytes: usize, packed_bytes: usize) {
         if packed_bytes > raw_bytes / 5 * 4 {
             self.skip.store(SKIPPED, Ordering::Relaxed);

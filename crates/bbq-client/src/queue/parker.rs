@@ -1,5 +1,5 @@
-//! How a sender's thread parks and is woken. Producers wake the thread only if it is parked, so that an application pays for a
-//! wake-up only when there was nothing to do before.
+//! How a destination's thread parks and is woken. Producers wake the thread only if it is parked, so that a `send` pays for a wake-up
+//! only if there was nothing to do before.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering, fence};
@@ -30,8 +30,8 @@ pub(crate) struct Parker {
 impl Parker {
     /// Makes the calling thread the one that parks here.
     pub(crate) fn register_thread(&self) {
-        // A second time it is the same thread.
-        let _known = self.thread.set(thread::current());
+        // A second call is from the same thread.
+        let _registered = self.thread.set(thread::current());
     }
 
     /// Parks until the thread is woken, at most for `timeout`. Does not park if `ready` returns `true`; that is asked once other threads
@@ -46,7 +46,7 @@ impl Parker {
         self.state.store(ParkState::Running as u8, Ordering::Relaxed);
     }
 
-    /// Wakes the thread if it is parked in a state for which `is_meant` returns `true`. The caller has produced the work before.
+    /// Wakes the thread if it is parked in a state for which `is_meant` returns `true`. The work must be visible before the call.
     fn unpark_if(&self, is_meant: impl FnOnce(u8) -> bool) {
         fence(Ordering::SeqCst);
         let state = self.state.load(Ordering::Relaxed);

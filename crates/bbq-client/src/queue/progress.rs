@@ -1,4 +1,4 @@
-//! How far each destination is: connections that begin and break, and the end.
+//! The progress of each destination: connections that begin and break, and the end.
 
 use std::sync::atomic::Ordering;
 
@@ -13,39 +13,38 @@ use crate::queue::destination_state::ResumePoint;
 use crate::queue::parker::Parker;
 
 impl Queue {
-    /// What the destination's next connection says in its hello: its stream, and its epoch.
+    /// The stream and the epoch of the destination's next connection.
     pub(crate) fn begin_connection(&self, destination: usize) -> (StreamId, u64) {
         let unix_time = self.environment.unix_time();
         self.locked().destinations[destination].begin_connection(unix_time)
     }
 
-    /// What it means that a server knows the destination's present stream up to number `last`.
+    /// What it means that a server knows the current stream of the destination up to number `last`.
     pub(crate) fn resume_point(&self, destination: usize, server: usize, last: u64) -> ResumePoint {
         self.locked().destinations[destination].resume_point(server, last)
     }
 
-    /// Gives what is not acknowledged of the destination's present stream another one.
-    pub(crate) fn rename(&self, destination: usize, stream: StreamId) -> Numbering {
-        self.locked().destinations[destination].rename(stream)
+    /// Moves the records of the current stream that are not acknowledged to another stream.
+    pub(crate) fn replace_stream(&self, destination: usize, stream: StreamId) -> Numbering {
+        self.locked().destinations[destination].replace_stream(stream)
     }
 
-    /// The destination goes on to its next stream.
     pub(crate) fn next_stream(&self, destination: usize) -> bool {
         self.locked().destinations[destination].next_stream()
     }
 
-    /// The record that the acknowledgement of a number means. `Err` names the last record's number when it was never sent.
+    /// The record that an acknowledged number means. `Err` is the last number that was sent, if the number was not.
     pub(crate) fn check_ack(&self, destination: usize, server: usize, number: u64) -> Result<u64, u64> {
         let mut state = self.locked();
-        let mine = &mut state.destinations[destination];
-        let sent = mine.numbering().number(mine.sent);
-        mine.check_ack(server, number).ok_or(sent)
+        let current = &mut state.destinations[destination];
+        let sent = current.numbering().number(current.sent);
+        current.check_ack(server, number).ok_or(sent)
     }
 
-    /// A new connection: the server has everything up to record `has`, the rest is sent again.
+    /// A connection begins. The server has everything up to record `has`. `limits` are those of its welcome: body and message.
     pub(crate) fn connected(&self, destination: usize, server: usize, has: u64, limits: (u32, u32)) {
         self.acknowledged(destination, has);
-        // A message takes its length beside its bytes.
+        // A body holds a message and its length.
         let (body, message) = (limits.0, limits.1.min(limits.0.saturating_sub(RECORD_OVERHEAD_BYTES as u32)));
         let mut state = self.locked();
         state.destinations[destination].connected(server, has, message.min(MESSAGE_BYTES_MAX), body);
@@ -55,13 +54,13 @@ impl Queue {
         self.room.notify_all();
     }
 
-    /// The reader of the destination's present connection ended.
+    /// The destination's connection broke.
     pub(crate) fn set_broken(&self, destination: usize) {
         self.locked().destinations[destination].broken = true;
         self.parkers[destination].unpark();
     }
 
-    /// The destination's server will never take anything. When no other is left, this is the end.
+    /// The destination's servers will never take anything. If no other destination is left, the sender has failed.
     pub(crate) fn fail(&self, destination: usize, error: &SendError) {
         let mut state = self.locked();
         state.destinations[destination].ended = true;
@@ -74,18 +73,16 @@ impl Queue {
         self.wake_all();
     }
 
-    /// Nothing comes in any more, and the destinations end when everything is acknowledged.
+    /// No more records are queued, and the destinations end when everything is acknowledged.
     pub(crate) fn close(&self) {
         self.locked().closed = true;
         self.wake_all();
     }
 
-    /// Ends everything now, and counts what is left as abandoned unless the spool has it.
+    /// Ends the destinations now, and counts the queued records as abandoned unless the spool has them.
     pub(crate) fn end(&self, error: SendError, spooled: bool) {
         let mut state = self.locked();
-        if state.failed.is_none() {
-            state.failed = Some(error);
-        }
+        state.failed.get_or_insert(error);
         state.closed = true;
         if !spooled {
             for destination in 0..state.destinations.len() {
@@ -101,48 +98,47 @@ impl Queue {
     }
 
     fn wake_all(&self) {
-        self.moved.notify_all();
+        self.progressed.notify_all();
         self.room.notify_all();
         self.parkers.iter().for_each(Parker::unpark);
     }
 
-    /// Everything up to this number is acknowledged by the destination's server.
+    /// The last record that the destination has acknowledged.
     pub(crate) fn acknowledged_by(&self, destination: usize) -> u64 {
         self.locked().destinations[destination].acknowledged
     }
 
-    /// Everything up to which number is acknowledged by the destination's server, and how many records it does not have.
+    /// The last record that the destination has acknowledged, and how many records it lacks.
     pub(crate) fn account_of(&self, destination: usize) -> (u64, u64) {
         let state = self.locked();
-        let mine = &state.destinations[destination];
-        (mine.acknowledged, mine.given_up + state.missing(destination))
+        let current = &state.destinations[destination];
+        (current.acknowledged, current.given_up + state.missing(destination))
     }
 
-    /// Everything up to this number is acknowledged by every destination's server.
+    /// The last record that every destination has acknowledged.
     pub(crate) fn acknowledged_by_all(&self) -> u64 {
         self.locked().acknowledged_by_all()
     }
 
-    /// Everything up to this number was given to the destination's connection.
+    /// The last record that was sent on the destination's connection.
     pub(crate) fn sent_by(&self, destination: usize) -> u64 {
         self.locked().destinations[destination].sent
     }
 
-    /// Whether the destination's connection is of no use any more, or nothing is.
+    /// Whether the destination's connection broke, or the sender has failed.
     pub(crate) fn is_broken(&self, destination: usize) -> bool {
         let state = self.locked();
         state.destinations[destination].broken || state.failed.is_some()
     }
 
-    /// Everything up to which number is acknowledged, and whether something more was sent.
+    /// The last record that the destination has acknowledged, and whether more is in flight.
     pub(crate) fn progress(&self, destination: usize) -> (u64, bool) {
         let state = self.locked();
-        (state.destinations[destination].acknowledged, state.destinations[destination].awaits())
+        (state.destinations[destination].acknowledged, state.destinations[destination].is_in_flight())
     }
 
-    /// Whether the destination has sent what is not acknowledged.
-    pub(crate) fn awaits(&self, destination: usize) -> bool {
-        self.locked().destinations[destination].awaits()
+    pub(crate) fn is_in_flight(&self, destination: usize) -> bool {
+        self.locked().destinations[destination].is_in_flight()
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -153,6 +149,7 @@ impl Queue {
         self.locked().failed.clone()
     }
 
+    /// Whether the destination has nothing left to do.
     pub(crate) fn is_over(&self, destination: usize) -> bool {
         let state = self.locked();
         state.failed.is_some()
@@ -160,26 +157,26 @@ impl Queue {
             || (state.closed && state.is_done(destination))
     }
 
-    /// Whether the destination finds something new if it looks.
+    /// Whether a destination that waits for records must go on.
     pub(crate) fn is_ready(&self, destination: usize) -> bool {
         let state = self.locked();
-        let mine = &state.destinations[destination];
+        let current = &state.destinations[destination];
         state.failed.is_some()
             || (state.closed && state.is_done(destination))
-            || mine.broken
-            || state.entries.back().is_some_and(|back| back.last() > mine.sent)
+            || current.broken
+            || state.entries.back().is_some_and(|back| back.last() > current.sent)
     }
 
-    /// Whether a destination that waits for acknowledgements need not wait longer.
+    /// Whether a destination that waits for acknowledgements must go on.
     pub(crate) fn is_window_open(&self, destination: usize) -> bool {
         let state = self.locked();
-        let mine = &state.destinations[destination];
-        let at = state.entries.partition_point(|entry| entry.last() <= mine.sent);
-        let over = state.entries.get(at).is_some_and(|entry| match &entry.body {
-            _ if entry.first > mine.numbering().until => mine.awaits(),
-            Body::Batch(bytes) => mine.is_over_window(bytes.len(), self.window_bytes_max),
+        let current = &state.destinations[destination];
+        let at = state.entries.partition_point(|entry| entry.last() <= current.sent);
+        let must_wait = state.entries.get(at).is_some_and(|entry| match &entry.body {
+            _ if entry.first > current.numbering().until => current.is_in_flight(),
+            Body::Batch(bytes) => current.is_over_window(bytes.len(), self.window_bytes_max),
             _ => false,
         });
-        !over || mine.broken || mine.ended || state.failed.is_some()
+        !must_wait || current.broken || current.ended || state.failed.is_some()
     }
 }

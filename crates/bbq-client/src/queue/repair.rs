@@ -1,4 +1,4 @@
-//! What becomes of a batch that a server refused, so that it is not refused for ever.
+//! Changes a batch that a server refused, so that it is not refused for ever.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use super::Queue;
 use super::state::State;
 use crate::queue::block::Body;
 
-/// What was done.
+/// What was done about a refused batch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Repair {
-    /// Nothing: sending it again may do.
+    /// Nothing: it is sent again.
     None,
-    /// Its bytes had changed in memory: it is made again of what the spool has.
+    /// Its bytes had changed in memory; it is built again from the spool.
     Rebuilt,
-    /// Its bytes had changed in memory, and so many records are given up.
+    /// Its bytes had changed in memory; this many records are given up.
     Damaged(u64),
-    /// One record that the server does not take is given up.
+    /// The server does not take its only record, which is given up.
     Refused,
 }
 
@@ -28,15 +28,15 @@ impl Queue {
         let mut state = self.locked();
         let repair = self.repair_first(&mut state, destination, code);
         drop(state);
-        // Who waits for all of it, or for room, may have waited for what is given up.
-        self.moved.notify_all();
+        // Records may have been given up.
+        self.progressed.notify_all();
         self.room.notify_all();
         repair
     }
 
     fn repair_first(&self, state: &mut State, destination: usize, code: RefusalCode) -> Repair {
-        let mine = &state.destinations[destination];
-        let (acknowledged, sent, numbering) = (mine.acknowledged, mine.sent, mine.numbering());
+        let current = &state.destinations[destination];
+        let (acknowledged, sent, numbering) = (current.acknowledged, current.sent, current.numbering());
         let at = state.entries.partition_point(|entry| entry.last() <= acknowledged);
         let Some(entry) = state.entries.get_mut(at).filter(|entry| entry.first <= sent) else {
             return Repair::None;
@@ -58,8 +58,8 @@ impl Queue {
                 Repair::Damaged(u64::from(records))
             }
             RefusalCode::MessageTooLarge | RefusalCode::BatchTooLarge if records > 1 => {
-                // Each half is refused or taken by itself.
-                let parts = self.packing(numbering).halves(&bytes, first);
+                // The server refuses or takes each half.
+                let parts = self.packing(numbering).halves(&bytes, first, records);
                 state.replace(at, parts, largest);
                 Repair::None
             }
@@ -72,7 +72,7 @@ impl Queue {
     }
 }
 
-/// Whether a batch's bytes are still those that it was made of.
+/// Whether the checksum of a batch is right.
 fn is_sound(batch: &[u8]) -> bool {
     let crc = batch.get(4..).and_then(<[u8]>::first_chunk).copied().map(u32::from_le_bytes);
     crc.is_some_and(|crc| crc == crc32c(&batch[8..]))
@@ -89,7 +89,7 @@ mod tests {
     use crate::spool::Recovered;
     use bbq_wire::StreamId;
 
-    /// A queue of which one batch with the records "0", "1", ... is on its way.
+    /// A queue with one batch in flight, of the records "0", "1", ...
     fn queue(records: u8) -> Queue {
         let before = Recovered::nothing(StreamId([7; 16]), 1).destinations.into_iter();
         let queue =

@@ -1,10 +1,10 @@
-//! What is in line, and its accounts. Not here: the lock around it, and who waits for what.
+//! The entries of the queue and their accounts. The lock around them, and waiting, are in other modules.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::SendError;
-use crate::queue::block::Body;
+use crate::queue::block::{Body, Part};
 use crate::queue::destination_state::DestinationState;
 use crate::spool::Extent;
 
@@ -12,12 +12,12 @@ use crate::spool::Extent;
 pub(crate) struct Entry {
     pub(super) first: u64,
     pub(super) records: u32,
-    /// Memory it takes.
+    /// Memory of the entry in bytes.
     pub(super) charge: usize,
-    /// Bytes of its largest record, or more: what is only in the spool was not looked at.
+    /// Bytes of its largest record, or more if the records are only in the spool and were not read.
     pub(super) largest: usize,
     pub(super) body: Body,
-    /// Where the same records stand in the spool.
+    /// Where the spool has the same records.
     pub(super) extent: Option<Extent>,
 }
 
@@ -27,23 +27,25 @@ impl Entry {
     }
 }
 
+#[derive(Default)]
 pub(crate) struct State {
     pub(super) entries: VecDeque<Entry>,
-    /// Number of the next record that comes in.
+    /// Number of the next record that is queued.
     pub(super) next_sequence: u64,
-    /// Memory of the entries and of the blocks that are being filled.
+    /// Memory of the entries and of the blocks that threads fill, in bytes.
     pub(super) charged: usize,
-    /// Empty buffers of `block_bytes`.
+    /// Empty buffers for blocks.
     pub(super) spare: Vec<Vec<u8>>,
     pub(crate) destinations: Vec<DestinationState>,
     pub(crate) acknowledged: u64,
     pub(crate) sent: u64,
     pub(crate) dropped_oldest: u64,
     pub(crate) abandoned: u64,
-    /// Number of the first record that was given up at the end.
+    /// Number of the first record that was given up when the sender was closed.
     pub(super) abandoned_from: Option<u64>,
-    /// Nothing comes in any more.
+    /// The application has closed the sender.
     pub(super) closed: bool,
+    /// The error that ended the sender.
     pub(super) failed: Option<SendError>,
 }
 
@@ -52,18 +54,27 @@ impl State {
         self.spare.iter().map(Vec::capacity).sum()
     }
 
-    /// One block always fits, whatever its size.
+    /// Whether there is room for this much memory. An empty queue has room for a block of any size.
     pub(super) fn has_room(&self, charge: usize, bytes_max: usize) -> bool {
         self.charged == 0 || self.charged + charge <= bytes_max
     }
 
-    /// Whether the destination has nothing left to do.
+    /// Whether no more records are taken.
+    pub(super) fn is_ending(&self) -> bool {
+        self.closed || self.failed.is_some()
+    }
+
+    pub(super) fn limit_is_unknown(&self) -> bool {
+        self.destinations.iter().all(|destination| destination.message_bytes_max.is_none())
+    }
+
+    /// Whether the destination has acknowledged everything.
     pub(super) fn is_done(&self, destination: usize) -> bool {
         let acknowledged = self.destinations[destination].acknowledged;
         self.entries.back().is_none_or(|back| back.last() <= acknowledged)
     }
 
-    /// Records in line that the destination's server has not acknowledged; 0 where nothing is ever sent again.
+    /// Queued records that the destination has not acknowledged; 0 if the destination has ended.
     pub(super) fn missing(&self, destination: usize) -> u64 {
         let DestinationState { acknowledged, ended: false, .. } = self.destinations[destination] else {
             return 0;
@@ -92,7 +103,7 @@ impl State {
         self.destinations[destination].acknowledge(sequence, bytes);
     }
 
-    /// Records up to number `target` that some live destination does not have; `None` when there are none.
+    /// Records in entries up to number `target` that a live destination has not acknowledged; `None` if there are none.
     pub(super) fn queued_up_to(&self, target: u64) -> Option<u64> {
         let acknowledged_by_all = self.acknowledged_by_all();
         let queued = self
@@ -104,16 +115,16 @@ impl State {
         (queued > 0).then_some(queued)
     }
 
-    /// Whether a thread is making a batch of it, or a server has it and has not acknowledged it.
-    pub(super) fn is_on_its_way(&self, entry: &Entry) -> bool {
+    /// Whether a thread is making a batch of the entry, or a destination has sent it and it is not acknowledged.
+    pub(super) fn is_in_flight(&self, entry: &Entry) -> bool {
         let sent = |destination: &DestinationState| {
             destination.sent >= entry.first && destination.acknowledged < entry.last()
         };
         matches!(entry.body, Body::Busy) || self.destinations.iter().any(sent)
     }
 
-    /// Puts the parts of a batch in its place. What is in none of them is too large for a server, and given up.
-    pub(super) fn replace(&mut self, at: usize, parts: Vec<(u64, u32, Vec<u8>)>, largest: usize) {
+    /// Replaces an entry by the parts of its batch. Records that are in no part are given up.
+    pub(super) fn replace(&mut self, at: usize, parts: Vec<Part>, largest: usize) {
         let Some(entry) = self.entries.remove(at) else { return };
         self.charged -= entry.charge;
         self.abandoned += u64::from(entry.records);
@@ -126,9 +137,9 @@ impl State {
         }
     }
 
-    /// Drops the oldest entry that no destination has on its way; `false` when there is none.
+    /// Drops the oldest entry that is not in flight. Returns `false` if there is none.
     pub(super) fn drop_oldest(&mut self) -> bool {
-        let droppable = |entry: &Entry| entry.charge > 0 && !self.is_on_its_way(entry);
+        let droppable = |entry: &Entry| entry.charge > 0 && !self.is_in_flight(entry);
         let Some(at) = self.entries.iter().position(droppable) else { return false };
         let Some(entry) = self.entries.remove(at) else { return false };
         self.charged -= entry.charge;
@@ -136,12 +147,12 @@ impl State {
         true
     }
 
-    /// First and last numbers of the entries.
+    /// First and last number of each entry.
     pub(crate) fn held(&self) -> impl Iterator<Item = (u64, u64)> {
         self.entries.iter().map(|entry| (entry.first, entry.last()))
     }
 
-    /// Records in line, and their memory with that of spare buffers and blocks.
+    /// Queued records, and the memory of the queue in bytes.
     pub(crate) fn queued(&self) -> (u64, u64) {
         let records = self.entries.iter().map(|entry| u64::from(entry.records)).sum();
         (records, (self.charged + self.spare_bytes()) as u64)

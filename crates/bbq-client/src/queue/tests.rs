@@ -1,5 +1,7 @@
 //! The queue without threads, against a model of servers that take what the rules of the protocol allow.
 
+use std::collections::VecDeque;
+
 use bbq_wire::batch::{Batch, BatchLimits};
 use bbq_wire::limits::{BATCH_BODY_BYTES_MAX, MESSAGE_BYTES_MAX};
 use bbq_wire::{SequenceCheck, StreamId};
@@ -161,7 +163,7 @@ impl Model {
                     ResumePoint::Has(record) => self.queue.connected(destination % count, 0, record, LIMITS),
                     ResumePoint::Forgot { .. } => {
                         server.stream = server.stream.wrapping_add(1);
-                        self.queue.rename(destination % count, StreamId([server.stream; 16]));
+                        self.queue.replace_stream(destination % count, StreamId([server.stream; 16]));
                         assert_eq!(
                             self.queue.resume_point(destination % count, 0, 0),
                             ResumePoint::Has(self.queue.acknowledged_by(destination % count))

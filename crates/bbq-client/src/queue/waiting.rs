@@ -1,4 +1,4 @@
-//! What an application's threads wait for: room, a server's word, acknowledgements. Each wait has a deadline, or is asked to have none.
+//! What the application's threads wait for: room, a server's limit, acknowledgements. `None` as a deadline is to wait without end.
 
 use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,83 +9,60 @@ use crate::SendError;
 use crate::queue::block::buffer_bytes;
 
 impl Queue {
-    /// Waits for room, the end, or the deadline; `false` at the deadline.
+    /// Waits for room, or the end of the sender; returns `false` at the deadline.
     pub(crate) fn wait_for_room(&self, record_bytes: usize, deadline: Option<Instant>) -> bool {
         let charge = self.block_bytes.max(buffer_bytes(record_bytes));
-        let mut state = self.locked();
-        loop {
-            if state.failed.is_some() || state.closed || state.has_room(charge, self.bytes_max) {
-                return true;
-            }
-            state = match wait(&self.room, state, deadline) {
-                Some(state) => state,
-                None => return false,
-            };
-        }
+        let waits = |state: &mut State| !state.is_ending() && !state.has_room(charge, self.bytes_max);
+        wait_while(&self.room, self.locked(), deadline, waits).1
     }
 
-    /// Waits a little for something that nobody tells of; `false` at the deadline.
+    /// Waits for this time, or the end of the sender; returns `false` at the deadline.
     pub(crate) fn pause(&self, pause: Duration, deadline: Option<Instant>) -> bool {
-        let now = Instant::now();
-        let state = self.locked();
-        if state.failed.is_none() && !state.closed {
-            let end = deadline.map_or(now + pause, |deadline| deadline.min(now + pause));
-            let _woken = wait(&self.room, state, Some(end));
-        }
+        let end = Instant::now() + pause;
+        let end = deadline.map_or(end, |deadline| deadline.min(end));
+        let _state = wait_while(&self.room, self.locked(), Some(end), |state| !state.is_ending());
         deadline.is_none_or(|deadline| Instant::now() < deadline)
     }
 
-    /// Whether no server has said yet what it takes.
+    /// Whether no server has said yet how large a message may be.
     pub(crate) fn limit_is_unknown(&self) -> bool {
-        self.locked().destinations.iter().all(|destination| destination.message_bytes_max.is_none())
+        self.locked().limit_is_unknown()
     }
 
-    /// Waits until a server has said what it takes; `false` at the deadline.
+    /// Waits until a server has said how large a message may be, or the end of the sender; returns `false` at the deadline.
     pub(crate) fn wait_for_limit(&self, deadline: Option<Instant>) -> bool {
-        let mut state = self.locked();
-        while !state.destinations.iter().any(|destination| destination.message_bytes_max.is_some())
-            && state.failed.is_none()
-            && !state.closed
-        {
-            state = match wait(&self.room, state, deadline) {
-                Some(state) => state,
-                None => return false,
-            };
-        }
-        true
+        let waits = |state: &mut State| state.limit_is_unknown() && !state.is_ending();
+        wait_while(&self.room, self.locked(), deadline, waits).1
     }
 
-    /// Waits until everything that came in before is acknowledged.
+    /// Waits until everything that was queued before is acknowledged.
     pub(crate) fn wait_acknowledged(&self, timeout: Duration) -> Result<(), SendError> {
-        let start = Instant::now();
-        let deadline = start.checked_add(timeout);
-        let mut state = self.locked();
+        let deadline = Instant::now().checked_add(timeout);
+        let state = self.locked();
         let target = state.next_sequence - 1;
-        while let Some(queued) = state.queued_up_to(target) {
-            if let Some(error) = &state.failed {
-                return Err(error.clone());
-            }
-            state = match wait(&self.moved, state, deadline) {
-                Some(state) => state,
-                None => return Err(SendError::Timeout { queued, waited: timeout }),
-            };
-        }
-        match state.abandoned_from {
-            Some(from) if from <= target => Err(state.failed.clone().unwrap_or(SendError::Closed)),
+        let waits = |state: &mut State| state.failed.is_none() && state.queued_up_to(target).is_some();
+        let (state, _) = wait_while(&self.progressed, state, deadline, waits);
+        let failed = || state.failed.clone();
+        match (state.queued_up_to(target), state.abandoned_from) {
+            (Some(queued), _) => Err(failed().unwrap_or(SendError::Timeout { queued, waited: timeout })),
+            (None, Some(from)) if from <= target => Err(failed().unwrap_or(SendError::Closed)),
             _ => Ok(()),
         }
     }
 }
 
-/// Waits on the condition variable; `None` when the deadline had passed before.
-fn wait<'a>(
+/// Waits while `waits` returns `true`. The second part of the result is `false` if the deadline ended the wait.
+fn wait_while<'a>(
     condition: &Condvar,
     state: MutexGuard<'a, State>,
     deadline: Option<Instant>,
-) -> Option<MutexGuard<'a, State>> {
+    waits: impl FnMut(&mut State) -> bool,
+) -> (MutexGuard<'a, State>, bool) {
     let Some(deadline) = deadline else {
-        return Some(condition.wait(state).unwrap_or_else(PoisonError::into_inner));
+        return (condition.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner), true);
     };
-    let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
-    Some(condition.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0)
+    let left = deadline.saturating_duration_since(Instant::now());
+    let waited = condition.wait_timeout_while(state, left, waits);
+    let (state, outcome) = waited.unwrap_or_else(PoisonError::into_inner);
+    (state, !outcome.timed_out())
 }

@@ -1,4 +1,4 @@
-//! Records that are read together.
+//! Records that are read, and sent, together.
 
 use std::io;
 use std::sync::Arc;
@@ -17,8 +17,7 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// With so many records.
-    pub(crate) fn of(self, records: u32) -> Extent {
+    pub(crate) fn with_records(self, records: u32) -> Extent {
         Extent { records, ..self }
     }
 
@@ -26,7 +25,7 @@ impl Extent {
         self.first + u64::from(self.records) - 1
     }
 
-    /// Reads its records from number `from` on.
+    /// Reads the records from number `from` on.
     pub(crate) fn read(&self, from: u64, mut take: impl FnMut(&[u8])) -> io::Result<()> {
         let mut reader = Reader::new(&self.segment, self.offset, self.first);
         for sequence in self.first..=self.last() {

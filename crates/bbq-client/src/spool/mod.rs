@@ -1,14 +1,13 @@
-//! A sender's own spool: what `send` has taken outlives the process.
+//! The spool of a sender: the records that `send` has taken outlive the process.
 //!
-//! A directory with segments, one file `acknowledged...` for each server that has progress of its own, and a lock. Records are
-//! appended with one `write` each and never synced: the page cache survives a killed process, not a power failure. Whether what
-//! is found may go on as the same stream, `recovery` decides. Not the server's spool, which has batches, groups and syncs.
+//! A directory with segments, a file `acknowledged...` for each destination, and a lock. Each record is appended by one `write` and never
+//! synced: the page cache survives a killed process, but not a power failure. `recovery` decides whether the stream of the stored records
+//! may continue. This is not the server's spool, which has batches, groups and syncs.
 //!
-//! Room comes back by segments, so a segment is a part of what is in the spool; the last one is begun anew when all of it is
-//! acknowledged.
+//! Room comes back by whole segments, so a segment is small beside the spool. The last segment is reset when everything is acknowledged.
 //!
-//! Invariant: a record is in a segment before `send` returns, and its segment goes only when every server has acknowledged it.
-//! Invariant: a record's number is its place: the segment's first number and how many stand before it.
+//! Invariant: a record is in a segment before `send` returns, and a segment is removed only when every server has acknowledged it.
+//! Invariant: a record's number follows from its place: the segment's first number plus the records before it.
 //! Invariant: a number that a server may have seen is not given to another record of the same stream.
 
 mod extent;
@@ -30,8 +29,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bbq_storage::{OpenMode, Storage, StorageFile};
 use bbq_wire::StreamId;
 pub(crate) use extent::Extent;
-pub(crate) use progress::NotRemembered;
-use progress::{Progress, Renamed};
+pub(crate) use progress::NotSaved;
+pub(crate) use progress::Progress;
 pub(crate) use recovery::RecoveredDestination;
 use recovery::{ProgressFiles, StoredSegments};
 use segment::Segment;
@@ -46,34 +45,34 @@ pub(crate) struct Spool {
     environment: Arc<dyn Environment>,
     directory: PathBuf,
     sizes: Sizes,
-    /// Segments of which everything is acknowledged, in order, whose files are still to be removed. Locked before `writer`, and for as
-    /// long as files are removed: `send` takes only `writer`, and so never waits for that.
+    /// Segments of which everything is acknowledged, in order, and whose files must be removed. Locked before `writer`, and while files are
+    /// removed: `send` locks only `writer`, and so does not wait for that.
     retired: Mutex<VecDeque<Arc<Segment>>>,
-    /// How often room was given back.
+    /// How often room came back.
     reclaimed: AtomicU64,
     writer: Mutex<Writer>,
     /// By destination.
     progress: Vec<Progress>,
-    /// Held until the sender is closed.
+    /// Keeps other senders out until the sender is closed.
     lock: Box<dyn StorageFile>,
     closed: AtomicBool,
 }
 
-/// What an earlier sender left.
+/// What an earlier sender has left.
 pub(crate) struct Recovered {
     /// Number of the next record.
     pub(crate) next_sequence: u64,
     /// Records that cannot be read.
     pub(crate) damaged: u64,
-    /// What is in the segments, in order.
+    /// The records in the segments, in order.
     pub(crate) extents: Vec<Extent>,
     pub(crate) destinations: Vec<RecoveredDestination>,
-    /// Why what comes in has another stream than what is there.
-    pub(crate) new_stream: Option<String>,
+    /// Why new records have another stream than the stored ones.
+    pub(crate) new_stream_reason: Option<String>,
 }
 
 impl Recovered {
-    /// There is no spool.
+    /// The start without a spool.
     pub(crate) fn nothing(stream: StreamId, destinations: usize) -> Recovered {
         let destination = || RecoveredDestination {
             acknowledged: 0,
@@ -87,16 +86,15 @@ impl Recovered {
             damaged: 0,
             extents: Vec::new(),
             destinations: (0..destinations).map(|_| destination()).collect(),
-            new_stream: None,
+            new_stream_reason: None,
         }
     }
 }
 
 /// Why a record was not appended.
 pub(crate) enum AppendError {
-    /// No room: the spool has reached its size, or what the disk says.
+    /// The spool has reached its size, or the disk is full; the text says which.
     Full(String),
-    /// Anything else.
     Failed(io::Error),
 }
 
@@ -106,8 +104,7 @@ impl AppendError {
     }
 }
 
-/// Keeps other senders out as long as it is open.
-fn locked(storage: &dyn Storage, directory: &Path) -> Result<Box<dyn StorageFile>, StartError> {
+fn lock(storage: &dyn Storage, directory: &Path) -> Result<Box<dyn StorageFile>, StartError> {
     let failed = |error: io::Error| StartError::Spool {
         directory: directory.to_owned(),
         problem: format!("lock: {error}"),
@@ -122,21 +119,21 @@ fn locked(storage: &dyn Storage, directory: &Path) -> Result<Box<dyn StorageFile
     }
 }
 
-/// Makes a directory and its parents. Nothing here is synced, so this is not, either.
-fn make(storage: &dyn Storage, directory: &Path) -> io::Result<()> {
+/// Creates a directory and its parents. Nothing in a sender's spool is synced, so neither are they.
+fn create_dir_all(storage: &dyn Storage, directory: &Path) -> io::Result<()> {
     match storage.create_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let Some(parent) = directory.parent() else { return Err(error) };
-            make(storage, parent)?;
+            create_dir_all(storage, parent)?;
             storage.create_dir(directory)
         }
-        made => made,
+        created => created,
     }
 }
 
-/// Whether there are records for a server that is not named now: they would be forgotten.
-fn owes_no_other(
+/// Fails if there are records for a server that is not named now, as they would be lost.
+fn check_other_servers(
     storage: &dyn Storage,
     directory: &Path,
     destinations: &[String],
@@ -144,10 +141,10 @@ fn owes_no_other(
 ) -> Result<(), String> {
     let others = progress::of_others(storage, directory, destinations);
     let others = others.map_err(|error| format!("acknowledged: {error}"))?;
-    for (name, known) in others {
-        // Whatever numbers the files claim.
-        let of = |extent: &Extent| extent.last().saturating_sub(known.max(extent.first.saturating_sub(1)));
-        let owed = extents.iter().map(of).fold(0, u64::saturating_add);
+    for (name, acknowledged) in others {
+        let owed =
+            |extent: &Extent| extent.last().saturating_sub(acknowledged.max(extent.first.saturating_sub(1)));
+        let owed = extents.iter().map(owed).fold(0, u64::saturating_add);
         if owed > 0 {
             return Err(format!(
                 "it holds {owed} records for a server that is not named now: name it again, or remove {name} in it to give \
@@ -159,7 +156,7 @@ fn owes_no_other(
 }
 
 impl Spool {
-    /// Opens or makes the spool in `directory`. A record that was cut by the end of its process is taken away.
+    /// Opens or creates the spool in `directory`. Removes a record that its process did not finish.
     pub(crate) fn open(
         environment: &Arc<dyn Environment>,
         directory: &Path,
@@ -170,21 +167,21 @@ impl Spool {
         let (storage, boot) = (environment.storage(), environment.boot());
         let failed = |problem: String| StartError::Spool { directory: directory.to_owned(), problem };
         let told = |what: &str, error: io::Error| failed(format!("{what}: {error}"));
-        make(storage, directory).map_err(|error| told("cannot make it", error))?;
-        let lock = locked(storage, directory)?;
+        create_dir_all(storage, directory).map_err(|error| told("cannot make it", error))?;
+        let lock = lock(storage, directory)?;
         let mut stored = StoredSegments::read(storage, directory, sizes.extent_bytes).map_err(failed)?;
         let progress_files = ProgressFiles::read(storage, directory, destinations, boot, &mut stored)
             .map_err(|error| told("acknowledged", error))?;
-        owes_no_other(storage, directory, destinations, &stored.extents).map_err(failed)?;
+        check_other_servers(storage, directory, destinations, &stored.extents).map_err(failed)?;
         let (used, acknowledged_by_all) = (progress_files.used(), progress_files.acknowledged_by_all());
-        // What was sent and is not there is lost, unless it had arrived.
+        // A record that was sent and is missing is lost, unless it is acknowledged.
         stored.damaged += used.saturating_sub(acknowledged_by_all.max(stored.next - 1));
         stored.next = stored.next.max(used + 1);
         let mut writer =
-            Writer::behind(&stored, acknowledged_by_all).map_err(|error| told("cannot write", error))?;
+            Writer::append_to(&stored, acknowledged_by_all).map_err(|error| told("cannot write", error))?;
         let boot = match writer.begin(storage, directory, &stored, new_stream) {
             Ok(()) => boot,
-            // What is there can be sent all the same; the next start finds that in doubt again.
+            // The stored records can be sent all the same. With an unknown boot, the next start needs a new stream again.
             Err(error) if is_full(&error) && !stored.segments.is_empty() => BOOT_UNKNOWN,
             Err(error) => return Err(told("cannot write", error)),
         };
@@ -192,7 +189,7 @@ impl Spool {
             next_sequence: stored.next,
             damaged: stored.damaged,
             destinations: progress_files.begin(boot, &stored.numberings(writer.header())),
-            new_stream: stored.doubt.take(),
+            new_stream_reason: stored.new_stream_reason.take(),
             extents: stored.extents,
         };
         let spool = Spool {
@@ -221,7 +218,7 @@ impl Spool {
         self.retired.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends one record, to the extent that was begun last or to one that it `begins`: then the answer is where that starts.
+    /// Appends a record to the last extent, or begins an extent with it and returns that.
     pub(crate) fn append(&self, record: &[u8], begins: bool) -> Result<Option<Extent>, AppendError> {
         let reclaimed = self.reclaimed.load(Ordering::Relaxed);
         match self.try_append(record, begins) {
@@ -246,11 +243,11 @@ impl Spool {
                 self.sizes.bytes_max
             )));
         }
-        // A spoiled one has no open extent: all that was in it is acknowledged.
-        if writer.is_spoiled || (begins && writer.offset >= writer.segment_bytes(&self.sizes)) {
+        // An unusable segment has no open extent, as everything in it was acknowledged.
+        if writer.is_unusable || (begins && writer.offset >= writer.segment_bytes(&self.sizes)) {
             match writer.begin_segment(self.environment.storage(), &self.directory) {
-                // What is there may still have room for a record, if not for a file.
-                Err(error) if is_full(&error) && !writer.is_spoiled => {}
+                // The disk may have room for a record, if not for a file.
+                Err(error) if is_full(&error) && !writer.is_unusable => {}
                 begun => begun.map_err(AppendError::of)?,
             }
         }
@@ -262,62 +259,40 @@ impl Spool {
         Ok(begins.then_some(Extent { segment, offset, first, records: 0 }))
     }
 
-    /// Leaves the directory to the next sender, whatever threads of this one still wait for. Every server has what is up to
-    /// `sequence`.
+    /// Leaves the directory to the next sender, although threads of this one may still run. Every destination has acknowledged the records
+    /// up to `sequence`.
     pub(crate) fn close(&self, sequence: u64) {
-        // With both locks held nobody is changing a file, and later nobody will.
+        // With both locks held, no thread changes a file; afterwards none does, as the spool is closed.
         let mut retired = self.retired();
         let mut writer = self.writer();
         writer.acknowledged_by_all = writer.acknowledged_by_all.max(sequence);
-        // What cannot be given back now, the next sender gives back.
-        let _begun_anew = self.retire_segments(&mut writer, &mut retired, 0);
+        // The next sender removes what cannot be removed now.
+        let _reset = self.retire_segments(&mut writer, &mut retired, 0);
         let _removed = self.remove(&mut retired);
         self.closed.store(true, Ordering::SeqCst);
-        // A thread that is about to send either has that in the file now, or may not send it any more.
+        // A thread that is about to send a record has saved that before, or is refused and does not send it.
         self.progress.iter().for_each(Progress::close);
-        // It goes with the process in any case.
+        // The end of the process releases the lock in any case.
         let _released = self.lock.unlock();
     }
 
-    /// Remembers what a destination's servers have acknowledged, and which one of them did ([`crate::ServerAddress::id`]).
-    pub(crate) fn acknowledged(
-        &self,
-        destination: usize,
-        record: u64,
-        server: u32,
-    ) -> Result<(), NotRemembered> {
-        self.progress[destination].acknowledged(record, server)
+    pub(crate) fn progress(&self, destination: usize) -> &Progress {
+        &self.progress[destination]
     }
 
-    /// Remembers that records up to this one are about to be sent.
-    pub(crate) fn sending(&self, destination: usize, record: u64) -> Result<(), NotRemembered> {
-        self.progress[destination].sent(record)
-    }
-
-    /// Remembers the epoch of a connection that is about to be made.
-    pub(crate) fn epoch(&self, destination: usize, epoch: u64) -> Result<(), NotRemembered> {
-        self.progress[destination].epoch(epoch)
-    }
-
-    /// Remembers that the destination's servers have another stream than the segments name.
-    pub(crate) fn renamed(&self, destination: usize, numbering: &Numbering) -> Result<(), NotRemembered> {
-        let Numbering { stream, base, stored, .. } = *numbering;
-        self.progress[destination].rename(Renamed { stream, base, stored })
-    }
-
-    /// A server has acknowledged records: gives back the room of segments of which every server has everything. `acknowledged` says
-    /// up to which record that is. A thread that learns of it there, and then finds no room, waits until the room is given back.
+    /// Removes the segments of which everything is acknowledged. `acknowledged` returns the last record that every destination has
+    /// acknowledged, and may wake threads that wait for room: such a thread then waits until the segments are removed.
     pub(crate) fn retire(&self, acknowledged: impl FnOnce() -> u64) -> io::Result<()> {
         let mut retired = self.retired();
         let sequence = acknowledged();
         self.remove_retired(&mut retired, sequence, self.sizes.reset_bytes_min)
     }
 
-    /// Makes room, where there was none for a record. Returns whether there is more than when room was given back `before` times.
+    /// Tries to make room. Returns whether room came back since `reclaimed` was `before`.
     fn reclaim(&self, before: u64) -> bool {
-        // Waits for a thread that is removing files already.
+        // Waits for a thread that is removing files.
         let mut retired = self.retired();
-        // A file that cannot be removed is tried again with the next record that finds no room.
+        // The next record without room tries again to remove the file.
         let _removed = self.remove_retired(&mut retired, 0, 0);
         self.reclaimed.load(Ordering::Relaxed) != before
     }
@@ -342,8 +317,8 @@ impl Spool {
         was_reset.and(removed)
     }
 
-    /// Takes out the segments of which everything is acknowledged, and resets the last one if it has `reset_bytes_min`: it stays, as it
-    /// knows the stream's name and number. Returns whether it was begun anew. What was taken out still counts as full.
+    /// Moves the segments of which everything is acknowledged to `retired`. Resets the last one if it has `reset_bytes_min`; it stays, as its
+    /// header has the stream and the next number. Returns whether it was reset. Retired segments count as full until they are removed.
     fn retire_segments(
         &self,
         writer: &mut Writer,
@@ -353,9 +328,9 @@ impl Spool {
         if self.closed.load(Ordering::SeqCst) {
             return Ok(false);
         }
-        // With another one behind it, a damaged one can be set aside.
-        let is_set_aside = writer.last_is_acknowledged(reset_bytes_min) && writer.last().is_damaged();
-        let begun = if is_set_aside {
+        // A damaged segment must have a successor before it can be set aside.
+        let needs_successor = writer.last_is_acknowledged(reset_bytes_min) && writer.last().is_damaged();
+        let begun = if needs_successor {
             writer.begin_segment(self.environment.storage(), &self.directory)
         } else {
             Ok(())
@@ -369,10 +344,10 @@ impl Spool {
         Ok(is_done)
     }
 
-    /// Removes the files of retired segments, up to the first that cannot be. Returns how many bytes they had, too.
+    /// Removes the files of retired segments, up to the first that cannot be removed. Returns the removed bytes, too.
     fn remove(&self, retired: &mut VecDeque<Arc<Segment>>) -> (u64, io::Result<()>) {
         let mut removed = 0;
-        // The directory of a closed one is the next sender's.
+        // The directory of a closed spool belongs to the next sender.
         while let (false, Some(first)) = (self.closed.load(Ordering::SeqCst), retired.front()) {
             let bytes = first.bytes();
             match bytes.and_then(|bytes| first.remove(self.environment.storage()).map(|()| bytes)) {
@@ -385,7 +360,7 @@ impl Spool {
     }
 }
 
-/// Whether the disk, or the user's part of it, has no room.
+/// Whether the disk or the quota of the user is full.
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -160,14 +160,14 @@ fn run(lives: &[Life]) {
         let part = |thousandths: u16| held.len() * usize::from(thousandths) / 1000;
         let sent = &held[..part(life.sent)];
         for (record, message) in sent {
-            spool.sending(0, *record).expect("it is written");
+            spool.progress(0).sending(*record).expect("it is written");
             let name = called(&destination.numberings, *record);
             let same = *got.entry(name).or_insert(*message);
             assert_eq!(same, *message, "{name:?} is another message than before");
         }
         let acknowledged = if life.drained { sent.len() } else { part(life.acknowledged.min(life.sent)) };
         if let Some((record, _)) = sent[..acknowledged].last() {
-            spool.acknowledged(0, *record, 0).expect("it is written");
+            spool.progress(0).acknowledged(*record, 0).expect("it is written");
             spool.retire(|| *record).expect("they go");
             if life.drained {
                 spool.retire_segments(&mut spool.writer(), &mut spool.retired(), 0).expect("they go");
@@ -205,17 +205,17 @@ fn streams(recovered: &Recovered) -> Vec<(u8, u64)> {
 fn a_stream_goes_on_after_a_kill_and_not_after_the_system_was_started() {
     let directory = tempfile::tempdir().expect("a directory");
     let (spool, first) = open(1, directory.path(), 1);
-    assert_eq!((streams(&first), first.new_stream), (vec![(1, 0)], None));
+    assert_eq!((streams(&first), first.new_stream_reason), (vec![(1, 0)], None));
     (1..=10).for_each(|_| assert!(spool.append(b"record", true).is_ok()));
-    spool.acknowledged(0, 4, 0).expect("it is written");
+    spool.progress(0).acknowledged(4, 0).expect("it is written");
     drop(spool);
     let (spool, killed) = open(1, directory.path(), 2);
-    assert_eq!((streams(&killed), killed.next_sequence, killed.new_stream), (vec![(1, 0)], 11, None));
+    assert_eq!((streams(&killed), killed.next_sequence, killed.new_stream_reason), (vec![(1, 0)], 11, None));
     drop(spool);
     let (spool, started) = open(2, directory.path(), 3);
     // What is there keeps its numbers.
     assert_eq!((streams(&started), started.next_sequence), (vec![(1, 0), (3, 10)], 11));
-    assert!(started.new_stream.expect("it is told").contains("the system was started"));
+    assert!(started.new_stream_reason.expect("it is told").contains("the system was started"));
     drop(spool);
     // Nothing came in: the stream that was begun then goes on.
     assert_eq!(streams(&open(2, directory.path(), 4).1), [(1, 0), (3, 10)]);
@@ -226,8 +226,8 @@ fn what_was_sent_and_is_lost_is_counted_and_its_number_not_used() {
     let directory = tempfile::tempdir().expect("a directory");
     let (spool, _) = open(1, directory.path(), 1);
     (1..=10).for_each(|_| assert!(spool.append(b"record", true).is_ok()));
-    spool.sending(0, 9).expect("it is written");
-    spool.acknowledged(0, 2, 0).expect("it is written");
+    spool.progress(0).sending(9).expect("it is written");
+    spool.progress(0).acknowledged(2, 0).expect("it is written");
     drop(spool);
     let path = segments(directory.path()).remove(0);
     let bytes = fs::read(&path).expect("it is there");
@@ -242,7 +242,7 @@ fn a_segment_whose_header_is_damaged_is_set_aside_and_told() {
     let directory = tempfile::tempdir().expect("a directory");
     let (spool, _) = open(1, directory.path(), 1);
     (1..=10).for_each(|_| assert!(spool.append(b"record", true).is_ok()));
-    spool.acknowledged(0, 6, 0).expect("it is written");
+    spool.progress(0).acknowledged(6, 0).expect("it is written");
     drop(spool);
     let path = segments(directory.path()).remove(0);
     let mut bytes = fs::read(&path).expect("it is there");
@@ -250,7 +250,7 @@ fn a_segment_whose_header_is_damaged_is_set_aside_and_told() {
     fs::write(&path, &bytes).expect("it can be written");
     let (spool, recovered) = open(1, directory.path(), 2);
     assert_eq!((streams(&recovered), recovered.next_sequence), (vec![(2, 6)], 7));
-    let told = recovered.new_stream.expect("it is told");
+    let told = recovered.new_stream_reason.expect("it is told");
     assert!(told.contains("the checksum of its header") && told.contains(".damaged"), "{told}");
     assert_eq!(fs::read(path.with_extension("damaged")).expect("it is kept"), bytes);
     assert!(spool.append(b"record", true).is_ok());
@@ -285,7 +285,7 @@ fn a_segment_whose_first_record_is_damaged_with_its_length_is_kept() {
         let before = fs::read(&path).expect("it is there");
         let (spool, recovered) = open(1, &directory, 2);
         assert_eq!((recovered.damaged, recovered.next_sequence, streams(&recovered)), (1, 1, vec![(2, 0)]));
-        assert!(recovered.new_stream.expect("it is told").contains(".damaged"));
+        assert!(recovered.new_stream_reason.expect("it is told").contains(".damaged"));
         assert!(spool.append(b"record", true).is_ok());
         spool.retire(|| 1).expect("nothing is to go");
         assert!(fs::read(path.with_extension("damaged")).expect("it is kept") == before, "{change}");
@@ -304,7 +304,7 @@ fn a_segment_with_damage_is_kept_when_the_rest_of_it_is_acknowledged() {
             // As on a disk that has no room for the next segment at the start.
             let mut writer = spool.writer();
             writer.segments.pop_back();
-            (writer.is_spoiled, writer.full_bytes, writer.offset) = (true, 0, bytes.len() as u64);
+            (writer.is_unusable, writer.full_bytes, writer.offset) = (true, 0, bytes.len() as u64);
             fs::remove_file(segments(directory.path()).remove(1)).expect("it is there");
         }
         spool.close(9);
@@ -328,11 +328,11 @@ fn a_spool_of_an_earlier_release_is_delivered_as_it_was_numbered() {
     assert_eq!((streams(&recovered), recovered.next_sequence), (vec![(9, 0), (2, 8)], 9));
     assert_eq!(recovered.destinations[0].acknowledged, 6);
     assert!(spool.append(b"record", true).is_ok());
-    spool.acknowledged(0, 8, 0).expect("it is written");
+    spool.progress(0).acknowledged(8, 0).expect("it is written");
     spool.retire(|| 8).expect("they go");
     drop(spool);
     let (_spool, again) = open(1, directory.path(), 3);
-    assert_eq!((streams(&again), again.next_sequence, again.new_stream), (vec![(2, 8)], 10, None));
+    assert_eq!((streams(&again), again.next_sequence, again.new_stream_reason), (vec![(2, 8)], 10, None));
 }
 
 #[test]
@@ -368,10 +368,10 @@ fn a_stream_that_a_server_was_given_instead_is_known_to_the_next_life() {
     let directory = tempfile::tempdir().expect("a directory");
     let (spool, _) = open(1, directory.path(), 1);
     (1..=10).for_each(|_| assert!(spool.append(b"record", true).is_ok()));
-    spool.acknowledged(0, 4, 0).expect("it is written");
+    spool.progress(0).acknowledged(4, 0).expect("it is written");
     let stored = StreamId([1; 16]);
-    let renamed = Numbering { base: 4, stored, ..Numbering::begin(StreamId([7; 16]), 4) };
-    spool.renamed(0, &renamed).expect("it is written");
+    let replaced = Numbering { base: 4, stored, ..Numbering::begin(StreamId([7; 16]), 4) };
+    spool.progress(0).replace_stream(&replaced).expect("it is written");
     drop(spool);
     let (spool, killed) = open(1, directory.path(), 2);
     assert_eq!(streams(&killed), [(7, 4)]);
@@ -388,8 +388,8 @@ fn a_stream_ends_with_its_last_record_that_is_there() {
     drop(spool);
     let (spool, _) = open(2, directory.path(), 2);
     (11..=20).for_each(|_| assert!(spool.append(b"record", true).is_ok()));
-    spool.sending(0, 20).expect("it is written");
-    spool.acknowledged(0, 18, 0).expect("it is written");
+    spool.progress(0).sending(20).expect("it is written");
+    spool.progress(0).acknowledged(18, 0).expect("it is written");
     drop(spool);
     // The power fails, and the name of the second segment is lost with it.
     fs::remove_file(segments(directory.path()).remove(1)).expect("it is there");
@@ -408,8 +408,8 @@ fn what_a_segment_held_before_it_was_begun_anew_is_no_record() {
     (1..=10).for_each(|_| assert!(spool.append(b"record", true).is_ok()));
     let path = segments(directory.path()).remove(0);
     let before = fs::read(&path).expect("it is there");
-    spool.sending(0, 10).expect("it is written");
-    spool.acknowledged(0, 10, 0).expect("it is written");
+    spool.progress(0).sending(10).expect("it is written");
+    spool.progress(0).acknowledged(10, 0).expect("it is written");
     spool.close(10);
     drop(spool);
     let anew = fs::read(&path).expect("it is there");
@@ -428,15 +428,17 @@ fn a_closed_sender_sends_nothing_that_the_next_one_does_not_know_of() {
     let directory = tempfile::tempdir().expect("a directory");
     let (older, _) = open(1, directory.path(), 1);
     (1..=10).for_each(|_| assert!(older.append(b"record", true).is_ok()));
-    older.epoch(0, 7).expect("it is written");
-    older.sending(0, 4).expect("it is written");
+    older.progress(0).epoch(7).expect("it is written");
+    older.progress(0).sending(4).expect("it is written");
     older.close(0);
     let (newer, recovered) = open(1, directory.path(), 2);
     let destination = &recovered.destinations[0];
     assert_eq!((streams(&recovered), destination.sent, destination.epoch), (vec![(1, 0)], 4, 7));
     // A thread of the older one that was held up somewhere goes on now.
-    for late in [older.epoch(0, 8), older.sending(0, 6), older.acknowledged(0, 4, 0)] {
-        assert!(matches!(late, Err(NotRemembered::Closed)), "{late:?}");
+    for late in
+        [older.progress(0).epoch(8), older.progress(0).sending(6), older.progress(0).acknowledged(4, 0)]
+    {
+        assert!(matches!(late, Err(NotSaved::Closed)), "{late:?}");
     }
     drop(newer);
     let (_third, recovered) = open(1, directory.path(), 3);

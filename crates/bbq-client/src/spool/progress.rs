@@ -1,21 +1,20 @@
-//! The file that remembers how far a server is: what it has acknowledged, what it was ever sent, and the stream that it knows
-//! the records by.
+//! The file that saves the progress of a destination: what it has acknowledged, what it was ever sent, and the stream that its servers
+//! know the records by.
 //!
 //! ```text
-//! two slots, at 0 and 512, written in turn; the valid one with the higher generation holds
+//! two slots, at 0 and 512, written in turn; the valid one with the higher generation counts
 //!   "BBQP" | CRC-32C of all that follows (u32) | version 2 (u32) | server (u32) | generation (u64)
 //!   stream (16) | base (u64) | stored (16)    the server's stream instead of the segments' `stored`; zeros: none
 //!   acknowledged (u64) | sent (u64) | epoch (u64) | boot (16)
 //! ```
 //!
-//! Numbers are little-endian, and those of records are the sender's own. `server` says whose `acknowledged` is
-//! ([`crate::ServerAddress::id`]); 0 is unknown, as it is in files of before. Before that, version 1 was a decimal number of twenty
-//! digits and a line feed: what was acknowledged.
+//! Numbers are little-endian; numbers of records are the sender's own. `server` is the id of the server that sent `acknowledged`
+//! ([`crate::ServerAddress::id`]); 0 is unknown, as in older files. Version 1 was the acknowledged number alone: twenty decimal digits
+//! and a line feed.
 //!
-//! Written in place and never synced: whole whenever the process ends, old or damaged after a power failure. `boot` tells these
-//! apart.
+//! Written in place and never synced: correct after any end of the process, but perhaps old or damaged after a power failure. `boot`
+//! tells the two apart.
 
-use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,48 +24,50 @@ use bbq_wire::StreamId;
 use bbq_wire::batch::crc32c;
 
 use crate::environment::Boot;
+use crate::numbering::Numbering;
 
-/// What the file of servers of this name begins with, if each has its own.
-const OF_ONE: &str = "acknowledged.";
+/// The prefix of file names if each server has its own file.
+const PREFIX: &str = "acknowledged.";
 const MAGIC: [u8; 4] = *b"BBQP";
 const VERSION: u32 = 2;
 const SLOT_BYTES: usize = 104;
-/// A disk writes and loses whole sectors: the two slots share none.
+/// A disk writes and loses whole sectors, so the two slots share none.
 const SLOT_DISTANCE: u64 = 512;
-/// What is read of a file: both slots. What stands behind them is not ours.
+/// Both slots; nothing behind them is read.
 const FILE_BYTES: usize = SLOT_DISTANCE as usize + SLOT_BYTES;
-/// Where what the checksum covers begins.
+/// The checksum covers the bytes from here on.
 const CRC_FROM: usize = 8;
-/// No number of a record and no epoch is higher; a file that says so is damaged.
+/// No number of a record and no epoch is higher, except in a damaged file.
 const NUMBER_MAX: u64 = 1 << 62;
 const NO_STREAM: StreamId = StreamId([0; 16]);
 
-/// A stream that a server has instead of the one that segments name.
+/// A stream that servers have instead of the one in the segments' headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Renamed {
+pub(super) struct ReplacedStream {
     pub(super) stream: StreamId,
     pub(super) base: u64,
-    /// The stream of the segments.
+    /// The stream in the segments' headers.
     pub(super) stored: StreamId,
 }
 
-/// What stands in the file.
+/// The content of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Known {
-    pub(super) renamed: Option<Renamed>,
+pub(super) struct SavedProgress {
+    pub(super) replaced: Option<ReplacedStream>,
     pub(super) acknowledged: u64,
-    /// Whose that is; 0: unknown.
+    /// The id of the server that sent `acknowledged`; 0 if unknown.
     pub(super) server: u32,
-    /// The last record that was given to a connection of the present stream. Written before it is.
+    /// The last record that may have been sent in the current stream.
     pub(super) sent: u64,
     pub(super) epoch: u64,
     pub(super) boot: Boot,
     pub(super) generation: u64,
 }
 
-impl Known {
+impl SavedProgress {
     fn encode(&self) -> [u8; SLOT_BYTES] {
-        let renamed = self.renamed.unwrap_or(Renamed { stream: NO_STREAM, base: 0, stored: NO_STREAM });
+        let replaced =
+            self.replaced.unwrap_or(ReplacedStream { stream: NO_STREAM, base: 0, stored: NO_STREAM });
         let mut slot = [0; SLOT_BYTES];
         let mut at = CRC_FROM;
         let mut put = |bytes: &[u8]| {
@@ -76,9 +77,9 @@ impl Known {
         put(&VERSION.to_le_bytes());
         put(&self.server.to_le_bytes());
         put(&self.generation.to_le_bytes());
-        put(&renamed.stream.0);
-        put(&renamed.base.to_le_bytes());
-        put(&renamed.stored.0);
+        put(&replaced.stream.0);
+        put(&replaced.base.to_le_bytes());
+        put(&replaced.stored.0);
         for number in [self.acknowledged, self.sent, self.epoch] {
             put(&number.to_le_bytes());
         }
@@ -89,7 +90,7 @@ impl Known {
         slot
     }
 
-    fn decode(slot: &[u8]) -> Option<Known> {
+    fn decode(slot: &[u8]) -> Option<SavedProgress> {
         let slot = slot.first_chunk::<SLOT_BYTES>()?;
         let array = |at: usize| slot[at..].first_chunk::<16>().copied().unwrap_or_default();
         let number = |at: usize| slot[at..].first_chunk::<8>().copied().map_or(0, u64::from_le_bytes);
@@ -100,11 +101,12 @@ impl Known {
         if [40, 64, 72, 80].into_iter().any(|at| number(at) > NUMBER_MAX) {
             return None;
         }
-        let renamed = Renamed { stream: StreamId(array(24)), base: number(40), stored: StreamId(array(48)) };
-        Some(Known {
+        let replaced =
+            ReplacedStream { stream: StreamId(array(24)), base: number(40), stored: StreamId(array(48)) };
+        Some(SavedProgress {
             server: small(12),
             generation: number(16),
-            renamed: (renamed.stored != NO_STREAM).then_some(renamed),
+            replaced: (replaced.stored != NO_STREAM).then_some(replaced),
             acknowledged: number(64),
             sent: number(72),
             epoch: number(80),
@@ -113,39 +115,40 @@ impl Known {
     }
 }
 
-/// What a file says, and whether all of it can be believed.
-pub(super) struct Content {
-    pub(super) known: Known,
+/// What was found in a file.
+pub(super) struct FoundProgress {
+    pub(super) saved: SavedProgress,
     pub(super) is_new: bool,
-    pub(super) doubt: Option<&'static str>,
+    /// Why its numbers cannot be trusted.
+    pub(super) problem: Option<&'static str>,
 }
 
-fn read(bytes: &[u8]) -> Content {
+fn read(bytes: &[u8]) -> FoundProgress {
     let slot = |at: u64| bytes.get(at as usize..).unwrap_or_default();
     let slots = [slot(0), slot(SLOT_DISTANCE)];
-    let known: Vec<Known> = slots.iter().filter_map(|slot| Known::decode(slot)).collect();
+    let valid: Vec<SavedProgress> = slots.iter().filter_map(|slot| SavedProgress::decode(slot)).collect();
     let written = slots.iter().filter(|slot| slot.iter().take(SLOT_BYTES).any(|byte| *byte != 0)).count();
-    let newest = known.iter().max_by_key(|known| known.generation);
+    let newest = valid.iter().max_by_key(|saved| saved.generation);
     if let Some(newest) = newest {
-        let doubt = (known.len() < written).then_some("what it knows of its servers is damaged");
-        return Content { known: *newest, is_new: false, doubt };
+        let problem = (valid.len() < written).then_some("what it knows of its servers is damaged");
+        return FoundProgress { saved: *newest, is_new: false, problem };
     }
-    // Version 1, or nothing that can be read: the server's welcome says what it has.
+    // Version 1, or damage: then the server says in its welcome what it has.
     let text = std::str::from_utf8(bytes).unwrap_or_default().trim_end();
-    let (acknowledged, doubt) = match text.parse() {
+    let (acknowledged, problem) = match text.parse() {
         Ok(number) if number <= NUMBER_MAX => (number, "it is of an earlier release"),
         _ => (0, "what it knows of its servers is damaged"),
     };
     let is_new = bytes.is_empty();
-    Content {
-        known: Known { acknowledged, ..Known::default() },
+    FoundProgress {
+        saved: SavedProgress { acknowledged, ..SavedProgress::default() },
         is_new,
-        doubt: if is_new { None } else { Some(doubt) },
+        problem: (!is_new).then_some(problem),
     }
 }
 
 fn file_name(name: &str) -> String {
-    // Different names stay different.
+    // Different names have different files.
     let safe: String = name.bytes().fold(String::new(), |mut safe, byte| {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => safe.push(char::from(byte)),
@@ -153,125 +156,123 @@ fn file_name(name: &str) -> String {
         }
         safe
     });
-    if safe.is_empty() { "acknowledged".to_owned() } else { format!("{OF_ONE}{safe}") }
+    if safe.is_empty() { "acknowledged".to_owned() } else { format!("{PREFIX}{safe}") }
 }
 
-/// The files of single servers that are none of `names`, and up to which number those have everything.
+/// The files of servers that are not in `names`, and the last record that each has acknowledged.
 pub(super) fn of_others(
     storage: &dyn Storage,
     directory: &Path,
     names: &[String],
 ) -> io::Result<Vec<(String, u64)>> {
-    let known: Vec<String> = names.iter().map(|name| file_name(name)).collect();
+    let named: Vec<String> = names.iter().map(|name| file_name(name)).collect();
     let mut others = Vec::new();
     for name in storage.list(directory)? {
-        if name.starts_with(OF_ONE) && !known.contains(&name) {
+        if name.starts_with(PREFIX) && !named.contains(&name) {
             let content = storage.read(&directory.join(&name))?;
-            others.push((name, read(&content).known.acknowledged));
+            others.push((name, read(&content).saved.acknowledged));
         }
     }
     Ok(others)
 }
 
-/// Why something is not remembered.
+/// Why progress was not saved.
 #[derive(Debug)]
-pub(crate) enum NotRemembered {
-    /// The directory is the next sender's: this one must send nothing that it does not know of.
+pub(crate) enum NotSaved {
+    /// The directory belongs to the next sender. This one must not send anything that the next one does not know of.
     Closed,
     /// The disk does not take it.
     Failed,
 }
 
-pub(super) struct Progress {
+pub(crate) struct Progress {
     file: Box<dyn StorageFile>,
-    mine: Mutex<Mine>,
+    state: Mutex<ProgressState>,
 }
 
-#[derive(Debug)]
-struct Mine {
-    known: Known,
+struct ProgressState {
+    saved: SavedProgress,
     is_closed: bool,
 }
 
-impl fmt::Debug for Progress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Progress").field("mine", &self.mine).finish_non_exhaustive()
-    }
-}
-
 impl Progress {
-    /// `name` is empty where all servers share one progress.
+    /// `name` is empty if all servers share one progress.
     pub(super) fn open(
         storage: &dyn Storage,
         directory: &Path,
         name: &str,
-    ) -> io::Result<(Progress, Content)> {
+    ) -> io::Result<(Progress, FoundProgress)> {
         let path = directory.join(file_name(name));
         let file = storage.open(&path, OpenMode::ExistingOrNew)?;
         let mut bytes = [0; FILE_BYTES];
         let length = file.read_at(0, &mut bytes)?;
         let read = read(&bytes[..length]);
-        let mine = Mine { known: read.known, is_closed: false };
-        Ok((Progress { file, mine: Mutex::new(mine) }, read))
+        let state = Mutex::new(ProgressState { saved: read.saved, is_closed: false });
+        Ok((Progress { file, state }, read))
     }
 
-    fn mine(&self) -> MutexGuard<'_, Mine> {
-        self.mine.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, ProgressState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing changes the file any more once this returns: what was remembered before, the next sender finds.
+    /// Once this returns, the file never changes again.
     pub(super) fn close(&self) {
-        self.mine().is_closed = true;
+        self.state().is_closed = true;
     }
 
-    /// Begins to be of the system's present run. Both slots are written, so that there is room for them on a disk that is full
-    /// later; one that is full now has none for records, either.
-    pub(super) fn begin(&self, known: Known) {
-        let mine = &mut self.mine().known;
-        *mine = Known { generation: mine.generation, ..known };
-        let _written = self.write(mine).and_then(|()| self.write(mine));
+    /// Saves the progress at the start of a sender. Writes both slots, so that they have their blocks when the disk is full later. A disk
+    /// that is full now has no room for records, either.
+    pub(super) fn begin(&self, progress: SavedProgress) {
+        let saved = &mut self.state().saved;
+        *saved = SavedProgress { generation: saved.generation, ..progress };
+        let _written = self.write(saved).and_then(|()| self.write(saved));
     }
 
-    fn write(&self, known: &mut Known) -> io::Result<()> {
-        known.generation += 1;
-        self.file.write_all_at(known.generation % 2 * SLOT_DISTANCE, &known.encode())
+    fn write(&self, progress: &mut SavedProgress) -> io::Result<()> {
+        progress.generation += 1;
+        self.file.write_all_at(progress.generation % 2 * SLOT_DISTANCE, &progress.encode())
     }
 
-    fn change(&self, change: impl FnOnce(&mut Known)) -> Result<(), NotRemembered> {
-        let mut mine = self.mine();
-        if mine.is_closed {
-            return Err(NotRemembered::Closed);
+    fn change(&self, change: impl FnOnce(&mut SavedProgress)) -> Result<(), NotSaved> {
+        let mut state = self.state();
+        if state.is_closed {
+            return Err(NotSaved::Closed);
         }
-        let mut changed = mine.known;
+        let mut changed = state.saved;
         change(&mut changed);
-        if changed != mine.known {
-            self.write(&mut changed).map_err(|_error| NotRemembered::Failed)?;
-            mine.known = changed;
+        if changed != state.saved {
+            self.write(&mut changed).map_err(|_error| NotSaved::Failed)?;
+            state.saved = changed;
         }
         Ok(())
     }
 
-    pub(super) fn acknowledged(&self, record: u64, server: u32) -> Result<(), NotRemembered> {
-        self.change(|known| {
-            if record >= known.acknowledged {
-                (known.acknowledged, known.server) = (record, server);
+    /// Saves what a server has acknowledged; `server` is its id.
+    pub(crate) fn acknowledged(&self, record: u64, server: u32) -> Result<(), NotSaved> {
+        self.change(|progress| {
+            if record >= progress.acknowledged {
+                (progress.acknowledged, progress.server) = (record, server);
             }
         })
     }
 
-    pub(super) fn sent(&self, record: u64) -> Result<(), NotRemembered> {
-        self.change(|known| known.sent = known.sent.max(record))
+    /// Saves that records up to this one are about to be sent.
+    pub(crate) fn sending(&self, record: u64) -> Result<(), NotSaved> {
+        self.change(|progress| progress.sent = progress.sent.max(record))
     }
 
-    pub(super) fn epoch(&self, epoch: u64) -> Result<(), NotRemembered> {
-        self.change(|known| known.epoch = epoch)
+    /// Saves the epoch of a connection that is about to begin.
+    pub(crate) fn epoch(&self, epoch: u64) -> Result<(), NotSaved> {
+        self.change(|progress| progress.epoch = epoch)
     }
 
-    /// Nothing was sent in the new stream yet.
-    pub(super) fn rename(&self, renamed: Renamed) -> Result<(), NotRemembered> {
-        self.change(|known| {
-            known.renamed = Some(renamed);
-            known.sent = renamed.base;
+    /// Saves that the destination has another stream than the segments' headers.
+    pub(crate) fn replace_stream(&self, numbering: &Numbering) -> Result<(), NotSaved> {
+        let Numbering { stream, base, stored, .. } = *numbering;
+        self.change(|progress| {
+            progress.replaced = Some(ReplacedStream { stream, base, stored });
+            // Nothing was sent in the new stream yet.
+            progress.sent = base;
         })
     }
 }

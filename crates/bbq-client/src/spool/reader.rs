@@ -1,4 +1,4 @@
-//! Reads the records of a segment one after the other.
+//! Reads the records of a segment in order.
 
 use std::io;
 
@@ -7,26 +7,23 @@ use bbq_wire::limits::MESSAGE_BYTES_MAX;
 use super::record::{CRC_BYTES, RECORD_HEADER_BYTES, checksum};
 use super::segment::Segment;
 
-/// One read at recovery and of an extent.
 const READ_BYTES: usize = 256 * 1024;
 
-/// What stands at a place in a segment.
 pub(super) enum Item<'a> {
     Record(&'a [u8]),
-    /// A record that is not what was written; of so many bytes, if that is not what is damaged.
+    /// A record whose checksum is wrong, with its length if that is possible.
     Damaged {
         bytes: Option<usize>,
     },
-    /// Nothing, or a record that its process did not finish.
+    /// The end of the file, or a record that its process did not finish.
     End,
 }
 
-/// Reads records one after the other.
 pub(super) struct Reader<'a> {
     segment: &'a Segment,
-    /// Of the record that is read next.
+    /// Number of the next record.
     number: u64,
-    /// Of the end of `buffer` in the file.
+    /// Where the end of `buffer` is in the file.
     offset: u64,
     /// `buffer[taken..]` is not read yet.
     buffer: Vec<u8>,
@@ -45,7 +42,7 @@ impl Reader<'_> {
         let header = &self.buffer[self.taken..];
         let field = |at: usize| header[at..].first_chunk::<4>().copied().map_or(0, u32::from_le_bytes);
         let (crc, bytes) = (field(0), field(CRC_BYTES));
-        // Zeros are no record: a file that was begun anew and not cut has them.
+        // Zeros are not a record: a reset that did not cut the file leaves them.
         if crc == 0 && bytes == 0 {
             return Ok(Item::End);
         }
@@ -53,13 +50,12 @@ impl Reader<'_> {
             return Ok(Item::Damaged { bytes: None });
         }
         let whole = RECORD_HEADER_BYTES + bytes as usize;
-        // Cut by the end of its process, or so it seems.
+        // The process ended before it had written the record, as far as can be told.
         if !self.fill(whole)? {
             return Ok(Item::End);
         }
         let record = self.taken + RECORD_HEADER_BYTES..self.taken + whole;
-        // The length counts, too.
-        let number = (!self.segment.is_earlier()).then_some(self.number);
+        let number = (!self.segment.is_earlier).then_some(self.number);
         if checksum(number, &self.buffer[self.taken + CRC_BYTES..self.taken + whole]) != crc {
             return Ok(Item::Damaged { bytes: Some(bytes as usize) });
         }

@@ -4,25 +4,24 @@
 //! record   checksum (u32) | bytes (u32) | the bytes
 //! ```
 //!
-//! The checksum is the CRC-32C of all that follows xor that of the record's number (u64), or 1 where that is 0: so that what the file
-//! held before it was begun anew, and a power failure brings back, is no record.
+//! The checksum is the CRC-32C of all that follows it xor the CRC-32C of the record's number (u64), or 1 if that is 0. The number is in it
+//! so that records from before a reset, which a power failure may bring back, are not taken for new ones.
 
 use bbq_wire::batch::crc32c;
 
 pub(super) const RECORD_HEADER_BYTES: usize = 8;
 pub(super) const CRC_BYTES: usize = 4;
 
-/// The checksum of the record with a number; `None` stands for an earlier version's. `bytes` are its length and itself.
+/// The checksum of a record; without a number in earlier versions. `bytes` are the length and the record.
 pub(super) fn checksum(number: Option<u64>, bytes: &[u8]) -> u32 {
     let crc = crc32c(bytes);
     match number {
-        // 0 is what stands where nothing does.
+        // Zeros stand where there is no record.
         Some(number) => (crc ^ crc32c(&number.to_le_bytes())).max(1),
         None => crc,
     }
 }
 
-/// Encodes the record with a number.
 pub(super) fn encode(number: u64, record: &[u8], out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(&[0; CRC_BYTES]);

@@ -1,9 +1,9 @@
-//! What an earlier sender left in a directory, and whether its stream may go on.
+//! Finds what an earlier sender has left in a directory, and whether its stream may continue.
 //!
-//! A number that a server may know for another record must not be given again. After the end of a process at any byte the
-//! segments and the progress files agree, as the page cache has both: the stream goes on. After anything else (another run of
-//! the system, damage, a record that was sent and is not there, an earlier release) nobody can tell what was lost: what is
-//! there keeps its numbers, and what comes in gets a new stream.
+//! A number that a server may know as another record must not be used again. If only the process ended, at any byte, the page cache has
+//! all segments and progress files as they were written: the stream continues. After anything else (a restart of the system, damage, a
+//! record that was sent and is missing, an earlier release) it is unknown what was lost: stored records keep their numbers, and new ones
+//! get a new stream.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,9 +13,9 @@ use std::sync::Arc;
 use bbq_storage::Storage;
 
 use super::extent::Extent;
-use super::progress::{self, Known, Progress};
-use super::scan::{self, Scan};
-use super::segment::{self, Segment, SegmentHeader};
+use super::progress::{Progress, ReplacedStream, SavedProgress};
+use super::scan;
+use super::segment::{self, Found, Segment, SegmentHeader};
 use crate::environment::{BOOT_UNKNOWN, Boot};
 use crate::numbering::Numbering;
 
@@ -24,23 +24,23 @@ use crate::numbering::Numbering;
 pub(super) struct StoredSegments {
     pub(super) segments: VecDeque<Arc<Segment>>,
     pub(super) extents: Vec<Extent>,
-    /// Where the last one's last whole record ends.
+    /// Where the last whole record ends in the last segment.
     pub(super) end: u64,
-    /// Number of the record that comes next.
+    /// Number of the next record.
     pub(super) next: u64,
-    /// The streams of the segments, in order. Each goes up to its last record that is there: what was sent behind it and is not
-    /// there any more may have been another stream's.
+    /// The streams of the segments, in order. A stream ends with its last stored record: a record that was sent behind it and is lost may
+    /// have belonged to another stream.
     streams: VecDeque<Numbering>,
-    /// The last one has no record.
+    /// Whether the last segment has no record.
     pub(super) last_is_empty: bool,
     /// Records that cannot be read.
     pub(super) damaged: u64,
-    /// Why numbers may have been used that are not found here.
-    pub(super) doubt: Option<String>,
+    /// Why new records need a new stream: numbers may have been used that are not found here.
+    pub(super) new_stream_reason: Option<String>,
 }
 
 impl StoredSegments {
-    /// Reads all segments. One in which nothing but damage is found is set aside.
+    /// Reads all segments. A segment in which only damage is found is set aside.
     pub(super) fn read(
         storage: &dyn Storage,
         directory: &Path,
@@ -53,45 +53,45 @@ impl StoredSegments {
             let before = stored.extents.len();
             let seen = scan::scan(storage, &path, extent_bytes, &mut stored.extents).map_err(told)?;
             let aside = match seen {
-                Scan::Empty => continue,
-                Scan::Damaged(why) => why,
-                Scan::Segment(found) if found.segment.header.first < stored.next => {
+                Found::Empty => continue,
+                Found::Damaged(why) => why,
+                Found::Segment(found) if found.segment.header.first < stored.next => {
                     stored.extents.truncate(before);
                     "it has records that another one has, too"
                 }
-                Scan::Segment(found) if found.damaged > 0 && found.is_empty() => {
+                Found::Segment(found) if found.damaged > 0 && found.is_empty() => {
                     stored.damaged += found.damaged;
                     "its first record is damaged, and those behind it cannot be told"
                 }
-                Scan::Segment(found) => {
+                Found::Segment(found) => {
                     stored.add(found);
                     continue;
                 }
             };
             let now = segment::set_aside(storage, &path).map_err(told)?;
-            stored.doubt(format!("{}: {aside}; it is {} now", path.display(), now.display()));
+            stored.require_new_stream(format!("{}: {aside}; it is {} now", path.display(), now.display()));
         }
         Ok(stored)
     }
 
-    fn doubt(&mut self, why: String) {
-        self.doubt.get_or_insert(why);
+    fn require_new_stream(&mut self, why: String) {
+        self.new_stream_reason.get_or_insert(why);
     }
 
     fn add(&mut self, found: scan::ScannedSegment) {
         let SegmentHeader { stream, first, base } = found.segment.header;
         let path = found.segment.path.display().to_string();
-        if found.segment.is_earlier() {
-            self.doubt(format!("{path}: it is of an earlier release"));
+        if found.segment.is_earlier {
+            self.require_new_stream(format!("{path}: it is of an earlier release"));
         }
         if found.damaged > 0 {
-            self.doubt(format!("{path}: records are damaged"));
+            self.require_new_stream(format!("{path}: records are damaged"));
         }
         self.damaged += found.damaged;
-        // Where a stream begins, what was lost before it is known.
+        // A gap in front of a new stream was counted when that stream began.
         if self.segments.back().is_some_and(|last| last.header.stream == stream) && first > self.next {
             self.damaged += first - self.next;
-            self.doubt(format!("{path}: records before it are not there"));
+            self.require_new_stream(format!("{path}: records before it are not there"));
         }
         (self.end, self.next, self.last_is_empty) = (found.end, found.next, found.is_empty());
         if self.streams.back().is_none_or(|last| (last.stored, last.base) != (stream, base)) {
@@ -103,23 +103,21 @@ impl StoredSegments {
         self.segments.push_back(found.segment);
     }
 
-    /// The streams of the segments and of what comes in, in order.
-    pub(super) fn numberings(&self, comes_in: SegmentHeader) -> VecDeque<Numbering> {
+    /// The streams of the segments and of new records, in order.
+    pub(super) fn numberings(&self, next: SegmentHeader) -> VecDeque<Numbering> {
         let mut numberings = self.streams.clone();
         match numberings.back_mut() {
-            Some(last) if (last.stored, last.base) == (comes_in.stream, comes_in.base) => {
-                last.until = u64::MAX
-            }
-            _ => numberings.push_back(Numbering::begin(comes_in.stream, comes_in.base)),
+            Some(last) if (last.stored, last.base) == (next.stream, next.base) => last.until = u64::MAX,
+            _ => numberings.push_back(Numbering::begin(next.stream, next.base)),
         }
         numberings
     }
 }
 
-/// How far a destination was, and what its servers call its records.
+/// The progress of a destination, and its streams.
 pub(crate) struct RecoveredDestination {
     pub(crate) acknowledged: u64,
-    /// Which server that was; 0: unknown.
+    /// The id of the server that acknowledged them; 0 if unknown.
     pub(crate) acknowledged_by: u32,
     pub(crate) sent: u64,
     pub(crate) epoch: u64,
@@ -129,11 +127,11 @@ pub(crate) struct RecoveredDestination {
 /// The progress files of all destinations.
 pub(super) struct ProgressFiles {
     pub(super) files: Vec<Progress>,
-    known: Vec<Known>,
+    saved: Vec<SavedProgress>,
 }
 
 impl ProgressFiles {
-    /// Reads them, and compares them with what is stored.
+    /// Reads the files, and compares them with the stored segments.
     pub(super) fn read(
         storage: &dyn Storage,
         directory: &Path,
@@ -141,69 +139,68 @@ impl ProgressFiles {
         boot: Boot,
         stored: &mut StoredSegments,
     ) -> io::Result<ProgressFiles> {
-        let mut destinations = ProgressFiles { files: Vec::new(), known: Vec::new() };
+        let mut progress = ProgressFiles { files: Vec::new(), saved: Vec::new() };
         let mut no_file = true;
         for name in names {
             let (file, read) = Progress::open(storage, directory, name)?;
             no_file &= read.is_new;
-            // One that is new has a server that was not named before, and to which nothing was sent.
-            if let Some(why) = read.doubt {
-                stored.doubt(why.to_owned());
-            } else if !read.is_new && (boot == BOOT_UNKNOWN || read.known.boot != boot) {
-                stored.doubt(
+            // A new file belongs to a server that was not named before: nothing was sent to it.
+            if let Some(why) = read.problem {
+                stored.require_new_stream(why.to_owned());
+            } else if !read.is_new && (boot == BOOT_UNKNOWN || read.saved.boot != boot) {
+                stored.require_new_stream(
                     "the system was started since, and may have lost what was written last".to_owned(),
                 );
             }
-            destinations.files.push(file);
-            destinations.known.push(read.known);
+            progress.files.push(file);
+            progress.saved.push(read.saved);
         }
-        let used = destinations.used();
+        let used = progress.used();
         if used >= stored.next {
-            stored.doubt(format!(
+            stored.require_new_stream(format!(
                 "records up to {used} were sent, and those from {} on are not there",
                 stored.next
             ));
         }
         if no_file && !stored.segments.is_empty() {
-            stored.doubt("what it knew of its servers is not there".to_owned());
+            stored.require_new_stream("what it knew of its servers is not there".to_owned());
         }
         if !no_file && stored.segments.is_empty() {
-            stored.doubt("its segments are not there".to_owned());
+            stored.require_new_stream("its segments are not there".to_owned());
         }
-        Ok(destinations)
+        Ok(progress)
     }
 
-    /// The last record of which a server may know.
+    /// The last record that a server may know.
     pub(super) fn used(&self) -> u64 {
-        self.known.iter().map(|known| known.acknowledged.max(known.sent)).max().unwrap_or(0)
+        self.saved.iter().map(|saved| saved.acknowledged.max(saved.sent)).max().unwrap_or(0)
     }
 
-    /// What every destination's servers have.
+    /// The last record that every destination has acknowledged.
     pub(super) fn acknowledged_by_all(&self) -> u64 {
-        self.known.iter().map(|known| known.acknowledged).min().unwrap_or(0)
+        self.saved.iter().map(|saved| saved.acknowledged).min().unwrap_or(0)
     }
 
-    /// Where each destination goes on. `boot` is what the files say from now on.
+    /// Where each destination continues. Saves `boot` in the files.
     pub(super) fn begin(&self, boot: Boot, numberings: &VecDeque<Numbering>) -> Vec<RecoveredDestination> {
-        let begin = |(file, known): (&Progress, &Known)| {
-            file.begin(Known { boot, ..*known });
+        let begin = |(file, saved): (&Progress, &SavedProgress)| {
+            file.begin(SavedProgress { boot, ..*saved });
             let mut numberings = numberings.clone();
-            if let Some(renamed) = known.renamed
-                && let Some(at) = numberings.iter().position(|numbering| numbering.stored == renamed.stored)
+            if let Some(ReplacedStream { stream, base, stored }) = saved.replaced
+                && let Some(at) = numberings.iter().position(|numbering| numbering.stored == stored)
             {
                 let until = numberings[at].until;
                 numberings.drain(..=at);
-                let progress::Renamed { stream, base, stored } = renamed;
                 numberings.push_front(Numbering { stream, base, until, stored });
             }
             RecoveredDestination {
-                acknowledged: known.acknowledged,
-                acknowledged_by: known.server,
-                sent: known.sent,
-                epoch: known.epoch,
+                acknowledged: saved.acknowledged,
+                acknowledged_by: saved.server,
+                sent: saved.sent,
+                epoch: saved.epoch,
                 numberings,
             }
         };
-        self.files.iter().zip(&self.known).map(begin).collect()
+        self.files.iter().zip(&self.saved).map(begin).collect()
     }
 }

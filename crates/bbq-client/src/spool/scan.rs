@@ -1,4 +1,4 @@
-//! What is found in a segment of an earlier sender.
+//! Reads the segments that an earlier sender has left.
 
 use std::io;
 use std::path::Path;
@@ -9,25 +9,15 @@ use bbq_storage::Storage;
 use super::extent::Extent;
 use super::reader::{Item, Reader};
 use super::record::RECORD_HEADER_BYTES;
-use super::segment::{Opened, Segment};
+use super::segment::{Found, Segment};
 
-/// What a segment's file is.
-pub(super) enum Scan {
-    /// Its process died before the first record.
-    Empty,
-    /// Its header cannot be read, and so nobody knows which records it has.
-    Damaged(&'static str),
-    Segment(ScannedSegment),
-}
-
-/// A segment that was found.
 pub(super) struct ScannedSegment {
     pub(super) segment: Arc<Segment>,
     /// Where the last whole record ends.
     pub(super) end: u64,
-    /// Number of the record that comes next.
+    /// Number of the next record.
     pub(super) next: u64,
-    /// Records that cannot be read; one where nobody knows how many.
+    /// Records that cannot be read; 1 if their number is unknown.
     pub(super) damaged: u64,
 }
 
@@ -43,19 +33,18 @@ pub(super) fn scan(
     path: &Path,
     extent_bytes: u64,
     extents: &mut Vec<Extent>,
-) -> io::Result<Scan> {
+) -> io::Result<Found<ScannedSegment>> {
     match Segment::open(storage, path)? {
-        Opened::Empty => Ok(Scan::Empty),
-        Opened::Damaged(why) => Ok(Scan::Damaged(why)),
-        Opened::Segment(segment, header_bytes) => {
+        Found::Empty => Ok(Found::Empty),
+        Found::Damaged(why) => Ok(Found::Damaged(why)),
+        Found::Segment((segment, header_bytes)) => {
             Scanner { extent_bytes, extents, end: header_bytes, damaged: 0 }
                 .read(Arc::new(segment))
-                .map(Scan::Segment)
+                .map(Found::Segment)
         }
     }
 }
 
-/// What is found in a segment, so far.
 struct Scanner<'a> {
     extent_bytes: u64,
     extents: &'a mut Vec<Extent>,
@@ -64,7 +53,7 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    /// Reads all records. One that is damaged alone is passed over; the rest is not looked for where its length is damaged, too.
+    /// Reads all records. Skips a damaged record if a whole one follows; otherwise its length is damaged, too, and the rest is given up.
     fn read(mut self, segment: Arc<Segment>) -> io::Result<ScannedSegment> {
         let mut number = segment.header.first;
         let mut reader = Reader::new(&segment, self.end, number);

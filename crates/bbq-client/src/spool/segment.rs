@@ -1,13 +1,13 @@
-//! One file of records.
+//! A segment: a file of records.
 //!
 //! ```text
 //! header   "BBQR" | version 3 (u32) | stream (16) | first record (u64) | base (u64) | CRC-32C of all that stands before (u32) | 0
 //! records  as `record` draws them
 //! ```
 //!
-//! Numbers are little-endian. Record n is number n - base of the stream. Earlier versions are still read, and not written to: 2 has no
-//! numbers in its records' checksums, and the header of 1 ends behind the first record, and its base is 0. The file is named after its
-//! first sequence, so that names sort as numbers do; after the first it ever had, if it was begun anew.
+//! Numbers are little-endian. Record n is number n - base of the stream. Segments of earlier versions are read, but not appended to: in
+//! version 2 the records' checksums are without numbers; in version 1 the header also ends behind `first record`, and the base is 0. The
+//! file name is the first record's number, so that names sort as numbers do. A segment that was reset keeps its name.
 
 use std::fmt;
 use std::io;
@@ -30,20 +30,20 @@ const HEADER_1_BYTES: usize = 32;
 /// Where a header's checksum stands.
 const HEADER_CRC_AT: usize = 40;
 const SUFFIX: &str = "records";
-/// What a segment of which something cannot be read is called from then on.
+/// The suffix of a damaged segment that was set aside.
 const DAMAGED_SUFFIX: &str = "damaged";
-/// No sender comes so far: 290 years at a thousand million a second.
+/// No sender gets there: 290 years at a thousand million records a second.
 const RECORD_MAX: u64 = 1 << 63;
 
 pub(crate) struct Segment {
     pub(super) path: PathBuf,
     pub(super) header: SegmentHeader,
-    /// Of an earlier version, whose records' checksums have no numbers.
-    is_earlier: bool,
-    /// Something in it cannot be read.
+    /// Whether the version is an earlier one. Nothing is appended to such a segment.
+    pub(super) is_earlier: bool,
+    /// Whether something in it cannot be read. A damaged segment is never reset, so that its bytes stay as they are.
     is_damaged: AtomicBool,
-    /// The same for all that this file was begun anew as. It stays in the page cache: `send` does not wait for the disk, and batches
-    /// are read from it meanwhile.
+    /// A segment that was reset has the same file. The file stays in the page cache: `send` does not wait for the disk, and batches are
+    /// read from it.
     file: Arc<dyn StorageFile>,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Debug for Segment {
     }
 }
 
-/// Which records a segment begins with, and what servers call them.
+/// The first record of a segment, and its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
     pub(super) stream: StreamId,
@@ -79,7 +79,7 @@ impl SegmentHeader {
         header
     }
 
-    /// The header, its size and its version. `Err` says what is wrong.
+    /// Returns the header, its size and its version. `Err` says what is wrong.
     fn decode(bytes: &[u8]) -> Result<(SegmentHeader, usize, u32), &'static str> {
         let small =
             |at: usize| bytes.get(at..).and_then(<[u8]>::first_chunk).copied().map_or(0, u32::from_le_bytes);
@@ -99,7 +99,7 @@ impl SegmentHeader {
             }
             later => return Ok((SegmentHeader { stream, first: 0, base: 0 }, HEADER_BYTES, later)),
         };
-        // Numbers that no sender reaches are damage, where no checksum tells.
+        // Version 1 has no checksum.
         if header.first <= header.base || header.first > RECORD_MAX {
             return Err("its header's numbers cannot be");
         }
@@ -117,7 +117,6 @@ pub(super) fn paths(storage: &dyn Storage, directory: &Path) -> io::Result<Vec<P
 }
 
 impl Segment {
-    /// The file of a segment with this header.
     pub(super) fn path_of(directory: &Path, header: SegmentHeader) -> PathBuf {
         directory.join(format!("{:020}.{SUFFIX}", header.first))
     }
@@ -128,21 +127,21 @@ impl Segment {
         header: SegmentHeader,
     ) -> io::Result<Segment> {
         let path = Segment::path_of(directory, header);
-        // A file of this name has no whole header, or it would have been found: its process died before the first record.
+        // A file of this name without a whole header was not found as a segment. Its process died before the first record.
         let file = storage.open(&path, OpenMode::Empty)?;
         file.stay_in_cache();
         if let Err(error) = file.write_all_at(0, &header.encode()) {
-            // An empty file is none, but nobody would ever delete it.
+            // Nothing else would ever remove the file.
             let _removed = storage.remove(&path);
             return Err(error);
         }
         Ok(Segment { path, header, is_earlier: false, is_damaged: AtomicBool::new(false), file: file.into() })
     }
 
-    /// The same file without a record, for those from `header` on. Needs no room on the disk, where blocks are written in
-    /// place. When it fails, nothing may be appended here any more until it is tried again and does not.
+    /// Empties the file and gives it a new header. That needs no room on a disk that writes blocks in place. After a failure nothing may
+    /// be appended before another reset succeeds.
     pub(super) fn reset(&self, header: SegmentHeader) -> io::Result<Segment> {
-        // In one write, so that no end of the process comes between: a new number, and no record behind it.
+        // One write, so that no end of the process leaves the new header in front of an old record.
         let mut bytes = header.encode();
         bytes.resize(HEADER_BYTES + RECORD_HEADER_BYTES, 0);
         self.file.write_all_at(0, &bytes)?;
@@ -151,9 +150,9 @@ impl Segment {
         Ok(Segment { path, header, is_earlier: false, is_damaged: AtomicBool::new(false), file })
     }
 
-    /// Opens the segment in a file.
-    pub(super) fn open(storage: &dyn Storage, path: &Path) -> io::Result<Opened> {
-        // It was found, so it is there; and it must be one that can be written to.
+    /// Opens a segment. Returns it with the size of its header.
+    pub(super) fn open(storage: &dyn Storage, path: &Path) -> io::Result<Found<(Segment, u64)>> {
+        // The file exists, and the mode makes sure that it can be written.
         let file = storage.open(path, OpenMode::ExistingOrNew)?;
         file.stay_in_cache();
         let bytes = file.len()?;
@@ -164,7 +163,7 @@ impl Segment {
         if header.len() < HEADER_1_BYTES
             || (header.starts_with(&MAGIC) && header[4] != 1 && bytes < HEADER_BYTES as u64)
         {
-            return Ok(Opened::Empty);
+            return Ok(Found::Empty);
         }
         let (header, header_bytes, version) = match SegmentHeader::decode(header) {
             Ok((header, header_bytes, version @ VERSION_1..=VERSION)) => {
@@ -174,40 +173,33 @@ impl Segment {
                 let text = format!("version {later}, of a later release; this one reads up to {VERSION}");
                 return Err(io::Error::new(io::ErrorKind::InvalidData, text));
             }
-            Err(why) => return Ok(Opened::Damaged(why)),
+            Err(why) => return Ok(Found::Damaged(why)),
         };
         let is_earlier = version < VERSION;
         let (path, is_damaged) = (path.to_owned(), AtomicBool::new(false));
         let segment = Segment { path, header, is_earlier, is_damaged, file: file.into() };
-        Ok(Opened::Segment(segment, header_bytes))
+        Ok(Found::Segment((segment, header_bytes)))
     }
 
-    /// Whether it is of an earlier version, to which nothing is added.
-    pub(super) fn is_earlier(&self) -> bool {
-        self.is_earlier
-    }
-
-    /// Whether something in it cannot be read. It is not begun anew: what it has stays as it is.
     pub(super) fn is_damaged(&self) -> bool {
         self.is_damaged.load(Ordering::Relaxed)
     }
 
-    /// Something in it cannot be read.
     pub(super) fn set_damaged(&self) {
         self.is_damaged.store(true, Ordering::Relaxed);
     }
 
-    /// Takes its file out of the spool, as no server is owed any record of it: deletes it, or sets it aside if it is damaged.
+    /// Removes the file from the spool when every record is acknowledged: deletes it, or sets it aside if it is damaged.
     pub(super) fn remove(&self, storage: &dyn Storage) -> io::Result<()> {
         if self.is_damaged() { set_aside(storage, &self.path).map(drop) } else { storage.remove(&self.path) }
     }
 
-    /// Reads so much at a place, less only at the end.
+    /// Fills the buffer from an offset; reads less only at the end of the file.
     pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         self.file.read_at(offset, buffer)
     }
 
-    /// Takes away what stands behind the last whole record.
+    /// Removes what is behind the last whole record.
     pub(super) fn cut(&self, bytes: u64) -> io::Result<()> {
         self.file.set_len(bytes)
     }
@@ -216,26 +208,25 @@ impl Segment {
         self.file.len()
     }
 
-    /// Writes an encoded record; what was written of one that did not fit is taken back.
+    /// Writes an encoded record. If that fails, removes what was written of it.
     pub(super) fn append(&self, record: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(offset, record).inspect_err(|_| {
-            // What cannot be taken back either is overwritten by the next record, or found damaged at the next start.
+            // If that fails, too, the next record overwrites the rest, or the next start finds it damaged.
             let _cut = self.file.set_len(offset);
         })
     }
 }
 
-/// What a segment's file is.
-pub(super) enum Opened {
-    /// Its process died before the first record.
+/// What the file of a segment holds.
+pub(super) enum Found<T> {
+    /// No header: its process died before the first record.
     Empty,
-    /// Its header cannot be read, and so nobody knows which records it has.
+    /// A header that cannot be read, so that the numbers of the records are unknown. The text says why.
     Damaged(&'static str),
-    /// A segment, and the bytes of its header.
-    Segment(Segment, u64),
+    Segment(T),
 }
 
-/// Gives a segment of which something cannot be read another name: a person may still want what is in it.
+/// Renames a damaged segment, as a person may still want its records. Returns the new name.
 pub(super) fn set_aside(storage: &dyn Storage, path: &Path) -> io::Result<PathBuf> {
     let mut aside = path.with_extension(DAMAGED_SUFFIX);
     let taken = storage.list(parent_of(path))?;

@@ -1,32 +1,31 @@
-//! How much room a spool may take, and how it is cut into segments.
+//! The sizes of a spool and its segments.
 
-/// How large a spool and its parts are.
+/// Sizes in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// Bytes that the segments take at most.
+    /// Maximum size of all segments.
     pub bytes_max: u64,
-    /// Bytes of records that are read, and sent, together.
+    /// Size of the records that are read, and sent, together.
     pub extent_bytes: u64,
-    /// A segment has so many bytes at least before the next one follows.
+    /// Minimum size of a segment before the next one begins.
     pub segment_bytes_min: u64,
-    /// And at most.
+    /// Size at which the next segment always begins.
     pub segment_bytes_max: u64,
-    /// The last segment is begun anew when it has so many bytes, all acknowledged.
+    /// Minimum size at which the last segment is reset when everything in it is acknowledged.
     pub reset_bytes_min: u64,
 }
 
 impl Sizes {
-    /// What is good on a disk.
+    /// Good values for a disk.
     pub(crate) fn new(bytes_max: u64, extent_bytes: u64) -> Sizes {
         Sizes {
             bytes_max,
             extent_bytes,
-            // Making and deleting a file costs as much as some hundred records; a small one would have hardly more.
+            // Creating and deleting a file costs as much as some hundred records.
             segment_bytes_min: 1024 * 1024,
             // Small enough that space comes back soon.
             segment_bytes_max: 16 * 1024 * 1024,
-            // Where there is room, less is not worth two system calls: a sender that waits for each acknowledgement would pay
-            // them each time.
+            // A reset is two system calls, which a sender that waits for each acknowledgement must not pay each time.
             reset_bytes_min: 64 * 1024,
         }
     }

@@ -145,7 +145,7 @@ fn a_damaged_byte_costs_its_record_and_nothing_is_made_up() {
         let found = read(&recovered);
         assert!(found.iter().all(|(number, found)| *found == record(*number)), "byte {at}: {found:?}");
         assert!(recovered.damaged > 0 || found.len() < 20, "byte {at}");
-        assert!(recovered.new_stream.is_some());
+        assert!(recovered.new_stream_reason.is_some());
     }
 }
 
@@ -159,7 +159,7 @@ fn acknowledged_segments_go_and_the_number_stays() {
     }
     let count = || segments(directory.path()).len();
     assert!(count() >= 3, "{}", count());
-    spool.acknowledged(0, 40, 0).expect("it is written");
+    spool.progress(0).acknowledged(40, 0).expect("it is written");
     spool.retire(|| 40).expect("they go");
     assert_eq!(count(), 1);
     drop(spool);
@@ -222,7 +222,7 @@ fn what_follows_a_segment_that_could_not_be_cut_is_found_again() {
 fn what_follows_an_empty_segment_that_could_not_be_begun_anew_stays() {
     let directory = tempfile::tempdir().expect("a directory");
     let (spool, _) = open(directory.path());
-    spool.writer().is_spoiled = true;
+    spool.writer().is_unusable = true;
     append(&spool, 1..11);
     spool.retire(|| 0).expect("nothing is to go");
     assert_eq!(segments(directory.path()).len(), 1);
@@ -266,8 +266,8 @@ fn what_a_server_is_owed_is_not_forgotten_when_it_is_not_named() {
     let open = |servers: &[&str]| open_in(1, directory.path(), servers, STREAM, sizes());
     let (spool, _) = open(&["a:1", "b:2"]).expect("it opens");
     append(&spool, 1..11);
-    spool.acknowledged(0, 10, 0).expect("it is written");
-    spool.acknowledged(1, 7, 0).expect("it is written");
+    spool.progress(0).acknowledged(10, 0).expect("it is written");
+    spool.progress(1).acknowledged(7, 0).expect("it is written");
     drop(spool);
     let Err(StartError::Spool { problem, .. }) = open(&["a:1"]) else { panic!("it opens") };
     assert!(problem.contains("3 records for a server that is not named now"), "{problem}");

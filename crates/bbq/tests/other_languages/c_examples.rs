@@ -95,5 +95,5 @@ fn a_program_without_a_server_ends_and_says_so() {
     let output = Command::new(program).arg("nowhere").output().expect("it runs");
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("\"nowhere\" is no address of a bbq server; write bbq://HOST:PORT"), "{said}");
+    assert!(said.contains("\"nowhere\" is not an address of a bbq server; write bbq://HOST:PORT"), "{said}");
 }
