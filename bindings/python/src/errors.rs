@@ -1,9 +1,9 @@
-//! What goes wrong, as the exceptions of `bbq.errors`.
+//! Errors as the exceptions of `bbq.errors`.
 
 use bbq_client::{SendError, StartError};
 use pyo3::prelude::*;
 
-/// Each is a class of `bbq.errors`; the name of the module is part of what users see in a traceback.
+/// The classes of `bbq.errors`. Users see the module name `bbq` in tracebacks.
 mod classes {
     pyo3::import_exception!(bbq, Closed);
     pyo3::import_exception!(bbq, Error);
@@ -28,7 +28,7 @@ pub(crate) fn sending(error: &SendError) -> PyErr {
         SendError::Spool { .. } => classes::SpoolError::new_err(text),
         SendError::Forked => forked(),
         SendError::Closed => classes::Closed::new_err(text),
-        // An error that this version does not know yet is the server's, too.
+        // Unknown errors are the server's fault, too.
         _ => classes::ProtocolError::new_err(text),
     }
 }
@@ -65,7 +65,7 @@ pub(crate) fn closed() -> PyErr {
     sending(&SendError::Closed)
 }
 
-/// Whether it is a `bbq.Error`, and not an application's exception or Ctrl-C.
-pub(crate) fn is_ours(py: Python<'_>, error: &PyErr) -> bool {
+/// Whether an exception is a `bbq.Error`, and not one of the application or Ctrl-C.
+pub(crate) fn is_bbq_error(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<classes::Error>(py)
 }

@@ -1,9 +1,9 @@
-//! `bbq._native`: bbq-client's sender as a Python class. What Python says better is in `python/bbq`: exceptions, values, the logging
-//! handler, and what happens at exit. Not here: anything of sending itself.
+//! `bbq._native`: the sender of bbq-client as a Python class. Exceptions, values, the logging handler and the exit of the process are in
+//! `python/bbq`.
 //!
-//! Invariant: whatever can wait is done with the interpreter released.
-//! Invariant: in a forked child nothing of the parent's sender is touched: its threads, and who holds its locks, are in the parent.
-//! Invariant: no thread of the sender enters the interpreter once it ends (`notices`).
+//! Invariant: a call that can wait releases the interpreter.
+//! Invariant: a forked child touches nothing of the parent's sender, as its threads, which may hold its locks, are in the parent.
+//! Invariant: no thread of a sender enters an interpreter that is ending (`notices`).
 
 mod errors;
 mod message;
@@ -11,7 +11,7 @@ mod notices;
 mod options;
 mod process;
 mod process_sender;
-mod room;
+mod queue_credit;
 mod sender;
 mod values;
 mod waiting;
@@ -26,9 +26,9 @@ mod native {
     use super::sender::Sender;
     use pyo3::prelude::*;
 
-    /// Marks senders of the parent in every child that is forked from now on.
+    /// Counts forks from now on, so that a child knows the senders of its parent.
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        super::process::watch_forks(module.py())
+        super::process::count_forks(module.py())
     }
 }

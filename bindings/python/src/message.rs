@@ -1,11 +1,11 @@
-//! The bytes of a Python object that can be sent.
+//! A Python object as the bytes of a message.
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
-/// Bytes of an immutable object, or a copy of what others could change while it is sent.
+/// The bytes of an immutable object, or a copy, as other threads could change a mutable one meanwhile.
 pub(crate) enum Message<'a> {
     Borrowed(&'a [u8]),
     Copied(Vec<u8>),
@@ -29,7 +29,7 @@ impl<'a> Message<'a> {
         let buffer = PyBuffer::<u8>::get(object).map_err(|_| {
             let kind = object.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
             PyTypeError::new_err(format!(
-                "a message is bytes, str, or something with a buffer of bytes (bytearray, memoryview), not {kind}"
+                "a message is bytes, str, or an object with a buffer of bytes (bytearray, memoryview), not {kind}"
             ))
         })?;
         Ok(Message::Copied(buffer.to_vec(object.py())?))

@@ -1,7 +1,7 @@
-//! The application's ear for notices: a Python function that a thread of the sender calls.
+//! Calls a Python function with each notice, on a thread of the sender.
 //!
-//! A thread that waits for the interpreter while it ends is killed in the middle of what it does. So at exit the gate is closed
-//! first: `mute` waits for a call that is on its way, and lets no other begin.
+//! A thread that waits for an interpreter that is ending is killed. So at exit `mute` first waits for a running call, and prevents all
+//! later calls.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,7 +12,7 @@ use crate::values;
 
 pub(crate) struct Notices {
     handler: Py<PyAny>,
-    /// Whether the gate is closed; locked during a call.
+    /// Locked during a call.
     muted: Mutex<bool>,
 }
 
@@ -21,25 +21,25 @@ impl Notices {
         Notices { handler, muted: Mutex::new(false) }
     }
 
-    /// Tells the application. An exception of its function goes where Python reports those that nobody can catch.
-    pub(crate) fn tell(&self, notice: &Notice) {
+    /// Calls the function. Python reports an exception of it as one that no code can catch.
+    pub(crate) fn call(&self, notice: &Notice) {
         let muted = self.muted.lock().unwrap_or_else(PoisonError::into_inner);
         if *muted {
             return;
         }
-        // `None` when there is no interpreter any more, and so nobody to tell.
-        let _told = Python::try_attach(|py| {
-            let told = values::notice(py, notice).and_then(|notice| match notice {
+        // `None` if there is no interpreter any more.
+        let _called = Python::try_attach(|py| {
+            let outcome = values::notice(py, notice).and_then(|notice| match notice {
                 Some(notice) => self.handler.call1(py, (notice,)).map(drop),
                 None => Ok(()),
             });
-            if let Err(error) = told {
+            if let Err(error) = outcome {
                 error.write_unraisable(py, Some(self.handler.bind(py)));
             }
         });
     }
 
-    /// Ends the calls. Not to be called with the interpreter held: a call on its way needs it.
+    /// Prevents later calls. The interpreter must be released, as a running call needs it.
     pub(crate) fn mute(&self) {
         *self.muted.lock().unwrap_or_else(PoisonError::into_inner) = true;
     }

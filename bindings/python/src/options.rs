@@ -1,4 +1,4 @@
-//! What the keywords of Python's `Sender` mean. Ranges are bbq-client's to check.
+//! Converts the arguments of Python's `Sender`. bbq-client checks their ranges.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use pyo3::types::{PyBool, PyInt, PyString};
 
 use crate::errors;
 
-/// One address, or some.
+/// One address, or several.
 pub(crate) fn servers(value: &Bound<'_, PyAny>) -> PyResult<Vec<ServerAddress>> {
-    let wanted = "an address such as \"bbq://HOST:PORT\" for servers, or some of them";
+    let wanted = "an address such as \"bbq://HOST:PORT\" for servers, or several";
     let address = |value: &Bound<'_, PyAny>| {
         let text: String = value.extract().map_err(|_| wrong_type(wanted, value))?;
         text.parse().map_err(|error| errors::option(format!("{error}")))
@@ -34,7 +34,7 @@ pub(crate) fn spool_bytes_max(value: &Bound<'_, PyAny>) -> PyResult<Option<u64>>
     if value.is_none() { Ok(None) } else { whole("spool_bytes_max", value, "67108864 or more").map(Some) }
 }
 
-/// A number that is not negative. One that is, or that is too large, is told with the `range` that bbq-client would tell.
+/// Converts an integer. The error for a negative or too large one names `range`, as an error of bbq-client does.
 pub(crate) fn whole<'py, T>(option: &str, value: &Bound<'py, PyAny>, range: &str) -> PyResult<T>
 where
     T: for<'a> FromPyObject<'a, 'py>,
@@ -48,7 +48,7 @@ where
     })
 }
 
-/// `wanted` says what would have been right.
+/// `wanted` says what is valid.
 pub(crate) fn wrong_type(wanted: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let kind = value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
     PyTypeError::new_err(format!("use {wanted}, not {kind}"))
@@ -80,7 +80,6 @@ pub(crate) fn on_full(text: &str, block_timeout: Option<f64>) -> PyResult<OnFull
     }
 }
 
-/// On, off, or a word.
 pub(crate) fn compress(value: &Bound<'_, PyAny>) -> PyResult<Compress> {
     const WANTED: &str = "False, True or \"auto\"";
     if let Ok(on) = value.cast::<PyBool>() {
@@ -93,7 +92,7 @@ pub(crate) fn compress(value: &Bound<'_, PyAny>) -> PyResult<Compress> {
     }
 }
 
-/// Seconds as Python counts them; `inf` is as long as it takes.
+/// Converts seconds; `inf` is without end.
 pub(crate) fn seconds(option: &str, value: f64) -> PyResult<Duration> {
     if value.is_nan() || value < 0.0 {
         return Err(unknown(option, &value.to_string(), "seconds, 0 or more"));

@@ -1,14 +1,14 @@
-//! Which process this is, as cheaply as it can be asked: by counting forks.
+//! Which process this is. Counting forks is cheaper than asking the system.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Forks between the process that loaded this and the present one.
+/// Forks between the process that loaded this module and the current one.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
-/// The process that something belongs to.
+/// Identifies the process that an object belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Generation(u64);
 
@@ -28,7 +28,7 @@ fn forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-pub(crate) fn watch_forks(py: Python<'_>) -> PyResult<()> {
+pub(crate) fn count_forks(py: Python<'_>) -> PyResult<()> {
     let arguments = PyDict::new(py);
     arguments.set_item("after_in_child", wrap_pyfunction!(forked, py)?)?;
     py.import("os")?.call_method("register_at_fork", (), Some(&arguments))?;

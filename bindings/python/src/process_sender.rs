@@ -1,9 +1,9 @@
-//! Senders that are not closed, so that none is forgotten when the process ends.
+//! The senders of this process, and their flush when the process exits.
 //!
-//! At exit they are flushed, all by the same deadlines, and stay open: what other exit handlers log, Python's own `logging` among
-//! them, still goes out, but nobody waits for a second time.
+//! At exit all senders are flushed at the same time, and stay open: other exit handlers, such as Python's own `logging`, can still send.
+//! The deadline of a sender does not start again.
 //!
-//! Invariant: the list is only locked with the interpreter held, which the thread that forks has; so no child finds it locked.
+//! Invariant: the list is locked only with the interpreter held. A thread that forks holds the interpreter, so no child has a locked list.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -18,15 +18,15 @@ use crate::{errors, waiting};
 
 static SENDERS: Mutex<Vec<Weak<ProcessSender>>> = Mutex::new(Vec::new());
 
-/// A sender, and the process it lives in.
+/// A sender and its process.
 pub(crate) struct ProcessSender {
-    /// `None` only while it is dropped.
+    /// `None` only during the drop.
     sender: Option<bbq_client::Sender>,
     generation: Generation,
     close_timeout: Duration,
     notices: Option<Arc<Notices>>,
     closed: AtomicBool,
-    /// Set when the process began to end; `None` is without end.
+    /// Set when the process began to exit; `None` is no deadline.
     exit_deadline: OnceLock<Option<Instant>>,
 }
 
@@ -55,7 +55,7 @@ impl ProcessSender {
         self.generation.is_current()
     }
 
-    /// The sender, unless it is the parent's.
+    /// The sender, or `Forked` if it belongs to a parent.
     #[inline]
     pub(crate) fn sender(&self) -> PyResult<&bbq_client::Sender> {
         if !self.is_own_process() {
@@ -68,7 +68,7 @@ impl ProcessSender {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Waits until everything is acknowledged, for `timeout` or as long as a close does.
+    /// Waits until everything is acknowledged, at most for `timeout` or the close time-out.
     pub(crate) fn flush(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
         waiting::flush(py, self.sender()?, self.timeout_or_default(timeout))
     }
@@ -79,12 +79,12 @@ impl ProcessSender {
         if self.closed.load(Ordering::Relaxed) {
             return Ok(py.detach(|| sender.counters()));
         }
-        let patience = self.timeout_or_default(timeout);
-        let deadline = Instant::now().checked_add(patience);
-        match waiting::flush(py, sender, patience) {
-            // Ctrl-C, or an exception of another signal's handler: the sender goes on.
-            Err(error) if !errors::is_ours(py, &error) => return Err(error),
-            // What else went wrong is for the close to say.
+        let timeout = self.timeout_or_default(timeout);
+        let deadline = Instant::now().checked_add(timeout);
+        match waiting::flush(py, sender, timeout) {
+            // Ctrl-C, or an exception of a signal handler: the sender stays open.
+            Err(error) if !errors::is_bbq_error(py, &error) => return Err(error),
+            // The close below returns any other error.
             _ => {}
         }
         let left = deadline.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
@@ -92,20 +92,20 @@ impl ProcessSender {
         match py.detach(|| sender.close(left)) {
             Ok(counters) => Ok(counters),
             Err(SendError::Timeout { queued, .. }) => {
-                Err(errors::sending(&SendError::Timeout { queued, waited: patience }))
+                Err(errors::sending(&SendError::Timeout { queued, waited: timeout }))
             }
             Err(error) => Err(errors::sending(&error)),
         }
     }
 
-    /// Ends in the way that nobody asks about: its owner was forgotten.
+    /// Closes the sender when its Python object is dropped.
     pub(crate) fn abandon(&self) {
         if let Ok(sender) = self.sender()
             && !self.closed.swap(true, Ordering::Relaxed)
         {
-            // What was not acknowledged is counted, or in the spool; there is nobody to tell.
+            // Records that are not acknowledged are counted, or in the spool.
             let close = || drop(sender.close(self.timeout_or_default(None)));
-            // Without an interpreter to release there is nobody who would have to wait for it.
+            // Without an interpreter there is none to release.
             if Python::try_attach(|py| py.detach(close)).is_none() {
                 close();
             }
@@ -113,10 +113,10 @@ impl ProcessSender {
     }
 
     fn timeout_or_default(&self, timeout: Option<Duration>) -> Duration {
-        let patience = timeout.unwrap_or(self.close_timeout);
+        let timeout = timeout.unwrap_or(self.close_timeout);
         match self.exit_deadline.get() {
-            Some(Some(end)) => patience.min(end.saturating_duration_since(Instant::now())),
-            _ => patience,
+            Some(Some(end)) => timeout.min(end.saturating_duration_since(Instant::now())),
+            _ => timeout,
         }
     }
 }
@@ -124,7 +124,7 @@ impl ProcessSender {
 impl Drop for ProcessSender {
     fn drop(&mut self) {
         if !self.is_own_process() {
-            // The threads to join are in the parent.
+            // The sender's threads are in the parent.
             std::mem::forget(self.sender.take());
         }
     }
@@ -134,8 +134,7 @@ fn all() -> MutexGuard<'static, Vec<Weak<ProcessSender>>> {
     SENDERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until every sender of this process has everything acknowledged, each as long as its close would, and all at once. They
-/// stay open; their notices end.
+/// Flushes all senders of this process at the same time, each at most for its close time-out. They stay open, but send no more notices.
 #[pyfunction]
 pub(crate) fn finish_all(py: Python<'_>) -> PyResult<()> {
     let senders: Vec<Arc<ProcessSender>> =
@@ -145,8 +144,8 @@ pub(crate) fn finish_all(py: Python<'_>) -> PyResult<()> {
         one.exit_deadline.get_or_init(|| now.checked_add(one.close_timeout));
     }
     let flushed = senders.iter().try_for_each(|one| match one.flush(py, None) {
-        // Counted, or in the spool: the end of a program is no place for a traceback about it.
-        Err(error) if errors::is_ours(py, &error) => Ok(()),
+        // A traceback at the end of a program would help nobody: lost records are counted, or in the spool.
+        Err(error) if errors::is_bbq_error(py, &error) => Ok(()),
         other => other,
     });
     py.detach(|| senders.iter().filter_map(|one| one.notices.as_ref()).for_each(|notices| notices.mute()));

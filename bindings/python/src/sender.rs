@@ -1,4 +1,4 @@
-//! `bbq.Sender`.
+//! The class `bbq.Sender`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,25 +11,26 @@ use pyo3::types::{PyList, PyType};
 use crate::message::Message;
 use crate::notices::Notices;
 use crate::process_sender::ProcessSender;
-use crate::room::Room;
+use crate::queue_credit::QueueCredit;
 use crate::{errors, options, values, waiting};
 
-// As bbq-client has them; `Room` counts with them.
+// The defaults of bbq-client, which `QueueCredit` needs to know.
 const QUEUE_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
 const BATCH_BYTES_DEFAULT: usize = 128 * 1024;
-/// Messages that `send_many` gathers before it releases the interpreter: enough that the release costs nothing for each.
+/// Messages that `send_many` collects before it releases the interpreter, so that a release costs little per message.
 const GATHERED_MAX: usize = 256;
 
 /// Sends messages as one numbered stream, from any number of threads. The stub file, bbq/_native.pyi, explains each argument.
 #[pyclass(frozen, weakref, module = "bbq")]
 pub(crate) struct Sender {
     inner: Arc<ProcessSender>,
-    /// For another one with the same options.
+    /// For another sender with the same options.
     builder: SenderBuilder,
     on_notice: Option<Py<PyAny>>,
     close_timeout: Duration,
-    waits: Waits,
+    waits: MayWait,
     has_spool: bool,
+    /// The servers, for `repr`.
     shown: String,
 }
 
@@ -89,27 +90,29 @@ impl Sender {
         if let Some(bytes) = spool_bytes_max {
             builder = builder.spool_bytes_max(bytes);
         }
-        // A compressor's buffers have no bound that is known here.
-        let is_known = !has_spool && compress == Compress::Off;
+        // The memory for compression has no bound that is known here.
+        let is_predictable = !has_spool && compress == Compress::Off;
         let waits = match on_full {
-            OnFull::Block(_) if is_known => Waits::WhenFull(Room::new(queue_bytes_max, batch_bytes)),
-            OnFull::DropNewest | OnFull::DropOldest if !has_spool => Waits::Never,
-            _ => Waits::Always,
+            OnFull::Block(_) if is_predictable => {
+                MayWait::WhenFull(QueueCredit::new(queue_bytes_max, batch_bytes))
+            }
+            OnFull::DropNewest | OnFull::DropOldest if !has_spool => MayWait::Never,
+            _ => MayWait::Always,
         };
         let inner = start(py, &builder, close_timeout, on_notice.as_ref())?;
         Ok(Sender { inner, builder, on_notice, close_timeout, waits, has_spool, shown })
     }
 
-    /// Takes a message: copies it and returns.
+    /// Copies a message into the queue and returns.
     #[pyo3(signature = (message, /))]
     fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<()> {
         let sender = self.inner.sender()?;
         let message = Message::of(message)?;
         let bytes = message.bytes();
         let may_wait = match &self.waits {
-            Waits::Never => false,
-            Waits::WhenFull(room) => !room.is_sure(bytes.len(), || sender.counters()),
-            Waits::Always => true,
+            MayWait::Never => false,
+            MayWait::WhenFull(credit) => !credit.take(bytes.len(), || sender.counters()),
+            MayWait::Always => true,
         };
         if may_wait {
             return waiting::send_all(py, sender, &[message]).1;
@@ -117,13 +120,13 @@ impl Sender {
         sender.send(bytes).map_err(|error| errors::sending(&error))
     }
 
-    /// Takes a message if that needs no waiting, and says whether it did.
+    /// Takes a message if that needs no waiting. Returns whether it did.
     #[pyo3(signature = (message, /))]
     fn try_send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<bool> {
         let sender = self.inner.sender()?;
         let message = Message::of(message)?;
         let bytes = message.bytes();
-        // A spool's disk may take its time.
+        // The disk of a spool may be slow.
         let sent = if self.has_spool { py.detach(|| sender.try_send(bytes)) } else { sender.try_send(bytes) };
         match sent {
             Ok(()) => Ok(true),
@@ -132,18 +135,18 @@ impl Sender {
         }
     }
 
-    /// Takes messages until one is refused, and says how many; an exception has it as its attribute `taken`.
+    /// Takes messages until one is refused. Returns how many; an exception has the number in its attribute `taken`.
     #[pyo3(signature = (messages, /))]
     fn send_many(&self, py: Python<'_>, messages: &Bound<'_, PyAny>) -> PyResult<u64> {
         let mut taken = 0;
         self.take_all(py, messages, &mut taken).inspect_err(|error| {
-            // An exception that takes no attributes is raised as it is.
-            let _named = error.value(py).setattr("taken", taken);
+            // An exception that allows no attributes is raised without it.
+            let _set = error.value(py).setattr("taken", taken);
         })?;
         Ok(taken)
     }
 
-    /// Waits until everything taken before is acknowledged.
+    /// Waits until every message taken before is acknowledged.
     #[pyo3(signature = (timeout=None))]
     fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         self.inner.flush(py, timeout.map(|most| options::seconds("timeout", most)).transpose()?)
@@ -156,14 +159,14 @@ impl Sender {
         values::counters(py, &self.inner.close(py, timeout)?)
     }
 
-    /// What it has done so far.
+    /// What the sender has done so far.
     #[getter]
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let sender = self.inner.sender()?;
         values::counters(py, &py.detach(|| sender.counters()))
     }
 
-    /// How far each server is.
+    /// The progress of each server.
     #[getter]
     fn servers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let sender = self.inner.sender()?;
@@ -180,7 +183,7 @@ impl Sender {
         Ok(py.detach(|| sender.last_sequence()))
     }
 
-    /// The set reconnect parameters.
+    /// The reconnect parameters as they were set.
     #[getter]
     fn reconnect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let sender = self.inner.sender()?;
@@ -194,19 +197,19 @@ impl Sender {
         py.detach(|| sender.set_reconnect(reconnect)).map_err(|error| errors::option(error.to_string()))
     }
 
-    /// Whether it belongs to a parent of this process.
+    /// Whether the sender belongs to a parent of this process.
     #[getter]
     fn forked(&self) -> bool {
         !self.inner.is_own_process()
     }
 
-    /// Whether it was closed in this process.
+    /// Whether the sender was closed in this process.
     #[getter]
     fn closed(&self) -> bool {
         self.inner.is_own_process() && self.inner.is_closed()
     }
 
-    /// Another sender with the same options, for a process that was forked.
+    /// Starts another sender with the same options, for a forked child.
     fn start_again(&self, py: Python<'_>) -> PyResult<Sender> {
         if self.has_spool && !self.inner.is_own_process() {
             return Err(errors::forked_with_spool());
@@ -218,7 +221,7 @@ impl Sender {
             builder: self.builder.clone(),
             on_notice,
             close_timeout: self.close_timeout,
-            waits: self.waits.again(),
+            waits: self.waits.of_empty_sender(),
             has_spool: self.has_spool,
             shown: self.shown.clone(),
         })
@@ -228,7 +231,7 @@ impl Sender {
         this
     }
 
-    /// An exception on its way is not replaced by one about messages that were not acknowledged.
+    /// A `bbq.Error` of the close does not replace an exception of the `with` block.
     fn __exit__(
         &self,
         py: Python<'_>,
@@ -237,7 +240,7 @@ impl Sender {
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         match self.inner.close(py, None) {
-            Err(error) if kind.is_none() || !errors::is_ours(py, &error) => Err(error),
+            Err(error) if kind.is_none() || !errors::is_bbq_error(py, &error) => Err(error),
             _ => Ok(()),
         }
     }
@@ -290,7 +293,7 @@ impl Sender {
         sender: &bbq_client::Sender,
         messages: &[Message<'_>],
     ) -> (u64, PyResult<()>) {
-        if !matches!(self.waits, Waits::Never) {
+        if !matches!(self.waits, MayWait::Never) {
             return waiting::send_all(py, sender, messages);
         }
         let (taken, sent) = sender.send_all(messages.iter().map(Message::bytes));
@@ -298,23 +301,23 @@ impl Sender {
     }
 }
 
-/// Whether a `send` can wait, and so must release the interpreter.
-enum Waits {
-    /// It drops something instead.
+/// Whether a `send` may wait, and so must release the interpreter.
+enum MayWait {
+    /// It drops a message instead.
     Never,
-    /// For room.
-    WhenFull(Room),
-    /// For the spool's disk, or for room that cannot be foretold.
+    /// Only for room in the queue.
+    WhenFull(QueueCredit),
+    /// For the spool's disk, or for room that cannot be predicted.
     Always,
 }
 
-impl Waits {
-    /// For an empty sender with the same options.
-    fn again(&self) -> Waits {
+impl MayWait {
+    /// The same for another sender, whose queue is empty.
+    fn of_empty_sender(&self) -> MayWait {
         match self {
-            Waits::Never => Waits::Never,
-            Waits::WhenFull(room) => Waits::WhenFull(room.again()),
-            Waits::Always => Waits::Always,
+            MayWait::Never => MayWait::Never,
+            MayWait::WhenFull(credit) => MayWait::WhenFull(credit.of_empty_queue()),
+            MayWait::Always => MayWait::Always,
         }
     }
 }
@@ -335,7 +338,7 @@ fn start(
     let notices = on_notice.map(|handler| Arc::new(Notices::new(handler.clone_ref(py))));
     if let Some(notices) = &notices {
         let notices = Arc::clone(notices);
-        builder = builder.on_notice(move |notice| notices.tell(notice));
+        builder = builder.on_notice(move |notice| notices.call(notice));
     }
     let sender = py.detach(|| builder.start()).map_err(|error| errors::starting(&error))?;
     let inner = ProcessSender::new(sender, close_timeout, notices);

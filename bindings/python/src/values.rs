@@ -1,4 +1,4 @@
-//! Numbers and notices as the dataclasses of `bbq.values`, and back.
+//! Conversions from and to the dataclasses of `bbq.values`.
 
 use std::time::Duration;
 
@@ -51,17 +51,17 @@ pub(crate) fn progress<'py>(
 
 pub(crate) fn notice<'py>(py: Python<'py>, notice: &client::Notice) -> PyResult<Option<Bound<'py, PyAny>>> {
     static NOTICE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let told;
+    let lost;
     let (kind, server, why) = match notice {
         client::Notice::Connected { server } => ("connected", server, ""),
         client::Notice::Unreachable { server, why } => ("unreachable", server, why.as_str()),
         client::Notice::Ended { server, why } => ("ended", server, why.as_str()),
         client::Notice::NewStream { server, why } => ("new_stream", server, why.as_str()),
         client::Notice::Lost { server, records, why } => {
-            told = format!("{records} messages: {why}");
-            ("lost", server, told.as_str())
+            lost = format!("{records} messages: {why}");
+            ("lost", server, lost.as_str())
         }
-        // One that this version has no word for.
+        // A kind that this version does not know.
         _ => return Ok(None),
     };
     NOTICE.import(py, "bbq", "Notice")?.call1((kind, server, why)).map(Some)
@@ -77,7 +77,7 @@ pub(crate) fn reconnect<'py>(py: Python<'py>, set: &client::Reconnect) -> PyResu
     reconnect_class(py)?.call1((set.attempts, set.attempts_min, wait, wait_max))
 }
 
-/// A `bbq.Reconnect`, or a dict of its arguments, as a configuration file has it.
+/// Converts a `bbq.Reconnect`, or a dict of its arguments, as from a configuration file.
 pub(crate) fn reconnect_of(value: &Bound<'_, PyAny>) -> PyResult<client::Reconnect> {
     let made;
     let value = match value.cast::<PyDict>() {

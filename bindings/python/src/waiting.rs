@@ -1,4 +1,4 @@
-//! Waiting as Python does it: others run meanwhile, and Ctrl-C ends it.
+//! Waiting in Python: other threads run meanwhile, and Ctrl-C ends the wait.
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +8,14 @@ use pyo3::prelude::*;
 use crate::errors;
 use crate::message::Message;
 
-/// So soon Ctrl-C is noticed.
+/// How soon Ctrl-C is noticed.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// Sends messages, in order, until one is refused or a signal's handler raises; says how many were taken. One that is not taken
-/// because of a signal is not counted as dropped.
+/// Sends messages until one is refused or a signal handler raises. Returns how many were taken. A message that is not taken because of a
+/// signal is not counted as dropped.
 pub(crate) fn send_all(py: Python<'_>, sender: &Sender, messages: &[Message<'_>]) -> (u64, PyResult<()>) {
     let mut raised = None;
-    let mut may_wait = || match Python::attach(|py| py.check_signals()) {
+    let mut go_on = || match Python::attach(|py| py.check_signals()) {
         Ok(()) => true,
         Err(error) => {
             raised = Some(error);
@@ -24,7 +24,7 @@ pub(crate) fn send_all(py: Python<'_>, sender: &Sender, messages: &[Message<'_>]
     };
     let (taken, sent) = py.detach(|| {
         for (message, taken) in messages.iter().zip(0..) {
-            match sender.send_while(message.bytes(), SLICE, &mut may_wait) {
+            match sender.send_while(message.bytes(), SLICE, &mut go_on) {
                 Some(Ok(())) => {}
                 Some(Err(error)) => return (taken, Err(error)),
                 None => return (taken, Ok(())),
@@ -38,7 +38,7 @@ pub(crate) fn send_all(py: Python<'_>, sender: &Sender, messages: &[Message<'_>]
     }
 }
 
-/// Waits until everything taken before is acknowledged.
+/// Waits until every message taken before is acknowledged.
 pub(crate) fn flush(py: Python<'_>, sender: &Sender, timeout: Duration) -> PyResult<()> {
     let deadline = Instant::now().checked_add(timeout);
     let target = py.detach(|| sender.last_sequence());
@@ -46,7 +46,7 @@ pub(crate) fn flush(py: Python<'_>, sender: &Sender, timeout: Duration) -> PyRes
         let left = deadline.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
         match py.detach(|| sender.flush(left.min(SLICE))) {
             Ok(()) => return Ok(()),
-            // Each slice also waits for what came in since; what was there at the beginning is enough.
+            // The last slice also waited for messages that were taken since; those up to `target` are enough.
             Err(SendError::Timeout { .. }) if py.detach(|| is_acknowledged(sender, target)) => return Ok(()),
             Err(SendError::Timeout { queued, .. }) if left <= SLICE => {
                 return Err(errors::sending(&SendError::Timeout { queued, waited: timeout }));

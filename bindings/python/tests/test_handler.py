@@ -73,7 +73,7 @@ def test_a_sender_can_be_shared_and_is_left_open(server, logger):
 
 
 def test_wrong_options_are_told_when_the_handler_is_made(server):
-    with pytest.raises(TypeError, match="name one of the two"):
+    with pytest.raises(TypeError, match="either servers or a sender"):
         bbq.Handler()
     with pytest.raises(bbq.OptionError, match="on_full"):
         bbq.Handler(server.address, on_full="never")

@@ -169,7 +169,7 @@ def test_a_flush_ends_at_its_timeout_and_what_waits_stays(make_server):
     ],
 )
 def test_wrong_options_are_named(servers, options):
-    with pytest.raises(bbq.OptionError, match=r"use|no server|is no address"):
+    with pytest.raises(bbq.OptionError, match=r"use|no server|is not an address"):
         bbq.Sender(servers, **options)
     with pytest.raises(ValueError):
         bbq.Sender(servers, **options)
@@ -178,8 +178,8 @@ def test_wrong_options_are_named(servers, options):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"servers": 5}, 'use an address such as "bbq://HOST:PORT" for servers, or some of them, not int'),
-        ({"servers": ["bbq://127.0.0.1:1", b"b"]}, "use an address .* for servers, or some of them, not bytes"),
+        ({"servers": 5}, 'use an address such as "bbq://HOST:PORT" for servers, or several, not int'),
+        ({"servers": ["bbq://127.0.0.1:1", b"b"]}, "use an address .* for servers, or several, not bytes"),
         ({"queue_bytes_max": "1 MiB"}, "use an int for queue_bytes_max, 65536 or more, not str"),
         ({"batch_bytes": 1.5}, "use an int for batch_bytes, 1024 to 262144, not float"),
         ({"spool_bytes_max": "1"}, "use an int for spool_bytes_max, 67108864 or more, not str"),

@@ -1,4 +1,4 @@
-"""Sends messages to bbq servers without ever stalling the program that has them.
+"""Sends messages to bbq servers without ever stalling the program that makes them.
 
     import bbq
 
@@ -26,7 +26,7 @@ from bbq.errors import (
 )
 from bbq.values import Counters, Dropped, Notice, Reconnect, ServerProgress
 
-# In this order: the native half takes its classes from here, and the handler is made of it.
+# Imported last: the native module imports the classes above, and the handler imports the native module.
 from bbq._native import Sender  # isort: skip
 from bbq.handler import Handler  # isort: skip
 
@@ -51,7 +51,7 @@ __all__ = [
     "Timeout",
 ]
 
-# In a traceback and in documentation, a name is where users import it from.
+# Tracebacks and documentation show the module that users import a name from.
 for _name in __all__:
     globals()[_name].__module__ = "bbq"
 del _name

@@ -1,6 +1,6 @@
-"""Sees to it that a process does not end before its last messages are gone, for as long as `close_timeout` allows.
+"""Flushes all senders before the process exits.
 
-`atexit` does that, but not in the children of multiprocessing, which end without it and have finalizers of their own.
+Children of multiprocessing do not run `atexit` handlers, but finalizers of multiprocessing.
 """
 
 import atexit
@@ -9,7 +9,7 @@ import sys
 
 from bbq._native import finish_all
 
-# After everything else that multiprocessing finalizes: that may log, too.
+# After all other finalizers of multiprocessing, as they may log, too.
 _FINALIZER_PRIORITY = -1000
 
 _watched_pid = 0
@@ -22,7 +22,7 @@ def watch() -> None:
     if _watched_pid == os.getpid():
         return
     _watched_pid = os.getpid()
-    # A process that has not loaded it is none of its children.
+    # A child of multiprocessing has loaded the module.
     multiprocessing = sys.modules.get("multiprocessing.process")
     if multiprocessing is not None and multiprocessing.parent_process() is not None:
         from multiprocessing.util import Finalize
@@ -31,7 +31,7 @@ def watch() -> None:
 
 
 def is_ending() -> bool:
-    """Whether this process ends: nobody would wait for what is sent from now on by a sender that is started now."""
+    """Whether this process is exiting: a sender that is started now would not be flushed."""
     return _ending_pid == os.getpid()
 
 

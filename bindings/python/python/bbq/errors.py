@@ -1,34 +1,34 @@
-"""What goes wrong. Servers that do not answer are no error: they are tried again."""
+"""Exceptions. A server that does not answer is not an error: the sender tries again."""
 
 
 class Error(Exception):
-    """All of them.
+    """The base class.
 
-    From `Sender.send_many` they have the attribute `taken`: how many messages were taken before.
+    From `Sender.send_many` an exception has the attribute `taken`: how many messages were taken before.
     """
 
 
 class Full(Error):
-    """The queue, the spool or its disk is full, and `on_full` says not to wait, or not longer.
+    """The queue, the spool or its disk is full, and `on_full` does not allow to wait longer.
 
-    The message was dropped and counted; others go on.
+    The message was dropped and counted; the sender goes on.
     """
 
 
 class MessageTooLarge(Error):
-    """A message over the server's limit. It was dropped and counted; others go on."""
+    """A message over the server's limit. It was dropped and counted; the sender goes on."""
 
 
 class Timeout(Error, TimeoutError):
-    """Not everything was acknowledged in time. Until the sender is closed it stays queued."""
+    """Not everything was acknowledged in time. The rest stays queued until the sender is closed."""
 
 
 class Refused(Error):
-    """The server refuses what was sent, and would again: the end of the sender."""
+    """The server refuses the messages of this sender for good: the end of the sender."""
 
 
 class ProtocolError(Error):
-    """What answers is no bbq server: the end of the sender."""
+    """The server does not speak the protocol: the end of the sender."""
 
 
 class SpoolError(Error):
@@ -36,7 +36,7 @@ class SpoolError(Error):
 
 
 class Forked(Error):
-    """The sender belongs to the parent process. Make one in each process, after the fork."""
+    """The sender belongs to the parent process. Make a sender in each process, after the fork."""
 
 
 class Closed(Error):
@@ -48,4 +48,4 @@ class OptionError(Error, ValueError):
 
 
 class StartError(Error):
-    """The system refuses a thread or a random number."""
+    """The system refuses a thread or random numbers."""

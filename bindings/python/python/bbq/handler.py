@@ -1,4 +1,4 @@
-"""`bbq.Handler`: Python's `logging` into a bbq server."""
+"""`bbq.Handler`: sends records of Python's `logging` to a bbq server."""
 
 import logging
 import sys
@@ -13,17 +13,17 @@ from bbq.errors import Closed, Error, Forked, Full
 class Handler(logging.Handler):
     """Sends each record, formatted, as a message.
 
-    servers: as for `Sender`, with the same keywords; or `sender`, one that exists already and that the handler does not close.
-    A full queue drops the newest record unless `on_full` says otherwise: a log call then never waits.
+    servers: as for `Sender`, with the same keywords. Or `sender`: an existing sender, which the handler does not close.
+    When the queue is full, the newest record is dropped unless `on_full` says otherwise: a log call then never waits.
 
-    A log call never raises. A record that is dropped because the queue is full is in `counters`; whatever else goes wrong is
-    counted in `errors` and shown on stderr if `logging.raiseExceptions` says so, troubles of the sender once each kind.
+    A log call never raises. A record that is dropped because the queue is full is in `counters`; any other failure is counted in
+    `errors` and shown on stderr if `logging.raiseExceptions` is set, but errors of the sender only once for each kind.
 
-    A handler that was closed, as `logging.config` closes every handler there is, sends again with the next record, as Python's
-    `FileHandler` does; but not once the process ends, or if its sender is another's.
+    A handler that was closed sends again with the next record, as Python's `FileHandler` does, because `logging.config` closes all
+    handlers. It does not if the process is exiting, or if it does not own its sender.
 
-    In a forked child the first record starts another sender with the same options, but not one with a spool, which belongs to
-    the parent: such a child makes a handler of its own.
+    In a forked child the first record starts another sender with the same options. A sender with a spool belongs to the parent: such
+    a child must make a handler of its own.
     """
 
     def __init__(
@@ -36,14 +36,14 @@ class Handler(logging.Handler):
         **options: Any,
     ) -> None:
         if (servers is None) == (sender is None):
-            raise TypeError("a handler is for servers or for a sender: name one of the two")
+            raise TypeError("give a handler either servers or a sender")
         if sender is not None and options:
             raise TypeError(f"the sender has its options already: {', '.join(options)}")
         super().__init__(level)
         if formatter is not None:
             self.setFormatter(formatter)
         self.errors = 0
-        """Records that were not sent because something went wrong, full queues not included."""
+        """Records that were not sent because of an error other than a full queue."""
         self._shown: set[type[Error]] = set()
         self._owns_sender = sender is None
         if sender is None:
@@ -52,11 +52,11 @@ class Handler(logging.Handler):
 
     @property
     def sender(self) -> Sender:
-        """What the records go through, in this process."""
+        """The sender of this process."""
         return self._of_this_process() if self._sender.forked else self._sender
 
     def handle(self, record: logging.LogRecord) -> Any:
-        """As any handler's, but without its lock: the sender has no need of it, and no thread waits for another."""
+        """As in any handler, but without its lock, which the sender does not need, so that no thread waits for another."""
         passed = self.filter(record)
         if isinstance(passed, logging.LogRecord):
             record = passed
@@ -70,7 +70,7 @@ class Handler(logging.Handler):
             try:
                 self._send(message)
             except UnicodeEncodeError:
-                # Half a character, as a file name may have: shown as an escape, not lost.
+                # A lone surrogate, as in some file names, is sent as an escape.
                 self._send(message.encode("utf-8", "backslashreplace"))
         except Full:
             pass
@@ -88,7 +88,7 @@ class Handler(logging.Handler):
             self._opened_again().send(message)
 
     def _of_this_process(self) -> Sender:
-        # The handler's lock is one that logging makes anew in each child.
+        # logging makes a new lock for the handler in each child.
         with self.lock:
             if self._sender.forked:
                 self._sender = self._sender.start_again()
@@ -97,7 +97,7 @@ class Handler(logging.Handler):
 
     def _opened_again(self) -> Sender:
         with self.lock:
-            # Of threads that log at the same time one starts it.
+            # Only one of several threads that log at the same time starts a sender.
             if self._sender.closed:
                 self._sender = self._sender.start_again()
             return self._sender
@@ -106,7 +106,7 @@ class Handler(logging.Handler):
         error = sys.exc_info()[1]
         with self.lock:
             self.errors += 1
-            # A sender that has ended says the same for every record to come.
+            # A sender that has ended fails in the same way for every later record.
             known = type(error) in self._shown
             if isinstance(error, Error):
                 self._shown.add(type(error))
@@ -114,7 +114,7 @@ class Handler(logging.Handler):
             super().handleError(record)
 
     def flush(self) -> None:
-        """Waits until every record is acknowledged, `close_timeout` at most."""
+        """Waits until every record is acknowledged, at most for `close_timeout`."""
         if not self._sender.forked:
             try:
                 self._sender.flush()
@@ -122,7 +122,7 @@ class Handler(logging.Handler):
                 pass
 
     def close(self) -> None:
-        """Flushes, and closes the sender if it is the handler's own."""
+        """Flushes, and closes the sender if the handler owns it."""
         super().close()
         if self._owns_sender and not self._sender.forked:
             try:
