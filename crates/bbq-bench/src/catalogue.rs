@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use anyhow::Context;
+
 use crate::experiments;
 use crate::plan::Plan;
 use crate::settings::{DURATION_DEFAULT, ROUNDS_DEFAULT, Settings};
@@ -16,6 +18,16 @@ pub struct Experiment {
     /// What it tells, in a line.
     pub summary: &'static str,
     pub(crate) plan: fn(&Settings) -> anyhow::Result<Plan>,
+}
+
+impl Experiment {
+    /// What it measures on this machine.
+    ///
+    /// # Errors
+    /// If it cannot run on this machine.
+    pub fn plan(&self, settings: &Settings) -> anyhow::Result<Plan> {
+        (self.plan)(settings).with_context(|| format!("experiment {}", self.name))
+    }
 }
 
 impl fmt::Debug for Experiment {
@@ -37,84 +49,33 @@ pub fn list() -> String {
     text
 }
 
-/// All of them, in the order in which they are listed.
-pub const EXPERIMENTS: &[Experiment] = &[
-    Experiment {
-        name: "listen",
-        lasts: "3 min",
-        summary: "which way of spreading connections over workers to choose",
-        plan: experiments::listen::plan,
-    },
-    Experiment {
-        name: "stream",
-        lasts: "3 min",
-        summary: "messages a second, by size, connections, acknowledgement",
-        plan: experiments::stream::plan,
-    },
-    Experiment {
-        name: "durable",
-        lasts: "2 min",
-        summary: "what it costs to wait until a message is on disk",
-        plan: experiments::durable::plan,
-    },
-    Experiment {
-        name: "udp",
-        lasts: "45 s",
-        summary: "datagrams lost as they come faster, and if that is counted",
-        plan: experiments::udp::plan,
-    },
-    Experiment {
-        name: "burst",
-        lasts: "10 s",
-        summary: "4 KiB messages as fast as they come, a connection for each",
-        plan: experiments::burst::plan,
-    },
-    Experiment {
-        name: "greeter",
-        lasts: "30 s",
-        summary: "a greeting a connection, by every way of spreading them",
-        plan: experiments::greeter::plan,
-    },
-    Experiment {
-        name: "stall",
-        lasts: "30 s",
-        summary: "how long new connections wait while one worker is blocked",
-        plan: experiments::stall::plan,
-    },
-    Experiment {
-        name: "duplicate",
-        lasts: "50 s",
-        summary: "whether more listening sockets help, at one address or two",
-        plan: experiments::duplicate::plan,
-    },
-    Experiment {
-        name: "http",
-        lasts: "30 s",
-        summary: "HTTP requests a second, by way of spreading; beside nginx",
-        plan: experiments::http::plan,
-    },
-    Experiment {
-        name: "dns",
-        lasts: "50 s",
-        summary: "DNS answers: processor time against rate; beside Unbound",
-        plan: experiments::dns::plan,
-    },
-    Experiment {
-        name: "client",
-        lasts: "40 s",
-        summary: "how long a call of send holds up your program",
-        plan: experiments::client::plan,
-    },
-    Experiment {
-        name: "idle",
-        lasts: "40 s",
-        summary: "memory of the server for a connection that says nothing",
-        plan: experiments::idle::plan,
-    },
-    Experiment {
-        name: "scale",
-        lasts: "7 min",
-        summary: "a message's cost with more connections, sinks, and spool",
-        plan: experiments::scale::plan,
-    },
-];
+/// Makes the list, a line for each experiment, which is a module of that name.
+macro_rules! experiments {
+    ($($name:ident $lasts:literal $summary:literal)*) => {
+        /// All of them, in the order in which they are listed.
+        pub const EXPERIMENTS: &[Experiment] = &[$(Experiment {
+            name: stringify!($name),
+            lasts: $lasts,
+            summary: $summary,
+            plan: experiments::$name::plan,
+        }),*];
+    };
+}
+
+experiments! {
+    listen    "3 min"  "which way of spreading connections over workers to choose"
+    stream    "3 min"  "messages a second, by size, connections, acknowledgement"
+    durable   "2 min"  "what it costs to wait until a message is on disk"
+    udp       "45 s"   "datagrams lost as they come faster, and if that is counted"
+    burst     "10 s"   "4 KiB messages as fast as they come, a connection for each"
+    greeter   "30 s"   "a greeting a connection, by every way of spreading them"
+    stall     "30 s"   "how long new connections wait while one worker is blocked"
+    duplicate "50 s"   "whether more listening sockets help, at one address or two"
+    http      "30 s"   "HTTP requests a second, by way of spreading; beside nginx"
+    dns       "50 s"   "DNS answers: processor time against rate; beside Unbound"
+    client    "40 s"   "how long a call of send holds up your program"
+    idle      "40 s"   "memory of the server for a connection that says nothing"
+    scale     "7 min"  "a message's cost with more connections, sinks, and spool"
+    marks     "3 min"  "bbq beside its marks: bare C, syslog-ng, rsyslog"
+    servers   "2 min"  "the examples of bbq-listen beside nginx and Unbound"
+}

@@ -3,12 +3,14 @@
 //! Linux counts the time of a process in two ways: in clock ticks, with threads that have ended, and in nanoseconds for each
 //! living thread (scheduler statistics). Both count the same time, so the higher figure is the better one.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Sub;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
+use rustix::process::Pid;
 use rustix::time::{ClockId, clock_gettime};
 
 /// The length of a tick in /proc: a second by `sysconf(_SC_CLK_TCK)`.
@@ -73,6 +75,11 @@ fn of_family(pids: &[u32]) -> anyhow::Result<ProcessTime> {
     Ok(sum)
 }
 
+/// The same number, as system calls want it.
+pub(crate) fn pid(number: u32) -> Option<Pid> {
+    i32::try_from(number).ok().and_then(Pid::from_raw)
+}
+
 /// A process and all that descend from it, itself first.
 pub(crate) fn family(pid: u32) -> Vec<u32> {
     let mut all = vec![pid];
@@ -105,10 +112,25 @@ fn ticks_of(stat: &str) -> Option<(Duration, Duration)> {
 fn nanoseconds_of_threads(pid: u32) -> Option<Duration> {
     let mut sum = 0;
     for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()? {
-        let text = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
-        sum += text.split_whitespace().next()?.parse::<u64>().ok()?;
+        sum += nanoseconds_of_thread(&thread.ok()?.path())?;
     }
     Some(Duration::from_nanos(sum))
+}
+
+fn nanoseconds_of_thread(thread: &Path) -> Option<u64> {
+    fs::read_to_string(thread.join("schedstat")).ok()?.split_whitespace().next()?.parse().ok()
+}
+
+/// Microseconds of the threads of a process that live, by their names.
+pub(crate) fn by_thread(pid: u32) -> BTreeMap<String, f64> {
+    let mut threads = BTreeMap::new();
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        let name = fs::read_to_string(thread.path().join("comm"));
+        if let (Ok(name), Some(nanoseconds)) = (name, nanoseconds_of_thread(&thread.path())) {
+            *threads.entry(name.trim_end().to_owned()).or_default() += nanoseconds as f64 / 1000.0;
+        }
+    }
+    threads
 }
 
 /// What all processors together have spent on anything, the kernel's own threads and what the hypervisor took away

@@ -8,7 +8,9 @@
 //! The servers are this program, started again: `bbq serve`, or, to measure listener groups alone, [`serve`], which is
 //! bbq-listen with a protocol that costs next to nothing.
 //!
-//! Not here: what bbq is held to (bench/marks.py), and instruction counts.
+//! Some sections have marks: what a row may cost at most. A report says whether they were met.
+//!
+//! Not here: instruction counts.
 //!
 //! Invariant: nothing is sent to another machine; every load goes to loopback.
 //! Invariant: a sample that lost what it must not lose, or had an error, is a failure and not a figure.
@@ -29,6 +31,7 @@ mod leash;
 mod listen_server;
 mod load;
 mod machine;
+mod mark;
 mod meter;
 mod metric;
 mod page;
@@ -53,9 +56,10 @@ mod verdict;
 
 pub use catalogue::{EXPERIMENTS, Experiment, list};
 pub use leash::{End, leash};
+pub use plan::Plan;
 pub use report::{Report, prepare};
 pub use run::run;
-pub use server::{ServeOptions, Service, serve};
+pub use server::{ServeOptions, serve};
 pub use settings::{DURATION_DEFAULT, ROUNDS_DEFAULT, Settings};
 // The number of workers of a server on this machine.
 pub use bbq_listen::worker_count as workers;

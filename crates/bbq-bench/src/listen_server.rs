@@ -2,13 +2,14 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddrV4;
+use std::path::Path;
 use std::process::{ChildStdout, Command};
 
 use anyhow::Context;
 
 use crate::address;
 use crate::process::{Output, Process};
-use crate::server::{ServeOptions, Service, Totals};
+use crate::server::ServeOptions;
 use crate::settings::Settings;
 
 /// bbq-listen with a protocol that costs next to nothing.
@@ -21,24 +22,22 @@ pub(crate) struct ListenServer {
 
 impl ListenServer {
     /// Starts it, and returns when it is ready.
-    pub(crate) fn start(settings: &Settings, options: &ServeOptions) -> anyhow::Result<ListenServer> {
-        let service = match options.service {
-            Service::Http => "http",
-            Service::Greeter => "greeter",
-            Service::Names => "names",
-        };
+    pub(crate) fn start(
+        settings: &Settings,
+        directory: &Path,
+        options: &ServeOptions,
+    ) -> anyhow::Result<ListenServer> {
         let mut command = Command::new(&settings.program);
-        command.args(["bench-server", service, "--distribution", &options.distribution]);
+        command.args(["bench-server", "--distribution", &options.distribution]);
         command.args(["--workers", &options.workers.to_string()]);
         command.args(["--work-us", &options.work.as_micros().to_string()]);
-        command.arg("--logs").arg(&options.logs);
         for address in &options.listen {
             command.args(["--listen", address]);
         }
         if !options.rescue {
             command.arg("--no-rescue");
         }
-        let mut process = Process::start("bench-server", &mut command, &options.logs, Output::Piped)?;
+        let mut process = Process::start("bench-server", &mut command, directory, Output::Piped)?;
         let stdout = process.child().stdout.take().context("its output is piped")?;
         let mut server = ListenServer { process, said: BufReader::new(stdout), addresses: Vec::new() };
         server.wait_ready()?;
@@ -68,8 +67,8 @@ impl ListenServer {
         &self.addresses
     }
 
-    /// Ends it, and returns how much each worker has served.
-    pub(crate) fn stop(mut self) -> anyhow::Result<Totals> {
+    /// Ends it, and returns how many requests each worker has served.
+    pub(crate) fn stop(mut self) -> anyhow::Result<Vec<u64>> {
         drop(self.process.child().stdin.take());
         let mut line = String::new();
         self.said.read_line(&mut line)?;

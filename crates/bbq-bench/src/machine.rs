@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
@@ -35,6 +36,8 @@ pub(crate) struct Machine {
     /// Share of the processors that other programs used before anything ran, in percent.
     pub(crate) others_before_percent: f64,
     pub(crate) version: &'static str,
+    /// Of the repository, where this runs in one.
+    pub(crate) commit: Option<String>,
     pub(crate) unix_seconds: u64,
 }
 
@@ -51,6 +54,7 @@ impl Machine {
             fdatasync_us: fdatasync_us(directory)?,
             others_before_percent: others_percent(processors)?,
             version: env!("CARGO_PKG_VERSION"),
+            commit: commit(),
             unix_seconds: now.as_secs(),
         })
     }
@@ -73,6 +77,13 @@ impl fmt::Display for Machine {
         }
         write!(f, "; others had {:.0} % of the processors before the run", self.others_before_percent)
     }
+}
+
+fn commit() -> Option<String> {
+    let git =
+        Command::new("git").args(["describe", "--always", "--dirty", "--exclude", "*"]).output().ok()?;
+    let commit = String::from_utf8(git.stdout).ok()?.trim().to_owned();
+    (git.status.success() && !commit.is_empty()).then_some(commit)
 }
 
 fn processor() -> String {
@@ -100,6 +111,11 @@ fn filesystem(directory: &Path) -> String {
     });
     // Of two on one path the later one is on top.
     above.max_by_key(|(length, _)| *length).map_or_else(|| "unknown".to_owned(), |(_, kind)| kind.to_owned())
+}
+
+/// Whether what is written there never reaches a disk.
+pub(crate) fn is_in_memory(directory: &Path) -> bool {
+    ["tmpfs", "ramfs"].contains(&filesystem(directory).as_str())
 }
 
 fn fdatasync_us(parent: &Path) -> anyhow::Result<Option<Spread>> {

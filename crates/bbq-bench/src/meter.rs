@@ -30,11 +30,11 @@ impl Meter {
 
     /// Ends it, when the server has finished what the load brought. That may be after the end of the load.
     pub(crate) fn stop(self, load: &Load) -> anyhow::Result<Sample> {
-        let server = match self.server {
-            Some(pid) => Some(cpu::of_process(pid)? - self.server_before),
-            None => None,
-        };
-        self.finish(load, server)
+        let Some(pid) = self.server else { return self.finish(load, None) };
+        let server = cpu::of_process(pid)? - self.server_before;
+        let mut threads = cpu::by_thread(pid);
+        threads.values_mut().for_each(|micros| *micros /= load.operations as f64);
+        Ok(Sample { server_cpu_us_by_thread: threads, ..self.finish(load, Some(server))? })
     }
 
     fn finish(self, load: &Load, server: Option<ProcessTime>) -> anyhow::Result<Sample> {
@@ -44,6 +44,7 @@ impl Meter {
         let operations = load.operations as f64;
         let mut sample = Sample::default();
         sample.set(Metric::Rate, operations / load.took.as_secs_f64());
+        sample.set(Metric::DeliveredRate, operations / took);
         if load.bytes > 0 {
             sample.set(Metric::Throughput, load.bytes as f64 / 1e6 / load.took.as_secs_f64());
         }

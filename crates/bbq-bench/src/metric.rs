@@ -2,104 +2,93 @@
 
 use serde::Serialize;
 
-/// What a figure is of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Metric {
+/// Makes them, with the heads of their columns, which tell the unit.
+macro_rules! metrics {
+    ($($(#[$about:meta])* $name:ident $label:literal)*) => {
+        /// What a figure is of.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        pub(crate) enum Metric {
+            $($(#[$about])* $name,)*
+        }
+
+        impl Metric {
+            /// Head of a column, with the unit.
+            pub(crate) fn label(self) -> &'static str {
+                match self {
+                    $(Metric::$name => $label,)*
+                }
+            }
+        }
+    };
+}
+
+metrics! {
     /// Operations a second.
-    Rate,
+    Rate "k/s"
     /// Operations a second that were attempted.
-    OfferedRate,
+    OfferedRate "offered k/s"
+    /// Operations a second, by the time until the server had finished all of them.
+    DeliveredRate "delivered k/s"
     /// Payload, in MB (a million bytes) a second.
-    Throughput,
+    Throughput "MB/s"
     /// User and system time of all processes of the server, in microseconds an operation.
-    ServerCpu,
+    ServerCpu "server CPU us"
+    /// The same from the server's start to its end, all together, in seconds.
+    ServerCpuWhole "server CPU, start to end, s"
     /// Of that, what the kernel took.
-    ServerSystemCpu,
+    ServerSystemCpu "of it system us"
     /// The load generator's own, in microseconds an operation.
-    ClientCpu,
+    ClientCpu "client CPU us"
     /// Processor time of the server of what all processors have, in percent.
-    ServerBusy,
+    ServerBusy "server busy %"
     /// Processor time of the load generator of what its threads could use, in percent.
-    ClientBusy,
+    ClientBusy "client busy %"
     /// How long an operation took, in microseconds.
-    LatencyMean,
+    LatencyMean "mean us"
     /// Half of them took at most so long.
-    LatencyP50,
+    LatencyP50 "p50 us"
     /// 99 in 100.
-    LatencyP99,
+    LatencyP99 "p99 us"
     /// 999 in 1,000.
-    LatencyP999,
+    LatencyP999 "p99.9 us"
     /// All.
-    LatencyMax,
+    LatencyMax "max us"
     /// Standard deviation.
-    LatencyStdev,
+    LatencyStdev "stdev us"
     /// Operations of the worker that had the most, in percent.
-    LargestShare,
+    LargestShare "largest share %"
     /// Operations that took longer than 100 ms, in percent.
-    Late,
+    Late "over 100 ms %"
     /// Sent and not received, in percent.
-    Loss,
+    Loss "lost %"
     /// Of these, counted by the server or by the kernel's counter of its socket, in percent.
-    LossCounted,
+    LossCounted "lost, counted %"
     /// Messages in the queue at most, as seen from time to time.
-    PendingMax,
+    PendingMax "pending max"
     /// Bytes of memory for one more connection.
-    MemoryPerConnection,
+    MemoryPerConnection "B/connection"
     /// From the last acknowledgement until everything was in the files of all sinks, in milliseconds.
-    SinksBehind,
+    SinksBehind "sinks behind ms"
     /// From the start of a server until it says that it is ready, in milliseconds.
-    Start,
+    Start "start ms"
     /// Sockets that listen.
-    Sockets,
+    Sockets "sockets"
     /// Voluntary context switches of the calling thread, in a million operations.
-    Sleeps,
+    Sleeps "sleeps/million"
     /// Memory of the client's queue, as a part of its limit, in percent.
-    QueueOfBound,
+    QueueOfBound "queue of bound %"
     /// Records that found no room in the client, of all calls, in percent.
-    Dropped,
+    Dropped "dropped %"
     /// Share of the processors that neither server nor load generator used, in percent.
-    OthersBusy,
+    OthersBusy "others %"
 }
 
 impl Metric {
-    /// Head of a column, with the unit.
-    pub(crate) fn label(self) -> &'static str {
-        match self {
-            Metric::Rate => "k/s",
-            Metric::OfferedRate => "offered k/s",
-            Metric::Throughput => "MB/s",
-            Metric::ServerCpu => "server CPU us",
-            Metric::ServerSystemCpu => "of it system us",
-            Metric::ClientCpu => "client CPU us",
-            Metric::ServerBusy => "server busy %",
-            Metric::ClientBusy => "client busy %",
-            Metric::LatencyMean => "mean us",
-            Metric::LatencyP50 => "p50 us",
-            Metric::LatencyP99 => "p99 us",
-            Metric::LatencyP999 => "p99.9 us",
-            Metric::LatencyMax => "max us",
-            Metric::LatencyStdev => "stdev us",
-            Metric::LargestShare => "largest share %",
-            Metric::Late => "over 100 ms %",
-            Metric::Loss => "lost %",
-            Metric::LossCounted => "lost, counted %",
-            Metric::PendingMax => "pending max",
-            Metric::MemoryPerConnection => "B/connection",
-            Metric::SinksBehind => "sinks behind ms",
-            Metric::Start => "start ms",
-            Metric::Sockets => "sockets",
-            Metric::Sleeps => "sleeps/million",
-            Metric::QueueOfBound => "queue of bound %",
-            Metric::Dropped => "dropped %",
-            Metric::OthersBusy => "others %",
-        }
-    }
-
     /// In the unit of the label.
     pub(crate) fn show(self, value: f64) -> String {
         let value = match self {
-            Metric::Rate | Metric::OfferedRate => value / 1000.0,
+            Metric::Rate | Metric::OfferedRate | Metric::DeliveredRate => value / 1000.0,
             _ => value,
         };
         match self {

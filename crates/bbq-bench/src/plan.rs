@@ -1,5 +1,7 @@
 //! What an experiment is made of: its sections, and what their results mean.
 
+use std::fmt;
+
 use crate::results::Results;
 use crate::section::Section;
 
@@ -7,17 +9,42 @@ use crate::section::Section;
 pub(crate) type Conclude = Box<dyn Fn(&Results<'_>) -> Vec<String>>;
 
 /// An experiment, ready to be run.
-pub(crate) struct Plan {
+pub struct Plan {
     pub(crate) sections: Vec<Section>,
     /// What is not measured, and why.
     pub(crate) left_out: Vec<String>,
     pub(crate) conclude: Conclude,
 }
 
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan").field("rows", &self.rows()).finish_non_exhaustive()
+    }
+}
+
 impl Plan {
     /// A plan without a conclusion.
     pub(crate) fn of(sections: Vec<Section>) -> Plan {
         Plan { sections, left_out: Vec::new(), conclude: Box::new(|_| Vec::new()) }
+    }
+
+    /// Keeps the sections whose titles begin with one of these words; without words all. What the results of all mean together is
+    /// not said then.
+    ///
+    /// # Errors
+    /// If no title begins with one of the words.
+    pub fn keep(mut self, words: &[String]) -> anyhow::Result<Plan> {
+        if words.is_empty() {
+            return Ok(self);
+        }
+        let begins = |word: &String| self.sections.iter().any(|section| section.title.starts_with(word));
+        if let Some(word) = words.iter().find(|word| !begins(word)) {
+            let titles: Vec<&str> = self.sections.iter().map(|section| section.title.as_str()).collect();
+            anyhow::bail!("no section begins with {word:?}; there are {}", titles.join("; "));
+        }
+        self.sections.retain(|section| words.iter().any(|word| section.title.starts_with(word)));
+        self.conclude = Box::new(|_| Vec::new());
+        Ok(self)
     }
 
     pub(crate) fn rows(&self) -> usize {

@@ -52,18 +52,29 @@ impl Process {
         Ok(Process { name: name.to_owned(), child, said })
     }
 
-    /// Runs a program that measures itself, for so long at most, and takes the line of JSON that it says: short enough for a
-    /// pipe that nobody empties meanwhile.
+    /// Runs a program to its successful end, for so long at most.
+    pub(crate) fn run(
+        name: &str,
+        command: &mut Command,
+        directory: &Path,
+        limit: Duration,
+    ) -> anyhow::Result<Ended> {
+        let began = Instant::now();
+        let mut process = Process::start(name, command, directory, Output::Kept)?;
+        let cpu = process.wait_within(limit)?;
+        Ok(Ended { said: process.said(), cpu, took: began.elapsed() })
+    }
+
+    /// Runs a program that measures itself, and returns the last line that it prints, which is JSON.
     pub(crate) fn measured<T: DeserializeOwned>(
         name: &str,
         command: &mut Command,
         directory: &Path,
         limit: Duration,
     ) -> anyhow::Result<T> {
-        let mut process = Process::start(name, command, directory, Output::Piped)?;
-        let stdout = process.child.stdout.take().context("its output is piped")?;
-        process.wait_within(limit)?;
-        serde_json::from_reader(stdout).with_context(|| format!("what {name} says"))
+        let said = Process::run(name, command, directory, limit)?.said;
+        let line = said.lines().last().unwrap_or_default();
+        serde_json::from_str(line).with_context(|| format!("{name} ended with {line:?}"))
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -83,37 +94,31 @@ impl Process {
         }
     }
 
-    /// Sends SIGTERM, and waits for its successful end.
-    pub(crate) fn terminate(&mut self) -> anyhow::Result<()> {
+    /// Sends SIGTERM, and waits for its successful end; returns its processor time from start to end.
+    pub(crate) fn terminate(&mut self) -> anyhow::Result<Duration> {
         self.signal(Signal::TERM)?;
         self.wait()
     }
 
     /// Waits until it ends by itself, with success.
-    pub(crate) fn wait(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn wait(&mut self) -> anyhow::Result<Duration> {
         self.wait_within(END_WITHIN)
     }
 
     /// The same, with a time limit.
-    pub(crate) fn wait_within(&mut self, limit: Duration) -> anyhow::Result<()> {
-        let status = self.ended_within(limit)?;
+    fn wait_within(&mut self, limit: Duration) -> anyhow::Result<Duration> {
+        let (status, cpu) = self.ended_within(limit)?;
         anyhow::ensure!(status.success(), "{} did not end well, {status}: {}", self.name, self.complaint());
-        Ok(())
+        Ok(cpu)
     }
 
-    pub(crate) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
-        let pid = i32::try_from(self.child.id())
-            .ok()
-            .and_then(Pid::from_raw)
-            .context("no process has this number")?;
+    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let pid = Pid::from_child(&self.child);
         kill_process(pid, signal).with_context(|| format!("cannot signal {}", self.name))
     }
 
-    fn ended_within(&mut self, limit: Duration) -> anyhow::Result<ExitStatus> {
-        let pid = i32::try_from(self.child.id())
-            .ok()
-            .and_then(Pid::from_raw)
-            .context("no process has this number")?;
+    fn ended_within(&mut self, limit: Duration) -> anyhow::Result<(ExitStatus, Duration)> {
+        let pid = Pid::from_child(&self.child);
         let descriptor = pidfd_open(pid, PidfdFlags::empty()).context("pidfd_open")?;
         let deadline = Instant::now() + limit;
         let look = Timespec::try_from(INTERRUPTED_WITHIN).context("a time")?;
@@ -124,16 +129,27 @@ impl Process {
                     anyhow::bail!("{} did not end within {} s", self.name, limit.as_secs())
                 }
                 Ok(0) => {}
-                Ok(_) => return self.child.wait().with_context(|| format!("cannot wait for {}", self.name)),
+                Ok(_) => {
+                    // The kernel keeps the figures of a process that has ended until somebody waits for it.
+                    let cpu = cpu::of_process(self.child.id()).map_or(Duration::ZERO, |time| time.total);
+                    let status = self.child.wait();
+                    return Ok((status.with_context(|| format!("cannot wait for {}", self.name))?, cpu));
+                }
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error).context("poll"),
             }
         }
     }
 
-    /// The last lines of its standard error.
+    /// What it printed: on standard error, and on standard output unless that is piped.
+    pub(crate) fn said(&self) -> String {
+        std::fs::read(&self.said)
+            .map_or_else(|_| String::new(), |said| String::from_utf8_lossy(&said).into_owned())
+    }
+
+    /// The last lines of that.
     fn complaint(&self) -> String {
-        let text = std::fs::read_to_string(&self.said).unwrap_or_default();
+        let text = self.said();
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         match lines.len() {
             0 => "it said nothing".to_owned(),
@@ -148,13 +164,38 @@ impl Drop for Process {
             return; // it has ended, and its number may be another's
         }
         // Kills its descendants, too. A process that has ended meanwhile needs no signal.
-        for pid in cpu::family(self.child.id()) {
-            if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
+        for pid in cpu::family(self.child.id()).into_iter().filter_map(cpu::pid) {
+            let _ = kill_process(pid, Signal::KILL);
         }
         let _ = self.child.wait();
     }
+}
+
+/// A process that stands still until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Stopped(Pid);
+
+impl Stopped {
+    pub(crate) fn new(process: u32) -> anyhow::Result<Stopped> {
+        let process = cpu::pid(process).context("no process has this number")?;
+        kill_process(process, Signal::STOP).context("SIGSTOP")?;
+        Ok(Stopped(process))
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // It may have ended with its server.
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
+/// What a program that has ended printed and cost.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) said: String,
+    pub(crate) cpu: Duration,
+    pub(crate) took: Duration,
 }
 
 /// Where a server's standard output goes.

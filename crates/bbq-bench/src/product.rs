@@ -113,6 +113,11 @@ impl Product {
         serde_json::from_slice(&body).context("the status is not JSON")
     }
 
+    /// The first of its files.
+    pub(crate) fn output(&self) -> &Path {
+        &self.outputs[0]
+    }
+
     /// Bytes in the file that has the least, which costs the server nothing to learn.
     pub(crate) fn written(&self) -> u64 {
         let lengths = self.outputs.iter().map(|path| fs::metadata(path).map_or(0, |file| file.len()));
@@ -133,6 +138,12 @@ impl Product {
                 let status = self.status()?;
                 let ledger = &status["ledger"];
                 let is_settled = ledger["received"] == messages && ledger["queued"] == 0;
+                let mut dropped =
+                    ledger["dropped"].as_object().into_iter().flat_map(|reasons| reasons.values());
+                anyhow::ensure!(
+                    !is_settled || (ledger["delivered"] == messages && dropped.all(|count| *count == 0)),
+                    "{messages} messages were sent: ledger {ledger}"
+                );
                 Ok(is_settled.then_some(status))
             })?,
         };
@@ -142,7 +153,8 @@ impl Product {
         })
     }
 
-    pub(crate) fn stop(mut self) -> anyhow::Result<()> {
+    /// Ends it; returns its processor time from start to end.
+    pub(crate) fn stop(mut self) -> anyhow::Result<Duration> {
         self.process.terminate()
     }
 

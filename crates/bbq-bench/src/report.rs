@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::catalogue::Experiment;
 use crate::machine::Machine;
+use crate::mark::{Judged, Verdict};
 use crate::metric::Metric;
 use crate::page::{Page, Part};
 use crate::plan::Plan;
@@ -65,6 +66,8 @@ pub(crate) struct SectionReport {
     /// Whose rows the ratios are to, and of which figure.
     baseline: Option<(String, Metric)>,
     rows: Vec<RowReport>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    marks: Vec<Judged>,
     #[serde(skip)]
     pub(crate) table: Table,
     #[serde(skip)]
@@ -110,9 +113,10 @@ impl Report {
         }
     }
 
-    /// Whether every row has a figure.
+    /// Whether every row has a figure, and every mark was measured and met.
     pub fn is_complete(&self) -> bool {
-        self.failures.is_empty()
+        let mut marks = self.sections.iter().flat_map(|section| &section.marks);
+        self.failures.is_empty() && marks.all(|mark| mark.verdict == Verdict::Met)
     }
 
     /// Rows that failed, and why.
@@ -143,12 +147,12 @@ impl Report {
         text
     }
 
-    /// What a section of docs/RESULTS.md holds; the plots are named as [`write`](Self::write) writes them, in `plots`.
+    /// A page of docs/results; the plots are named as [`write`](Self::write) writes them, in `plots`.
     pub(crate) fn markdown(&self) -> String {
-        let mut text = format!("## {}: {}\n\n{}\n", self.experiment, self.summary, self.heading());
+        let mut text = format!("# {}: {}\n\n{}\n", self.experiment, self.summary, self.heading());
         for (index, section) in self.sections.iter().enumerate() {
             let plot = self.plot_name(index);
-            text += &format!("### {}\n\n{}\n\n{}\n", section.title, section.about, section.table.markdown());
+            text += &format!("## {}\n\n{}\n\n{}\n", section.title, section.about, section.table.markdown());
             text += &format!("![{}]({PLOTS}/{plot})\n\n", section.title);
         }
         self.remarks().iter().for_each(|remark| text += &format!("- {remark}\n"));
@@ -214,8 +218,13 @@ impl Report {
             None => Vec::new(),
             Some(_) => vec![format!("interrupted after {} of {} rounds", self.rounds, self.rounds_asked)],
         };
+        let marks = self.sections.iter().flat_map(|section| {
+            let name = section.title.split(':').next().unwrap_or_default();
+            section.marks.iter().map(move |mark| format!("mark: {name}, {mark}"))
+        });
         [
             interrupted,
+            marks.collect(),
             self.conclusions.clone(),
             labelled("warning", &self.warnings),
             labelled("left out", &self.left_out),
@@ -247,6 +256,7 @@ impl SectionReport {
             baseline: section.baseline.map(|(row, metric)| (section.rows[row].name.clone(), metric)),
             table: table(results, &rows),
             plot: plot(results, &rows),
+            marks: section.marks.iter().map(|mark| Judged::of(mark, results)).collect(),
             rows,
         }
     }

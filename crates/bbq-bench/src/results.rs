@@ -46,7 +46,12 @@ pub(crate) struct SectionResults<'a> {
     pub(crate) rows: Vec<RowResults<'a>>,
 }
 
-impl SectionResults<'_> {
+impl<'a> SectionResults<'a> {
+    /// The row of this name.
+    pub(crate) fn row(&self, name: &str) -> Option<&RowResults<'a>> {
+        self.rows.iter().find(|row| row.name == name)
+    }
+
     /// The ratio of `row` to the section's baseline, within each round.
     pub(crate) fn ratio(&self, row: usize) -> Option<Spread> {
         let (baseline, metric) = self.section.baseline?;
@@ -58,6 +63,13 @@ impl SectionResults<'_> {
 pub(crate) struct Results<'a> {
     pub(crate) sections: Vec<SectionResults<'a>>,
     pub(crate) failures: Vec<String>,
+}
+
+impl<'a> Results<'a> {
+    /// The first row of this name.
+    pub(crate) fn row(&self, name: &str) -> Option<&RowResults<'a>> {
+        self.sections.iter().find_map(|section| section.row(name))
+    }
 }
 
 /// How far a run came.

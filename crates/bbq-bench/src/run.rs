@@ -1,7 +1,5 @@
 //! The runner. It measures every row once in each round, A B A B, so that a change of the machine affects all rows.
 
-use anyhow::Context;
-
 use crate::catalogue::Experiment;
 use crate::interrupt::Interrupt;
 use crate::machine::Machine;
@@ -16,12 +14,11 @@ use crate::settings::Settings;
 ///
 /// # Errors
 /// If the experiment cannot run on this machine. Failures of single rows are in the report.
-pub fn run(experiment: &Experiment, settings: &Settings) -> anyhow::Result<Report> {
+pub fn run(experiment: &Experiment, plan: &Plan, settings: &Settings) -> anyhow::Result<Report> {
     let interrupt = Interrupt::install()?;
     let machine = Machine::describe(&settings.directory)?;
-    let plan = (experiment.plan)(settings).with_context(|| format!("experiment {}", experiment.name))?;
-    let measured = measure(&plan, settings, &interrupt);
-    Ok(Report::of(experiment, settings, machine, &plan, &measured))
+    let measured = measure(plan, settings, &interrupt);
+    Ok(Report::of(experiment, settings, machine, plan, &measured))
 }
 
 fn measure<'a>(plan: &'a Plan, settings: &Settings, interrupt: &Interrupt) -> Measured<'a> {
@@ -96,6 +93,7 @@ mod tests {
             directory: std::env::temp_dir(),
             program: "bbq".into(),
             workers: 1,
+            distributions: Vec::new(),
         }
     }
 

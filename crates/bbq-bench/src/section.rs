@@ -1,5 +1,6 @@
 //! A section of an experiment: rows that are compared with each other.
 
+use crate::mark::Mark;
 use crate::metric::Metric;
 use crate::sample::Sample;
 use crate::settings::Settings;
@@ -55,19 +56,32 @@ pub(crate) struct Section {
     pub(crate) baseline: Option<(usize, Metric)>,
     pub(crate) drawing: Drawing,
     pub(crate) rows: Vec<Row>,
+    /// What its rows are held to; most are not.
+    pub(crate) marks: Vec<Mark>,
 }
 
-#[cfg(test)]
 impl Section {
+    /// A section without a baseline and without marks.
+    pub(crate) fn new(
+        title: impl Into<String>,
+        about: impl Into<String>,
+        columns: &[Metric],
+        drawing: Drawing,
+        rows: Vec<Row>,
+    ) -> Section {
+        let (title, about, columns) = (title.into(), about.into(), columns.to_vec());
+        Section { title, about, columns, baseline: None, drawing, rows, marks: Vec::new() }
+    }
+
+    /// The same with ratios to the row of this name, if it is there.
+    pub(crate) fn beside(self, name: &str, metric: Metric) -> Section {
+        let row = self.rows.iter().position(|row| row.name == name);
+        Section { baseline: row.map(|row| (row, metric)), ..self }
+    }
+
     /// A section without content.
+    #[cfg(test)]
     pub(crate) fn blank() -> Section {
-        Section {
-            title: String::new(),
-            about: String::new(),
-            columns: Vec::new(),
-            baseline: None,
-            drawing: Drawing::Bars(Metric::Rate),
-            rows: Vec::new(),
-        }
+        Section::new("", "", &[], Drawing::Bars(Metric::Rate), Vec::new())
     }
 }

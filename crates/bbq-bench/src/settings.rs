@@ -23,4 +23,6 @@ pub struct Settings {
     pub program: PathBuf,
     /// Workers of every server.
     pub workers: usize,
+    /// Distributions of the examples, instead of the experiment's own; the first is held to the marks.
+    pub distributions: Vec<String>,
 }

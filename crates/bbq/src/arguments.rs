@@ -244,20 +244,25 @@ fn stream(text: &str) -> Result<StreamId, String> {
 }
 
 /// Without an experiment: lists them. Each starts servers of its own on loopback, runs its rows in turn, and ends by itself; on
-/// Ctrl-C at once, with what the rounds say that were whole.
+/// Ctrl-C at once, with what the rounds say that were whole. The exit code is 1 if a row failed, or if a mark was not met or not
+/// measured.
 #[derive(Args)]
 #[command(after_help = bbq_bench::list() + "\n\
 Examples:
   bbq bench listen
   bbq bench stream --rounds 7 --duration 2 --out results
   bbq bench http --peers
+  bbq bench marks --only churn --seconds 4
 docs/BENCH.md says how to read the tables.")]
 pub(crate) struct BenchArguments {
-    /// What to measure: one of those below
+    /// What to measure: some of those below, or all
     #[arg(value_name = "EXPERIMENT")]
-    pub(crate) experiment: Option<String>,
+    pub(crate) experiments: Vec<String>,
+    /// Only the sections whose titles begin so; may be repeated
+    #[arg(long, value_name = "WORD")]
+    pub(crate) only: Vec<String>,
     /// How long each row is loaded in each round, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = DURATION_DEFAULT.as_secs_f64(), value_parser = seconds)]
+    #[arg(long, visible_alias = "seconds", value_name = "SECONDS", default_value_t = DURATION_DEFAULT.as_secs_f64(), value_parser = seconds)]
     pub(crate) duration: f64,
     /// How often each row is measured
     #[arg(long, value_name = "N", default_value_t = ROUNDS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -274,6 +279,12 @@ pub(crate) struct BenchArguments {
     /// On the disk to measure on; needs some gigabytes for a while
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) data: PathBuf,
+    /// Measure another build; the examples of bbq-listen are those beside it
+    #[arg(long, value_name = "PATH")]
+    pub(crate) bbq: Option<PathBuf>,
+    /// Of `servers`: these instead of reuseport and shared; may be repeated, and the first is held to the marks
+    #[arg(long, value_name = "MODE")]
+    pub(crate) distribution: Vec<String>,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -285,8 +296,6 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 #[derive(Args)]
 pub(crate) struct BenchServerArguments {
-    #[arg(value_enum)]
-    pub(crate) service: BenchService,
     #[arg(long, required = true)]
     pub(crate) listen: Vec<String>,
     #[arg(long)]
@@ -297,8 +306,6 @@ pub(crate) struct BenchServerArguments {
     pub(crate) work_us: u64,
     #[arg(long)]
     pub(crate) no_rescue: bool,
-    #[arg(long, default_value = ".")]
-    pub(crate) logs: PathBuf,
 }
 
 #[derive(Args)]
@@ -316,11 +323,4 @@ pub(crate) struct BenchLeashArguments {
 pub(crate) enum BenchEnd {
     Kill,
     Terminate,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum BenchService {
-    Http,
-    Greeter,
-    Names,
 }

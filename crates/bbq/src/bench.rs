@@ -4,26 +4,41 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bbq_bench::{EXPERIMENTS, End, Report, ServeOptions, Service, Settings};
+use bbq_bench::{EXPERIMENTS, End, Experiment, Report, ServeOptions, Settings};
 
-use crate::arguments::{BenchArguments, BenchEnd, BenchLeashArguments, BenchServerArguments, BenchService};
+use crate::arguments::{BenchArguments, BenchEnd, BenchLeashArguments, BenchServerArguments};
 use crate::outcome::Outcome;
 
 pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<Outcome> {
-    let Some(name) = &arguments.experiment else {
+    if arguments.experiments.is_empty() {
         let hint = "One of them: bbq bench NAME. docs/BENCH.md says how to read the tables.\n";
         std::io::stdout().lock().write_all((bbq_bench::list() + hint).as_bytes())?;
         return Ok(Outcome::Done);
-    };
-    let Some(experiment) = EXPERIMENTS.iter().find(|experiment| experiment.name == name) else {
-        return Ok(Outcome::Misused(unknown(name)));
-    };
+    }
+    let mut experiments = Vec::new();
+    for name in &arguments.experiments {
+        match EXPERIMENTS
+            .iter()
+            .filter(|experiment| name == "all" || experiment.name == name)
+            .collect::<Vec<_>>()
+        {
+            found if found.is_empty() => return Ok(Outcome::Misused(unknown(name))),
+            found => experiments.extend(found),
+        }
+    }
     if !arguments.data.is_dir() {
         return Ok(Outcome::Misused(anyhow::anyhow!(
             "--data {}: no such directory",
             arguments.data.display()
         )));
     }
+    let program = match arguments.bbq.as_ref().map(|path| (path, path.canonicalize())) {
+        None => std::env::current_exe().context("cannot tell which program this is")?,
+        Some((_, Ok(program))) => program,
+        Some((path, Err(error))) => {
+            return Ok(Outcome::Misused(anyhow::anyhow!("--bbq {}: {error}", path.display())));
+        }
+    };
     if let Some(Err(error)) = arguments.out.as_deref().map(bbq_bench::prepare) {
         return Ok(Outcome::Misused(error.context("--out")));
     }
@@ -32,10 +47,31 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<Outcome> {
         rounds: arguments.rounds,
         peers: arguments.peers,
         directory: arguments.data.canonicalize().context("--data")?,
-        program: std::env::current_exe().context("cannot tell which program this is")?,
+        program,
         workers: bbq_bench::workers(),
+        distributions: arguments.distribution.clone(),
     };
-    let report = bbq_bench::run(experiment, &settings)?;
+    let mut outcome = Outcome::Done;
+    for experiment in experiments {
+        match measure(experiment, arguments, &settings)? {
+            Outcome::Done => {}
+            Outcome::Failed => outcome = Outcome::Failed,
+            ended => return Ok(ended),
+        }
+    }
+    Ok(outcome)
+}
+
+fn measure(
+    experiment: &Experiment,
+    arguments: &BenchArguments,
+    settings: &Settings,
+) -> anyhow::Result<Outcome> {
+    let plan = match experiment.plan(settings)?.keep(&arguments.only) {
+        Ok(plan) => plan,
+        Err(error) => return Ok(Outcome::Misused(error.context("--only"))),
+    };
+    let report = bbq_bench::run(experiment, &plan, settings)?;
     if report.is_empty() {
         report.failures().iter().for_each(|failure| eprintln!("bbq: failed: {failure}"));
         eprintln!("bbq: interrupted before the first round was over, so there is nothing to show");
@@ -70,17 +106,11 @@ fn unknown(name: &str) -> anyhow::Error {
 /// Serves until standard input ends.
 pub(crate) fn serve(arguments: &BenchServerArguments) -> anyhow::Result<Outcome> {
     bbq_bench::serve(&ServeOptions {
-        service: match arguments.service {
-            BenchService::Http => Service::Http,
-            BenchService::Greeter => Service::Greeter,
-            BenchService::Names => Service::Names,
-        },
         listen: arguments.listen.clone(),
         workers: arguments.workers,
         distribution: arguments.distribution.clone(),
         work: Duration::from_micros(arguments.work_us),
         rescue: !arguments.no_rescue,
-        logs: arguments.logs.clone(),
     })?;
     Ok(Outcome::Done)
 }

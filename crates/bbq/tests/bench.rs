@@ -16,15 +16,28 @@ fn bbq(arguments: &[&str], directory: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_bbq")).args(arguments).current_dir(directory).output().unwrap()
 }
 
-/// Runs an experiment as short as it goes; answers the JSON, which is printed and written alike.
+/// On the disk that is built on: elsewhere may be memory, where marks are not measured.
+fn directory() -> TempDir {
+    TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// Runs an experiment as short as it goes; returns the JSON, which is printed and written alike.
 fn run(experiment: &str, out: &Path) -> Value {
-    let directory = TempDir::new().unwrap();
+    let directory = directory();
     let short = ["bench", experiment, "--duration", "0.05", "--rounds", "1", "--json", "--out"];
     let output = bbq(&[&short[..], &[out.to_str().unwrap()]].concat(), directory.path());
     let errors = String::from_utf8_lossy(&output.stderr);
     let printed: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{experiment}: {errors}"));
-    assert!(output.status.success(), "{experiment}: {errors} {}", printed["failures"]);
+    assert_eq!(printed["failures"], serde_json::json!([]), "{experiment}: {errors}");
+    let mut marks = printed["sections"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|section| section["marks"].as_array())
+        .flatten();
+    let are_met = marks.all(|mark| mark["verdict"] == "met");
+    assert_eq!(output.status.code(), Some(i32::from(!are_met)), "{experiment}: {errors}");
     let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
     assert!(left.is_empty(), "{experiment} leaves {left:?}");
     let written = std::fs::read(out.join(format!("{experiment}.json"))).unwrap();
@@ -86,6 +99,37 @@ fn every_experiment_runs_to_its_end_and_reports_in_json() {
     for (experiment, _) in listed() {
         check(&experiment, &run(&experiment, out.path()), out.path());
     }
+}
+
+/// `bbq bench marks` of one section in this directory; the report and the exit code.
+fn marks(section: &str, here: &Path) -> (Value, Option<i32>) {
+    let data = directory();
+    let short =
+        ["bench", "marks", "--only", section, "--seconds", "0.05", "--rounds", "1", "--json", "--data"];
+    let output = bbq(&[&short[..], &[data.path().to_str().unwrap()]].concat(), here);
+    let report = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    (report, output.status.code())
+}
+
+#[test]
+fn a_mark_is_judged_where_its_floor_is_and_not_met_where_it_is_not() {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let (report, code) = marks("churn", &repository);
+    assert_eq!(report["sections"].as_array().unwrap().len(), 1);
+    let mark = &report["sections"][0]["marks"][0];
+    assert_eq!(code, Some(i32::from(mark["verdict"] != "met")), "{report}");
+    if report["left_out"] == serde_json::json!([]) {
+        assert_eq!(report["failures"], serde_json::json!([]));
+        let ratio = &report["sections"][0]["rows"][1]["ratio"]["median"];
+        assert_eq!(&mark["measured"]["median"], ratio);
+        assert_eq!(mark["verdict"], if ratio.as_f64().unwrap() > 1.25 { "missed" } else { "met" });
+    }
+    let (report, code) = marks("stream", directory().path());
+    assert_eq!(
+        (code, &report["sections"][0]["marks"][0]["verdict"]),
+        (Some(1), &Value::from("not_measured"))
+    );
+    assert!(!report["left_out"].as_array().unwrap().is_empty());
 }
 
 #[test]
@@ -244,6 +288,9 @@ fn wrong_usage_names_what_there_is() {
         assert!(errors.contains(expected), "{arguments:?}: {errors}");
     };
     refused(&["bench", "lisen"], "listen, stream");
+    refused(&["bench", "listen", "stre"], "there is no experiment \"stre\"");
+    refused(&["bench", "listen", "--only", "nothing"], "there are connections stay open; ");
+    refused(&["bench", "listen", "--bbq", "nowhere"], "--bbq nowhere");
     refused(&["bench", "listen", "--rounds", "0"], "--rounds");
     refused(&["bench", "listen", "--duration", "0"], "0.01 to 3600");
     refused(&["bench", "listen", "--data", "nowhere"], "--data nowhere");

@@ -19,6 +19,7 @@ use crate::settings::Settings;
 /// As the seed has them.
 const THREADS: usize = 4;
 const MESSAGE_BYTES: usize = 4096;
+const FLOOR: &str = "bare C, reuseport, nothing stored";
 /// Between two looks at how much is pending.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -26,14 +27,13 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     let mut left_out = Vec::new();
     let mut rows = vec![Row::new("bbq whole+tcp, spool and file", to_product)];
     if let Some(floor) = floor::available(settings, "churn_reuseport", &mut left_out) {
-        rows.push(Row::new("bare C, reuseport, nothing stored", move |settings| to_floor(settings, &floor)));
+        rows.push(Row::new(FLOOR, move |settings| to_floor(settings, &floor)));
     }
-    let section = Section {
-        title: "4 KiB messages, a connection each, 4 client threads".to_owned(),
-        about: "The sender closes at once and is told nothing. bbq stores and syncs every message, and writes it to a file; a \
-                send is from the making of the socket to its close."
-            .to_owned(),
-        columns: vec![
+    let section = Section::new(
+        "4 KiB messages, a connection each, 4 client threads",
+        "The sender closes at once and is told nothing. bbq stores and syncs every message, and writes it to a file; a send is from \
+         the making of the socket to its close.",
+        &[
             Metric::Rate,
             Metric::Throughput,
             Metric::LatencyMean,
@@ -46,10 +46,10 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
             Metric::LargestShare,
             Metric::OthersBusy,
         ],
-        baseline: (rows.len() > 1).then_some((1, Metric::ServerCpu)),
-        drawing: Drawing::Bars(Metric::Rate),
+        Drawing::Bars(Metric::Rate),
         rows,
-    };
+    )
+    .beside(FLOOR, Metric::ServerCpu);
     Ok(Plan { left_out, conclude: Box::new(seeds_table), ..Plan::of(vec![section]) })
 }
 
@@ -95,17 +95,9 @@ fn watch_pending(product: &Product, over: &AtomicBool, sent: &AtomicU64) -> u64 
 
 fn to_floor(settings: &Settings, floor: &floor::Floor) -> anyhow::Result<Sample> {
     let directory = directory::make(&settings.directory)?;
-    let server = floor.start(directory.path(), &[&settings.workers.to_string()])?;
-    let meter = Meter::start(Some(server.pid()))?;
-    let load = load(settings, server.address(), &AtomicU64::new(0))?;
-    let sample = meter.stop(&load)?;
-    let received = server.stop(false)?.messages;
-    anyhow::ensure!(
-        received == Some(load.operations),
-        "{} were sent, received were {received:?}",
-        load.operations
-    );
-    Ok(sample)
+    floor.measure(directory.path(), &[&settings.workers.to_string()], false, |server| {
+        load(settings, server, &AtomicU64::new(0))
+    })
 }
 
 /// The lines that the seed's programs print, with what they were there.

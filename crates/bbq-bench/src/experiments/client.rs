@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use bbq_client::{OnFull, Sender};
-use rustix::process::{Pid, Signal, kill_process};
 
 use crate::address;
 use crate::cpu;
@@ -19,6 +18,7 @@ use crate::meter::Meter;
 use crate::metric::Metric;
 use crate::peers::send_cost;
 use crate::plan::Plan;
+use crate::process::Stopped;
 use crate::product::{Product, ProductOptions, Sinks};
 use crate::results::Results;
 use crate::sample::Sample;
@@ -76,17 +76,16 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     for library in send_cost::available(settings, &mut left_out) {
         rows.push(Row::new(library.name(), move |settings| library.measure(settings)));
     }
-    let section = Section {
-        title: "one call in the application's thread, 100 B".to_owned(),
-        about: "The clock is read around each call. send copies and returns, and acknowledgements mean that a message is on disk; \
+    let section = Section::new(
+        "one call in the application's thread, 100 B",
+        "The clock is read around each call. send copies and returns, and acknowledgements mean that a message is on disk; \
                 a record that finds no room is dropped and counted (on_full = drop-newest). Sleeps are voluntary context switches \
-                of the calling thread: a call that took long without one was interrupted by the scheduler."
-            .to_owned(),
-        columns: COLUMNS.to_vec(),
-        baseline: Some((0, Metric::LatencyP50)),
-        drawing: Drawing::Bars(Metric::LatencyP999),
+                of the calling thread: a call that took long without one was interrupted by the scheduler.",
+        &COLUMNS,
+        Drawing::Bars(Metric::LatencyP999),
         rows,
-    };
+    );
+    let section = Section { baseline: Some((0, Metric::LatencyP50)), ..section };
     Ok(Plan { left_out, conclude: Box::new(conclude), ..Plan::of(vec![section]) })
 }
 
@@ -192,25 +191,6 @@ fn measure(
     let mut sample = meter.stop(&load)?;
     sample.set(Metric::Sleeps, slept as f64 * 1e6 / load.operations as f64);
     Ok(sample)
-}
-
-/// A server that stands still until this is dropped.
-struct Stopped(Pid);
-
-impl Stopped {
-    fn new(process: u32) -> anyhow::Result<Stopped> {
-        let process =
-            i32::try_from(process).ok().and_then(Pid::from_raw).context("no process has this number")?;
-        kill_process(process, Signal::STOP).context("SIGSTOP")?;
-        Ok(Stopped(process))
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        // It is killed behind this in any case.
-        let _ = kill_process(self.0, Signal::CONT);
-    }
 }
 
 fn conclude(results: &Results<'_>) -> Vec<String> {

@@ -1,18 +1,13 @@
 //! Seed 001: DNS answered from memory, processor time against the rate, beside Unbound with and without so-reuseport.
 
-use std::time::Duration;
-
 use crate::directory;
-use crate::listen_server::ListenServer;
 use crate::load::names::{self, Queries};
 use crate::load::threads_beside;
-use crate::meter::Meter;
 use crate::metric::Metric;
-use crate::peers::{self, unbound};
+use crate::peers::{self, examples, unbound};
 use crate::plan::Plan;
 use crate::sample::Sample;
 use crate::section::{Drawing, Row, Section};
-use crate::server::{ServeOptions, Service};
 use crate::settings::Settings;
 
 /// Queries a second.
@@ -22,7 +17,7 @@ const SOCKETS: usize = 64;
 /// Who answers.
 #[derive(Debug, Clone, Copy)]
 enum Server {
-    /// bbq-listen, by this distribution.
+    /// The example of bbq-listen, by this distribution.
     Own(&'static str),
     /// Unbound, with so-reuseport yes or no.
     Unbound(&'static str),
@@ -31,7 +26,7 @@ enum Server {
 impl Server {
     fn name(self) -> String {
         match self {
-            Server::Own(distribution) => format!("bbq-listen {distribution}"),
+            Server::Own(distribution) => format!("dns_cache {distribution}"),
             Server::Unbound(so_reuseport) => format!("Unbound so-reuseport {so_reuseport}"),
         }
     }
@@ -39,7 +34,10 @@ impl Server {
 
 pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     let mut left_out = Vec::new();
-    let mut servers = vec![Server::Own("reuseport"), Server::Own("shared")];
+    let mut servers = Vec::new();
+    if examples::are_built(settings, &mut left_out) {
+        servers.extend([Server::Own("reuseport"), Server::Own("shared")]);
+    }
     if settings.peers && peers::installed("unbound", &mut left_out) {
         servers.extend([Server::Unbound("yes"), Server::Unbound("no")]);
     }
@@ -54,12 +52,9 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
         RATES.map(|rate| row(*server, format!("{}, {} k/s", server.name(), rate / 1000), Some(rate.into())))
     });
     let full = servers.iter().map(|server| row(*server, server.name(), None));
-    let about = "A query by UDP for one of 1,000 names, from 64 sockets. An answer after 500 ms is lost. bbq-listen's bare server \
-                 checks less than Unbound does.";
-    let section = |title: &str, drawing, rows| Section {
-        title: title.to_owned(),
-        about: about.to_owned(),
-        columns: vec![
+    let about = "A query by UDP for one of 1,000 names, from 64 sockets. An answer after 500 ms is lost.";
+    let section = |title, drawing, rows| {
+        let columns = [
             Metric::OfferedRate,
             Metric::Rate,
             Metric::ServerCpu,
@@ -70,68 +65,43 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
             Metric::ClientCpu,
             Metric::ClientBusy,
             Metric::LargestShare,
-        ],
-        baseline: None,
-        drawing,
-        rows,
+        ];
+        Section::new(title, about, &columns, drawing, rows)
     };
-    let baseline = servers.iter().position(|server| matches!(server, Server::Unbound("yes"))).unwrap_or(0);
     let sections = vec![
         section(
             "processor time against the rate",
             Drawing::Curve { x: Metric::OfferedRate, y: Metric::ServerBusy },
             paced.collect(),
         ),
-        Section {
-            baseline: Some((baseline, Metric::ServerCpu)),
-            ..section("as fast as answers come", Drawing::Bars(Metric::ServerCpu), full.collect())
-        },
+        section("as fast as answers come", Drawing::Bars(Metric::ServerCpu), full.collect())
+            .beside(&Server::Unbound("yes").name(), Metric::ServerCpu),
     ];
     Ok(Plan { left_out, ..Plan::of(sections) })
 }
 
 fn measure(settings: &Settings, server: Server, per_second: Option<f64>) -> anyhow::Result<Sample> {
     let directory = directory::make(&settings.directory)?;
-    let queries = |server| Queries {
-        server,
-        threads: threads_beside(settings.workers),
-        sockets: SOCKETS,
-        per_second,
-        duration: settings.duration,
-    };
-    match server {
+    let started = match server {
         Server::Own(distribution) => {
-            let server = ListenServer::start(
-                settings,
-                &ServeOptions {
-                    service: Service::Names,
-                    listen: vec!["udp://127.0.0.1:0".to_owned()],
-                    workers: settings.workers,
-                    distribution: distribution.to_owned(),
-                    work: Duration::ZERO,
-                    rescue: true,
-                    logs: directory.path().to_owned(),
-                },
-            )?;
-            let mut sample = ask(server.pid(), &queries(server.addresses()[0]))?;
-            sample.set_shares(server.stop()?.operations);
-            Ok(sample)
+            examples::start(settings, directory.path(), "dns_cache", distribution, &[])?
         }
-        Server::Unbound(so_reuseport) => {
-            let server = unbound::start(settings, directory.path(), so_reuseport)?;
-            let sample = ask(server.pid(), &queries(server.address()))?;
-            server.stop()?;
-            Ok(sample)
-        }
-    }
-}
-
-fn ask(pid: u32, queries: &Queries) -> anyhow::Result<Sample> {
-    let meter = Meter::start(Some(pid))?;
-    let asked = names::run(queries)?;
-    let mut sample = meter.stop(&asked.load)?;
-    let lost = asked.asked.saturating_sub(asked.load.operations);
-    sample.set(Metric::Loss, lost as f64 * 100.0 / asked.asked as f64);
-    sample.set(Metric::OfferedRate, asked.asked as f64 / asked.load.took.as_secs_f64());
+        Server::Unbound(so_reuseport) => unbound::start(settings, directory.path(), so_reuseport)?,
+    };
+    let (mut lost, mut offered) = (0.0, 0.0);
+    let mut sample = started.measure(|server| {
+        let asked = names::run(&Queries {
+            server,
+            threads: threads_beside(settings.workers),
+            sockets: SOCKETS,
+            per_second,
+            duration: settings.duration,
+        })?;
+        lost = asked.asked.saturating_sub(asked.load.operations) as f64 * 100.0 / asked.asked as f64;
+        offered = asked.asked as f64 / asked.load.took.as_secs_f64();
+        Ok(asked.load)
+    })?;
+    sample.set(Metric::Loss, lost);
+    sample.set(Metric::OfferedRate, offered);
     Ok(sample)
 }

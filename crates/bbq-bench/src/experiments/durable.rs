@@ -73,14 +73,8 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
         })
         .into();
     pipelined.extend(of_jetstream(1, PIPELINED, jetstream_on_their_way(PIPELINED)));
-    let section = |title: &str, about: &str, rows| Section {
-        title: title.to_owned(),
-        about: about.to_owned(),
-        columns: COLUMNS.to_vec(),
-        baseline: None,
-        drawing: Drawing::Curve { x: Metric::Rate, y: Metric::LatencyP50 },
-        rows,
-    };
+    let drawing = Drawing::Curve { x: Metric::Rate, y: Metric::LatencyP50 };
+    let section = |title: &str, about: &str, rows| Section::new(title, about, &COLUMNS, drawing, rows);
     let waiting = Section {
         baseline: Some((0, Metric::LatencyP99)),
         ..section(
@@ -108,14 +102,20 @@ fn nobody_waits() -> Section {
         })
         .asking(DATAGRAMS_PER_SECOND, Metric::OfferedRate)
     };
-    Section {
-        title: "20,000 datagrams a second, by spool.flush_interval_ms".to_owned(),
-        about: "256 B by UDP, of which nobody is told anything: a crash takes at most what came in so many milliseconds.".to_owned(),
-        columns: vec![Metric::OfferedRate, Metric::Rate, Metric::Loss, Metric::ServerCpu, Metric::ServerSystemCpu, Metric::OthersBusy],
-        baseline: None,
-        drawing: Drawing::Bars(Metric::ServerCpu),
-        rows: INTERVALS_MS.map(row).into(),
-    }
+    Section::new(
+        "20,000 datagrams a second, by spool.flush_interval_ms",
+        "256 B by UDP, of which nobody is told anything: a crash takes at most what came in so many milliseconds.",
+        &[
+            Metric::OfferedRate,
+            Metric::Rate,
+            Metric::Loss,
+            Metric::ServerCpu,
+            Metric::ServerSystemCpu,
+            Metric::OthersBusy,
+        ],
+        Drawing::Bars(Metric::ServerCpu),
+        INTERVALS_MS.map(row).into(),
+    )
 }
 
 fn measure(
@@ -184,10 +184,7 @@ fn publish(
 fn conclude(results: &Results<'_>) -> Vec<String> {
     // Within each round, of the rows with these names.
     let ratio = |upper: String, lower: String| {
-        let rates = |name: &str| {
-            let mut rows = results.sections.iter().flat_map(|section| &section.rows);
-            rows.find(|row| row.name == name).map(|row| row.values(Metric::Rate))
-        };
+        let rates = |name: &str| Some(results.row(name)?.values(Metric::Rate));
         Some(Spread::of_ratios(&rates(&upper)?, &rates(&lower)?)?.median)
     };
     let one = || waiting_name("durable", 1);

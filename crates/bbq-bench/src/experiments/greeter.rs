@@ -1,4 +1,4 @@
-//! Seed 000: a name per connection from several clients, `Hello, NAME` in a log for each thread, by every distribution.
+//! Seed 000, by the example greeter of bbq-listen: a name per connection from several clients, `Hello, NAME` in a log for each thread, by every distribution.
 
 use std::fs;
 use std::sync::atomic::AtomicU64;
@@ -6,32 +6,35 @@ use std::time::Duration;
 
 use super::listen::DISTRIBUTIONS;
 use crate::directory;
-use crate::listen_server::ListenServer;
 use crate::load::churn::{self, Messages};
 use crate::meter::Meter;
 use crate::metric::Metric;
+use crate::peers::examples;
 use crate::plan::Plan;
 use crate::results::Results;
 use crate::sample::Sample;
 use crate::section::{Drawing, Row, Section};
-use crate::server::{ServeOptions, Service};
 use crate::settings::Settings;
 
 /// The seed has 4 processes of 10,000 requests each.
 const CLIENTS: usize = 4;
 const GREETINGS: f64 = 40_000.0;
 
-pub(crate) fn plan(_settings: &Settings) -> anyhow::Result<Plan> {
-    let rows = DISTRIBUTIONS
-        .map(|distribution| Row::new(distribution, move |settings| measure(settings, distribution)))
-        .into();
-    let section = Section {
-        title: "greetings, a connection each, 4 clients".to_owned(),
-        about: "The client sends a name and closes; the worker that reads it writes a line to its log. Every sample's logs are \
-                counted: a greeting that is not there fails it. Who finds the accept queue full (4,096) tries again after a \
-                second, as the kernel does for him: over 100 ms are those."
-            .to_owned(),
-        columns: vec![
+pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
+    let mut left_out = Vec::new();
+    let mut rows = Vec::new();
+    if examples::are_built(settings, &mut left_out) {
+        rows.extend(
+            DISTRIBUTIONS
+                .map(|distribution| Row::new(distribution, move |settings| measure(settings, distribution))),
+        );
+    }
+    let section = Section::new(
+        "greetings, a connection each, 4 clients",
+        "The client sends a name and closes; the worker that reads it writes a line to its log. Every sample's logs are counted: a \
+         greeting that is not there fails it. Who finds the accept queue full (4,096) tries again after a second, as the kernel does \
+         for him: over 100 ms are those.",
+        &[
             Metric::Rate,
             Metric::ServerCpu,
             Metric::ServerSystemCpu,
@@ -42,31 +45,20 @@ pub(crate) fn plan(_settings: &Settings) -> anyhow::Result<Plan> {
             Metric::LargestShare,
             Metric::OthersBusy,
         ],
-        baseline: Some((0, Metric::ServerCpu)),
-        drawing: Drawing::Bars(Metric::ServerCpu),
+        Drawing::Bars(Metric::ServerCpu),
         rows,
-    };
-    Ok(Plan { conclude: Box::new(conclude), ..Plan::of(vec![section]) })
+    )
+    .beside(DISTRIBUTIONS[0], Metric::ServerCpu);
+    Ok(Plan { left_out, conclude: Box::new(conclude), ..Plan::of(vec![section]) })
 }
 
 fn measure(settings: &Settings, distribution: &str) -> anyhow::Result<Sample> {
     let directory = directory::make(&settings.directory)?;
-    let server = ListenServer::start(
-        settings,
-        &ServeOptions {
-            service: Service::Greeter,
-            listen: vec!["tcp://127.0.0.1:0".to_owned()],
-            workers: settings.workers,
-            distribution: distribution.to_owned(),
-            work: Duration::ZERO,
-            rescue: true,
-            logs: directory.path().to_owned(),
-        },
-    )?;
+    let server = examples::start(settings, directory.path(), "greeter", distribution, &[])?;
     let meter = Meter::start(Some(server.pid()))?;
     let load = churn::run(
         &Messages {
-            server: server.addresses()[0],
+            server: server.address(),
             threads: CLIENTS,
             duration: settings.duration,
             message: b"Alice",
@@ -84,8 +76,8 @@ fn measure(settings: &Settings, distribution: &str) -> anyhow::Result<Sample> {
     })?;
     anyhow::ensure!(all.is_some(), "{} names were sent, in the logs are {greeted:?}", load.operations);
     let mut sample = meter.stop(&load)?;
-    let totals = server.stop()?;
-    sample.set(Metric::Sockets, totals.sockets as f64);
+    sample.set(Metric::Sockets, server.listening() as f64);
+    server.stop()?;
     sample.set_shares(greeted);
     Ok(sample)
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::listen::{Case, measure, section};
 use crate::directory;
 use crate::load::{http, threads_beside};
-use crate::meter::Meter;
 use crate::metric::Metric;
 use crate::peers::{self, nginx};
 use crate::plan::Plan;
@@ -14,12 +13,6 @@ use crate::section::{Row, Section};
 use crate::settings::Settings;
 
 const DISTRIBUTIONS: [&str; 3] = ["reuseport", "shared", "accept-mutex"];
-/// The seed's three configurations.
-const NGINX: [(&str, nginx::Mode); 3] = [
-    ("nginx reuseport", nginx::Mode { listen: "reuseport", events: "" }),
-    ("nginx accept_mutex on", nginx::Mode { listen: "", events: "accept_mutex on;" }),
-    ("nginx accept_mutex off", nginx::Mode { listen: "", events: "accept_mutex off;" }),
-];
 const CONNECTIONS: usize = 64;
 
 pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
@@ -34,11 +27,11 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
             })
             .into();
         if beside_nginx {
-            let rows = NGINX.map(|(name, mode)| Row::new(name, move |settings| measure_nginx(settings, mode, case.close)));
+            let rows = nginx::MODES.map(|(name, mode)| Row::new(name, move |settings| measure_nginx(settings, mode, case.close)));
             section.baseline = Some((section.rows.len(), Metric::ServerCpu));
             section.rows.extend(rows);
             section.about += " nginx without logs answers `return 200 \"OK\"`; it checks and dates what bbq-listen's bare server \
-                              does not, so see docs/RESULTS.md for the whole example beside it.";
+                              does not: `bbq bench servers` has the whole example beside it.";
         }
         section
     });
@@ -47,16 +40,13 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
 
 fn measure_nginx(settings: &Settings, mode: nginx::Mode, close: bool) -> anyhow::Result<Sample> {
     let directory = directory::make(&settings.directory)?;
-    let server = nginx::start(settings, directory.path(), mode)?;
-    let meter = Meter::start(Some(server.pid()))?;
-    let load = http::run(&http::Requests {
-        servers: &[server.address()],
-        threads: threads_beside(settings.workers),
-        connections: CONNECTIONS,
-        close,
-        duration: settings.duration,
-    })?;
-    let sample = meter.stop(&load)?;
-    server.stop()?;
-    Ok(sample)
+    nginx::start(settings, directory.path(), mode, None)?.measure(|server| {
+        http::run(&http::Requests {
+            servers: &[server],
+            threads: threads_beside(settings.workers),
+            connections: CONNECTIONS,
+            close,
+            duration: settings.duration,
+        })
+    })
 }

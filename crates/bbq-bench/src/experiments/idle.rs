@@ -58,16 +58,14 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
             rows.push(Row::new(format!("nginx, {count}"), move |settings| of_nginx(settings, count)));
         }
     }
-    let section = Section {
-        title: "idle connections".to_owned(),
-        about: "Memory of the server's processes (anonymous resident pages) with the connections, less that without, by the \
-                connections. The kernel's own memory for sockets is not in it."
-            .to_owned(),
-        columns: vec![Metric::MemoryPerConnection, Metric::Rate, Metric::ServerCpu, Metric::OthersBusy],
-        baseline: None,
-        drawing: Drawing::Bars(Metric::MemoryPerConnection),
+    let section = Section::new(
+        "idle connections",
+        "Memory of the server's processes (anonymous resident pages) with the connections, less that without, by the \
+                connections. The kernel's own memory for sockets is not in it.",
+        &[Metric::MemoryPerConnection, Metric::Rate, Metric::ServerCpu, Metric::OthersBusy],
+        Drawing::Bars(Metric::MemoryPerConnection),
         rows,
-    };
+    );
     Ok(Plan { left_out, ..Plan::of(vec![section]) })
 }
 
@@ -112,7 +110,7 @@ fn with_product<Held>(
 
 fn of_nginx(settings: &Settings, count: usize) -> anyhow::Result<Sample> {
     let directory = directory::make(&settings.directory)?;
-    let server = nginx::start(settings, directory.path(), nginx::Mode { listen: "reuseport", events: "" })?;
+    let server = nginx::start(settings, directory.path(), nginx::MODES[0].1, None)?;
     // It has read the first byte of each: those that it has not accepted have no memory of it.
     let accepted = || Ok(count as u64);
     let (sample, held) = hold(server.pid(), count, || connect(server.address(), count), accepted)?;

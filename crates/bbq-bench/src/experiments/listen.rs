@@ -12,7 +12,7 @@ use crate::plan::Plan;
 use crate::results::Results;
 use crate::sample::Sample;
 use crate::section::{Drawing, Row, Section};
-use crate::server::{ServeOptions, Service};
+use crate::server::ServeOptions;
 use crate::settings::Settings;
 use crate::verdict;
 
@@ -59,12 +59,12 @@ pub(crate) fn section(case: Case, distributions: &[&'static str]) -> Section {
         .copied()
         .map(|distribution| Row::new(distribution, move |settings| measure(settings, case, distribution)))
         .collect();
-    Section {
-        title: case.title.to_owned(),
-        about: format!(
-            "HTTP on bbq-listen, {CONNECTIONS} connections in flight; who is answered asks again."
-        ),
-        columns: vec![
+    let about =
+        format!("HTTP on bbq-listen, {CONNECTIONS} connections in flight; who is answered asks again.");
+    Section::new(
+        case.title,
+        about,
+        &[
             Metric::Rate,
             Metric::LatencyP50,
             Metric::LatencyP99,
@@ -76,27 +76,18 @@ pub(crate) fn section(case: Case, distributions: &[&'static str]) -> Section {
             Metric::ClientBusy,
             Metric::LargestShare,
         ],
-        baseline: Some((0, Metric::Rate)),
-        drawing: Drawing::Bars(Metric::Rate),
+        Drawing::Bars(Metric::Rate),
         rows,
-    }
+    )
+    .beside(distributions[0], Metric::Rate)
 }
 
 pub(crate) fn measure(settings: &Settings, case: Case, distribution: &str) -> anyhow::Result<Sample> {
     let directory = directory::make(&settings.directory)?;
     let listen = (1..=case.addresses).map(|address| format!("tcp://127.0.0.{address}:0")).collect();
-    let server = ListenServer::start(
-        settings,
-        &ServeOptions {
-            service: Service::Http,
-            listen,
-            workers: settings.workers,
-            distribution: distribution.to_owned(),
-            work: case.work,
-            rescue: true,
-            logs: directory.path().to_owned(),
-        },
-    )?;
+    let options =
+        ServeOptions { listen, work: case.work, ..ServeOptions::new(settings.workers, distribution) };
+    let server = ListenServer::start(settings, directory.path(), &options)?;
     let meter = Meter::start(Some(server.pid()))?;
     let load = http::run(&http::Requests {
         servers: server.addresses(),
@@ -106,7 +97,7 @@ pub(crate) fn measure(settings: &Settings, case: Case, distribution: &str) -> an
         duration: settings.duration,
     })?;
     let mut sample = meter.stop(&load)?;
-    sample.set_shares(server.stop()?.operations);
+    sample.set_shares(server.stop()?);
     Ok(sample)
 }
 

@@ -1,7 +1,7 @@
 //! Seed 003's weakness: one worker is blocked for a second while new connections come. How long do they wait?
 
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::directory;
 use crate::listen_server::ListenServer;
@@ -10,11 +10,12 @@ use crate::load::paced::{self, Arrivals};
 use crate::load::source::Sources;
 use crate::meter::Meter;
 use crate::metric::Metric;
+use crate::pause;
 use crate::peers::{self, nginx};
 use crate::plan::Plan;
 use crate::sample::Sample;
 use crate::section::{Drawing, Row, Section};
-use crate::server::{ServeOptions, Service};
+use crate::server::ServeOptions;
 use crate::settings::Settings;
 
 /// As in the measurement that the figures of nginx are from: 200 connections, 500 a second.
@@ -43,39 +44,27 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
             rows.push(Row::new(name, move |settings| measure_nginx(settings, mode)));
         }
     }
-    let section = Section {
-        title: format!("one of {} workers is blocked for 1 s, 500 new connections a second", settings.workers.max(2)),
-        about: "From when a connection was due to its answer. A request blocks its worker's thread; of nginx a worker gets \
-                SIGSTOP."
-            .to_owned(),
-        columns: vec![
-            Metric::LatencyP50,
-            Metric::LatencyP99,
-            Metric::LatencyMax,
-            Metric::Late,
-            Metric::OthersBusy,
-        ],
-        baseline: None,
-        drawing: Drawing::Bars(Metric::LatencyMax),
+    let section = Section::new(
+        format!(
+            "one of {} workers is blocked for 1 s, 500 new connections a second",
+            settings.workers.max(2)
+        ),
+        "From when a connection was due to its answer. A request blocks its worker's thread; of nginx a worker gets SIGSTOP.",
+        &[Metric::LatencyP50, Metric::LatencyP99, Metric::LatencyMax, Metric::Late, Metric::OthersBusy],
+        Drawing::Bars(Metric::LatencyMax),
         rows,
-    };
+    );
     Ok(Plan { left_out, ..Plan::of(vec![section]) })
 }
 
 fn measure(settings: &Settings, distribution: &str, rescue: bool) -> anyhow::Result<Sample> {
     let directory = directory::make(&settings.directory)?;
-    let server = ListenServer::start(
-        settings,
-        &ServeOptions {
-            service: Service::Http,
-            listen: vec!["tcp://127.0.0.1:0".to_owned()],
-            workers: settings.workers.max(2),
-            distribution: distribution.to_owned(),
-            work: Duration::ZERO,
-            rescue,
-            logs: directory.path().to_owned(),
-        },
-    )?;
+    let options = ServeOptions {
+        workers: settings.workers.max(2),
+        rescue,
+        ..ServeOptions::new(settings.workers, distribution)
+    };
+    let server = ListenServer::start(settings, directory.path(), &options)?;
     let address = server.addresses()[0];
     let meter = Meter::start(Some(server.pid()))?;
     let blocking = OwnedFd::from(Sources::new()?.connect(address)?);
@@ -90,14 +79,19 @@ fn measure(settings: &Settings, distribution: &str, rescue: bool) -> anyhow::Res
 fn measure_nginx(settings: &Settings, mode: &'static str) -> anyhow::Result<Sample> {
     let directory = directory::make(&settings.directory)?;
     let settings = Settings { workers: settings.workers.max(2), ..settings.clone() };
-    let server =
-        nginx::start(&settings, directory.path(), nginx::Mode { listen: mode, events: "accept_mutex off;" })?;
-    let meter = Meter::start(Some(server.pid()))?;
-    let stopped = server.stop_one_worker(Duration::from_millis(BLOCKED_MS))?;
-    let load =
-        paced::run(&Arrivals { server: server.address(), per_second: PER_SECOND, count: CONNECTIONS })?;
-    drop(stopped);
-    let sample = meter.stop(&load)?;
-    server.stop()?;
-    Ok(sample)
+    let server = nginx::start(
+        &settings,
+        directory.path(),
+        nginx::Mode { listen: mode, events: "accept_mutex off;" },
+        None,
+    )?;
+    let stopped = server.stop_one_worker()?;
+    let going_on = Instant::now() + Duration::from_millis(BLOCKED_MS);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            pause::until(going_on);
+            drop(stopped);
+        });
+        server.measure(|server| paced::run(&Arrivals { server, per_second: PER_SECOND, count: CONNECTIONS }))
+    })
 }

@@ -47,13 +47,12 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
             rows.push(row(name, rate, move |settings| to_peer(settings, start, rate.into())));
         }
     }
-    let section = Section {
-        title: "256 B datagrams to a file, against the rate".to_owned(),
-        about: "16 senders on loopback, open loop: they do not wait; what is due together leaves in one call (UDP GSO). lost: sent \
+    let section = Section::new(
+        "256 B datagrams to a file, against the rate",
+        "16 senders on loopback, open loop: they do not wait; what is due together leaves in one call (UDP GSO). lost: sent \
                 and not delivered; counted: of what was sent, what the server says was dropped. All asked for a receive buffer of \
-                4 MiB. bare C calls recvmmsg in as many threads, and keeps nothing."
-            .to_owned(),
-        columns: vec![
+                4 MiB. bare C calls recvmmsg in as many threads, and keeps nothing.",
+        &[
             Metric::OfferedRate,
             Metric::Rate,
             Metric::Loss,
@@ -63,10 +62,9 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
             Metric::ClientBusy,
             Metric::LargestShare,
         ],
-        baseline: None,
-        drawing: Drawing::Curve { x: Metric::OfferedRate, y: Metric::ServerCpu },
+        Drawing::Curve { x: Metric::OfferedRate, y: Metric::ServerCpu },
         rows,
-    };
+    );
     Ok(Plan { left_out, conclude: Box::new(conclude), ..Plan::of(vec![section]) })
 }
 
@@ -80,10 +78,7 @@ fn row(name: &str, per_second: u32, measure: impl Fn(&Settings) -> anyhow::Resul
 }
 
 fn conclude(results: &Results<'_>) -> Vec<String> {
-    let find = |name: &str, rate: u32| {
-        let mut rows = results.sections.iter().flat_map(|section| &section.rows);
-        rows.find(|row| row.name == at_rate(name, rate))
-    };
+    let find = |name: &str, rate: u32| results.row(&at_rate(name, rate));
     let (mut ratios, mut missed) = (Vec::new(), Vec::new());
     for rate in RATES {
         let (Some(own), Some(floor)) = (find(OWN, rate), find(FLOOR, rate)) else { continue };
@@ -213,14 +208,7 @@ mod tests {
             sample.set(Metric::ServerCpu, if row.name.starts_with(OWN) { 3.0 } else { 2.0 });
             RowResults { name: &row.name, asked: row.asked, samples: vec![Some(sample)] }
         });
-        let section = Section {
-            title: String::new(),
-            about: String::new(),
-            columns: Vec::new(),
-            baseline: None,
-            drawing: Drawing::Bars(Metric::ServerCpu),
-            rows: Vec::new(),
-        };
+        let section = Section::blank();
         let sections = vec![SectionResults { section: &section, rows: rows.collect() }];
         let said = conclude(&Results { sections, failures: Vec::new() });
         assert!(said[0].ends_with("1.50 at 200 k/s, 1.50 at 300 k/s."), "{said:?}");

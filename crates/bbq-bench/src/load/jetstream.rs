@@ -7,13 +7,11 @@ use std::net::SocketAddrV4;
 use std::os::fd::OwnedFd;
 
 use anyhow::Context;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 use serde_json::{Value, json};
 
-use super::pipe::send_all;
+use super::pipe::{READ_BYTES, receive, send_all};
 use super::source::Sources;
-use super::window::{Clients, Dialogue, Heard, READ_BYTES, SILENCE_MAX, Window};
+use super::window::{Clients, Dialogue, Heard, SILENCE_MAX, Window};
 
 /// The subject, and the stream that keeps what is published on it.
 const SUBJECT: &str = "bench";
@@ -89,17 +87,6 @@ fn make_stream(server: SocketAddrV4, sources: &Sources) -> anyhow::Result<()> {
             return Ok(());
         }
     }
-}
-
-fn receive(stream: &OwnedFd, input: &mut Vec<u8>) -> anyhow::Result<()> {
-    let mut buffer = [0; READ_BYTES];
-    match recv(stream, &mut buffer, RecvFlags::empty()) {
-        Ok((0, _)) => anyhow::bail!("the server closed the connection"),
-        Ok((length, _)) => input.extend_from_slice(&buffer[..length]),
-        Err(Errno::INTR) => {}
-        Err(error) => return Err(error).context("the server's answer cannot be read"),
-    }
-    Ok(())
 }
 
 /// One connection: the same message again and again, acknowledgements back.

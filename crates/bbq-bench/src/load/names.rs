@@ -20,12 +20,17 @@ use crate::interrupt;
 /// Names that are asked for: so few that no cache decides.
 pub(crate) const NAMES: usize = 1000;
 /// Identifier, flags, four counts.
-pub(crate) const HEADER_BYTES: usize = 12;
+const HEADER_BYTES: usize = 12;
 
-/// `name-N.bench.example`, type A, class IN, as it stands in a query.
-pub(crate) fn question(index: usize) -> Vec<u8> {
+/// One of them.
+pub(crate) fn name(index: usize) -> String {
+    format!("name-{index}.bench.example")
+}
+
+/// It, type A, class IN, as it stands in a query.
+fn question(index: usize) -> Vec<u8> {
     let mut question = Vec::new();
-    for label in [format!("name-{index}").as_str(), "bench", "example"] {
+    for label in name(index).split('.') {
         question.push(label.len() as u8); // at most 8
         question.extend_from_slice(label.as_bytes());
     }

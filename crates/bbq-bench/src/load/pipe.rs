@@ -15,6 +15,8 @@ use crate::interrupt;
 
 /// Bytes of one write, about.
 pub(crate) const PIECE_BYTES: usize = 64 * 1024;
+/// Holds the answers to some hundred requests: an acknowledgement of bbq's is 24 bytes, one of JetStream's about 70.
+pub(super) const READ_BYTES: usize = 16 * 1024;
 
 /// What to send to whom.
 pub(crate) struct Pipe<'a> {
@@ -57,14 +59,21 @@ pub(crate) fn run(pipe: &Pipe<'_>) -> anyhow::Result<Load> {
 
 fn wait_answer(stream: &OwnedFd, is_answer: fn(&[u8]) -> bool) -> anyhow::Result<()> {
     let mut said = Vec::new();
-    let mut buffer = [0; 4096];
     while !is_answer(&said) {
-        match recv(stream, &mut buffer, RecvFlags::empty()) {
-            Ok((0, _)) => anyhow::bail!("the server ended with {:?}", String::from_utf8_lossy(&said)),
-            Ok((length, _)) => said.extend_from_slice(&buffer[..length]),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error).context("the answer cannot be read"),
-        }
+        receive(stream, &mut said)
+            .with_context(|| format!("the server said {:?}", String::from_utf8_lossy(&said)))?;
+    }
+    Ok(())
+}
+
+/// Waits for more, on a blocking socket.
+pub(super) fn receive(stream: &OwnedFd, input: &mut Vec<u8>) -> anyhow::Result<()> {
+    let mut buffer = [0; READ_BYTES];
+    match recv(stream, &mut buffer, RecvFlags::empty()) {
+        Ok((0, _)) => anyhow::bail!("the server closed the connection"),
+        Ok((length, _)) => input.extend_from_slice(&buffer[..length]),
+        Err(Errno::INTR) => {}
+        Err(error) => return Err(error).context("the server's answer cannot be read"),
     }
     Ok(())
 }

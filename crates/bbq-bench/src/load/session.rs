@@ -8,15 +8,11 @@ use std::os::fd::OwnedFd;
 use anyhow::Context;
 use bbq_wire::session::{ClientSession, ClientStep};
 use bbq_wire::{AckLevel, Hello, StreamId};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 
 use super::frame::Frame;
+use super::pipe::receive;
 use super::source::Sources;
 use super::window::{Clients, Dialogue, Heard, SILENCE_MAX, Window};
-
-/// A welcome has less.
-const WELCOME_BYTES: usize = 4096;
 
 /// When a connection sends its next batch.
 #[derive(Debug, Clone, Copy)]
@@ -103,18 +99,6 @@ impl Session {
             }
         }
     }
-}
-
-/// Waits for more.
-fn receive(stream: &OwnedFd, input: &mut Vec<u8>) -> anyhow::Result<()> {
-    let mut buffer = [0; WELCOME_BYTES];
-    match recv(stream, &mut buffer, RecvFlags::empty()) {
-        Ok((0, _)) => anyhow::bail!("the server closed the connection"),
-        Ok((length, _)) => input.extend_from_slice(&buffer[..length]),
-        Err(Errno::INTR) => {}
-        Err(error) => return Err(error).context("the server's welcome cannot be read"),
-    }
-    Ok(())
 }
 
 impl Dialogue for Session {

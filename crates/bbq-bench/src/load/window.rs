@@ -15,14 +15,13 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::Load;
 use super::pace::Pace;
+use super::pipe::READ_BYTES;
 use super::threads::{self, Done};
 use crate::interrupt;
 use crate::pause::INTERRUPTED_WITHIN;
 
 /// A server that says nothing for so long is broken.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(20);
-/// Holds the answers to some hundred requests: an acknowledgement of bbq's is 24 bytes, one of JetStream's about 70.
-pub(super) const READ_BYTES: usize = 16 * 1024;
 const EVENTS_MAX: usize = 256;
 
 /// What one connection says and hears.

@@ -11,7 +11,10 @@ use serde::Deserialize;
 
 use crate::address;
 use crate::leash::{self, End};
+use crate::load::Load;
+use crate::meter::Meter;
 use crate::process::{Output, Process};
+use crate::sample::Sample;
 use crate::settings::Settings;
 
 /// A program of the repository in C.
@@ -70,6 +73,41 @@ impl Floor {
         Floor(program)
     }
 
+    /// To run it with arguments.
+    pub(crate) fn command(&self) -> Command {
+        Command::new(&self.0)
+    }
+
+    /// The same for a client, with its server as the first two.
+    pub(crate) fn client(&self, server: SocketAddrV4) -> Command {
+        let mut command = self.command();
+        command.args([server.ip().to_string(), server.port().to_string()]);
+        command
+    }
+
+    /// Starts it, loads it, and checks that it has received what was sent. Its processor time is what it says itself.
+    pub(crate) fn measure(
+        &self,
+        directory: &Path,
+        arguments: &[&str],
+        ends_by_itself: bool,
+        load: impl FnOnce(SocketAddrV4) -> anyhow::Result<Load>,
+    ) -> anyhow::Result<Sample> {
+        let server = self.start(directory, arguments)?;
+        let meter = Meter::start(None)?;
+        let load = load(server.address())?;
+        let totals = server.stop(ends_by_itself)?;
+        let (messages, bytes) =
+            (totals.messages.unwrap_or(load.operations), totals.bytes.unwrap_or(load.bytes));
+        anyhow::ensure!(
+            (messages, bytes) == (load.operations, load.bytes),
+            "{} messages of {} bytes were sent, {messages} of {bytes} came",
+            load.operations,
+            load.bytes
+        );
+        meter.stop_ended(&load, totals.cpu())
+    }
+
     /// Starts it at a free port, which is its first argument, and waits for its `ready`.
     pub(crate) fn start(&self, directory: &Path, arguments: &[&str]) -> anyhow::Result<RunningFloor> {
         // The floors know no other address.
@@ -113,10 +151,6 @@ pub(crate) struct RunningFloor {
 }
 
 impl RunningFloor {
-    pub(crate) fn pid(&self) -> u32 {
-        self.process.pid()
-    }
-
     pub(crate) fn address(&self) -> SocketAddrV4 {
         self.address
     }
@@ -127,7 +161,7 @@ impl RunningFloor {
             self.process.wait()?
         } else {
             self.process.terminate()?
-        }
+        };
         let mut line = String::new();
         self.said.read_line(&mut line)?;
         serde_json::from_str(&line).with_context(|| format!("the floor ended with {line:?}"))

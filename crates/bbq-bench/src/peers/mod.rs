@@ -1,6 +1,7 @@
 //! Other servers, measured in the same run if they are installed (`bench/peers/install` does that). Each is set up to do the
 //! least that gives the same behaviour.
 
+pub(crate) mod examples;
 pub(crate) mod floor;
 pub(crate) mod nats;
 pub(crate) mod nginx;
@@ -9,6 +10,7 @@ mod programs;
 mod rsyslog;
 pub(crate) mod send_cost;
 mod syslog_ng;
+pub(crate) mod tools;
 pub(crate) mod unbound;
 pub(crate) mod zeromq;
 

@@ -1,12 +1,11 @@
 //! NATS: its core, which stores nothing, without a subscriber; and JetStream, which stores and syncs each message.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
 
-use super::peer::{Peer, Transport};
+use super::peer::{Peer, Transport, configure};
 use super::programs::{find, installed, unpacked};
 use crate::address;
 use crate::load::Load;
@@ -93,8 +92,7 @@ impl JetStream {
             "listen: \"{address}\"\nlog_file: \"{place}/nats.log\"\n\
              jetstream {{ store_dir: \"{place}/jetstream\", sync_interval: always }}\n"
         );
-        let file = directory.join("nats.conf");
-        fs::write(&file, configuration).with_context(|| format!("cannot write {}", file.display()))?;
+        let file = configure(directory, "nats.conf", &configuration)?;
         let mut command = Command::new(&self.0);
         command.arg("--config").arg(&file);
         Peer::start(PROGRAM, &command, directory, address, Transport::Tcp)

@@ -1,12 +1,12 @@
-//! nginx as a web server that says OK.
+//! nginx as a web server that says OK, or as a stream proxy.
 
-use std::fs;
+use std::net::SocketAddrV4;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
 
-use super::peer::{Peer, Transport};
+use super::peer::{Peer, Transport, configure};
 use super::programs::find;
 use crate::address;
 use crate::settings::Settings;
@@ -20,8 +20,22 @@ pub(crate) struct Mode {
     pub(crate) events: &'static str,
 }
 
-/// Starts it.
-pub(crate) fn start(settings: &Settings, directory: &Path, mode: Mode) -> anyhow::Result<Peer> {
+/// The seed's three configurations.
+pub(crate) const MODES: [(&str, Mode); 3] = [
+    ("nginx reuseport", Mode { listen: "reuseport", events: "" }),
+    ("nginx accept_mutex on", Mode { listen: "", events: "accept_mutex on;" }),
+    ("nginx accept_mutex off", Mode { listen: "", events: "accept_mutex off;" }),
+];
+/// Of Debian's package libnginx-mod-stream; other builds have it in them.
+const STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
+
+/// Starts it; as a proxy if there is an upstream.
+pub(crate) fn start(
+    settings: &Settings,
+    directory: &Path,
+    mode: Mode,
+    upstream: Option<SocketAddrV4>,
+) -> anyhow::Result<Peer> {
     let address = address::free()?;
     let place = directory.display();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -29,15 +43,30 @@ pub(crate) fn start(settings: &Settings, directory: &Path, mode: Mode) -> anyhow
         .concat();
     // Its workers become nobody when root starts it, and cannot see the directory then.
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
+    let listen = format!("listen {address} {} backlog=4096", mode.listen);
+    let (load, body) = match upstream {
+        Some(upstream) => (
+            if Path::new(STREAM_MODULE).exists() {
+                format!("load_module {STREAM_MODULE};")
+            } else {
+                String::new()
+            },
+            format!("stream {{ server {{ {listen}; proxy_pass {upstream}; tcp_nodelay on; }} }}"),
+        ),
+        None => (
+            String::new(),
+            format!(
+                "http {{ access_log off; keepalive_requests 1000000000; default_type text/plain; {temporary}\n\
+                 server {{ {listen}; location / {{ return 200 \"OK\"; }} }} }}"
+            ),
+        ),
+    };
     let configuration = format!(
-        "{user}\nworker_processes {};\nworker_rlimit_nofile 200000;\ndaemon off;\npid {place}/nginx.pid;\nerror_log {place}/nginx.log warn;\n\
-         events {{ worker_connections 110000; {} }}\n\
-         http {{ access_log off; keepalive_requests 1000000000; default_type text/plain; {temporary}\n\
-         server {{ listen {address} {} backlog=4096; location / {{ return 200 \"OK\"; }} }} }}\n",
-        settings.workers, mode.events, mode.listen,
+        "{load}\n{user}\nworker_processes {};\nworker_rlimit_nofile 200000;\ndaemon off;\npid {place}/nginx.pid;\nerror_log {place}/nginx.log warn;\n\
+         events {{ worker_connections 110000; {} }}\n{body}\n",
+        settings.workers, mode.events,
     );
-    let file = directory.join("nginx.conf");
-    fs::write(&file, configuration).with_context(|| format!("cannot write {}", file.display()))?;
+    let file = configure(directory, "nginx.conf", &configuration)?;
     let mut command = Command::new(find("nginx").context("nginx is not installed")?);
     command.arg("-p").arg(directory).arg("-c").arg(&file).arg("-e").arg(directory.join("nginx.log"));
     let mut peer = Peer::start("nginx", &command, directory, address, Transport::Tcp)?;

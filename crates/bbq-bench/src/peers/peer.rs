@@ -6,11 +6,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use rustix::process::{Pid, Signal, kill_process};
 
 use crate::leash::{self, End};
+use crate::load::Load;
+use crate::meter::Meter;
 use crate::pause::{self, wait_for};
-use crate::process::{Output, Process};
+use crate::process::{Output, Process, Stopped};
+use crate::sample::Sample;
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
 /// Without a byte for this long, lines are lost.
@@ -60,8 +62,18 @@ impl Peer {
         started.with_context(|| format!("it has not started {count} processes"))
     }
 
+    /// How many of its sockets listen for connections.
+    pub(crate) fn listening(&self) -> usize {
+        sockets("/proc/net/tcp", self.address, ":0000 0A ")
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
+    }
+
+    /// The file that it writes.
+    pub(crate) fn output(&self) -> &Path {
+        &self.output
     }
 
     pub(crate) fn address(&self) -> SocketAddrV4 {
@@ -106,15 +118,27 @@ impl Peer {
         std::fs::metadata(&self.output).map_or(0, |file| file.len())
     }
 
-    /// Stops one of its worker processes with a signal, as if it were blocked, for `duration`.
-    pub(crate) fn stop_one_worker(&self, duration: Duration) -> anyhow::Result<Stopped> {
+    /// Stops one of its worker processes with a signal, as if it were blocked.
+    pub(crate) fn stop_one_worker(&self) -> anyhow::Result<Stopped> {
         let worker = crate::cpu::family(self.pid()).into_iter().nth(1).context("it has no worker process")?;
-        let worker =
-            i32::try_from(worker).ok().and_then(Pid::from_raw).context("no process has this number")?;
-        Stopped::new(worker, duration)
+        Stopped::new(worker)
     }
 
-    pub(crate) fn stop(mut self) -> anyhow::Result<()> {
+    /// Loads it and ends it.
+    pub(crate) fn measure(
+        mut self,
+        load: impl FnOnce(SocketAddrV4) -> anyhow::Result<Load>,
+    ) -> anyhow::Result<Sample> {
+        let meter = Meter::start(Some(self.pid()))?;
+        let load = load(self.address)?;
+        let mut sample = meter.stop(&load)?;
+        self.process.terminate()?;
+        sample.set_workers(&self.process.said());
+        Ok(sample)
+    }
+
+    /// Ends it; returns its processor time from start to end.
+    pub(crate) fn stop(mut self) -> anyhow::Result<Duration> {
         self.process.terminate()
     }
 
@@ -124,29 +148,11 @@ impl Peer {
     }
 }
 
-/// A process that is stopped by a signal.
-#[derive(Debug)]
-pub(crate) struct Stopped(Option<std::thread::JoinHandle<()>>);
-
-impl Stopped {
-    fn new(process: Pid, duration: Duration) -> anyhow::Result<Stopped> {
-        kill_process(process, Signal::STOP).context("SIGSTOP")?;
-        let going_on = Instant::now() + duration;
-        let thread = std::thread::Builder::new().name("going-on".to_owned()).spawn(move || {
-            pause::until(going_on);
-            // It may have ended with its server.
-            let _ = kill_process(process, Signal::CONT);
-        })?;
-        Ok(Stopped(Some(thread)))
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        if let Some(thread) = self.0.take() {
-            let _ = thread.join();
-        }
-    }
+/// Writes its configuration.
+pub(super) fn configure(directory: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+    let path = directory.join(name);
+    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
 }
 
 /// The file that it writes.
@@ -157,11 +163,14 @@ pub(super) fn output(directory: &Path) -> PathBuf {
 fn is_there(address: SocketAddrV4, transport: Transport) -> bool {
     match transport {
         Transport::Tcp => TcpStream::connect_timeout(&address.into(), Duration::from_secs(1)).is_ok(),
-        Transport::Udp => {
-            let sockets = std::fs::read_to_string("/proc/net/udp").unwrap_or_default();
-            let address =
-                format!("{:08X}:{:04X} ", u32::from_le_bytes(address.ip().octets()), address.port());
-            sockets.contains(&address)
-        }
+        Transport::Udp => sockets("/proc/net/udp", address, "") > 0,
     }
+}
+
+/// How many sockets of this list of the kernel's have this address and, behind their peer's, this state.
+fn sockets(list: &str, address: SocketAddrV4, state: &str) -> usize {
+    let list = std::fs::read_to_string(list).unwrap_or_default();
+    let local = format!(" {:08X}:{:04X} ", u32::from_le_bytes(address.ip().octets()), address.port());
+    let is_one = |line: &&str| line.split_once(&local).is_some_and(|(_, rest)| rest.contains(state));
+    list.lines().filter(is_one).count()
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use super::peer::{Peer, Transport, output};
+use super::peer::{Peer, Transport, configure, output};
 use super::programs::{find, unpacked};
 use crate::address;
 
@@ -27,8 +27,7 @@ pub(super) fn start(directory: &Path, transport: Transport) -> anyhow::Result<Pe
         address.port(),
         output(directory).display(),
     );
-    let file = directory.join("rsyslog.conf");
-    fs::write(&file, configuration).with_context(|| format!("cannot write {}", file.display()))?;
+    let file = configure(directory, "rsyslog.conf", &configuration)?;
     let program = find("rsyslogd").context("rsyslogd is not installed")?;
     let mut command = Command::new(&program);
     command.arg("-n").arg("-f").arg(&file).arg("-i").arg(directory.join("rsyslog.pid"));

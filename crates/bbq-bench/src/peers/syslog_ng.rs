@@ -1,12 +1,11 @@
 //! syslog-ng: lines or datagrams to a file, unparsed; with flow control, so that it slows down and does not drop.
 
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
 
-use super::peer::{Peer, Transport, output};
+use super::peer::{Peer, Transport, configure, output};
 use super::programs::find;
 use crate::address;
 
@@ -29,8 +28,7 @@ pub(super) fn start(directory: &Path, transport: Transport) -> anyhow::Result<Pe
         address.port(),
         output(directory).display(),
     );
-    let file = directory.join("syslog-ng.conf");
-    fs::write(&file, configuration).with_context(|| format!("cannot write {}", file.display()))?;
+    let file = configure(directory, "syslog-ng.conf", &configuration)?;
     let mut command = Command::new(find("syslog-ng").context("syslog-ng is not installed")?);
     command.args(["--foreground", "--no-caps", "--cfgfile"]).arg(&file);
     command.arg("--persist-file").arg(directory.join("syslog-ng.persist"));

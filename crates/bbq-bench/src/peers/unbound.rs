@@ -2,16 +2,15 @@
 //! for (its default is the system's, a twentieth of that).
 
 use std::fmt::Write;
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
 
-use super::peer::{Peer, Transport};
+use super::peer::{Peer, Transport, configure};
 use super::programs::find;
 use crate::address;
-use crate::load::names::NAMES;
+use crate::load::names::{NAMES, name};
 use crate::settings::Settings;
 
 /// Starts it; `so_reuseport` is yes or no.
@@ -28,11 +27,10 @@ pub(crate) fn start(settings: &Settings, directory: &Path, so_reuseport: &str) -
         address.port(),
     );
     for index in 0..NAMES {
-        writeln!(configuration, "  local-data: \"name-{index}.bench.example. 3600 IN A 192.0.2.1\"")?;
+        writeln!(configuration, "  local-data: \"{}. 3600 IN A 192.0.2.1\"", name(index))?;
     }
     configuration += "remote-control:\n  control-enable: no\n";
-    let file = directory.join("unbound.conf");
-    fs::write(&file, configuration).with_context(|| format!("cannot write {}", file.display()))?;
+    let file = configure(directory, "unbound.conf", &configuration)?;
     let mut command = Command::new(find("unbound").context("unbound is not installed")?);
     command.args(["-d", "-p", "-c"]).arg(&file);
     Peer::start("unbound", &command, directory, address, Transport::Udp)

@@ -1,19 +1,16 @@
-//! The server that is measured where bbq-listen itself is the subject: listener groups with a protocol that costs next to
-//! nothing, so that what differs is how connections and datagrams are spread.
+//! The server that is measured where bbq-listen itself is the subject: listener groups with as much of HTTP as costs next to
+//! nothing, so that what differs is how connections are spread.
 //!
 //! It prints `listening ADDRESS` for each address and `ready`, runs until its standard input ends, and then prints a line of
-//! JSON with the operations of each worker.
+//! JSON with the requests of each worker.
 //!
 //! Invariant: it ends when the program that measures does, however that ends.
 
-mod greeter;
 mod http;
-mod names;
 mod stop;
 mod work;
 
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,28 +21,14 @@ use bbq_listen::{
     ACCEPTS_PER_BATCH_MAX, Accepted, Address, AsyncListener, Distribution, Group, GroupOptions, Heartbeat,
     STALL_THRESHOLD_DEFAULT, StallMonitor, WorkerListener, raise_descriptor_limit,
 };
-use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
 use stop::Stop;
 
-/// The protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Service {
-    /// HTTP: every response is OK.
-    Http,
-    /// A name per connection, written to a log of the worker's, as in seed 000.
-    Greeter,
-    /// DNS over UDP: responses from memory.
-    Names,
-}
-
-/// What to serve, and how.
+/// How to serve.
 #[derive(Debug, Clone)]
 pub struct ServeOptions {
-    /// The protocol.
-    pub service: Service,
     /// Where; a group for each.
     pub listen: Vec<String>,
     /// Worker threads.
@@ -56,17 +39,19 @@ pub struct ServeOptions {
     pub work: Duration,
     /// Whether other workers take the connections of a stalled worker.
     pub rescue: bool,
-    /// Where the greeter's logs go.
-    pub logs: PathBuf,
 }
 
-/// The operations of the workers, printed at the end.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Totals {
-    /// Requests, greetings or answers, by worker.
-    pub(crate) operations: Vec<u64>,
-    /// Sockets that listened.
-    pub(crate) sockets: usize,
+impl ServeOptions {
+    /// On one address, without work.
+    pub(crate) fn new(workers: usize, distribution: &str) -> ServeOptions {
+        ServeOptions {
+            listen: vec!["tcp://127.0.0.1:0".to_owned()],
+            workers,
+            distribution: distribution.to_owned(),
+            work: Duration::ZERO,
+            rescue: true,
+        }
+    }
 }
 
 /// Serves until standard input ends.
@@ -105,39 +90,25 @@ pub fn serve(options: &ServeOptions) -> anyhow::Result<()> {
         let mut nothing = Vec::new();
         io::stdin().read_to_end(&mut nothing).context("standard input")?;
         let _ = stop.send(true);
-        let mut totals =
-            Totals { sockets: groups.iter().map(|group| group.sockets().len()).sum(), ..Totals::default() };
+        let mut requests = Vec::new();
         for worker in workers {
-            totals.operations.push(worker.join().map_err(|_| anyhow::anyhow!("a worker panicked"))??);
+            requests.push(worker.join().map_err(|_| anyhow::anyhow!("a worker panicked"))??);
         }
-        writeln!(io::stdout(), "{}", serde_json::to_string(&totals)?)?;
+        writeln!(io::stdout(), "{}", serde_json::to_string(&requests)?)?;
         Ok(())
     })
 }
 
-/// Runs one worker to its end; returns how many operations it had.
+/// Runs one worker to its end; returns how many requests it had.
 async fn work(groups: &[Group], worker: usize, options: &ServeOptions, stop: Stop) -> anyhow::Result<u64> {
     let count = Arc::new(AtomicU64::new(0));
-    let greeter = match options.service {
-        Service::Greeter => Some(greeter::Greeter::new(&options.logs, worker)?),
-        Service::Http | Service::Names => None,
-    };
     let mut serving = Vec::with_capacity(groups.len());
     for group in groups {
         let (worker_listener, count, stop, work) =
             (group.worker_listener(worker)?, Arc::clone(&count), stop.clone(), options.work);
-        serving.push(match (options.service, &greeter) {
-            (Service::Names, _) => tokio::spawn(names::answer(worker_listener, stop, count)),
-            (_, Some(greeter)) => {
-                let greeter = Arc::clone(greeter);
-                tokio::spawn(accept(worker_listener, stop, move |accepted| {
-                    greeter::begin(accepted, &greeter, &count)
-                }))
-            }
-            _ => tokio::spawn(accept(worker_listener, stop, move |accepted| {
-                http::begin(accepted, work, &count)
-            })),
-        });
+        serving.push(tokio::spawn(accept(worker_listener, stop, move |accepted| {
+            http::begin(accepted, work, &count)
+        })));
     }
     for served in serving {
         served.await??;

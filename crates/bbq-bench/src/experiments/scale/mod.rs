@@ -92,10 +92,10 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
 }
 
 fn section(title: &str, about: String, rows: Vec<Row>) -> Section {
-    Section {
-        title: title.to_owned(),
+    let section = Section::new(
+        title,
         about,
-        columns: vec![
+        &[
             Metric::OfferedRate,
             Metric::Rate,
             Metric::ServerCpu,
@@ -106,10 +106,10 @@ fn section(title: &str, about: String, rows: Vec<Row>) -> Section {
             Metric::Start,
             Metric::OthersBusy,
         ],
-        baseline: Some((0, Metric::ServerCpu)),
-        drawing: Drawing::Bars(Metric::ServerCpu),
+        Drawing::Bars(Metric::ServerCpu),
         rows,
-    }
+    );
+    Section { baseline: Some((0, Metric::ServerCpu)), ..section }
 }
 
 fn full_speed(settings: &Settings, connections: usize, sinks: usize) -> anyhow::Result<Sample> {

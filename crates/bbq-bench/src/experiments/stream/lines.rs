@@ -1,12 +1,13 @@
 //! Lines over plain TCP, beside the servers that take them.
 
+use std::path::Path;
+
 use super::pipeline;
 use crate::directory;
+use crate::experiments::to_file::ToFile;
 use crate::load::lines;
-use crate::meter::Meter;
 use crate::metric::Metric;
-use crate::peers::{self, Peer};
-use crate::product::{Product, ProductOptions, Sinks};
+use crate::peers;
 use crate::sample::Sample;
 use crate::section::{Drawing, Row, Section};
 use crate::settings::Settings;
@@ -34,30 +35,24 @@ fn rows(settings: &Settings, left_out: &mut Vec<String>) -> Vec<Row> {
 }
 
 fn to_product(settings: &Settings) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
-    let options =
-        ProductOptions { listen: &["lines+tcp://127.0.0.1:0"], sinks: Sinks::Files(1), configuration: "" };
-    let mut product = Product::start(settings, directory.path(), &options)?;
-    let meter = Meter::start(Some(product.pid()))?;
-    let began = std::time::Instant::now();
-    let mut load = lines::run(&load(settings, product.addresses()[0]))?;
-    product.wait_delivered(load.operations, load.bytes)?;
-    load.took = began.elapsed();
-    let sample = meter.stop(&load)?;
-    product.stop()?;
-    Ok(sample)
+    measure(settings, |directory| ToFile::product(settings, directory, "lines+tcp://127.0.0.1:0"))
 }
 
 fn to_peer(settings: &Settings, start: peers::Start) -> anyhow::Result<Sample> {
+    measure(settings, |directory| Ok(ToFile::Peer(start(settings, directory)?)))
+}
+
+fn measure(
+    settings: &Settings,
+    start: impl FnOnce(&Path) -> anyhow::Result<ToFile>,
+) -> anyhow::Result<Sample> {
     let directory = directory::make(&settings.directory)?;
-    let mut peer: Peer = start(settings, directory.path())?;
-    let meter = Meter::start(Some(peer.pid()))?;
-    let began = std::time::Instant::now();
-    let mut load = lines::run(&load(settings, peer.address()))?;
-    peer.wait_written(load.bytes)?;
-    load.took = began.elapsed();
-    let sample = meter.stop(&load)?;
-    peer.stop()?;
+    let server = start(directory.path())?;
+    let (mut sample, ..) = server.measure(LINE_BYTES as u64, |server| lines::run(&load(settings, server)))?;
+    if let Some(rate) = sample.value(Metric::DeliveredRate) {
+        sample.set(Metric::Rate, rate);
+        sample.set(Metric::Throughput, rate * LINE_BYTES as f64 / 1e6);
+    }
     Ok(sample)
 }
 

@@ -17,14 +17,7 @@ const WINDOW_BYTES: usize = 16 * 1024 * 1024;
 
 /// Without a baseline.
 pub(super) fn section(title: &str, about: &str, drawing: Drawing, rows: Vec<Row>) -> Section {
-    Section {
-        title: title.to_owned(),
-        about: about.to_owned(),
-        columns: STREAM_COLUMNS.to_vec(),
-        baseline: None,
-        drawing,
-        rows,
-    }
+    Section::new(title, about, &STREAM_COLUMNS, drawing, rows)
 }
 
 pub(super) fn measure(

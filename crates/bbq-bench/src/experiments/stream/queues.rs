@@ -43,20 +43,7 @@ fn rows(settings: &Settings, left_out: &mut Vec<String>) -> Vec<Row> {
         }));
     }
     if let Some(zeromq) = zeromq::available(settings, left_out) {
-        rows.push(Row::new("ZeroMQ PUSH/PULL", move |settings| {
-            let directory = directory::make(&settings.directory)?;
-            let server = zeromq.start(directory.path())?;
-            let meter = Meter::start(Some(server.pid()))?;
-            let load = zeromq.push(settings, directory.path(), &server, BYTES)?;
-            let sample = meter.stop(&load)?;
-            let received = server.stop(false)?.messages;
-            anyhow::ensure!(
-                received == Some(load.operations),
-                "{} were sent, {received:?} came",
-                load.operations
-            );
-            Ok(sample)
-        }));
+        rows.push(Row::new("ZeroMQ PUSH/PULL", move |settings| zeromq.measure(settings, BYTES as u64)));
     }
     rows
 }
@@ -64,25 +51,17 @@ fn rows(settings: &Settings, left_out: &mut Vec<String>) -> Vec<Row> {
 fn bytes_to_floor(settings: &Settings, floor: &Floor, message_bytes: usize) -> anyhow::Result<Sample> {
     let directory = directory::make(&settings.directory)?;
     let output = directory.path().join("output");
-    let server = floor.start(directory.path(), &[&output.display().to_string()])?;
-    let meter = Meter::start(None)?;
     let messages = pipe::PIECE_BYTES / message_bytes;
-    let load = pipe::run(&Pipe {
-        server: server.address(),
-        duration: settings.duration,
-        hello: b"",
-        piece: &vec![b'x'; messages * message_bytes],
-        messages: messages as u64,
-        message_bytes: message_bytes as u64,
-        question: b"",
-        is_answer: |said| said.len() == size_of::<u64>(),
-    })?;
-    let totals = server.stop(true)?;
-    anyhow::ensure!(
-        totals.bytes == Some(load.bytes),
-        "{} bytes were sent, {:?} came",
-        load.bytes,
-        totals.bytes
-    );
-    meter.stop_ended(&load, totals.cpu())
+    floor.measure(directory.path(), &[&output.display().to_string()], true, |server| {
+        pipe::run(&Pipe {
+            server,
+            duration: settings.duration,
+            hello: b"",
+            piece: &vec![b'x'; messages * message_bytes],
+            messages: messages as u64,
+            message_bytes: message_bytes as u64,
+            question: b"",
+            is_answer: |said| said.len() == size_of::<u64>(),
+        })
+    })
 }

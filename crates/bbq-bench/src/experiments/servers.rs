@@ -1,0 +1,127 @@
+//! The examples of bbq-listen beside nginx and Unbound: what a request costs each, under wrk and dnsperf.
+
+use std::net::SocketAddrV4;
+use std::path::Path;
+
+use crate::directory;
+use crate::load::Load;
+use crate::load::names::NAMES;
+use crate::mark::Mark;
+use crate::metric::Metric;
+use crate::peers::{self, Peer, examples, nginx, tools, unbound};
+use crate::plan::Plan;
+use crate::section::{Drawing, Row, Section};
+use crate::settings::Settings;
+
+const DISTRIBUTIONS: [&str; 2] = ["reuseport", "shared"];
+const NGINX_FLOOR: &str = nginx::MODES[0].0;
+const UNBOUND_FLOOR: &str = "unbound so-reuseport yes";
+const COLUMNS: [Metric; 5] =
+    [Metric::ServerCpu, Metric::Rate, Metric::ClientCpu, Metric::LargestShare, Metric::OthersBusy];
+
+/// Loads a server for a while.
+type Run = fn(&Settings, &Path, SocketAddrV4) -> anyhow::Result<Load>;
+
+pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
+    let mut left_out = Vec::new();
+    let distributions = match &settings.distributions[..] {
+        [] => DISTRIBUTIONS.map(str::to_owned).into(),
+        chosen => chosen.to_vec(),
+    };
+    let ours = |example| distributions.iter().map(|word| (example, word.clone())).collect::<Vec<_>>();
+    let kept: Run = |settings, directory, server| tools::wrk(settings, directory, server, &[]);
+    let closed: Run =
+        |settings, directory, server| tools::wrk(settings, directory, server, &["-H", "Connection: close"]);
+    let web = |title: &str, example, limit, run, left_out: &mut Vec<String>| {
+        let mut rows = Vec::new();
+        if peers::installed("wrk", left_out) {
+            if examples::are_built(settings, left_out) {
+                rows.extend(ours(example).into_iter().map(|(example, word)| own(example, word, run)));
+            }
+            if peers::installed("nginx", left_out) {
+                rows.extend(nginx::MODES.map(|(name, mode)| beside_nginx(name, mode, example == PROXY, run)));
+            }
+        }
+        section(title, rows, limit, format!("{example} {}", distributions[0]), NGINX_FLOOR)
+    };
+    let sections = vec![
+        web("http: 64 connections that stay open, OK", "http_ok", 0.8, kept, &mut left_out),
+        web("churn: a connection for each request, OK", "http_ok", 1.0, closed, &mut left_out),
+        web("proxy: 64 connections that stay open, carried on to http_ok", PROXY, 0.8, kept, &mut left_out),
+        {
+            let mut rows = Vec::new();
+            if peers::installed("dnsperf", &mut left_out) {
+                if examples::are_built(settings, &mut left_out) {
+                    rows.extend(
+                        ours("dns_cache").into_iter().map(|(name, word)| own(name, word, tools::dnsperf)),
+                    );
+                }
+                if peers::installed("unbound", &mut left_out) {
+                    rows.extend(["yes", "no"].map(|so_reuseport| {
+                        Row::new(format!("unbound so-reuseport {so_reuseport}"), move |settings| {
+                            measure(settings, tools::dnsperf, |directory| {
+                                unbound::start(settings, directory, so_reuseport)
+                            })
+                        })
+                    }));
+                }
+            }
+            let title = format!("dns: UDP, {NAMES} names, 64 sockets");
+            section(&title, rows, 0.6, format!("dns_cache {}", distributions[0]), UNBOUND_FLOOR)
+        },
+    ];
+    left_out.sort();
+    left_out.dedup();
+    Ok(Plan { left_out, ..Plan::of(sections) })
+}
+
+const PROXY: &str = "stream_proxy";
+
+fn section(title: &str, rows: Vec<Row>, limit: f64, row: String, floor: &str) -> Section {
+    let about = "All are set up for the least they can do: no log, nothing looked up, answers from memory. An answer that is not OK \
+                 fails the sample.";
+    let mark = Mark { row, limit, floor: Some(floor.to_owned()), beside: Vec::new() };
+    let section = Section::new(title, about, &COLUMNS, Drawing::Bars(Metric::ServerCpu), rows);
+    Section { marks: vec![mark], ..section }.beside(floor, Metric::ServerCpu)
+}
+
+/// An example by a distribution.
+fn own(example: &'static str, distribution: String, run: Run) -> Row {
+    Row::new(format!("{example} {distribution}"), move |settings| {
+        let upstream = upstream(settings, example == PROXY)?;
+        measure(settings, run, |directory| match &upstream {
+            Some((_, upstream)) => {
+                let to = ["--upstream", &upstream.address().to_string()];
+                examples::start(settings, directory, example, &distribution, &to)
+            }
+            None => examples::start(settings, directory, example, &distribution, &[]),
+        })
+    })
+}
+
+fn beside_nginx(name: &'static str, mode: nginx::Mode, carries_on: bool, run: Run) -> Row {
+    Row::new(name, move |settings| {
+        let upstream = upstream(settings, carries_on)?;
+        let to = upstream.as_ref().map(|(_, upstream)| upstream.address());
+        measure(settings, run, |directory| nginx::start(settings, directory, mode, to))
+    })
+}
+
+/// The server behind a proxy; its processor time is not the proxy's.
+fn upstream(settings: &Settings, wanted: bool) -> anyhow::Result<Option<(tempfile::TempDir, Peer)>> {
+    if !wanted {
+        return Ok(None);
+    }
+    let directory = directory::make(&settings.directory)?;
+    let server = examples::start(settings, directory.path(), "http_ok", "reuseport", &[])?;
+    Ok(Some((directory, server)))
+}
+
+fn measure(
+    settings: &Settings,
+    run: Run,
+    start: impl FnOnce(&Path) -> anyhow::Result<Peer>,
+) -> anyhow::Result<crate::sample::Sample> {
+    let directory = directory::make(&settings.directory)?;
+    start(directory.path())?.measure(|server| run(settings, directory.path(), server))
+}

@@ -1,0 +1,56 @@
+//! The examples of bbq-listen: http_ok, stream_proxy, dns_cache, greeter. They are built beside the program that is measured.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+
+use super::peer::{Peer, Transport, configure};
+use crate::address;
+use crate::load::names::{NAMES, name};
+use crate::settings::Settings;
+
+/// Whether they are there. If not, `left_out` says so.
+pub(crate) fn are_built(settings: &Settings, left_out: &mut Vec<String>) -> bool {
+    let built = program(settings, "http_ok").is_some_and(|path| path.is_file());
+    if !built {
+        left_out.push(
+            "the examples of bbq-listen are not built: cargo build --release -p bbq-listen --examples"
+                .to_owned(),
+        );
+    }
+    built
+}
+
+fn program(settings: &Settings, example: &str) -> Option<PathBuf> {
+    Some(settings.program.parent()?.join("examples").join(example))
+}
+
+/// Starts one. dns_cache gets a zone of all the names that are asked for, and greeter its logs, in the directory.
+pub(crate) fn start(
+    settings: &Settings,
+    directory: &Path,
+    example: &str,
+    distribution: &str,
+    options: &[&str],
+) -> anyhow::Result<Peer> {
+    let address = address::free()?;
+    let mut command = Command::new(program(settings, example).context("the program has no directory")?);
+    let (scheme, transport) =
+        if example == "dns_cache" { ("udp", Transport::Udp) } else { ("tcp", Transport::Tcp) };
+    command.args(["--listen", &format!("{scheme}://{address}"), "--distribution", distribution]);
+    command.args(["--workers", &settings.workers.to_string()]).args(options);
+    match example {
+        "dns_cache" => {
+            let mut lines = String::new();
+            for index in 0..NAMES {
+                writeln!(lines, "{}. 3600 IN A 192.0.2.1", name(index))?;
+            }
+            command.arg("--zone").arg(configure(directory, "bench.zone", &lines)?);
+        }
+        "greeter" => drop(command.arg("--logs").arg(directory)),
+        _ => {}
+    }
+    Peer::start(example, &command, directory, address, transport)
+}
