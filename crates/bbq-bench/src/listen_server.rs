@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddrV4;
-use std::path::Path;
 use std::process::{ChildStdout, Command};
 
 use anyhow::Context;
@@ -22,11 +21,7 @@ pub(crate) struct ListenServer {
 
 impl ListenServer {
     /// Starts it, and returns when it is ready.
-    pub(crate) fn start(
-        settings: &Settings,
-        directory: &Path,
-        options: &ServeOptions,
-    ) -> anyhow::Result<ListenServer> {
+    pub(crate) fn start(settings: &Settings, options: &ServeOptions) -> anyhow::Result<ListenServer> {
         let mut command = Command::new(&settings.program);
         command.args(["bench-server", "--distribution", &options.distribution]);
         command.args(["--workers", &options.workers.to_string()]);
@@ -37,7 +32,7 @@ impl ListenServer {
         if !options.rescue {
             command.arg("--no-rescue");
         }
-        let mut process = Process::start("bench-server", &mut command, directory, Output::Piped)?;
+        let mut process = Process::start("bench-server", &mut command, &settings.directory, Output::Piped)?;
         let stdout = process.child().stdout.take().context("its output is piped")?;
         let mut server = ListenServer { process, said: BufReader::new(stdout), addresses: Vec::new() };
         server.wait_ready()?;

@@ -26,18 +26,8 @@ const DELIVERED_WITHIN: Duration = Duration::from_secs(60);
 pub(crate) struct Product {
     process: Process,
     admin: SocketAddrV4,
-    addresses: Vec<SocketAddrV4>,
+    address: SocketAddrV4,
     outputs: Vec<PathBuf>,
-}
-
-/// How it is configured.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ProductOptions<'a> {
-    /// SPECs, best with port 0 of 127.0.0.1.
-    pub(crate) listen: &'a [&'a str],
-    pub(crate) sinks: Sinks,
-    /// Lines of its configuration file.
-    pub(crate) configuration: &'a str,
 }
 
 /// What takes the messages.
@@ -50,24 +40,24 @@ pub(crate) enum Sinks {
 }
 
 impl Product {
-    /// Starts it with its data in `directory`, and returns when it is ready.
+    /// Starts it on loopback with a listener of this protocol, such as `lines+tcp`, and with these lines of configuration; returns
+    /// when it is ready.
     pub(crate) fn start(
         settings: &Settings,
-        directory: &Path,
-        options: &ProductOptions<'_>,
+        protocol: &str,
+        sinks: Sinks,
+        configuration: &str,
     ) -> anyhow::Result<Product> {
         let admin = address::free()?;
-        let configuration = directory.join("bbq.toml");
-        fs::write(&configuration, options.configuration)
-            .with_context(|| format!("cannot write {}", configuration.display()))?;
+        let directory = &settings.directory;
+        let file = directory.join("bbq.toml");
+        fs::write(&file, configuration).with_context(|| format!("cannot write {}", file.display()))?;
         let mut command = Command::new(&settings.program);
-        command.arg("serve").arg("--config").arg(&configuration);
+        command.arg("serve").arg("--config").arg(&file);
         command.arg("--data").arg(directory.join("data"));
         command.args(["--admin", &admin.to_string(), "--workers", &settings.workers.to_string()]);
-        for spec in options.listen {
-            command.args(["--listen", spec]);
-        }
-        let files = match options.sinks {
+        command.args(["--listen", &format!("{protocol}://127.0.0.1:0")]);
+        let files = match sinks {
             Sinks::Files(count) => count,
             Sinks::Stuck => 0,
         };
@@ -76,7 +66,7 @@ impl Product {
         for path in &outputs {
             command.arg("--sink").arg(format!("file:{}", path.display()));
         }
-        let stdout = match options.sinks {
+        let stdout = match sinks {
             Sinks::Files(_) => Output::Kept,
             Sinks::Stuck => {
                 command.args(["--sink", "stdout:"]);
@@ -85,16 +75,15 @@ impl Product {
         };
         let mut command = leash::put_on(&command, End::Kill)?;
         let process = Process::start("bbq", &mut command, directory, stdout)?;
-        let mut product = Product { process, admin, addresses: Vec::new(), outputs };
+        let mut product = Product { process, admin, address: admin, outputs };
         let status = wait_for(READY_WITHIN, || {
             product.process.check_alive()?;
             // Refused until it listens.
             Ok(product.status().ok().filter(|status| status["ready"] == Value::Bool(true)))
         })?;
         let status = status.context("bbq serve is not ready")?;
-        product.addresses = listeners(&status)
-            .map(|listener| address::parse(listener["address"].as_str().unwrap_or_default()))
-            .collect::<anyhow::Result<_>>()?;
+        let listener = listeners(&status).next().context("bbq serve has no listener")?;
+        product.address = address::parse(listener["address"].as_str().unwrap_or_default())?;
         Ok(product)
     }
 
@@ -102,9 +91,9 @@ impl Product {
         self.process.pid()
     }
 
-    /// Where it listens, in the order of the SPECs.
-    pub(crate) fn addresses(&self) -> &[SocketAddrV4] {
-        &self.addresses
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddrV4 {
+        self.address
     }
 
     /// What `bbq status --json` shows.

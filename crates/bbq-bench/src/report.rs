@@ -8,8 +8,8 @@ use anyhow::Context;
 use serde::Serialize;
 
 use crate::catalogue::Experiment;
+use crate::judged::{Judged, Verdict};
 use crate::machine::Machine;
-use crate::mark::{Judged, Verdict};
 use crate::metric::Metric;
 use crate::page::{Page, Part};
 use crate::plan::Plan;

@@ -1,12 +1,14 @@
 //! The runner. It measures every row once in each round, A B A B, so that a change of the machine affects all rows.
 
 use crate::catalogue::Experiment;
+use crate::directory;
 use crate::interrupt::Interrupt;
 use crate::machine::Machine;
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::results::{Measured, Results, RowResults, SectionResults};
+use crate::sample::Sample;
 use crate::section::Row;
 use crate::settings::Settings;
 
@@ -56,7 +58,7 @@ fn measure_round(
     for section in &mut all.sections {
         for (row, results) in section.section.rows.iter().zip(&mut section.rows) {
             progress.show(format!("round {round}: {}, {}", section.section.title, row.name));
-            let sample = (row.measure)(settings);
+            let sample = sample(row, settings);
             // An interrupted row has failed because of the signal.
             interrupt.signal().map_or(Ok(()), Err)?;
             progress.step();
@@ -73,6 +75,12 @@ fn measure_round(
     Ok(())
 }
 
+/// Measures a row with a directory of its own, which is removed.
+fn sample(row: &Row, settings: &Settings) -> anyhow::Result<Sample> {
+    let directory = directory::make(&settings.directory)?;
+    (row.measure)(&Settings { directory: directory.path().to_owned(), ..settings.clone() })
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
@@ -81,7 +89,6 @@ mod tests {
 
     use super::*;
     use crate::metric::Metric;
-    use crate::sample::Sample;
     use crate::section::Section;
     use crate::spread::Spread;
 
@@ -107,7 +114,7 @@ mod tests {
         }
     }
 
-    fn sample(rate: f64) -> Sample {
+    fn sample_of(rate: f64) -> Sample {
         let mut sample = Sample::default();
         sample.set(Metric::Rate, rate);
         sample
@@ -121,7 +128,7 @@ mod tests {
             Row::new(name, move |_| {
                 order.borrow_mut().push(name);
                 let round = order.borrow().iter().filter(|other| **other == name).count();
-                Ok(sample(factor * round as f64))
+                Ok(sample_of(factor * round as f64))
             })
         };
         let plan = Plan::of(vec![section(vec![row("a", 1.0), row("b", 3.0)])]);
@@ -148,7 +155,7 @@ mod tests {
                 raised.raise();
                 anyhow::bail!("interrupted");
             }
-            Ok(sample(1.0))
+            Ok(sample_of(1.0))
         });
         let plan = Plan::of(vec![section(vec![bad, last])]);
         let measured = measure(&plan, &settings(9), &interrupt);
@@ -160,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_row_below_the_rate_that_was_asked_for_says_so() {
-        let row = |name, rate| Row::new(name, move |_| Ok(sample(rate)));
+        let row = |name, rate| Row::new(name, move |_| Ok(sample_of(rate)));
         let rows = vec![
             row("slow", 900.0).asking(1000.0, Metric::Rate),
             row("reached", 990.0).asking(1000.0, Metric::Rate),
@@ -174,8 +181,10 @@ mod tests {
 
     #[test]
     fn a_row_that_fails_is_named_and_the_others_go_on() {
-        let rows =
-            vec![Row::new("bad", |_| anyhow::bail!("no such server")), Row::new("good", |_| Ok(sample(1.0)))];
+        let rows = vec![
+            Row::new("bad", |_| anyhow::bail!("no such server")),
+            Row::new("good", |_| Ok(sample_of(1.0))),
+        ];
         let plan = Plan::of(vec![section(rows)]);
         let results = measure(&plan, &settings(2), &Interrupt::default()).results;
         assert_eq!(

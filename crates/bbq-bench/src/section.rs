@@ -1,11 +1,10 @@
 //! A section of an experiment: rows that are compared with each other.
 
-use crate::mark::Mark;
 use crate::metric::Metric;
 use crate::sample::Sample;
 use crate::settings::Settings;
 
-/// Makes one sample: starts a server, loads it, ends it.
+/// Makes one sample in the directory of its settings: starts a server, loads it, ends it.
 pub(crate) type Measure = Box<dyn Fn(&Settings) -> anyhow::Result<Sample>>;
 
 /// The rate that a row is loaded at, and the figure that shows whether the load reached it.
@@ -44,6 +43,17 @@ pub(crate) enum Drawing {
     Bars(Metric),
     /// A line through the rows, in their order.
     Curve { x: Metric, y: Metric },
+}
+
+/// What a row of a section may cost its server at most.
+#[derive(Debug, Clone)]
+pub(crate) struct Mark {
+    pub(crate) row: String,
+    /// Times the cost of the row `floor` in the same round; in microseconds of processor time if there is none.
+    pub(crate) limit: f64,
+    pub(crate) floor: Option<String>,
+    /// Rows to show a ratio to as well, without a verdict.
+    pub(crate) beside: Vec<String>,
 }
 
 /// Rows under one heading.

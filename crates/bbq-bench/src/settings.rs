@@ -17,7 +17,7 @@ pub struct Settings {
     pub rounds: u32,
     /// Whether other servers are measured as well, where they are installed.
     pub peers: bool,
-    /// On the disk to measure on; a directory is made in it and removed.
+    /// On the disk to measure on. A directory is made in it for each sample and removed; the sample's settings have that one.
     pub directory: PathBuf,
     /// The bbq program, for the servers.
     pub program: PathBuf,

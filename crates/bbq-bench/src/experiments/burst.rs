@@ -3,14 +3,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::directory;
 use crate::load::Load;
 use crate::load::churn::{self, Messages};
 use crate::meter::Meter;
 use crate::metric::Metric;
 use crate::peers::floor;
 use crate::plan::Plan;
-use crate::product::{Product, ProductOptions, Sinks, shares};
+use crate::product::{Product, Sinks, shares};
 use crate::results::Results;
 use crate::sample::Sample;
 use crate::section::{Drawing, Row, Section};
@@ -59,15 +58,12 @@ fn load(settings: &Settings, server: std::net::SocketAddrV4, sent: &AtomicU64) -
 }
 
 fn to_product(settings: &Settings) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
-    let options =
-        ProductOptions { listen: &["whole+tcp://127.0.0.1:0"], sinks: Sinks::Files(1), configuration: "" };
-    let mut product = Product::start(settings, directory.path(), &options)?;
+    let mut product = Product::start(settings, "whole+tcp", Sinks::Files(1), "")?;
     let meter = Meter::start(Some(product.pid()))?;
     let (over, sent, mut pending_max) = (AtomicBool::new(false), AtomicU64::new(0), 0);
     let load = std::thread::scope(|scope| {
         let watching = scope.spawn(|| watch_pending(&product, &over, &sent));
-        let load = load(settings, product.addresses()[0], &sent);
+        let load = load(settings, product.address(), &sent);
         over.store(true, Ordering::Relaxed);
         watching.thread().unpark();
         pending_max = watching.join().unwrap_or(0);
@@ -94,8 +90,7 @@ fn watch_pending(product: &Product, over: &AtomicBool, sent: &AtomicU64) -> u64 
 }
 
 fn to_floor(settings: &Settings, floor: &floor::Floor) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
-    floor.measure(directory.path(), &[&settings.workers.to_string()], false, |server| {
+    floor.measure(settings, &[&settings.workers.to_string()], false, |server| {
         load(settings, server, &AtomicU64::new(0))
     })
 }

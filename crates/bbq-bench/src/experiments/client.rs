@@ -11,7 +11,6 @@ use bbq_client::{OnFull, Sender};
 
 use crate::address;
 use crate::cpu;
-use crate::directory;
 use crate::interrupt;
 use crate::load::threads::{self, Done};
 use crate::meter::Meter;
@@ -19,7 +18,7 @@ use crate::metric::Metric;
 use crate::peers::send_cost;
 use crate::plan::Plan;
 use crate::process::Stopped;
-use crate::product::{Product, ProductOptions, Sinks};
+use crate::product::{Product, Sinks};
 use crate::results::Results;
 use crate::sample::Sample;
 use crate::section::{Drawing, Row, Section};
@@ -99,18 +98,14 @@ fn copy_alone(settings: &Settings) -> anyhow::Result<Sample> {
 }
 
 fn bbq(settings: &Settings, state: State) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
-    let product = |configuration, sinks| {
-        let options = ProductOptions { listen: &["bbq+tcp://127.0.0.1:0"], sinks, configuration };
-        Product::start(settings, directory.path(), &options)
-    };
+    let product = |configuration, sinks| Product::start(settings, "bbq+tcp", sinks, configuration);
     let server = match state {
         State::KeepsUp | State::Stopped => Some(product("", Sinks::Files(1))?),
         State::Full => Some(product(FULL_SPOOL, Sinks::Stuck)?),
         State::Gone | State::Unresolvable => None,
     };
     let address = match (&server, state) {
-        (Some(server), _) => server.addresses()[0].to_string(),
+        (Some(server), _) => server.address().to_string(),
         (None, State::Unresolvable) => "name.invalid:7700".to_owned(),
         (None, _) => address::free()?.to_string(),
     };

@@ -1,6 +1,5 @@
 //! Seed 001: DNS answered from memory, processor time against the rate, beside Unbound with and without so-reuseport.
 
-use crate::directory;
 use crate::load::names::{self, Queries};
 use crate::load::threads_beside;
 use crate::metric::Metric;
@@ -81,12 +80,9 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
 }
 
 fn measure(settings: &Settings, server: Server, per_second: Option<f64>) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
     let started = match server {
-        Server::Own(distribution) => {
-            examples::start(settings, directory.path(), "dns_cache", distribution, &[])?
-        }
-        Server::Unbound(so_reuseport) => unbound::start(settings, directory.path(), so_reuseport)?,
+        Server::Own(distribution) => examples::start(settings, "dns_cache", distribution, &[])?,
+        Server::Unbound(so_reuseport) => unbound::start(settings, so_reuseport)?,
     };
     let (mut lost, mut offered) = (0.0, 0.0);
     let mut sample = started.measure(|server| {

@@ -10,7 +10,6 @@ use bbq_wire::AckLevel;
 
 use super::streaming::stream_to_product;
 use super::udp::to_product as datagrams_to_product;
-use crate::directory;
 use crate::interrupt;
 use crate::load::jetstream::Publishers;
 use crate::load::session::{Flow, Streams};
@@ -138,8 +137,7 @@ fn measure(
 
 /// What the disk takes, one after the other.
 fn sync_alone(settings: &Settings) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
-    let mut file = File::create(directory.path().join("file")).context("cannot write in --data")?;
+    let mut file = File::create(settings.directory.join("file")).context("cannot write in --data")?;
     let meter = Meter::start(None)?;
     let end = Instant::now() + settings.duration;
     let load = threads::run([move || {
@@ -165,8 +163,7 @@ fn publish(
     connections: usize,
     window: usize,
 ) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
-    let peer = server.start(directory.path())?;
+    let peer = server.start(settings)?;
     let mut clients = Publishers {
         server: peer.address(),
         threads: threads_beside(settings.workers).min(connections),

@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::listen::DISTRIBUTIONS;
-use crate::directory;
 use crate::load::churn::{self, Messages};
 use crate::meter::Meter;
 use crate::metric::Metric;
@@ -53,8 +52,7 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
 }
 
 fn measure(settings: &Settings, distribution: &str) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
-    let server = examples::start(settings, directory.path(), "greeter", distribution, &[])?;
+    let server = examples::start(settings, "greeter", distribution, &[])?;
     let meter = Meter::start(Some(server.pid()))?;
     let load = churn::run(
         &Messages {
@@ -69,7 +67,7 @@ fn measure(settings: &Settings, distribution: &str) -> anyhow::Result<Sample> {
     let all = crate::pause::wait_for(Duration::from_secs(10), || {
         greeted = (0..settings.workers)
             .map(|worker| {
-                Ok(fs::metadata(directory.path().join(format!("worker_{worker}.log")))?.len() / LINE_BYTES)
+                Ok(fs::metadata(settings.directory.join(format!("worker_{worker}.log")))?.len() / LINE_BYTES)
             })
             .collect::<anyhow::Result<_>>()?;
         Ok((greeted.iter().sum::<u64>() == load.operations).then_some(()))

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::listen::{Case, measure, section};
-use crate::directory;
 use crate::load::{http, threads_beside};
 use crate::metric::Metric;
 use crate::peers::{self, nginx};
@@ -39,8 +38,7 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
 }
 
 fn measure_nginx(settings: &Settings, mode: nginx::Mode, close: bool) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
-    nginx::start(settings, directory.path(), mode, None)?.measure(|server| {
+    nginx::start(settings, mode, None)?.measure(|server| {
         http::run(&http::Requests {
             servers: &[server],
             threads: threads_beside(settings.workers),

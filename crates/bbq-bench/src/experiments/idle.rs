@@ -9,7 +9,6 @@ use anyhow::Context;
 use bbq_wire::AckLevel;
 
 use crate::cpu;
-use crate::directory;
 use crate::load::Load;
 use crate::load::session::{Flow, Streams};
 use crate::load::source::Sources;
@@ -18,7 +17,7 @@ use crate::metric::Metric;
 use crate::pause::wait_for;
 use crate::peers::{self, nginx};
 use crate::plan::Plan;
-use crate::product::{Product, ProductOptions, Sinks};
+use crate::product::{Product, Sinks};
 use crate::sample::Sample;
 use crate::section::{Drawing, Row, Section};
 use crate::settings::Settings;
@@ -70,11 +69,11 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
 }
 
 fn lines(settings: &Settings, count: usize) -> anyhow::Result<Sample> {
-    with_product(settings, "lines+tcp://127.0.0.1:0", count, |server| connect(server, count))
+    with_product(settings, "lines+tcp", count, |server| connect(server, count))
 }
 
 fn sessions(settings: &Settings, count: usize) -> anyhow::Result<Sample> {
-    with_product(settings, "bbq+tcp://127.0.0.1:0", count, |server| {
+    with_product(settings, "bbq+tcp", count, |server| {
         let streams = Streams {
             server,
             threads: 1,
@@ -90,27 +89,24 @@ fn sessions(settings: &Settings, count: usize) -> anyhow::Result<Sample> {
 
 fn with_product<Held>(
     settings: &Settings,
-    spec: &str,
+    protocol: &str,
     count: usize,
     connect: impl FnOnce(SocketAddrV4) -> anyhow::Result<Held>,
 ) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
-    let options = ProductOptions { listen: &[spec], sinks: Sinks::Files(1), configuration: "" };
-    let product = Product::start(settings, directory.path(), &options)?;
+    let product = Product::start(settings, protocol, Sinks::Files(1), "")?;
     let open = || {
         let status = product.status()?;
         let workers = status["workers"].as_array().context("the status has no workers")?;
         Ok(workers.iter().filter_map(|worker| worker["connections"].as_u64()).sum())
     };
-    let (sample, held) = hold(product.pid(), count, || connect(product.addresses()[0]), open)?;
+    let (sample, held) = hold(product.pid(), count, || connect(product.address()), open)?;
     drop(held);
     product.stop()?;
     Ok(sample)
 }
 
 fn of_nginx(settings: &Settings, count: usize) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
-    let server = nginx::start(settings, directory.path(), nginx::MODES[0].1, None)?;
+    let server = nginx::start(settings, nginx::MODES[0].1, None)?;
     // It has read the first byte of each: those that it has not accepted have no memory of it.
     let accepted = || Ok(count as u64);
     let (sample, held) = hold(server.pid(), count, || connect(server.address(), count), accepted)?;

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use crate::directory;
 use crate::listen_server::ListenServer;
 use crate::load::{http, threads_beside};
 use crate::meter::Meter;
@@ -83,11 +82,10 @@ pub(crate) fn section(case: Case, distributions: &[&'static str]) -> Section {
 }
 
 pub(crate) fn measure(settings: &Settings, case: Case, distribution: &str) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
     let listen = (1..=case.addresses).map(|address| format!("tcp://127.0.0.{address}:0")).collect();
     let options =
         ServeOptions { listen, work: case.work, ..ServeOptions::new(settings.workers, distribution) };
-    let server = ListenServer::start(settings, directory.path(), &options)?;
+    let server = ListenServer::start(settings, &options)?;
     let meter = Meter::start(Some(server.pid()))?;
     let load = http::run(&http::Requests {
         servers: server.addresses(),

@@ -6,7 +6,8 @@
 use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::net::SocketAddrV4;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use anyhow::Context;
@@ -16,14 +17,13 @@ use super::to_file::ToFile;
 use crate::directory;
 use crate::load::Load;
 use crate::machine;
-use crate::mark::Mark;
 use crate::metric::Metric;
 use crate::peers::floor::{self, Floor};
 use crate::peers::{self, tools};
 use crate::plan::Plan;
 use crate::process::{END_WITHIN, Process};
 use crate::sample::Sample;
-use crate::section::{Drawing, Row, Section};
+use crate::section::{Drawing, Mark, Row, Section};
 use crate::settings::Settings;
 
 /// A sample keeps each message twice, in the spool and in the file, and is removed before the next.
@@ -70,29 +70,25 @@ fn section(title: String, about: &str, rows: Vec<Row>, marks: Vec<Mark>) -> Sect
 fn churn(settings: &Settings, left_out: &mut Vec<String>) -> Section {
     let (client, check) = (tool("churn_client", settings, left_out), tool("lines_check", settings, left_out));
     let floor = tool("churn_reuseport", settings, left_out);
-    let load = |client: &Floor, settings: &Settings, directory: &Path, server: std::net::SocketAddrV4| {
+    let load = |client: &Floor, settings: &Settings, server: SocketAddrV4| {
         let (threads, bytes) = (CHURN_THREADS.to_string(), CHURN_BYTES.to_string());
         let mut command = client.client(server);
         command.args([threads, bytes, tools::whole_seconds(settings).to_string()]);
-        tools::send("churn_client", &mut command, directory, settings, (CHURN_THREADS, CHURN_BYTES))
+        tools::send("churn_client", &mut command, settings, (CHURN_THREADS, CHURN_BYTES))
     };
     let mut rows = Vec::new();
     if let (Some(floor), Some(client)) = (floor, client.clone()) {
         rows.push(Row::new(CHURN_FLOOR, move |settings| {
-            let directory = directory::make(&settings.directory)?;
             let workers = settings.workers.to_string();
-            floor.measure(directory.path(), &[&workers], false, |server| {
-                load(&client, settings, directory.path(), server)
-            })
+            floor.measure(settings, &[&workers], false, |server| load(&client, settings, server))
         }));
     }
     let ours = "bbq whole+tcp";
     if let (Some(client), Some(check)) = (client, check) {
         rows.push(Row::new(ours, move |settings| {
-            let directory = directory::make(&settings.directory)?;
-            let server = ToFile::product(settings, directory.path(), "whole+tcp://127.0.0.1:0")?;
-            let load = |server| load(&client, settings, directory.path(), server);
-            checked(&check, directory.path(), "numbered", server, CHURN_BYTES + 1, load)
+            let server = ToFile::start(settings, "whole+tcp", None)?;
+            let load = |server| load(&client, settings, server);
+            checked(settings, &check, "numbered", server, CHURN_BYTES + 1, load)
         }));
     }
     let mark =
@@ -159,25 +155,19 @@ fn measure_lines(
     client: &LineClient,
     check: &Floor,
 ) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
-    let server = match start {
-        None => ToFile::product(settings, directory.path(), "lines+tcp://127.0.0.1:0")?,
-        Some(start) => ToFile::Peer(start(settings, directory.path())?),
-    };
+    let server = ToFile::start(settings, "lines+tcp", start)?;
     let count = line_count(settings);
     let load = |server| match client {
-        LineClient::Loggen => {
-            tools::loggen(settings, directory.path(), server, (count, LINE_BYTES, LINE_CONNECTIONS))
-        }
+        LineClient::Loggen => tools::loggen(settings, server, (count, LINE_BYTES, LINE_CONNECTIONS)),
         LineClient::Bench(client) => {
             let mut command = client.client(server);
             command.args([LINE_CONNECTIONS, LINE_BYTES, count].map(|number| number.to_string()));
             let how = (LINE_CONNECTIONS as usize, LINE_BYTES);
-            tools::send("lines_client", &mut command, directory.path(), settings, how)
+            tools::send("lines_client", &mut command, settings, how)
         }
     };
     let kind = if matches!(client, LineClient::Loggen) { "loggen" } else { "numbered" };
-    checked(check, directory.path(), kind, server, LINE_BYTES, load)
+    checked(settings, check, kind, server, LINE_BYTES, load)
 }
 
 fn line_count(settings: &Settings) -> u64 {
@@ -192,27 +182,23 @@ fn stream(settings: &Settings, left_out: &mut Vec<String>) -> Section {
         (tool("stream_durable", settings, left_out), tool("stream_client", settings, left_out))
     {
         rows.push(Row::new(STREAM_FLOOR, move |settings| {
-            let directory = directory::make(&settings.directory)?;
-            let output = directory.path().join("output").display().to_string();
-            floor.measure(directory.path(), &[&output], true, |server| {
+            let output = settings.directory.join("output").display().to_string();
+            floor.measure(settings, &[&output], true, |server| {
                 let mut command = client.client(server);
                 command.args([count * STREAM_BYTES, STREAM_PIECE_BYTES].map(|number| number.to_string()));
-                let sent = tools::send("stream_client", &mut command, directory.path(), settings, (1, 1))?;
+                let sent = tools::send("stream_client", &mut command, settings, (1, 1))?;
                 Ok(Load { operations: count, ..sent })
             })
         }));
     }
     let ours = "bbq bbq+tcp, bbq send";
     if let Some(check) = tool("lines_check", settings, left_out) {
-        let messages = Rc::new(Messages { count, file: OnceCell::new() });
+        let messages = Rc::new(Messages { count, parent: settings.directory.clone(), file: OnceCell::new() });
         rows.push(Row::new(ours, move |settings| {
-            let messages = messages.file(settings)?;
-            let directory = directory::make(&settings.directory)?;
-            let server = ToFile::product(settings, directory.path(), "bbq+tcp://127.0.0.1:0")?;
-            let load = |server| {
-                tools::bbq_send(settings, directory.path(), server, (&messages, count, STREAM_BYTES))
-            };
-            checked(&check, directory.path(), "numbered", server, STREAM_BYTES + 1, load)
+            let messages = messages.file()?;
+            let server = ToFile::start(settings, "bbq+tcp", None)?;
+            let load = |server| tools::bbq_send(settings, server, (&messages, count, STREAM_BYTES));
+            checked(settings, &check, "numbered", server, STREAM_BYTES + 1, load)
         }));
     }
     let mark = Mark { row: ours.to_owned(), limit: 0.15, floor: None, beside: vec![STREAM_FLOOR.to_owned()] };
@@ -230,15 +216,17 @@ fn stream(settings: &Settings, left_out: &mut Vec<String>) -> Section {
 #[derive(Debug)]
 struct Messages {
     count: u64,
+    /// Outlives a sample.
+    parent: PathBuf,
     file: OnceCell<TempDir>,
 }
 
 impl Messages {
-    fn file(&self, settings: &Settings) -> anyhow::Result<PathBuf> {
+    fn file(&self) -> anyhow::Result<PathBuf> {
         if let Some(directory) = self.file.get() {
             return Ok(directory.path().join("messages"));
         }
-        let directory = directory::make(&settings.directory)?;
+        let directory = directory::make(&self.parent)?;
         let path = directory.path().join("messages");
         let mut file = BufWriter::new(File::create(&path).context("cannot write in --data")?);
         let padding = "x".repeat(STREAM_BYTES as usize - 20);
@@ -258,16 +246,16 @@ fn tool(program: &'static str, settings: &Settings, left_out: &mut Vec<String>) 
 
 /// Measures a server, and looks at each message in its file.
 fn checked(
+    settings: &Settings,
     check: &Floor,
-    directory: &Path,
     kind: &str,
     server: ToFile,
     line_bytes: u64,
-    load: impl FnOnce(std::net::SocketAddrV4) -> anyhow::Result<Load>,
+    load: impl FnOnce(SocketAddrV4) -> anyhow::Result<Load>,
 ) -> anyhow::Result<Sample> {
     let (sample, output, messages) = server.measure(line_bytes, load)?;
     let mut command = check.command();
     command.arg(output).args([&line_bytes.to_string(), &messages.to_string(), kind]);
-    Process::run("lines_check", &mut command, directory, END_WITHIN)?;
+    Process::run("lines_check", &mut command, &settings.directory, END_WITHIN)?;
     Ok(sample)
 }

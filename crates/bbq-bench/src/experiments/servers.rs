@@ -1,26 +1,24 @@
 //! The examples of bbq-listen beside nginx and Unbound: what a request costs each, under wrk and dnsperf.
 
 use std::net::SocketAddrV4;
-use std::path::Path;
 
-use crate::directory;
 use crate::load::Load;
 use crate::load::names::NAMES;
-use crate::mark::Mark;
 use crate::metric::Metric;
 use crate::peers::{self, Peer, examples, nginx, tools, unbound};
 use crate::plan::Plan;
-use crate::section::{Drawing, Row, Section};
+use crate::section::{Drawing, Mark, Row, Section};
 use crate::settings::Settings;
 
 const DISTRIBUTIONS: [&str; 2] = ["reuseport", "shared"];
+const PROXY: &str = "stream_proxy";
 const NGINX_FLOOR: &str = nginx::MODES[0].0;
 const UNBOUND_FLOOR: &str = "unbound so-reuseport yes";
 const COLUMNS: [Metric; 5] =
     [Metric::ServerCpu, Metric::Rate, Metric::ClientCpu, Metric::LargestShare, Metric::OthersBusy];
 
 /// Loads a server for a while.
-type Run = fn(&Settings, &Path, SocketAddrV4) -> anyhow::Result<Load>;
+type Run = fn(&Settings, SocketAddrV4) -> anyhow::Result<Load>;
 
 pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     let mut left_out = Vec::new();
@@ -29,9 +27,8 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
         chosen => chosen.to_vec(),
     };
     let ours = |example| distributions.iter().map(|word| (example, word.clone())).collect::<Vec<_>>();
-    let kept: Run = |settings, directory, server| tools::wrk(settings, directory, server, &[]);
-    let closed: Run =
-        |settings, directory, server| tools::wrk(settings, directory, server, &["-H", "Connection: close"]);
+    let kept: Run = |settings, server| tools::wrk(settings, server, &[]);
+    let closed: Run = |settings, server| tools::wrk(settings, server, &["-H", "Connection: close"]);
     let web = |title: &str, example, limit, run, left_out: &mut Vec<String>| {
         let mut rows = Vec::new();
         if peers::installed("wrk", left_out) {
@@ -59,9 +56,8 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
                 if peers::installed("unbound", &mut left_out) {
                     rows.extend(["yes", "no"].map(|so_reuseport| {
                         Row::new(format!("unbound so-reuseport {so_reuseport}"), move |settings| {
-                            measure(settings, tools::dnsperf, |directory| {
-                                unbound::start(settings, directory, so_reuseport)
-                            })
+                            unbound::start(settings, so_reuseport)?
+                                .measure(|server| tools::dnsperf(settings, server))
                         })
                     }));
                 }
@@ -75,8 +71,6 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     Ok(Plan { left_out, ..Plan::of(sections) })
 }
 
-const PROXY: &str = "stream_proxy";
-
 fn section(title: &str, rows: Vec<Row>, limit: f64, row: String, floor: &str) -> Section {
     let about = "All are set up for the least they can do: no log, nothing looked up, answers from memory. An answer that is not OK \
                  fails the sample.";
@@ -89,39 +83,21 @@ fn section(title: &str, rows: Vec<Row>, limit: f64, row: String, floor: &str) ->
 fn own(example: &'static str, distribution: String, run: Run) -> Row {
     Row::new(format!("{example} {distribution}"), move |settings| {
         let upstream = upstream(settings, example == PROXY)?;
-        measure(settings, run, |directory| match &upstream {
-            Some((_, upstream)) => {
-                let to = ["--upstream", &upstream.address().to_string()];
-                examples::start(settings, directory, example, &distribution, &to)
-            }
-            None => examples::start(settings, directory, example, &distribution, &[]),
-        })
+        let to = upstream.as_ref().map(|upstream| upstream.address().to_string());
+        let to: Vec<&str> = to.iter().flat_map(|address| ["--upstream", address]).collect();
+        examples::start(settings, example, &distribution, &to)?.measure(|server| run(settings, server))
     })
 }
 
 fn beside_nginx(name: &'static str, mode: nginx::Mode, carries_on: bool, run: Run) -> Row {
     Row::new(name, move |settings| {
         let upstream = upstream(settings, carries_on)?;
-        let to = upstream.as_ref().map(|(_, upstream)| upstream.address());
-        measure(settings, run, |directory| nginx::start(settings, directory, mode, to))
+        let to = upstream.as_ref().map(Peer::address);
+        nginx::start(settings, mode, to)?.measure(|server| run(settings, server))
     })
 }
 
 /// The server behind a proxy; its processor time is not the proxy's.
-fn upstream(settings: &Settings, wanted: bool) -> anyhow::Result<Option<(tempfile::TempDir, Peer)>> {
-    if !wanted {
-        return Ok(None);
-    }
-    let directory = directory::make(&settings.directory)?;
-    let server = examples::start(settings, directory.path(), "http_ok", "reuseport", &[])?;
-    Ok(Some((directory, server)))
-}
-
-fn measure(
-    settings: &Settings,
-    run: Run,
-    start: impl FnOnce(&Path) -> anyhow::Result<Peer>,
-) -> anyhow::Result<crate::sample::Sample> {
-    let directory = directory::make(&settings.directory)?;
-    start(directory.path())?.measure(|server| run(settings, directory.path(), server))
+fn upstream(settings: &Settings, wanted: bool) -> anyhow::Result<Option<Peer>> {
+    if wanted { examples::start(settings, "http_ok", "reuseport", &[]).map(Some) } else { Ok(None) }
 }

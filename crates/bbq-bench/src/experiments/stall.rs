@@ -3,7 +3,6 @@
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use crate::directory;
 use crate::listen_server::ListenServer;
 use crate::load::http;
 use crate::load::paced::{self, Arrivals};
@@ -58,13 +57,12 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
 }
 
 fn measure(settings: &Settings, distribution: &str, rescue: bool) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
     let options = ServeOptions {
         workers: settings.workers.max(2),
         rescue,
         ..ServeOptions::new(settings.workers, distribution)
     };
-    let server = ListenServer::start(settings, directory.path(), &options)?;
+    let server = ListenServer::start(settings, &options)?;
     let address = server.addresses()[0];
     let meter = Meter::start(Some(server.pid()))?;
     let blocking = OwnedFd::from(Sources::new()?.connect(address)?);
@@ -77,14 +75,8 @@ fn measure(settings: &Settings, distribution: &str, rescue: bool) -> anyhow::Res
 }
 
 fn measure_nginx(settings: &Settings, mode: &'static str) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
     let settings = Settings { workers: settings.workers.max(2), ..settings.clone() };
-    let server = nginx::start(
-        &settings,
-        directory.path(),
-        nginx::Mode { listen: mode, events: "accept_mutex off;" },
-        None,
-    )?;
+    let server = nginx::start(&settings, nginx::Mode { listen: mode, events: "accept_mutex off;" }, None)?;
     let stopped = server.stop_one_worker()?;
     let going_on = Instant::now() + Duration::from_millis(BLOCKED_MS);
     std::thread::scope(|scope| {

@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 
 use bbq_wire::AckLevel;
 
-use crate::directory;
 use crate::load::session::{Flow, Streams};
 use crate::meter::Meter;
 use crate::metric::Metric;
-use crate::product::{Product, ProductOptions, Sinks, shares};
+use crate::product::{Product, Sinks, shares};
 use crate::sample::Sample;
 use crate::settings::Settings;
 
@@ -23,11 +22,8 @@ pub(super) fn stream_to_product(
     duration: Duration,
     streams: &dyn Fn(SocketAddrV4) -> Streams,
 ) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
-    let sinks = Sinks::Files(sinks);
-    let options = ProductOptions { listen: &["bbq+tcp://127.0.0.1:0"], sinks, configuration: "" };
-    let mut product = Product::start(settings, directory.path(), &options)?;
-    let streams = streams(product.addresses()[0]);
+    let mut product = Product::start(settings, "bbq+tcp", Sinks::Files(sinks), "")?;
+    let streams = streams(product.address());
     let mut clients = streams.connect()?;
     let meter = Meter::start(Some(product.pid()))?;
     let began = Instant::now();

@@ -1,13 +1,13 @@
 //! What several experiments do: messages into a server that writes them to a file, until they are all there.
 
 use std::net::SocketAddrV4;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::load::Load;
 use crate::meter::Meter;
 use crate::metric::Metric;
-use crate::peers::Peer;
-use crate::product::{Product, ProductOptions, Sinks};
+use crate::peers::{self, Peer};
+use crate::product::{Product, Sinks};
 use crate::sample::Sample;
 use crate::settings::Settings;
 
@@ -20,10 +20,16 @@ pub(super) enum ToFile {
 }
 
 impl ToFile {
-    /// bbq with a listener.
-    pub(super) fn product(settings: &Settings, directory: &Path, spec: &str) -> anyhow::Result<ToFile> {
-        let options = ProductOptions { listen: &[spec], sinks: Sinks::Files(1), configuration: "" };
-        Ok(ToFile::Product(Product::start(settings, directory, &options)?))
+    /// bbq with a listener of this protocol, or a peer.
+    pub(super) fn start(
+        settings: &Settings,
+        protocol: &str,
+        peer: Option<peers::Start>,
+    ) -> anyhow::Result<ToFile> {
+        Ok(match peer {
+            None => ToFile::Product(Product::start(settings, protocol, Sinks::Files(1), "")?),
+            Some(start) => ToFile::Peer(start(settings)?),
+        })
     }
 
     /// Loads it, waits until each message has its `line_bytes` in the file, and ends it. bbq's ledger must then say that all were
@@ -34,7 +40,7 @@ impl ToFile {
         load: impl FnOnce(SocketAddrV4) -> anyhow::Result<Load>,
     ) -> anyhow::Result<(Sample, PathBuf, u64)> {
         let (pid, address, output) = match &self {
-            ToFile::Product(product) => (product.pid(), product.addresses()[0], product.output()),
+            ToFile::Product(product) => (product.pid(), product.address(), product.output()),
             ToFile::Peer(peer) => (peer.pid(), peer.address(), peer.output()),
         };
         let output = output.to_owned();

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde_json::Value;
 
-use crate::directory;
 use crate::load::datagrams::{self, Datagrams};
 use crate::meter::Meter;
 use crate::metric::Metric;
@@ -13,7 +12,7 @@ use crate::pause::{self, wait_for};
 use crate::peers;
 use crate::peers::floor::{self, Floor};
 use crate::plan::Plan;
-use crate::product::{Product, ProductOptions, Sinks, shares};
+use crate::product::{Product, Sinks, shares};
 use crate::results::Results;
 use crate::sample::Sample;
 use crate::section::{Drawing, Row, Section};
@@ -116,12 +115,9 @@ pub(super) fn to_product(
     per_second: f64,
     configuration: &str,
 ) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
-    let options =
-        ProductOptions { listen: &["whole+udp://127.0.0.1:0"], sinks: Sinks::Files(1), configuration };
-    let product = Product::start(settings, directory.path(), &options)?;
+    let product = Product::start(settings, "whole+udp", Sinks::Files(1), configuration)?;
     let meter = Meter::start(Some(product.pid()))?;
-    let mut load = datagrams::run(&load(settings, product.addresses()[0], per_second))?;
+    let mut load = datagrams::run(&load(settings, product.address(), per_second))?;
     let status = wait_quiet(&product)?;
     let sent = load.operations;
     let received = status["ledger"]["delivered"].as_u64().context("the status has no ledger")?;
@@ -137,8 +133,7 @@ pub(super) fn to_product(
 }
 
 fn to_peer(settings: &Settings, start: peers::Start, per_second: f64) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
-    let mut peer = start(settings, directory.path())?;
+    let mut peer = start(settings)?;
     let meter = Meter::start(Some(peer.pid()))?;
     let mut load = datagrams::run(&load(settings, peer.address(), per_second))?;
     let sent = load.operations;
@@ -152,8 +147,7 @@ fn to_peer(settings: &Settings, start: peers::Start, per_second: f64) -> anyhow:
 }
 
 fn to_floor(settings: &Settings, floor: &Floor, per_second: f64) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
-    let server = floor.start(directory.path(), &[&settings.workers.to_string()])?;
+    let server = floor.start(settings, &[&settings.workers.to_string()])?;
     let meter = Meter::start(None)?;
     let mut load = datagrams::run(&load(settings, server.address(), per_second))?;
     pause::until(Instant::now() + QUIET); // it looks at nothing, so it has what came

@@ -20,9 +20,9 @@ use crate::interrupt;
 use crate::pause::INTERRUPTED_WITHIN;
 
 const KEEP: &[u8] = b"GET / HTTP/1.1\r\nHost: bench\r\n\r\n";
-const CLOSE: &[u8] = b"GET / HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n";
+pub(super) const CLOSE: &[u8] = b"GET / HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n";
 /// Answers are shorter, also those of peers with their Date and Server.
-const ANSWER_BYTES_MAX: usize = 2048;
+pub(super) const ANSWER_BYTES_MAX: usize = 2048;
 const EVENTS_MAX: usize = 256;
 /// A server that says nothing for so long is broken.
 const SILENCE_MAX: Duration = Duration::from_secs(10);

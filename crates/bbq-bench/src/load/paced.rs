@@ -17,8 +17,6 @@ use super::threads::{self, Done};
 use super::{Load, http};
 use crate::pause;
 
-const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n";
-const ANSWER_BYTES_MAX: usize = 2048;
 const EVENTS_MAX: usize = 256;
 /// What epoll rounds a time-out to. What is nearer is slept for, with looks at what was answered meanwhile.
 const EPOLL_RESOLUTION: Duration = Duration::from_millis(1);
@@ -52,7 +50,7 @@ fn arrive(arrivals: &Arrivals, sources: &Sources) -> anyhow::Result<Done> {
         if waiting.len() < arrivals.count && pace.due() > 0 {
             let due = pace.next();
             let stream = OwnedFd::from(sources.connect(arrivals.server)?);
-            http::ask(&stream, REQUEST)?;
+            http::ask(&stream, http::CLOSE)?;
             let data = epoll::EventData::new_u64(waiting.len() as u64);
             epoll::add(&epoll, &stream, data, epoll::EventFlags::IN).context("epoll_ctl")?;
             waiting.push(Some((stream, due)));
@@ -73,7 +71,7 @@ fn arrive(arrivals: &Arrivals, sources: &Sources) -> anyhow::Result<Done> {
         for event in &events {
             let place = &mut waiting[event.data.u64() as usize];
             let Some((stream, due)) = place else { continue };
-            let mut answer = [0; ANSWER_BYTES_MAX];
+            let mut answer = [0; http::ANSWER_BYTES_MAX];
             match recv(&*stream, &mut answer, RecvFlags::DONTWAIT) {
                 Ok((length, _)) => http::check(&answer[..length])?,
                 Err(Errno::AGAIN | Errno::INTR) => continue,

@@ -1,7 +1,7 @@
 //! The examples of bbq-listen: http_ok, stream_proxy, dns_cache, greeter. They are built beside the program that is measured.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Context;
@@ -30,7 +30,6 @@ fn program(settings: &Settings, example: &str) -> Option<PathBuf> {
 /// Starts one. dns_cache gets a zone of all the names that are asked for, and greeter its logs, in the directory.
 pub(crate) fn start(
     settings: &Settings,
-    directory: &Path,
     example: &str,
     distribution: &str,
     options: &[&str],
@@ -47,10 +46,10 @@ pub(crate) fn start(
             for index in 0..NAMES {
                 writeln!(lines, "{}. 3600 IN A 192.0.2.1", name(index))?;
             }
-            command.arg("--zone").arg(configure(directory, "bench.zone", &lines)?);
+            command.arg("--zone").arg(configure(settings, "bench.zone", &lines)?);
         }
-        "greeter" => drop(command.arg("--logs").arg(directory)),
+        "greeter" => drop(command.arg("--logs").arg(&settings.directory)),
         _ => {}
     }
-    Peer::start(example, &command, directory, address, transport)
+    Peer::start(example, &command, settings, address, transport)
 }

@@ -17,33 +17,12 @@ use crate::process::{Output, Process};
 use crate::sample::Sample;
 use crate::settings::Settings;
 
-/// A program of the repository in C.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Made {
-    /// With a Makefile, from the repository's root; the program is in its `build`.
-    pub(crate) directory: &'static str,
-    pub(crate) program: &'static str,
-}
-
-/// Compiles it, if peers are asked for.
-pub(super) fn make(settings: &Settings, made: &Made, left_out: &mut Vec<String>) -> Option<PathBuf> {
-    if !settings.peers {
-        return None;
-    }
-    match compile(made) {
-        Ok(program) => Some(program),
-        Err(error) => {
-            left_out.push(format!("{} in C: {error:#}", made.program));
-            None
-        }
-    }
-}
-
-fn compile(made: &Made) -> anyhow::Result<PathBuf> {
-    let directory = Path::new(made.directory);
+/// In a directory with a Makefile, from the repository's root; the program is in its `build`.
+fn compile(directory: &str, program: &str) -> anyhow::Result<PathBuf> {
+    let directory = Path::new(directory);
     let is_here = directory.join("Makefile").is_file();
-    anyhow::ensure!(is_here, "{} is not here; run it in the repository", made.directory);
-    let built = format!("build/{}", made.program);
+    anyhow::ensure!(is_here, "{} is not here; run it in the repository", directory.display());
+    let built = format!("build/{program}");
     let output =
         Command::new("make").arg("--silent").arg("-C").arg(directory).arg(&built).output().context("make")?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -55,24 +34,30 @@ fn compile(made: &Made) -> anyhow::Result<PathBuf> {
     Ok(directory.join(built).canonicalize()?)
 }
 
-/// A program that was compiled.
+/// A program of the repository in C, compiled.
 #[derive(Debug, Clone)]
 pub(crate) struct Floor(PathBuf);
 
 /// Compiles the floor of that name, if peers are asked for.
-pub(crate) fn available(
+pub(crate) fn available(settings: &Settings, program: &str, left_out: &mut Vec<String>) -> Option<Floor> {
+    available_in("bench/floor", settings, program, left_out)
+}
+
+/// The same in another directory.
+pub(super) fn available_in(
+    directory: &str,
     settings: &Settings,
-    program: &'static str,
+    program: &str,
     left_out: &mut Vec<String>,
 ) -> Option<Floor> {
-    make(settings, &Made { directory: "bench/floor", program }, left_out).map(Floor)
+    if !settings.peers {
+        return None;
+    }
+    let compiled = compile(directory, program);
+    compiled.map(Floor).map_err(|error| left_out.push(format!("{program} in C: {error:#}"))).ok()
 }
 
 impl Floor {
-    pub(super) fn of(program: PathBuf) -> Floor {
-        Floor(program)
-    }
-
     /// To run it with arguments.
     pub(crate) fn command(&self) -> Command {
         Command::new(&self.0)
@@ -88,12 +73,12 @@ impl Floor {
     /// Starts it, loads it, and checks that it has received what was sent. Its processor time is what it says itself.
     pub(crate) fn measure(
         &self,
-        directory: &Path,
+        settings: &Settings,
         arguments: &[&str],
         ends_by_itself: bool,
         load: impl FnOnce(SocketAddrV4) -> anyhow::Result<Load>,
     ) -> anyhow::Result<Sample> {
-        let server = self.start(directory, arguments)?;
+        let server = self.start(settings, arguments)?;
         let meter = Meter::start(None)?;
         let load = load(server.address())?;
         let totals = server.stop(ends_by_itself)?;
@@ -109,13 +94,13 @@ impl Floor {
     }
 
     /// Starts it at a free port, which is its first argument, and waits for its `ready`.
-    pub(crate) fn start(&self, directory: &Path, arguments: &[&str]) -> anyhow::Result<RunningFloor> {
+    pub(crate) fn start(&self, settings: &Settings, arguments: &[&str]) -> anyhow::Result<RunningFloor> {
         // The floors know no other address.
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, address::free_on(Ipv4Addr::LOCALHOST)?.port());
         let mut command = Command::new(&self.0);
         command.arg(address.port().to_string()).args(arguments);
         let mut command = leash::put_on(&command, End::Kill)?;
-        let mut process = Process::start("floor", &mut command, directory, Output::Piped)?;
+        let mut process = Process::start("floor", &mut command, &settings.directory, Output::Piped)?;
         let mut said = BufReader::new(process.child().stdout.take().context("its output is piped")?);
         let mut line = String::new();
         said.read_line(&mut line)?;

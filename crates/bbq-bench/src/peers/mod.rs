@@ -14,27 +14,25 @@ pub(crate) mod tools;
 pub(crate) mod unbound;
 pub(crate) mod zeromq;
 
-use std::path::Path;
-
 use crate::settings::Settings;
 pub(crate) use peer::Peer;
 use peer::Transport;
 pub(crate) use programs::installed;
 
-/// Starts a server, with its files in the directory.
-pub(crate) type Start = fn(&Settings, &Path) -> anyhow::Result<Peer>;
+/// Starts a server, with its files in the directory of the settings.
+pub(crate) type Start = fn(&Settings) -> anyhow::Result<Peer>;
 /// The name of a row, the program that it needs, and how that is started.
 type Known = (&'static str, &'static str, Start);
 
 /// Servers that write the lines of TCP connections to a file.
 pub(crate) const LINE_SERVERS: [Known; 2] = [
-    ("syslog-ng", "syslog-ng", |_, directory| syslog_ng::start(directory, Transport::Tcp)),
-    ("rsyslog imptcp", "rsyslogd", |_, directory| rsyslog::start(directory, Transport::Tcp)),
+    ("syslog-ng", "syslog-ng", |settings| syslog_ng::start(settings, Transport::Tcp)),
+    ("rsyslog imptcp", "rsyslogd", |settings| rsyslog::start(settings, Transport::Tcp)),
 ];
 /// Servers that write datagrams to a file.
 pub(crate) const DATAGRAM_SERVERS: [Known; 2] = [
-    ("syslog-ng", "syslog-ng", |_, directory| syslog_ng::start(directory, Transport::Udp)),
-    ("rsyslog imudp", "rsyslogd", |_, directory| rsyslog::start(directory, Transport::Udp)),
+    ("syslog-ng", "syslog-ng", |settings| syslog_ng::start(settings, Transport::Udp)),
+    ("rsyslog imudp", "rsyslogd", |settings| rsyslog::start(settings, Transport::Udp)),
 ];
 
 /// Those of `known` that are installed, if peers are asked for.

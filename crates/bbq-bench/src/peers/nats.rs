@@ -17,12 +17,12 @@ const PROGRAM: &str = "nats-server";
 const SYNCS_FROM: (u32, u32) = (2, 10);
 
 /// Starts its core.
-pub(crate) fn start(_settings: &Settings, directory: &Path) -> anyhow::Result<Peer> {
+pub(crate) fn start(settings: &Settings) -> anyhow::Result<Peer> {
     let address = address::free()?;
     let mut command = Command::new(find(PROGRAM).context("nats-server is not installed")?);
     command.args(["--addr", &address.ip().to_string(), "--port", &address.port().to_string()]);
-    command.arg("--log").arg(directory.join("nats.log"));
-    Peer::start(PROGRAM, &command, directory, address, Transport::Tcp)
+    command.arg("--log").arg(settings.directory.join("nats.log"));
+    Peer::start(PROGRAM, &command, settings, address, Transport::Tcp)
 }
 
 /// Publishes for as long as the settings say, and waits until all was read.
@@ -84,18 +84,18 @@ fn version_of(said: &str) -> Option<(u32, u32)> {
 }
 
 impl JetStream {
-    /// Starts it; its store is in the directory, and nothing is acknowledged before it is synced.
-    pub(crate) fn start(&self, directory: &Path) -> anyhow::Result<Peer> {
+    /// Starts it; its store is in the directory of the settings, and nothing is acknowledged before it is synced.
+    pub(crate) fn start(&self, settings: &Settings) -> anyhow::Result<Peer> {
         let address = address::free()?;
-        let place = directory.display();
+        let place = settings.directory.display();
         let configuration = format!(
             "listen: \"{address}\"\nlog_file: \"{place}/nats.log\"\n\
              jetstream {{ store_dir: \"{place}/jetstream\", sync_interval: always }}\n"
         );
-        let file = configure(directory, "nats.conf", &configuration)?;
+        let file = configure(settings, "nats.conf", &configuration)?;
         let mut command = Command::new(&self.0);
         command.arg("--config").arg(&file);
-        Peer::start(PROGRAM, &command, directory, address, Transport::Tcp)
+        Peer::start(PROGRAM, &command, settings, address, Transport::Tcp)
     }
 }
 

@@ -30,14 +30,9 @@ pub(crate) const MODES: [(&str, Mode); 3] = [
 const STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
 
 /// Starts it; as a proxy if there is an upstream.
-pub(crate) fn start(
-    settings: &Settings,
-    directory: &Path,
-    mode: Mode,
-    upstream: Option<SocketAddrV4>,
-) -> anyhow::Result<Peer> {
+pub(crate) fn start(settings: &Settings, mode: Mode, upstream: Option<SocketAddrV4>) -> anyhow::Result<Peer> {
     let address = address::free()?;
-    let place = directory.display();
+    let place = settings.directory.display();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("{kind}_temp_path {place}/{kind}; "))
         .concat();
@@ -66,10 +61,16 @@ pub(crate) fn start(
          events {{ worker_connections 110000; {} }}\n{body}\n",
         settings.workers, mode.events,
     );
-    let file = configure(directory, "nginx.conf", &configuration)?;
+    let file = configure(settings, "nginx.conf", &configuration)?;
     let mut command = Command::new(find("nginx").context("nginx is not installed")?);
-    command.arg("-p").arg(directory).arg("-c").arg(&file).arg("-e").arg(directory.join("nginx.log"));
-    let mut peer = Peer::start("nginx", &command, directory, address, Transport::Tcp)?;
+    command
+        .arg("-p")
+        .arg(&settings.directory)
+        .arg("-c")
+        .arg(&file)
+        .arg("-e")
+        .arg(settings.directory.join("nginx.log"));
+    let mut peer = Peer::start("nginx", &command, settings, address, Transport::Tcp)?;
     peer.wait_processes(settings.workers)?;
     Ok(peer)
 }

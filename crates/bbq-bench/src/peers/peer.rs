@@ -13,6 +13,7 @@ use crate::meter::Meter;
 use crate::pause::{self, wait_for};
 use crate::process::{Output, Process, Stopped};
 use crate::sample::Sample;
+use crate::settings::Settings;
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
 /// Without a byte for this long, lines are lost.
@@ -38,13 +39,13 @@ impl Peer {
     pub(crate) fn start(
         name: &str,
         command: &Command,
-        directory: &Path,
+        settings: &Settings,
         address: SocketAddrV4,
         transport: Transport,
     ) -> anyhow::Result<Peer> {
         let mut command = leash::put_on(command, End::Terminate)?;
-        let process = Process::start(name, &mut command, directory, Output::Kept)?;
-        let mut peer = Peer { process, address, output: output(directory) };
+        let process = Process::start(name, &mut command, &settings.directory, Output::Kept)?;
+        let mut peer = Peer { process, address, output: output(settings) };
         let ready = wait_for(READY_WITHIN, || {
             peer.process.check_alive()?;
             Ok(is_there(address, transport).then_some(()))
@@ -149,15 +150,15 @@ impl Peer {
 }
 
 /// Writes its configuration.
-pub(super) fn configure(directory: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
-    let path = directory.join(name);
+pub(super) fn configure(settings: &Settings, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+    let path = settings.directory.join(name);
     std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }
 
 /// The file that it writes.
-pub(super) fn output(directory: &Path) -> PathBuf {
-    directory.join("output.log")
+pub(super) fn output(settings: &Settings) -> PathBuf {
+    settings.directory.join("output.log")
 }
 
 fn is_there(address: SocketAddrV4, transport: Transport) -> bool {

@@ -9,8 +9,9 @@ use anyhow::Context;
 use super::peer::{Peer, Transport, configure, output};
 use super::programs::{find, unpacked};
 use crate::address;
+use crate::settings::Settings;
 
-pub(super) fn start(directory: &Path, transport: Transport) -> anyhow::Result<Peer> {
+pub(super) fn start(settings: &Settings, transport: Transport) -> anyhow::Result<Peer> {
     let address = address::free()?;
     let (module, input) = match transport {
         Transport::Tcp => ("imptcp", "supportOctetCountedFraming=\"off\""),
@@ -22,20 +23,20 @@ pub(super) fn start(directory: &Path, transport: Transport) -> anyhow::Result<Pe
          module(load=\"{module}\")\ntemplate(name=\"line\" type=\"string\" string=\"%rawmsg%\\n\")\n\
          input(type=\"{module}\" address=\"{}\" port=\"{}\" {input})\n\
          action(type=\"omfile\" file=\"{}\" template=\"line\" ioBufferSize=\"64k\")\n",
-        directory.display(),
+        settings.directory.display(),
         address.ip(),
         address.port(),
-        output(directory).display(),
+        output(settings).display(),
     );
-    let file = configure(directory, "rsyslog.conf", &configuration)?;
+    let file = configure(settings, "rsyslog.conf", &configuration)?;
     let program = find("rsyslogd").context("rsyslogd is not installed")?;
     let mut command = Command::new(&program);
-    command.arg("-n").arg("-f").arg(&file).arg("-i").arg(directory.join("rsyslog.pid"));
+    command.arg("-n").arg("-f").arg(&file).arg("-i").arg(settings.directory.join("rsyslog.pid"));
     if let Some(modules) = unpacked().filter(|root| program.starts_with(root)).and_then(|root| modules(&root))
     {
         command.arg("-M").arg(modules);
     }
-    Peer::start("rsyslog", &command, directory, address, transport)
+    Peer::start("rsyslog", &command, settings, address, transport)
 }
 
 /// Of a package that was only unpacked: usr/lib/ARCHITECTURE/rsyslog.

@@ -1,13 +1,9 @@
 //! What a call costs of the libraries that applications use to hand messages on: ZeroMQ and spdlog, by bench/peers/send_cost.cpp,
 //! which measures itself as the rows of bbq do.
 
-use std::path::PathBuf;
-use std::process::Command;
-
 use serde::Deserialize;
 
-use super::floor::{Made, make};
-use crate::directory;
+use super::floor::{Floor, available_in};
 use crate::metric::Metric;
 use crate::process::{END_WITHIN, Process};
 use crate::sample::Sample;
@@ -16,7 +12,7 @@ use crate::settings::Settings;
 /// A library, and the program that calls it.
 #[derive(Debug, Clone)]
 pub(crate) struct Library {
-    program: PathBuf,
+    program: Floor,
     word: &'static str,
     name: &'static str,
 }
@@ -40,8 +36,9 @@ const LIBRARIES: [(&str, &str); 2] = [
 
 /// Compiles it, if peers are asked for.
 pub(crate) fn available(settings: &Settings, left_out: &mut Vec<String>) -> Vec<Library> {
-    let made = Made { directory: "bench/peers", program: "send_cost" };
-    let Some(program) = make(settings, &made, left_out) else { return Vec::new() };
+    let Some(program) = available_in("bench/peers", settings, "send_cost", left_out) else {
+        return Vec::new();
+    };
     LIBRARIES.map(|(word, name)| Library { program: program.clone(), word, name }).into()
 }
 
@@ -51,12 +48,11 @@ impl Library {
     }
 
     pub(crate) fn measure(&self, settings: &Settings) -> anyhow::Result<Sample> {
-        let directory = directory::make(&settings.directory)?;
-        let mut command = Command::new(&self.program);
+        let mut command = self.program.command();
         command.arg(self.word).arg(settings.duration.as_millis().max(1).to_string());
-        command.current_dir(directory.path());
+        command.current_dir(&settings.directory);
         let limit = settings.duration + END_WITHIN;
-        let said: Said = Process::measured("send_cost", &mut command, directory.path(), limit)?;
+        let said: Said = Process::measured("send_cost", &mut command, &settings.directory, limit)?;
         let mut sample = Sample::default();
         sample.set(Metric::Rate, said.calls as f64 / said.seconds);
         for (metric, nanoseconds) in [

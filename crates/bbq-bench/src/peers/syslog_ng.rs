@@ -1,6 +1,5 @@
 //! syslog-ng: lines or datagrams to a file, unparsed; with flow control, so that it slows down and does not drop.
 
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
@@ -8,8 +7,9 @@ use anyhow::Context;
 use super::peer::{Peer, Transport, configure, output};
 use super::programs::find;
 use crate::address;
+use crate::settings::Settings;
 
-pub(super) fn start(directory: &Path, transport: Transport) -> anyhow::Result<Peer> {
+pub(super) fn start(settings: &Settings, transport: Transport) -> anyhow::Result<Peer> {
     let address = address::free()?;
     let source = match transport {
         Transport::Tcp => {
@@ -26,13 +26,13 @@ pub(super) fn start(directory: &Path, transport: Transport) -> anyhow::Result<Pe
          log {{ source(input); destination(output); flags(flow-control); }};\n",
         address.ip(),
         address.port(),
-        output(directory).display(),
+        output(settings).display(),
     );
-    let file = configure(directory, "syslog-ng.conf", &configuration)?;
+    let file = configure(settings, "syslog-ng.conf", &configuration)?;
     let mut command = Command::new(find("syslog-ng").context("syslog-ng is not installed")?);
     command.args(["--foreground", "--no-caps", "--cfgfile"]).arg(&file);
-    command.arg("--persist-file").arg(directory.join("syslog-ng.persist"));
-    command.arg("--pidfile").arg(directory.join("syslog-ng.pid"));
-    command.arg("--control").arg(directory.join("syslog-ng.ctl"));
-    Peer::start("syslog-ng", &command, directory, address, transport)
+    command.arg("--persist-file").arg(settings.directory.join("syslog-ng.persist"));
+    command.arg("--pidfile").arg(settings.directory.join("syslog-ng.pid"));
+    command.arg("--control").arg(settings.directory.join("syslog-ng.ctl"));
+    Peer::start("syslog-ng", &command, settings, address, transport)
 }

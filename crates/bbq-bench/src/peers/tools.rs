@@ -32,11 +32,10 @@ struct Sent {
 pub(crate) fn send(
     name: &str,
     command: &mut Command,
-    directory: &Path,
     settings: &Settings,
     (threads, message_bytes): (usize, u64),
 ) -> anyhow::Result<Load> {
-    let sent: Sent = Process::measured(name, command, directory, limit(settings))?;
+    let sent: Sent = Process::measured(name, command, &settings.directory, limit(settings))?;
     Ok(Load {
         operations: sent.sent,
         bytes: sent.sent * message_bytes,
@@ -51,7 +50,6 @@ pub(crate) fn send(
 /// second, so its rate is too low.
 pub(crate) fn loggen(
     settings: &Settings,
-    directory: &Path,
     server: SocketAddrV4,
     (lines, bytes, connections): (u64, u64, u64),
 ) -> anyhow::Result<Load> {
@@ -61,7 +59,7 @@ pub(crate) fn loggen(
     command.args(["--active-connections", &connections.to_string()]);
     command.args(["--number", &(lines / connections).to_string()]);
     command.args([server.ip().to_string(), server.port().to_string()]);
-    let ended = Process::run("loggen", &mut command, directory, limit(settings))?;
+    let ended = Process::run("loggen", &mut command, &settings.directory, limit(settings))?;
     let sent =
         number_behind(&ended.said, "count=").with_context(|| format!("loggen said {:?}", ended.said))?;
     Ok(load(&ended, sent, bytes, connections as usize, ended.took))
@@ -70,28 +68,22 @@ pub(crate) fn loggen(
 /// `bbq send` of a file with so many messages of so many bytes.
 pub(crate) fn bbq_send(
     settings: &Settings,
-    directory: &Path,
     server: SocketAddrV4,
     (file, messages, bytes): (&Path, u64, u64),
 ) -> anyhow::Result<Load> {
     let mut command = Command::new(&settings.program);
     command.args(["send", "--to", &format!("bbq://{server}"), "--ack", "durable"]).arg(file);
-    let ended = Process::run("bbq-send", &mut command, directory, limit(settings))?;
+    let ended = Process::run("bbq-send", &mut command, &settings.directory, limit(settings))?;
     Ok(load(&ended, messages, bytes, 2, ended.took))
 }
 
 /// HTTP requests as fast as they are answered. An answer that is not OK is an error.
-pub(crate) fn wrk(
-    settings: &Settings,
-    directory: &Path,
-    server: SocketAddrV4,
-    options: &[&str],
-) -> anyhow::Result<Load> {
+pub(crate) fn wrk(settings: &Settings, server: SocketAddrV4, options: &[&str]) -> anyhow::Result<Load> {
     let seconds = whole_seconds(settings);
     let mut command = command("wrk")?;
     command.args(["-t", &THREADS.to_string(), "-c", CONNECTIONS, "-d", &seconds.to_string()]);
     command.args(options).arg(format!("http://{server}/"));
-    let ended = Process::run("wrk", &mut command, directory, limit(settings))?;
+    let ended = Process::run("wrk", &mut command, &settings.directory, limit(settings))?;
     let requests = ended.said.lines().find_map(|line| line.trim().split_once(" requests in")?.0.parse().ok());
     let is_fine = !["Non-2xx", "Socket errors"].iter().any(|bad| ended.said.contains(bad));
     let requests = requests.filter(|_| is_fine).with_context(|| format!("wrk said {:?}", ended.said))?;
@@ -99,14 +91,14 @@ pub(crate) fn wrk(
 }
 
 /// Queries as fast as they are answered. An answer that is not NOERROR is an error.
-pub(crate) fn dnsperf(settings: &Settings, directory: &Path, server: SocketAddrV4) -> anyhow::Result<Load> {
+pub(crate) fn dnsperf(settings: &Settings, server: SocketAddrV4) -> anyhow::Result<Load> {
     let seconds = whole_seconds(settings);
     let lines: String = (0..NAMES).map(|index| format!("{} A\n", name(index))).collect();
-    let queries = configure(directory, "queries", &lines)?;
+    let queries = configure(settings, "queries", &lines)?;
     let mut command = command("dnsperf")?;
     command.args(["-s", &server.ip().to_string(), "-p", &server.port().to_string(), "-d"]).arg(&queries);
     command.args(["-l", &seconds.to_string(), "-c", CONNECTIONS, "-T", &THREADS.to_string(), "-q", "512"]);
-    let ended = Process::run("dnsperf", &mut command, directory, limit(settings))?;
+    let ended = Process::run("dnsperf", &mut command, &settings.directory, limit(settings))?;
     let codes = ended.said.lines().find_map(|line| line.trim().strip_prefix("Response codes:"));
     let is_fine = codes.is_some_and(|codes| codes.contains("NOERROR") && codes.contains("(100.00%)"));
     let answers = number_behind(&ended.said, "Queries completed:").filter(|_| is_fine);

@@ -2,7 +2,6 @@
 //! for (its default is the system's, a twentieth of that).
 
 use std::fmt::Write;
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
@@ -14,9 +13,9 @@ use crate::load::names::{NAMES, name};
 use crate::settings::Settings;
 
 /// Starts it; `so_reuseport` is yes or no.
-pub(crate) fn start(settings: &Settings, directory: &Path, so_reuseport: &str) -> anyhow::Result<Peer> {
+pub(crate) fn start(settings: &Settings, so_reuseport: &str) -> anyhow::Result<Peer> {
     let address = address::free()?;
-    let place = directory.display();
+    let place = settings.directory.display();
     let mut configuration = format!(
         "server:\n  num-threads: {}\n  interface: {}\n  port: {}\n  so-reuseport: {so_reuseport}\n  so-rcvbuf: 4m\n  do-daemonize: no\n  \
          use-syslog: no\n  logfile: \"{place}/unbound.log\"\n  verbosity: 0\n  statistics-interval: 0\n  chroot: \"\"\n  username: \"\"\n  \
@@ -30,8 +29,8 @@ pub(crate) fn start(settings: &Settings, directory: &Path, so_reuseport: &str) -
         writeln!(configuration, "  local-data: \"{}. 3600 IN A 192.0.2.1\"", name(index))?;
     }
     configuration += "remote-control:\n  control-enable: no\n";
-    let file = configure(directory, "unbound.conf", &configuration)?;
+    let file = configure(settings, "unbound.conf", &configuration)?;
     let mut command = Command::new(find("unbound").context("unbound is not installed")?);
     command.args(["-d", "-p", "-c"]).arg(&file);
-    Peer::start("unbound", &command, directory, address, Transport::Udp)
+    Peer::start("unbound", &command, settings, address, Transport::Udp)
 }

@@ -1,18 +1,16 @@
 //! What a message costs, and how long a start takes, with so much in the spool already.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use bbq_wire::AckLevel;
 
 use super::messages::{MESSAGE_BYTES, RECORDS, WINDOW};
-use crate::directory;
 use crate::load::session::{Flow, Streams};
 use crate::load::threads_beside;
 use crate::meter::Meter;
 use crate::metric::Metric;
-use crate::product::{Product, ProductOptions, Sinks};
+use crate::product::{Product, Sinks};
 use crate::sample::Sample;
 use crate::section::Row;
 use crate::settings::Settings;
@@ -42,10 +40,9 @@ pub(super) fn rows(settings: &Settings, short: bool, left_out: &mut Vec<String>)
 }
 
 fn measure(settings: &Settings, megabytes: u64) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
-    let product = start_stuck(settings, directory.path())?;
+    let product = start_stuck(settings)?;
     let streams = |records| Streams {
-        server: product.addresses()[0],
+        server: product.address(),
         threads: threads_beside(settings.workers),
         connections: 100,
         level: AckLevel::Durable,
@@ -64,14 +61,12 @@ fn measure(settings: &Settings, megabytes: u64) -> anyhow::Result<Sample> {
     drop(clients);
     product.kill();
     let began = Instant::now();
-    let again = start_stuck(settings, directory.path())?;
+    let again = start_stuck(settings)?;
     sample.set(Metric::Start, began.elapsed().as_secs_f64() * 1000.0);
     again.kill();
     Ok(sample)
 }
 
-fn start_stuck(settings: &Settings, directory: &Path) -> anyhow::Result<Product> {
-    let options =
-        ProductOptions { listen: &["bbq+tcp://127.0.0.1:0"], sinks: Sinks::Stuck, configuration: "" };
-    Product::start(settings, directory, &options)
+fn start_stuck(settings: &Settings) -> anyhow::Result<Product> {
+    Product::start(settings, "bbq+tcp", Sinks::Stuck, "")
 }

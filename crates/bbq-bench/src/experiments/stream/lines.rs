@@ -1,9 +1,6 @@
 //! Lines over plain TCP, beside the servers that take them.
 
-use std::path::Path;
-
 use super::pipeline;
-use crate::directory;
 use crate::experiments::to_file::ToFile;
 use crate::load::lines;
 use crate::metric::Metric;
@@ -27,27 +24,14 @@ pub(super) fn section(settings: &Settings, left_out: &mut Vec<String>) -> Sectio
 }
 
 fn rows(settings: &Settings, left_out: &mut Vec<String>) -> Vec<Row> {
-    let mut rows = vec![Row::new("bbq lines+tcp", to_product)];
-    for (name, start) in peers::available(settings, &peers::LINE_SERVERS, left_out) {
-        rows.push(Row::new(name, move |settings| to_peer(settings, start)));
-    }
-    rows
+    let peers = peers::available(settings, &peers::LINE_SERVERS, left_out);
+    let peers = peers.into_iter().map(|(name, start)| (name, Some(start)));
+    let servers = [("bbq lines+tcp", None)].into_iter().chain(peers);
+    servers.map(|(name, peer)| Row::new(name, move |settings| measure(settings, peer))).collect()
 }
 
-fn to_product(settings: &Settings) -> anyhow::Result<Sample> {
-    measure(settings, |directory| ToFile::product(settings, directory, "lines+tcp://127.0.0.1:0"))
-}
-
-fn to_peer(settings: &Settings, start: peers::Start) -> anyhow::Result<Sample> {
-    measure(settings, |directory| Ok(ToFile::Peer(start(settings, directory)?)))
-}
-
-fn measure(
-    settings: &Settings,
-    start: impl FnOnce(&Path) -> anyhow::Result<ToFile>,
-) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
-    let server = start(directory.path())?;
+fn measure(settings: &Settings, peer: Option<peers::Start>) -> anyhow::Result<Sample> {
+    let server = ToFile::start(settings, "lines+tcp", peer)?;
     let (mut sample, ..) = server.measure(LINE_BYTES as u64, |server| lines::run(&load(settings, server)))?;
     if let Some(rate) = sample.value(Metric::DeliveredRate) {
         sample.set(Metric::Rate, rate);

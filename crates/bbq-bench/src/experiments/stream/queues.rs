@@ -3,7 +3,6 @@
 use bbq_wire::AckLevel;
 
 use super::pipeline::{self, BYTES, measure};
-use crate::directory;
 use crate::load::pipe::{self, Pipe};
 use crate::meter::Meter;
 use crate::metric::Metric;
@@ -34,8 +33,7 @@ fn rows(settings: &Settings, left_out: &mut Vec<String>) -> Vec<Row> {
     }
     if settings.peers && peers::installed("nats-server", left_out) {
         rows.push(Row::new("NATS core", |settings| {
-            let directory = directory::make(&settings.directory)?;
-            let peer = nats::start(settings, directory.path())?;
+            let peer = nats::start(settings)?;
             let meter = Meter::start(Some(peer.pid()))?;
             let sample = meter.stop(&nats::publish(settings, &peer, BYTES)?)?;
             peer.kill();
@@ -49,10 +47,9 @@ fn rows(settings: &Settings, left_out: &mut Vec<String>) -> Vec<Row> {
 }
 
 fn bytes_to_floor(settings: &Settings, floor: &Floor, message_bytes: usize) -> anyhow::Result<Sample> {
-    let directory = directory::make(&settings.directory)?;
-    let output = directory.path().join("output");
+    let output = settings.directory.join("output");
     let messages = pipe::PIECE_BYTES / message_bytes;
-    floor.measure(directory.path(), &[&output.display().to_string()], true, |server| {
+    floor.measure(settings, &[&output.display().to_string()], true, |server| {
         pipe::run(&Pipe {
             server,
             duration: settings.duration,

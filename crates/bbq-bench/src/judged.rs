@@ -1,4 +1,4 @@
-//! Marks: what a row may cost at most, and whether it was met.
+//! Whether a mark was met.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,18 +7,8 @@ use serde::Serialize;
 
 use crate::metric::Metric;
 use crate::results::SectionResults;
+use crate::section::Mark;
 use crate::spread::Spread;
-
-/// What a row of a section may cost its server at most.
-#[derive(Debug, Clone)]
-pub(crate) struct Mark {
-    pub(crate) row: String,
-    /// Times the cost of the row `floor` in the same round; in microseconds of processor time if there is none.
-    pub(crate) limit: f64,
-    pub(crate) floor: Option<String>,
-    /// Rows to show a ratio to as well, without a verdict.
-    pub(crate) beside: Vec<String>,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
