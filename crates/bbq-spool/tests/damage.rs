@@ -412,7 +412,7 @@ fn a_torn_end_is_kept_and_is_no_damage() {
         put(&spool, 0, &made(1 + 20 * round, 40));
         let end = spool.ends()[0];
         expected += 10;
-        disk.crash();
+        disk.kill();
         drop(spool);
         let path = disk.names(&lane_directory()).pop().unwrap();
         let mut bytes = disk.contents(&path);
@@ -429,7 +429,7 @@ fn a_torn_end_is_kept_and_is_no_damage() {
         frame.encode(&mut bytes[at..]);
         bytes[at + GROUP_FRAME_BYTES..][..100].fill(b'x');
         disk.put(&path, &bytes);
-        let disk = disk.revive();
+        disk.restart();
         let spool = open(&disk, 1);
         assert_eq!((read_lane(&spool, 0).delivered, spool.quarantined()), (expected, 0));
         let kept = quarantine(&disk);

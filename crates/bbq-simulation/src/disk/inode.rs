@@ -83,6 +83,10 @@ impl Inode {
         self.unreadable.insert(sector, times);
     }
 
+    pub(super) fn set_unreadable(&mut self, offset: u64, bytes: u64) {
+        self.unreadable = sectors(offset, bytes).map(|sector| (sector, u32::MAX)).collect();
+    }
+
     pub(super) fn holds(&self, offset: u64, bytes: &[u8]) -> bool {
         offset + bytes.len() as u64 <= self.live_bytes && self.live.holds(offset, bytes)
     }

@@ -153,6 +153,39 @@ impl SimDisk {
         true
     }
 
+    /// Creates or replaces a file durably, as another program would.
+    ///
+    /// # Errors
+    /// If `path` is a directory.
+    pub fn put_file(&self, path: &Path, contents: &[u8]) -> io::Result<()> {
+        let mut state = self.locked();
+        for directory in path.ancestors().skip(1).collect::<Vec<_>>().into_iter().rev() {
+            let _exists = state.names.add_directory(directory);
+            let _root = directory.parent().map(|parent| state.names.sync(parent));
+        }
+        let _new = state.names.remove(path);
+        let file = state.new_file(path)?;
+        state.inodes[file].write(0, contents);
+        state.inodes[file].sync();
+        path.parent().map_or(Ok(()), |directory| state.names.sync(directory))
+    }
+
+    /// Makes the sectors of these bytes unreadable for good, and all others readable. Returns whether the file exists.
+    pub fn set_unreadable(&self, path: &Path, bytes: std::ops::Range<usize>) -> bool {
+        let mut state = self.locked();
+        let Ok(file) = state.file(path) else { return false };
+        state.inodes[file].set_unreadable(bytes.start as u64, bytes.len() as u64);
+        true
+    }
+
+    /// A copy of the disk, whose further changes do not affect this one.
+    #[must_use]
+    pub fn fork(&self) -> SimDisk {
+        let mut state = self.locked();
+        let random = state.random.fork();
+        SimDisk(Arc::new(Mutex::new(State { random, ..state.clone() })))
+    }
+
     /// Flips a bit of a file on the disk. Returns whether there was one to flip.
     pub fn rot(&self, path: &Path) -> bool {
         let mut state = self.locked();

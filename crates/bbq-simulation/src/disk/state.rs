@@ -25,7 +25,7 @@ enum Fate {
     Cut,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) inodes: Vec<Inode>,
     pub(super) names: Names,
@@ -129,7 +129,7 @@ impl State {
         }
     }
 
-    fn new_file(&mut self, path: &Path) -> io::Result<usize> {
+    pub(super) fn new_file(&mut self, path: &Path) -> io::Result<usize> {
         self.names.add(path, Node::File(self.inodes.len()))?;
         self.inodes.push(Inode::default());
         Ok(self.inodes.len() - 1)

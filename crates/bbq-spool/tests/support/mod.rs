@@ -1,4 +1,4 @@
-//! What the tests share: a disk that crashes, repeatable chance, batches that can be recognised, and waiting without
+//! What the tests share: a disk that crashes, random numbers from a seed, batches that can be recognised, and waiting without
 //! sleeping.
 
 mod batches;
@@ -17,8 +17,9 @@ use bbq_spool::{
 };
 
 pub(crate) use batches::{Made, made, read_entry};
+pub(crate) use bbq_simulation::random::Random;
 pub(crate) use crash_disk::{CrashDisk, EIO, Fault, Op};
-pub(crate) use random::{Random, for_seeds};
+pub(crate) use random::for_seeds;
 pub(crate) use turmoil_disk::TurmoilDisk;
 
 /// A disk that can lose power. Clones are the same disk.
