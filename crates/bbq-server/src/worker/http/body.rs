@@ -6,7 +6,7 @@ use std::time::Duration;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 
-use super::request::Refused;
+use super::refused::Refused;
 use crate::worker::holders::Hold;
 use crate::worker::intake::Intake;
 

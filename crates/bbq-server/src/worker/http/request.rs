@@ -16,83 +16,19 @@ use bbq_wire::Peer;
 use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 
 use super::body::HeldBody;
+use super::refused::Refused;
 use crate::config::OnFull;
 use crate::stored::ledger::DropReason;
 use crate::worker::intake::Intake;
 use crate::worker::text::batcher::NotTaken;
 use crate::worker::ticket::Ticket;
 
-/// How long a client is asked to wait when there is no room: a sync or the next segment takes less, a sink that stands still
-/// more.
-const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
-
 /// How long a request that has come waits for the lane to move: longer than a sync takes, shorter than clients wait.
 const ROOM_PATIENCE: Duration = Duration::from_secs(5);
-
-/// Why a request was refused. Nothing of it was taken, unless it is undecided.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Refused {
-    #[error("no such path; POST a message to / or lines to /ndjson")]
-    Path,
-    #[error("use POST")]
-    Method,
-    #[error("unknown query {0:?}; allowed is ack=durable, ack=received or ack=none")]
-    Query(String),
-    #[error("Content-Encoding is not supported; send the body as it is")]
-    Encoding,
-    #[error("the body is longer than {bytes_max} bytes; send fewer messages, or shorter ones")]
-    BodyTooLarge { bytes_max: usize },
-    #[error(
-        "a message is longer than {bytes_max} bytes (message_bytes_max), or there are too many for one request"
-    )]
-    TooLarge { bytes_max: usize },
-    #[error("the body did not come in time")]
-    Late,
-    #[error("the body ended too early")]
-    Incomplete,
-    #[error("too much is held in unfinished requests; try again")]
-    NoMemory,
-    #[error("the spool is full; try again")]
-    Full,
-    #[error("the spool is full, and the messages were dropped (on_full=drop-newest)")]
-    Dropped,
-    #[error("the messages could not be written to disk; see the server's log")]
-    Failed,
-    #[error(
-        "the messages are not on disk within {seconds} s, and may still get there: if they are sent again, they may be stored twice"
-    )]
-    Undecided { seconds: u32 },
-}
-
-impl Refused {
-    fn status(&self) -> StatusCode {
-        match self {
-            Refused::Path => StatusCode::NOT_FOUND,
-            Refused::Method => StatusCode::METHOD_NOT_ALLOWED,
-            Refused::Query(_) | Refused::Incomplete => StatusCode::BAD_REQUEST,
-            Refused::Encoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Refused::BodyTooLarge { .. } | Refused::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Refused::Late => StatusCode::REQUEST_TIMEOUT,
-            Refused::NoMemory | Refused::Full | Refused::Dropped | Refused::Failed => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
-            Refused::Undecided { .. } => StatusCode::GATEWAY_TIMEOUT,
-        }
-    }
-
-    /// A header that goes with the status.
-    fn header(&self) -> Option<(HeaderName, HeaderValue)> {
-        match self {
-            Refused::Method => Some((ALLOW, HeaderValue::from_static("POST"))),
-            Refused::NoMemory | Refused::Full => Some((RETRY_AFTER, RETRY_AFTER_SECONDS)),
-            _ => None,
-        }
-    }
-}
 
 /// What a client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
