@@ -183,22 +183,6 @@ impl Intake {
         false
     }
 
-    /// Takes records until one is refused. Returns how many were taken.
-    pub(crate) fn push_all<'a>(
-        &self,
-        queue: &Queue,
-        records: impl Iterator<Item = &'a [u8]>,
-    ) -> (u64, Result<(), SendError>) {
-        let mut taken = 0;
-        for record in records {
-            if let Err(error) = self.push(queue, record) {
-                return (taken, Err(error));
-            }
-            taken += 1;
-        }
-        (taken, Ok(()))
-    }
-
     /// Takes a record of the sender's own if there is room. A refused record is not counted.
     pub(crate) fn push_if_room(&self, queue: &Queue, record: &[u8]) -> Result<(), SendError> {
         let shard = self.lock().ok_or(SendError::Forked)?;

@@ -101,7 +101,14 @@ impl Sender {
     /// # Errors
     /// As [`Sender::send`], in the second part of the result.
     pub fn send_all<'a>(&self, records: impl Iterator<Item = &'a [u8]>) -> (u64, Result<(), SendError>) {
-        self.shared.intake.push_all(&self.shared.queue, records)
+        let mut taken = 0;
+        for record in records {
+            if let Err(error) = self.send(record) {
+                return (taken, Err(error));
+            }
+            taken += 1;
+        }
+        (taken, Ok(()))
     }
 
     /// Waits until every record taken before this call is acknowledged.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bbq_wire::StreamId;
 use bbq_wire::session::{AckLevel, Hello, Welcome};
 
 use crate::delivery::destination::Destination;
@@ -39,11 +38,19 @@ impl Shared {
         sizes: Sizes,
     ) -> Result<Shared, StartError> {
         let stream = environment.new_stream().map_err(|error| StartError::System(error.to_string()))?;
-        let groups: Vec<Vec<ServerAddress>> = match options.delivery {
-            Delivery::Any => vec![options.servers.clone()],
-            Delivery::All => options.servers.iter().map(|server| vec![server.clone()]).collect(),
+        let servers = &options.servers;
+        // The servers of each destination, and its name in a spool.
+        let (groups, names): (Vec<Vec<ServerAddress>>, Vec<String>) = match options.delivery {
+            Delivery::Any => (vec![servers.clone()], vec![String::new()]),
+            Delivery::All => servers.iter().map(|server| (vec![server.clone()], server.to_string())).unzip(),
         };
-        let (spool, recovered) = open_spool(&options, &environment, groups.len(), stream, sizes)?;
+        let (spool, recovered) = match &options.spool {
+            None => (None, Recovered::nothing(stream, groups.len())),
+            Some(directory) => {
+                let (spool, recovered) = Spool::open(&environment, directory, &names, stream, sizes)?;
+                (Some(Arc::new(spool)), recovered)
+            }
+        };
         let destinations = recovered
             .destinations
             .into_iter()
@@ -233,10 +240,14 @@ impl Shared {
         let _removed = spool.retire(|| self.queue.acknowledged(destination, record));
     }
 
-    /// Without acknowledgements, every record that is written counts as acknowledged.
+    /// A batch is written. Without acknowledgements, its records then count as acknowledged.
     pub(crate) fn written(&self, destination: usize) {
+        if self.options.ack != AckLevel::None {
+            return;
+        }
         let server = self.destinations[destination].current.load(Ordering::Relaxed);
-        self.acknowledged(destination, server, self.queue.sent_by(destination));
+        let sent = self.queue.locked().destinations[destination].sent;
+        self.acknowledged(destination, server, sent);
     }
 
     /// Queues a record that says how many records were dropped, if there is room.
@@ -284,22 +295,4 @@ impl Shared {
         counters.dropped.abandoned = state.abandoned;
         counters
     }
-}
-
-fn open_spool(
-    options: &Options,
-    environment: &Arc<dyn Environment>,
-    destinations: usize,
-    new_stream: StreamId,
-    sizes: Sizes,
-) -> Result<(Option<Arc<Spool>>, Recovered), StartError> {
-    let Some(directory) = &options.spool else {
-        return Ok((None, Recovered::nothing(new_stream, destinations)));
-    };
-    let names: Vec<String> = match options.delivery {
-        Delivery::Any => vec![String::new()],
-        Delivery::All => options.servers.iter().map(ToString::to_string).collect(),
-    };
-    let (spool, recovered) = Spool::open(environment, directory, &names, new_stream, sizes)?;
-    Ok((Some(Arc::new(spool)), recovered))
 }

@@ -146,8 +146,8 @@ impl Client {
 
     /// The bytes of an [`Action::Write`] are written.
     pub fn written(&self) {
-        if let Some(connection) = self.attempt.as_ref().and_then(|attempt| attempt.connection.as_ref()) {
-            connection.written(&self.shared);
+        if self.is_welcomed() {
+            self.shared.written(0);
         }
     }
 

@@ -1,5 +1,4 @@
-//! If this fails, one bad frame or a refusal that may pass ends a sender for good, or a message that a server never takes keeps all
-//! others from it.
+//! If this fails, one bad frame or a temporary refusal ends a sender for good, or a message that a server never takes blocks all others.
 
 mod support;
 

@@ -48,7 +48,7 @@ fn each_connection_has_a_higher_epoch_over_restarts_too() {
     }
 }
 
-/// As after a power failure that took the file, on a machine whose clock begins anew.
+/// As after a power failure that lost the file, on a machine whose clock starts again.
 #[test]
 fn a_sender_that_forgot_its_epoch_goes_on_with_a_new_stream() {
     let directory = tempfile::tempdir().unwrap();

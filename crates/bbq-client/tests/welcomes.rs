@@ -117,7 +117,7 @@ fn a_second_server_need_not_know_what_the_first_one_has() {
     sender.flush(PATIENCE).unwrap();
 }
 
-/// The first one had everything; the second one that forgets something is told all the same.
+/// The first server has everything. If the second one forgets something later, the application is told.
 #[test]
 fn a_server_that_takes_over_a_spool_need_not_know_what_the_one_before_it_has() {
     let directory = tempfile::tempdir().unwrap();

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_wire::session::AckLevel;
-
 use crate::delivery::error::ConnectionError;
 use crate::queue::Next;
 use crate::shared::Shared;
@@ -21,7 +19,7 @@ pub(crate) struct Connection {
 
 /// What to do next.
 pub enum Action {
-    /// Write these bytes, and then call `written`.
+    /// Write these bytes.
     Write(Arc<Vec<u8>>),
     /// No record is queued.
     Idle,
@@ -60,13 +58,6 @@ impl Connection {
             Next::Reconnect => Err(ConnectionError::Transient("the connection ended".to_owned())),
             Next::OtherStream => Ok(Action::Close(CloseReason::NextStream)),
             Next::End => Ok(Action::Close(CloseReason::Finished)),
-        }
-    }
-
-    /// The bytes of a `Write` are written.
-    pub(crate) fn written(&self, shared: &Shared) {
-        if shared.options.ack == AckLevel::None {
-            shared.written(self.destination);
         }
     }
 

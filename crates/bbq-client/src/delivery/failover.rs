@@ -102,7 +102,7 @@ impl Failover {
                 return Retry::Now;
             }
             Ok(CloseReason::NextStream) => {
-                shared.queue.next_stream(destination.index);
+                shared.queue.locked().destinations[destination.index].next_stream();
                 return Retry::Now;
             }
             Err(error) => error,

@@ -121,7 +121,7 @@ impl SendLoop<'_> {
         let mut collected = Instant::now();
         loop {
             if self.preferred_is_back() {
-                if !queue.is_in_flight(self.destination.index) {
+                if !queue.progress(self.destination.index).1 {
                     return Ok(CloseReason::PreferredIsBack);
                 }
                 self.wait_for_acknowledgements()?;
@@ -131,7 +131,7 @@ impl SendLoop<'_> {
                 Action::Write(bytes) => {
                     self.write(&bytes)?;
                     drop(bytes);
-                    self.connection.written(self.shared);
+                    self.shared.written(self.destination.index);
                     linger_rounds = 0;
                     // While other threads fill the queue, records in blocks that are not full must not wait longer than the linger.
                     let now = Instant::now();
@@ -161,7 +161,7 @@ impl SendLoop<'_> {
     fn wait_for_acknowledgements(&mut self) -> Result<(), ConnectionError> {
         let (queue, index) = (&self.shared.queue, self.destination.index);
         queue.parkers[index]
-            .park(ParkState::Change, WRITE_SLICE, || !queue.is_in_flight(index) || queue.is_broken(index));
+            .park(ParkState::Change, WRITE_SLICE, || !queue.progress(index).1 || queue.is_broken(index));
         if queue.is_broken(index) {
             return Err(ConnectionError::Transient("the connection ended".to_owned()));
         }
@@ -174,7 +174,7 @@ impl SendLoop<'_> {
         let (queue, intake, index) = (&self.shared.queue, &self.shared.intake, self.destination.index);
         let linger = self.shared.options.linger;
         if linger_rounds >= LINGER_ROUNDS_MAX || linger.is_zero() {
-            let bound = if queue.is_in_flight(index) { WRITE_SLICE } else { LONG };
+            let bound = if queue.progress(index).1 { WRITE_SLICE } else { LONG };
             let bound = if self.preferred.is_some() { bound.min(PREFERRED_INTERVAL) } else { bound };
             queue.parkers[index]
                 .park(ParkState::Work, bound, || queue.is_ready(index) || intake.has_records());

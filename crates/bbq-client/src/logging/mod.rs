@@ -4,7 +4,6 @@
 //! Invariant: no lock is held while a record is formatted, as formatting may log another record.
 
 mod flush_guard;
-mod format;
 mod line;
 #[cfg(feature = "log")]
 mod log_backend;
@@ -13,13 +12,23 @@ mod timestamp;
 mod tracing_layer;
 
 pub use flush_guard::FlushGuard;
-pub use format::Format;
 #[cfg(feature = "log")]
 pub use log_backend::LogBackend;
 #[cfg(feature = "tracing")]
 pub use tracing_layer::TracingLayer;
 
 use crate::{OnFull, Sender, SenderBuilder};
+
+/// The format of a record's line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// `2026-11-20T11:33:49.175038Z WARN app::db: slow query ms=1200 table="users"`; control characters are escaped, so that a
+    /// record is always one line.
+    #[default]
+    Text,
+    /// `{"time":"...","level":"WARN","target":"app::db","message":"slow query","fields":{"ms":1200,"table":"users"}}`
+    Json,
+}
 
 /// A sender that never waits: a counted gap in the log is better than a program that waits for its log.
 fn sender_for_logs() -> SenderBuilder {

@@ -29,10 +29,6 @@ impl Queue {
         self.locked().destinations[destination].replace_stream(stream)
     }
 
-    pub(crate) fn next_stream(&self, destination: usize) -> bool {
-        self.locked().destinations[destination].next_stream()
-    }
-
     /// The record that an acknowledged number means. `Err` is the last number that was sent, if the number was not.
     pub(crate) fn check_ack(&self, destination: usize, server: usize, number: u64) -> Result<u64, u64> {
         let mut state = self.locked();
@@ -120,11 +116,6 @@ impl Queue {
         self.locked().acknowledged_by_all()
     }
 
-    /// The last record that was sent on the destination's connection.
-    pub(crate) fn sent_by(&self, destination: usize) -> u64 {
-        self.locked().destinations[destination].sent
-    }
-
     /// Whether the destination's connection broke, or the sender has failed.
     pub(crate) fn is_broken(&self, destination: usize) -> bool {
         let state = self.locked();
@@ -135,10 +126,6 @@ impl Queue {
     pub(crate) fn progress(&self, destination: usize) -> (u64, bool) {
         let state = self.locked();
         (state.destinations[destination].acknowledged, state.destinations[destination].is_in_flight())
-    }
-
-    pub(crate) fn is_in_flight(&self, destination: usize) -> bool {
-        self.locked().destinations[destination].is_in_flight()
     }
 
     pub(crate) fn is_closed(&self) -> bool {

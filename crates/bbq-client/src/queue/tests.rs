@@ -1,4 +1,4 @@
-//! The queue without threads, against a model of servers that take what the rules of the protocol allow.
+//! The queue without threads, with a model of servers that follow the protocol.
 
 use std::collections::VecDeque;
 
@@ -24,11 +24,11 @@ struct Server {
     /// Batches that are sent and not received.
     wire: VecDeque<Arc<Vec<u8>>>,
     last_sequence: u64,
-    /// The name of the stream that it gets, in each byte.
+    /// Each byte of its stream id.
     stream: u8,
-    /// Numbers of the messages it has taken.
+    /// Numbers of the messages that it has stored.
     taken: Vec<u64>,
-    /// How many of them the client was told of.
+    /// How many of them are acknowledged.
     told: usize,
 }
 
@@ -58,14 +58,14 @@ impl Server {
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// So many messages of so many bytes.
+    /// Send this many messages of this size.
     Send(u8, u16),
     Collect,
-    /// A destination gives a batch to its connection.
+    /// A destination sends a batch.
     Give(usize),
     Receive(usize),
     Acknowledge(usize),
-    /// The connection breaks, and what is on the wire with it; another one begins.
+    /// The connection breaks and loses its batches; another one begins.
     Reconnect(usize),
     /// The server loses its data, and another connection begins.
     Forget(usize),
@@ -130,50 +130,42 @@ impl Model {
             Event::Collect => {
                 self.intake.collect(&self.queue);
             }
-            Event::Give(destination) => {
-                if let Next::Send(bytes, _) = self.queue.next(destination % count) {
-                    self.servers[destination % count].wire.push_back(bytes);
+            Event::Give(at) => {
+                if let Next::Send(bytes, _) = self.queue.next(at % count) {
+                    self.servers[at % count].wire.push_back(bytes);
                 }
             }
-            Event::Receive(destination) => self.servers[destination % count].receive(),
-            Event::Acknowledge(destination) => {
-                let number = self.servers[destination % count].last_sequence;
-                let record = self.queue.check_ack(destination % count, 0, number).expect("it was sent");
-                self.servers[destination % count].told = self.servers[destination % count].taken.len();
-                self.queue.acknowledged(destination % count, record);
+            Event::Receive(at) => self.servers[at % count].receive(),
+            Event::Acknowledge(at) => {
+                let (at, server) = (at % count, &mut self.servers[at % count]);
+                let record = self.queue.check_ack(at, 0, server.last_sequence).expect("it was sent");
+                server.told = server.taken.len();
+                self.queue.acknowledged(at, record);
             }
-            Event::Reconnect(destination) => {
-                let server = &mut self.servers[destination % count];
+            Event::Reconnect(at) => {
+                let (at, server) = (at % count, &mut self.servers[at % count]);
                 server.wire.clear();
                 server.told = server.taken.len();
-                let ResumePoint::Has(record) =
-                    self.queue.resume_point(destination % count, 0, server.last_sequence)
-                else {
+                let resume_point = self.queue.resume_point(at, 0, server.last_sequence);
+                let ResumePoint::Has(record) = resume_point else {
                     panic!("{} was sent, and is not forgotten", server.last_sequence)
                 };
-                self.queue.connected(destination % count, 0, record, LIMITS);
+                self.queue.connected(at, 0, record, LIMITS);
             }
-            Event::Forget(destination) => {
-                let server = &mut self.servers[destination % count];
+            Event::Forget(at) => {
+                let (at, server) = (at % count, &mut self.servers[at % count]);
                 server.wire.clear();
                 server.last_sequence = 0;
-                // What was told is gone for good; the rest is sent again.
+                // Acknowledged messages are lost for good; the others are sent again.
                 server.taken.truncate(server.told);
-                match self.queue.resume_point(destination % count, 0, 0) {
-                    ResumePoint::Has(record) => self.queue.connected(destination % count, 0, record, LIMITS),
+                match self.queue.resume_point(at, 0, 0) {
+                    ResumePoint::Has(record) => self.queue.connected(at, 0, record, LIMITS),
                     ResumePoint::Forgot { .. } => {
                         server.stream = server.stream.wrapping_add(1);
-                        self.queue.replace_stream(destination % count, StreamId([server.stream; 16]));
-                        assert_eq!(
-                            self.queue.resume_point(destination % count, 0, 0),
-                            ResumePoint::Has(self.queue.acknowledged_by(destination % count))
-                        );
-                        self.queue.connected(
-                            destination % count,
-                            0,
-                            self.queue.acknowledged_by(destination % count),
-                            LIMITS,
-                        );
+                        self.queue.replace_stream(at, StreamId([server.stream; 16]));
+                        let has = self.queue.acknowledged_by(at);
+                        assert_eq!(self.queue.resume_point(at, 0, 0), ResumePoint::Has(has));
+                        self.queue.connected(at, 0, has, LIMITS);
                     }
                     ResumePoint::NeverSent => panic!("it knows nothing"),
                 }
@@ -184,7 +176,7 @@ impl Model {
         assert!(bytes <= QUEUE_BYTES as u64 + 2 * 2048, "{bytes}");
     }
 
-    /// Everything comes to its end.
+    /// Delivers everything and closes the queue.
     fn settle(&mut self) {
         self.intake.close(&self.queue);
         self.queue.close();
@@ -207,7 +199,7 @@ fn run(on_full: OnFull, servers: usize, events: &[Event]) {
     assert_eq!(state.queued().0, 0);
     assert_eq!(state.acknowledged + state.dropped_oldest, model.accepted.len() as u64);
     for server in &model.servers {
-        // One thread has sent: in its order, and so each at most once.
+        // One thread has sent the messages in order, so each is stored at most once.
         assert!(server.taken.is_sorted_by(|before, after| before < after));
         assert!(server.taken.iter().all(|number| model.accepted.binary_search(number).is_ok()));
         let missing = (model.accepted.len() - server.taken.len()) as u64;
@@ -236,7 +228,7 @@ fn a_connection_begins_in_the_middle_of_a_batch_when_the_server_knows_its_beginn
     model.happen(Event::Send(10, 8));
     model.happen(Event::Collect);
     model.happen(Event::Give(0));
-    // As after another life of the sender, which cut its batches elsewhere.
+    // As after a restart of the sender, which made other batches of the same records.
     model.servers[0].wire.clear();
     model.servers[0].last_sequence = 4;
     model.happen(Event::Reconnect(0));

@@ -75,11 +75,8 @@ impl Recovered {
     /// The start without a spool.
     pub(crate) fn nothing(stream: StreamId, destinations: usize) -> Recovered {
         let destination = || RecoveredDestination {
-            acknowledged: 0,
-            acknowledged_by: 0,
-            sent: 0,
-            epoch: 0,
             numberings: VecDeque::from([Numbering::begin(stream, 0)]),
+            ..RecoveredDestination::default()
         };
         Recovered {
             next_sequence: 1,

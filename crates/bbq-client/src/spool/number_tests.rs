@@ -1,4 +1,4 @@
-//! No number of a stream is used for two records, whatever a kill or a power failure leaves of the spool.
+//! No number of a stream stands for two records, whatever a kill or a power failure leaves of the spool.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,26 +11,26 @@ use super::*;
 
 const BYTES_MAX: u64 = 1 << 30;
 
-/// How a life of the sender ends, and what becomes of its files.
+/// How a sender ends, and what happens to its files.
 #[derive(Clone, Debug)]
 enum End {
-    /// The process is killed: everything that was written is there.
+    /// The process is killed: everything that was written remains.
     Kill,
     /// The same, with a record that was half written.
     KillInWrite(u8),
-    /// The power fails, and each file keeps a part of what was written last, in whatever order.
+    /// The power fails: each file loses a part of what was written last.
     PowerFailure(Vec<Loss>),
-    /// A byte of a file changes while nobody runs.
+    /// A byte of a file changes after the end.
     Rot(u8, u16),
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Loss {
-    /// Ends earlier, by so many thousandths.
+    /// The last thousandths are missing.
     Cut(u16),
     /// The last thousandths are zeros.
     Zeros(u16),
-    /// As the life before has left it, or not there.
+    /// The file is as the sender before has left it, or missing.
     Old,
     None,
 }
@@ -38,7 +38,7 @@ enum Loss {
 #[derive(Clone, Debug)]
 struct Life {
     appended: u8,
-    /// Thousandths of what there is then.
+    /// Thousandths of the records that are in the spool then.
     sent: u16,
     acknowledged: u16,
     /// All that was sent is acknowledged.
@@ -83,7 +83,7 @@ fn damage(end: &End, directory: &Path, before: &HashMap<PathBuf, Vec<u8>>) {
             {
                 let record = [&[7; 8][..], &u32::from(*bytes).to_le_bytes(), &[1; 3]].concat();
                 let part = &record[..usize::from(*bytes).min(11)];
-                // A length over what is there.
+                // The length is longer than the rest of the file.
                 let torn = [&content[..], &[9, 9, 9, 9, 200, 0, 0, 0], part].concat();
                 fs::write(path, torn).expect("it can be written");
             }
@@ -130,7 +130,7 @@ fn called(numberings: &VecDeque<Numbering>, record: u64) -> (StreamId, u64) {
 
 fn run(lives: &[Life]) {
     let directory = tempfile::tempdir().expect("a directory");
-    // What the servers got: which message each number of a stream stands for.
+    // The message that each number of a stream stands for, on the servers.
     let mut got: HashMap<(StreamId, u64), u64> = HashMap::new();
     let (mut message, mut boot, mut before) = (0_u64, 1_u8, HashMap::new());
     for (number, life) in lives.iter().enumerate() {
@@ -213,11 +213,11 @@ fn a_stream_goes_on_after_a_kill_and_not_after_the_system_was_started() {
     assert_eq!((streams(&killed), killed.next_sequence, killed.new_stream_reason), (vec![(1, 0)], 11, None));
     drop(spool);
     let (spool, started) = open(2, directory.path(), 3);
-    // What is there keeps its numbers.
+    // Stored records keep their numbers.
     assert_eq!((streams(&started), started.next_sequence), (vec![(1, 0), (3, 10)], 11));
     assert!(started.new_stream_reason.expect("it is told").contains("the system was started"));
     drop(spool);
-    // Nothing came in: the stream that was begun then goes on.
+    // No record was added: the new stream continues.
     assert_eq!(streams(&open(2, directory.path(), 4).1), [(1, 0), (3, 10)]);
 }
 
@@ -258,7 +258,7 @@ fn a_segment_whose_header_is_damaged_is_set_aside_and_told() {
     assert_eq!(streams(&open(1, directory.path(), 3).1), [(2, 6)]);
 }
 
-/// Nine records of 14 bytes, one byte of which changes; answers what the file is then.
+/// Writes nine records of 14 bytes and changes a byte. Returns the file and its content.
 fn damaged(directory: &Path, record: usize, at: usize) -> (PathBuf, Vec<u8>) {
     let (spool, _) = open(1, directory, 1);
     (1..=9).for_each(|number| assert!(spool.append(&[b'0' + number; 6], true).is_ok()));
@@ -273,7 +273,7 @@ fn damaged(directory: &Path, record: usize, at: usize) -> (PathBuf, Vec<u8>) {
 #[test]
 fn a_segment_whose_first_record_is_damaged_with_its_length_is_kept() {
     let directory = tempfile::tempdir().expect("a directory");
-    // So long that it cannot be, or as long as nothing that stands behind it.
+    // An impossible length, or one that is longer than the rest of the file.
     for change in [7, 4] {
         let directory = directory.path().join(change.to_string());
         let (path, bytes) = damaged(&directory, 0, change);
@@ -301,7 +301,7 @@ fn a_segment_with_damage_is_kept_when_the_rest_of_it_is_acknowledged() {
         let (path, bytes) = damaged(directory.path(), 3, 10);
         let (spool, _) = open(1, directory.path(), 2);
         if was_full {
-            // As on a disk that has no room for the next segment at the start.
+            // As if the disk had no room for the next segment at the start.
             let mut writer = spool.writer();
             writer.segments.pop_back();
             (writer.is_unusable, writer.full_bytes, writer.offset) = (true, 0, bytes.len() as u64);
@@ -379,7 +379,7 @@ fn a_stream_that_a_server_was_given_instead_is_known_to_the_next_life() {
     assert_eq!(streams(&open(2, directory.path(), 3).1), [(7, 4), (3, 10)]);
 }
 
-/// Or a server would be blamed for what was another stream's.
+/// Otherwise a server would seem to have lost records of another stream.
 #[test]
 fn a_stream_ends_with_its_last_record_that_is_there() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -391,7 +391,7 @@ fn a_stream_ends_with_its_last_record_that_is_there() {
     spool.progress(0).sending(20).expect("it is written");
     spool.progress(0).acknowledged(18, 0).expect("it is written");
     drop(spool);
-    // The power fails, and the name of the second segment is lost with it.
+    // A power failure loses the name of the second segment.
     fs::remove_file(segments(directory.path()).remove(1)).expect("it is there");
     let (_spool, recovered) = open(3, directory.path(), 3);
     let numberings = &recovered.destinations[0].numberings;
@@ -400,7 +400,7 @@ fn a_stream_ends_with_its_last_record_that_is_there() {
     assert_eq!((ends, recovered.next_sequence), (vec![(1, 10), (3, u64::MAX)], 21));
 }
 
-/// Sectors of what the file held before come back when the power fails.
+/// A power failure may bring back old sectors of the file.
 #[test]
 fn what_a_segment_held_before_it_was_begun_anew_is_no_record() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -414,7 +414,7 @@ fn what_a_segment_held_before_it_was_begun_anew_is_no_record() {
     drop(spool);
     let anew = fs::read(&path).expect("it is there");
     assert_eq!(anew.len(), segment::HEADER_BYTES);
-    // The header is the new one, the rest is as it was: a record that is damaged, and whole ones behind it.
+    // The new header, and behind it the old content: a damaged record, and whole ones behind it.
     let mut mixed = [&anew[..], &before[segment::HEADER_BYTES..]].concat();
     mixed[segment::HEADER_BYTES + 10] ^= 1;
     fs::write(&path, mixed).expect("it can be written");
@@ -434,7 +434,7 @@ fn a_closed_sender_sends_nothing_that_the_next_one_does_not_know_of() {
     let (newer, recovered) = open(1, directory.path(), 2);
     let destination = &recovered.destinations[0];
     assert_eq!((streams(&recovered), destination.sent, destination.epoch), (vec![(1, 0)], 4, 7));
-    // A thread of the older one that was held up somewhere goes on now.
+    // A delayed thread of the older sender goes on now.
     for late in
         [older.progress(0).epoch(8), older.progress(0).sending(6), older.progress(0).acknowledged(4, 0)]
     {

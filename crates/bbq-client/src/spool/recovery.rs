@@ -115,6 +115,7 @@ impl StoredSegments {
 }
 
 /// The progress of a destination, and its streams.
+#[derive(Default)]
 pub(crate) struct RecoveredDestination {
     pub(crate) acknowledged: u64,
     /// The id of the server that acknowledged them; 0 if unknown.

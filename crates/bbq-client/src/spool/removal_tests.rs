@@ -1,4 +1,4 @@
-//! A disk that takes its time to delete a file keeps nobody waiting who sends.
+//! `send` does not wait for a disk that is slow to delete a file.
 
 use std::fs;
 use std::path::Path;
@@ -8,34 +8,16 @@ use std::time::Duration;
 use bbq_storage::DiskStorage;
 use bbq_storage::forwarding::ForwardingStorage;
 
+use super::tests::TestSystem;
 use super::*;
-use crate::environment::{Boot, System};
 
-/// Far beyond what any disk needs.
+/// Only a test that hangs takes this long.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The real system, but that a file is deleted when the test says how.
+/// The disk, except that the test says when a file is deleted, or that it fails.
 struct SlowRemoval {
     begun: Mutex<SyncSender<()>>,
     outcome: Mutex<Receiver<io::Result<()>>>,
-}
-
-impl Environment for SlowRemoval {
-    fn storage(&self) -> &dyn Storage {
-        self
-    }
-
-    fn boot(&self) -> Boot {
-        [1; 16]
-    }
-
-    fn unix_time(&self) -> Duration {
-        System.unix_time()
-    }
-
-    fn new_stream(&self) -> io::Result<StreamId> {
-        System.new_stream()
-    }
 }
 
 impl ForwardingStorage for SlowRemoval {
@@ -46,12 +28,12 @@ impl ForwardingStorage for SlowRemoval {
     }
 }
 
-/// A spool of at most `bytes_max` whose first segment has records 1 to 16, a MiB each, and whose second has 17; the beginnings of
-/// removals, and where to say how they end.
+/// A spool of at most `bytes_max` with records of 1 MiB: 1 to 16 in the first segment, 17 in the second. The receiver gets the beginnings of
+/// removals; the sender takes their outcomes.
 fn two_segments(directory: &Path, bytes_max: u64) -> (Arc<Spool>, Receiver<()>, SyncSender<io::Result<()>>) {
     let ((begun, begins), (ends, outcome)) = (sync_channel(8), sync_channel(8));
     let slow = SlowRemoval { begun: Mutex::new(begun), outcome: Mutex::new(outcome) };
-    let environment: Arc<dyn Environment> = Arc::new(slow);
+    let environment: Arc<dyn Environment> = Arc::new(TestSystem([1; 16], slow));
     let sizes = Sizes { segment_bytes_min: 16 << 20, ..Sizes::new(bytes_max, 256) };
     let (spool, _) =
         Spool::open(&environment, directory, &[String::new()], StreamId([3; 16]), sizes).expect("it opens");
@@ -68,7 +50,7 @@ fn files(directory: &Path) -> usize {
     names.filter(|name| name.as_ref().is_ok_and(|name| name.path().extension().is_some())).count()
 }
 
-/// Runs in a thread of its own what must not wait.
+/// Runs a function that must not wait, on a thread of its own.
 fn at_once<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, waits) = sync_channel(1);
     std::thread::spawn(move || done.send(what()));
@@ -108,7 +90,7 @@ fn a_file_that_is_still_there_takes_its_room() {
         let spool = Arc::clone(&spool);
         move || matches!(spool.append(&MIB, true), Err(AppendError::Full(_)))
     });
-    // A file that could not be removed is tried again, by the next acknowledgement or by the next record that finds no room.
+    // The next acknowledgement, or the next record without room, tries again to remove the file.
     for _ in 0..2 {
         ends.send(Err(rustix::io::Errno::IO.into())).expect("it waits");
     }

@@ -1,4 +1,4 @@
-//! What a sender finds again after its process ended at any byte.
+//! What a sender finds in its spool after the process ended at any byte.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -18,12 +18,12 @@ use crate::environment::{Boot, System};
 const STREAM: StreamId = StreamId([3; 16]);
 const BYTES_MAX: u64 = 1 << 30;
 
-/// The real system, in a given run of it.
-struct Run(Boot);
+/// The real system with a given boot and storage.
+pub(super) struct TestSystem<S>(pub(super) Boot, pub(super) S);
 
-impl Environment for Run {
+impl<S: Storage> Environment for TestSystem<S> {
     fn storage(&self) -> &dyn Storage {
-        &DiskStorage
+        &self.1
     }
 
     fn boot(&self) -> Boot {
@@ -39,7 +39,7 @@ impl Environment for Run {
     }
 }
 
-/// Opens a spool in a given run of the system.
+/// Opens a spool in a given boot of the system.
 pub(super) fn open_in(
     boot: u8,
     directory: &Path,
@@ -47,7 +47,7 @@ pub(super) fn open_in(
     new_stream: StreamId,
     sizes: Sizes,
 ) -> Result<(Spool, Recovered), StartError> {
-    let environment: Arc<dyn Environment> = Arc::new(Run([boot; 16]));
+    let environment: Arc<dyn Environment> = Arc::new(TestSystem([boot; 16], DiskStorage));
     let destinations: Vec<String> = destinations.iter().map(|&name| name.to_owned()).collect();
     Spool::open(&environment, directory, &destinations, new_stream, sizes)
 }
@@ -65,7 +65,7 @@ fn open(directory: &Path) -> (Spool, Recovered) {
     open_in(1, directory, &[""], STREAM, sizes()).expect("it opens")
 }
 
-/// The stream of what comes in.
+/// The stream of new records.
 fn stream(recovered: &Recovered) -> StreamId {
     recovered.destinations[0].numberings.back().expect("never empty").stream
 }
@@ -118,7 +118,7 @@ proptest! {
         if kept >= bytes {
             prop_assert_eq!(found.len() as u64, count);
         }
-        // It goes on where it was.
+        // The spool continues where it was.
         append(&spool, recovered.next_sequence..recovered.next_sequence + 5);
         drop(spool);
         let again = open(directory.path()).1;
@@ -186,7 +186,7 @@ fn the_last_segment_is_begun_anew_and_no_number_comes_again() {
     assert_eq!((recovered.next_sequence, recovered.damaged), (4011, 0));
     assert_eq!(read(&recovered), (4001..4011).map(|number| (number, record(number))).collect::<Vec<_>>());
     drop(recovered);
-    // As a process leaves it that ends before it has cut the file.
+    // As if the process had ended before it cut the file.
     let uncut = [&after[..], &[0; 8], &before[segment::HEADER_BYTES + 8..]].concat();
     fs::write(&path, uncut).expect("it can be written");
     let recovered = open(directory.path()).1;
@@ -196,7 +196,7 @@ fn the_last_segment_is_begun_anew_and_no_number_comes_again() {
 #[test]
 fn what_follows_a_segment_that_could_not_be_cut_is_found_again() {
     let directory = tempfile::tempdir().expect("a directory");
-    // A file that can be written and will not be cut.
+    // A file that can be written, but cannot be cut later.
     let stubborn = memfd_create("segment", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("memory");
     let place = format!("/proc/self/fd/{}", stubborn.as_raw_fd());
     symlink(place, directory.path().join("00000000000000000001.records")).expect("a link");
@@ -217,7 +217,7 @@ fn what_follows_a_segment_that_could_not_be_cut_is_found_again() {
     assert_eq!(segments(directory.path()).len(), 1);
 }
 
-/// As after a start on a disk that was full, and has room again.
+/// As if the disk was full at the start, and has room again.
 #[test]
 fn what_follows_an_empty_segment_that_could_not_be_begun_anew_stays() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -272,13 +272,13 @@ fn what_a_server_is_owed_is_not_forgotten_when_it_is_not_named() {
     let Err(StartError::Spool { problem, .. }) = open(&["a:1"]) else { panic!("it opens") };
     assert!(problem.contains("3 records for a server that is not named now"), "{problem}");
     assert!(problem.contains("remove acknowledged.b%3a2"), "{problem}");
-    // Who has everything needs not to be named again.
+    // A server that has everything need not be named again.
     drop(open(&["b:2"]).expect("it opens"));
     fs::remove_file(directory.path().join("acknowledged.b%3a2")).expect("it is there");
     drop(open(&["a:1"]).expect("it opens"));
 }
 
-/// A number that no record has is damage, and no reason to end the program.
+/// An impossible number is damage, and must not end the program.
 #[test]
 fn an_impossible_number_in_what_a_server_has_is_damage() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! A server of single steps: what it says to each connection is the test's.
+//! A server whose test sends each frame.
 
 #![expect(
     dead_code,
@@ -18,11 +18,11 @@ use bbq_wire::session::{Hello, Refusal, RefusalCode, ServerSession, ServerStep, 
 use bbq_wire::{Batch, BatchHeader};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
-/// Only a hang takes so long.
+/// Only a test that hangs takes this long.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A batch as the server got it.
-pub struct Got {
+/// A batch that the server received.
+pub struct Received {
     pub header: BatchHeader,
     pub records: Vec<Vec<u8>>,
     pub bytes: Vec<u8>,
@@ -36,7 +36,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// The listener has a time-out, as that of a [`Setup`].
+    /// The listener needs a time-out, as that of a [`Setup`] has.
     pub fn accept(listener: &TcpListener) -> Connection {
         let (stream, _) = listener.accept().unwrap_or_else(|error| panic!("no connection came: {error}"));
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -44,15 +44,15 @@ impl Connection {
     }
 
     pub fn say(&mut self, bytes: &[u8]) {
-        // A client that has left is judged by what it did.
-        let _said = self.stream.write_all(bytes);
+        // The client may have left.
+        let _sent = self.stream.write_all(bytes);
     }
 
     pub fn hello(&mut self) -> Hello {
         self.hello_if_any().unwrap_or_else(|| panic!("it left before its hello"))
     }
 
-    /// The hello; `None` when the client has left without one, as it does when it is closed in between.
+    /// The hello; `None` if the client has left without one, as it does when it is closed.
     pub fn hello_if_any(&mut self) -> Option<Hello> {
         loop {
             match self.session.next(&self.bytes).unwrap() {
@@ -88,8 +88,8 @@ impl Connection {
         self.say(&bytes);
     }
 
-    /// The next batch; `None` when the client has left.
-    pub fn batch(&mut self) -> Option<Got> {
+    /// The next batch; `None` if the client has left.
+    pub fn batch(&mut self) -> Option<Received> {
         loop {
             let consumed = match self.session.next(&self.bytes).unwrap() {
                 ServerStep::Batch { consumed, .. } => Some(consumed),
@@ -106,7 +106,7 @@ impl Connection {
             let mut scratch = Vec::new();
             let batch = Batch::verify(&bytes, BatchLimits::FORMAT, &mut scratch).unwrap();
             let (header, records) = (batch.header, batch.records().map(<[u8]>::to_vec).collect());
-            return Some(Got { header, records, bytes });
+            return Some(Received { header, records, bytes });
         }
     }
 
@@ -124,8 +124,8 @@ impl Connection {
 
     /// Waits until the client has left.
     pub fn left(mut self) {
-        // A reset is an end, too.
-        let _sent = self.stream.read_to_end(&mut self.bytes);
+        // A reset ends the connection, too.
+        let _received = self.stream.read_to_end(&mut self.bytes);
     }
 
     fn fill(&mut self) -> bool {
@@ -142,7 +142,7 @@ impl Connection {
     }
 }
 
-/// Waits until a sender has heard that everything up to this record is acknowledged.
+/// Waits until a sender knows that everything up to this record is acknowledged.
 pub fn acknowledged(sender: &Sender, record: u64) {
     let start = Instant::now();
     while sender.servers()[0].acknowledged_sequence < record {
@@ -151,7 +151,7 @@ pub fn acknowledged(sender: &Sender, record: u64) {
     }
 }
 
-/// Where a test listens, and what its sender was told.
+/// The listener of a test, and the notices of its sender.
 pub struct Setup {
     pub listener: TcpListener,
     notices: Arc<Mutex<Vec<Notice>>>,
@@ -160,12 +160,12 @@ pub struct Setup {
 impl Setup {
     pub fn new() -> Setup {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        // For `accept`; connections have their own.
+        // For `accept`; connections have a time-out of their own.
         set_socket_timeout(&listener, Timeout::Recv, Some(PATIENCE)).unwrap();
         Setup { listener, notices: Arc::default() }
     }
 
-    /// A sender that tries again at once.
+    /// A sender that connects again at once.
     pub fn sender(&self) -> SenderBuilder {
         let wait = Duration::from_millis(1);
         let notices = Arc::clone(&self.notices);
@@ -181,7 +181,7 @@ impl Setup {
         Connection::accept(&self.listener)
     }
 
-    /// A connection whose hello was heard and that was welcomed.
+    /// Accepts a connection, reads its hello and welcomes it.
     pub fn welcome(&self, last_sequence: u64) -> (Connection, Hello) {
         let mut connection = self.accept();
         let hello = connection.hello();

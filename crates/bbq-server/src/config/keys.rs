@@ -131,7 +131,7 @@ pub static FILE_KEYS: [FileKey; 16] = [
             key: "hello_timeout_seconds",
             values: Values::Number(1..=TIMEOUT_SECONDS_MAX),
             default: "10",
-            meaning: "how long a bbq client may take from its connection to a complete hello",
+            meaning: "how long a bbq client may take from its connection to a complete hello, and an http client to the head of its next request",
         },
     },
     FileKey {
@@ -140,7 +140,7 @@ pub static FILE_KEYS: [FileKey; 16] = [
             key: "batch_timeout_seconds",
             values: Values::Number(1..=TIMEOUT_SECONDS_MAX),
             default: "30",
-            meaning: "how long a bbq client may send nothing in the middle of a batch, or leave answers unread",
+            meaning: "how long a bbq client may send nothing in the middle of a batch, or leave answers unread, and an http client in the middle of a body",
         },
     },
     FileKey {
