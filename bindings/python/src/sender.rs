@@ -255,28 +255,14 @@ impl Sender {
         let sender = self.inner.sender()?;
         let mut messages = messages.try_iter()?;
         loop {
-            let mut objects = Vec::with_capacity(GATHERED_MAX);
             let mut failed = Ok(());
-            for object in messages.by_ref().take(GATHERED_MAX) {
-                match object {
-                    Ok(object) => objects.push(object),
-                    Err(error) => {
-                        failed = Err(error);
-                        break;
-                    }
-                }
-            }
+            let objects: Vec<_> = (messages.by_ref().take(GATHERED_MAX))
+                .map_while(|object| object.map_err(|error| failed = Err(error)).ok())
+                .collect();
             let is_last = objects.len() < GATHERED_MAX;
-            let mut gathered = Vec::with_capacity(objects.len());
-            for object in &objects {
-                match Message::of(object) {
-                    Ok(message) => gathered.push(message),
-                    Err(error) => {
-                        failed = Err(error);
-                        break;
-                    }
-                }
-            }
+            let gathered: Vec<_> = (objects.iter())
+                .map_while(|object| Message::of(object).map_err(|error| failed = Err(error)).ok())
+                .collect();
             let (count, sent) = self.take(py, sender, &gathered);
             *taken += count;
             sent?;
