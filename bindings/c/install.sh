@@ -1,12 +1,12 @@
 #!/bin/sh
-# Builds libbbq and installs it: the library, static and shared, its headers, and what pkg-config and CMake's find_package
-# ask for. DESTDIR is put in front of every path, for packages.
+# Builds and installs libbbq: the static and the shared library, the headers, and the files for pkg-config and CMake's
+# find_package. DESTDIR is put in front of every path, for packages.
 set -eu
 
 usage() {
     echo "usage: $0 [--prefix DIR] [--libraries DIR]"
     echo "  --prefix DIR     where to install: /usr/local unless given"
-    echo "  --libraries DIR  take libbbq.so and libbbq.a from there instead of building them"
+    echo "  --libraries DIR  install libbbq.so and libbbq.a from this directory instead of building them"
 }
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
@@ -41,7 +41,7 @@ case $prefix in
 esac
 
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$root/Cargo.toml" | head -n 1)
-# As in build.rs.
+# The soname is set in build.rs.
 soname=libbbq.so.0
 
 if [ -z "$libraries" ]; then

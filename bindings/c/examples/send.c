@@ -1,4 +1,4 @@
-/* Sends the lines of its standard input, and says what became of them:
+/* Sends the lines of its standard input, and prints how many are acknowledged:
  *
  *     cc send.c $(pkg-config --cflags --libs bbq) -o send
  *     printf 'one\ntwo\n' | ./send bbq://127.0.0.1:7700

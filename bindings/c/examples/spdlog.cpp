@@ -1,4 +1,4 @@
-/* A program that logs by spdlog, to a bbq server:
+/* A program that logs to a bbq server by spdlog:
  *
  *     c++ -std=c++17 spdlog.cpp $(pkg-config --cflags --libs spdlog bbq) -o spdlog
  *     ./spdlog bbq://127.0.0.1:7700 1000
@@ -21,13 +21,13 @@ int main(int count, char **arguments) {
         const auto sink = std::make_shared<bbq::spdlog_sink_mt>(arguments[1]);
         spdlog::set_default_logger(std::make_shared<spdlog::logger>("app", sink));
         spdlog::set_pattern("%l %n: %v");
-        // What an exception that nobody catches ends is sent, too.
+        // Also flushes when an uncaught exception ends the program.
         bbq::flush_on_terminate();
         const int messages = std::stoi(arguments[2]);
         for (int number = 0; number < messages; ++number) {
             spdlog::info("message {} of {}", number, messages);
         }
-        // Nothing is waited for here: the end of the program does that, at most 5 s.
+        // The end of the program waits for acknowledgements, at most 5 s.
         return 0;
     } catch (const std::exception &error) {
         std::cerr << "spdlog: " << error.what() << '\n';

@@ -1,4 +1,4 @@
-/* bbq::sender: bbq.h for C++17, as thin as can be. Errors of options and of the start are thrown; nothing else throws.
+/* bbq::sender: a thin layer on bbq.h for C++17. Options and the start of a sender throw bbq::error; nothing else throws.
  *
  *     bbq::sender log{bbq::options{"bbq://127.0.0.1:7700"}};
  *     log.send("something happened");
@@ -24,7 +24,7 @@ namespace bbq {
 
 using std::chrono::milliseconds;
 
-/// bbq_status. A value that is not named here comes from a newer library, and is a failure.
+/// bbq_status. An unknown value comes from a newer library, and is a failure.
 enum class status : std::int32_t {
     ok = BBQ_STATUS_OK,
     argument = BBQ_STATUS_ARGUMENT,
@@ -41,10 +41,10 @@ enum class status : std::int32_t {
     internal = BBQ_STATUS_INTERNAL,
 };
 
-/// What went wrong in this thread's last call that failed.
+/// The failure of this thread's last call that failed.
 inline std::string last_error() { return bbq_last_error(); }
 
-/// An option that is wrong, or a sender that cannot be started.
+/// An invalid option, or a sender that cannot be started.
 class error : public std::runtime_error {
   public:
     explicit error(status code) : std::runtime_error(last_error()), code_(code) {}
@@ -83,7 +83,7 @@ inline void check(bbq_status code) {
 
 using notice_handler = std::function<void(const notice &)>;
 
-/// An exception must not go through the library; there is nobody to tell it to.
+/// Drops an exception, which must not pass through the library.
 inline void tell(const bbq_notice *told, void *user) noexcept {
     try {
         (*static_cast<notice_handler *>(user))(
@@ -96,7 +96,7 @@ inline void release(void *user) noexcept { delete static_cast<notice_handler *>(
 
 } // namespace detail
 
-/// How a sender is to send; what each option means stands in bbq.h. Every function throws bbq::error for what is wrong.
+/// Options of a sender; bbq.h explains each. Every function throws bbq::error for an invalid value.
 class options {
   public:
     options() : handle_(bbq_options_new()) {
@@ -111,7 +111,7 @@ class options {
     options &to(delivery who) { return did(bbq_options_delivery(get(), static_cast<std::int32_t>(who))); }
     options &acknowledge(ack level) { return did(bbq_options_ack(get(), static_cast<std::int32_t>(level))); }
     options &queue_bytes_max(std::size_t bytes) { return did(bbq_options_queue_bytes_max(get(), bytes)); }
-    /// A negative time-out is none.
+    /// A negative time-out means to wait without end.
     options &block_when_full(milliseconds timeout) {
         return did(bbq_options_on_full(get(), BBQ_ON_FULL_BLOCK, timeout.count()));
     }
@@ -131,7 +131,7 @@ class options {
     options &spool_bytes_max(std::uint64_t bytes) { return did(bbq_options_spool_bytes_max(get(), bytes)); }
     options &report_drops(bool report) { return did(bbq_options_report_drops(get(), report)); }
     options &name(const std::string &shown) { return did(bbq_options_name(get(), shown.c_str())); }
-    /// Called on a thread of the sender's; what it throws is lost.
+    /// The handler is called on a thread of the sender. Its exceptions are dropped.
     options &on_notice(std::function<void(const notice &)> handler) {
         auto user = std::make_unique<detail::notice_handler>(std::move(handler));
         return did(bbq_options_notice(get(), detail::tell, user.release(), detail::release));
@@ -153,8 +153,8 @@ class options {
     std::unique_ptr<bbq_options, free> handle_;
 };
 
-/// Sends messages as one stream, from any number of threads. Its end waits for what is not acknowledged, at most as long as
-/// options::close_timeout says. One that was moved from answers status::argument.
+/// Sends messages as one stream, from any number of threads. The destructor waits for acknowledgements, at most for
+/// options::close_timeout. The functions of a moved-from sender return status::argument.
 class sender {
   public:
     /// Throws bbq::error.
@@ -168,7 +168,7 @@ class sender {
         return static_cast<status>(bbq_send(handle_.get(), message.data(), message.size()));
     }
 
-    /// Never waits; what is refused is not counted as dropped.
+    /// Never waits. A message that is refused is not counted as dropped.
     status try_send(std::string_view message) noexcept {
         return static_cast<status>(bbq_try_send(handle_.get(), message.data(), message.size()));
     }
@@ -181,7 +181,7 @@ class sender {
         return static_cast<status>(bbq_close(handle_.get(), detail::count(timeout)));
     }
 
-    /// All zero where there is no sender, as in the fork of one with a spool.
+    /// All zero if there is no sender, as in a child of a process whose sender has a spool.
     [[nodiscard]] bbq_counters counters() const noexcept {
         bbq_counters read{};
         read.size = sizeof read;
@@ -226,8 +226,8 @@ inline std::terminate_handler terminate_before = nullptr;
 
 } // namespace detail
 
-/// Lets a program that ends by an exception that nobody catches wait for what its senders have, before the handler that was
-/// there ends it. Call it in main, before other threads are there.
+/// Flushes all senders when an uncaught exception ends the program, and then calls the previous handler. Call it in main, before other
+/// threads start.
 inline void flush_on_terminate(milliseconds timeout = milliseconds{5000}) noexcept {
     detail::terminate_timeout_ms = detail::count(timeout);
     if (std::get_terminate() != &detail::on_terminate) {

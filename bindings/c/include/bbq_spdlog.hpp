@@ -3,7 +3,7 @@
  *     auto log = std::make_shared<spdlog::logger>("app", std::make_shared<bbq::spdlog_sink_mt>("bbq://127.0.0.1:7700"));
  *     log->info("request {} took {} ms", 7, 12);
  *
- * It throws in its constructor only. It never waits, unless its options say so: what finds no room is dropped and counted.
+ * Only its constructor throws. It never waits, unless its options say so: a message for which there is no room is dropped and counted.
  */
 #ifndef BBQ_SPDLOG_HPP
 #define BBQ_SPDLOG_HPP
@@ -26,16 +26,16 @@ template <typename Mutex> class spdlog_sink final : public spdlog::sinks::base_s
     /// Drops the newest message when there is no room. Throws bbq::error.
     explicit spdlog_sink(const std::string &address) : spdlog_sink(options{address}.drop_newest_when_full()) {}
 
-    /// With options::block_when_full, a log call may wait so long. A flush of the logger waits at most `flush_timeout`;
-    /// without one it only sends on what is there. Throws bbq::error.
+    /// With options::block_when_full a log call may wait. A flush of the logger waits at most for `flush_timeout`, by default not at all.
+    /// Throws bbq::error.
     explicit spdlog_sink(const options &how, milliseconds flush_timeout = milliseconds{0})
         : sender_(std::make_shared<sender>(how)), flush_timeout_(flush_timeout) {}
 
-    /// With a sender that others use, too.
+    /// Uses a sender that others may use, too.
     explicit spdlog_sink(std::shared_ptr<sender> shared, milliseconds flush_timeout = milliseconds{0}) noexcept
         : sender_(std::move(shared)), flush_timeout_(flush_timeout) {}
 
-    /// For its counters, and to wait for it.
+    /// The sender, for its counters and for waiting.
     [[nodiscard]] bbq::sender &sender_of() noexcept { return *sender_; }
 
   protected:
@@ -45,7 +45,7 @@ template <typename Mutex> class spdlog_sink final : public spdlog::sinks::base_s
             this->formatter_->format(message, line);
             sender_->send(without_end_of_line({line.data(), line.size()}));
         } catch (...) {
-            // A message that cannot be formatted, for want of memory or by a pattern of the program's own, goes as it is.
+            // A message that cannot be formatted is sent as it is.
             sender_->send({message.payload.data(), message.payload.size()});
         }
     }

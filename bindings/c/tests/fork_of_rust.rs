@@ -9,12 +9,12 @@ use bbq_client::{OnFull, SendError, Sender};
 
 const FORKS: usize = 300;
 const THREADS: usize = 3;
-/// Only a child that hangs is there so long.
+/// Only a child that hangs takes this long.
 const HANGS_SECONDS: u32 = 20;
-/// More than find room in a block that was open when the process was forked.
+/// More records than fit into a block that was open at the fork.
 const TRIES: usize = 100_000;
 
-/// What a child does with its parent's sender: the step that went wrong, or 0.
+/// Calls the methods of the parent's sender in a child. Returns the number of the first step that failed, or 0.
 fn child(sender: &Sender) -> i32 {
     let forked = |outcome: Result<(), SendError>| matches!(outcome, Err(SendError::Forked));
     if !(0..TRIES).any(|_| forked(sender.send(b"child"))) {
@@ -38,7 +38,7 @@ fn fork_while_others_send(sender: &Sender) {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 while !ended.load(Ordering::Relaxed) {
-                    // Nobody takes them.
+                    // No server takes the records.
                     let _full = sender.send(&[b'p'; 100]);
                     let _counters = sender.counters();
                 }
@@ -46,7 +46,7 @@ fn fork_while_others_send(sender: &Sender) {
         }
         let mut wrong = Vec::new();
         for fork in 0..FORKS {
-            // SAFETY: the child calls what this test is about, and then leaves without the parent's exit handlers.
+            // SAFETY: the child calls the methods under test, and then ends without the parent's exit handlers.
             let pid = unsafe { libc::fork() };
             if pid == 0 {
                 // SAFETY: as above.

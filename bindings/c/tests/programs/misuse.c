@@ -1,4 +1,4 @@
-// What a program may do wrong is answered by a status and a text, and never ends it; and what it hears when it does it right.
+// Mistakes of a program return a status and a text, and never end it. Correct calls succeed.
 //
 //     misuse SERVER SPOOL
 
