@@ -1,9 +1,9 @@
-//! The files of the repository: what git knows, or would take in.
+//! The files of the repository: tracked ones, and untracked ones that are not ignored.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Their names, relative to `root`. One that is deleted and not committed yet is among them.
+/// Their names, relative to `root`. A deleted file is listed until its deletion is committed.
 pub(crate) fn of_repository(root: &Path) -> Result<Vec<String>, String> {
     let mut git = Command::new("git");
     git.arg("-C").arg(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);

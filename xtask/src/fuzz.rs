@@ -1,10 +1,10 @@
-//! Fuzz targets, with libFuzzer. Any compiler that builds the product will do, as instrumentation is a pass of LLVM.
+//! Fuzz targets, with libFuzzer. Any compiler that builds the product works, as the instrumentation is a pass of LLVM.
 
 use std::path::Path;
 
 use crate::step;
 
-/// Coverage by counters and comparisons, as cargo-fuzz asks for; no sanitizer, as the code is safe.
+/// Coverage by counters and comparisons, as in cargo-fuzz; no sanitizer, as the code is safe.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
      -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1";
@@ -17,7 +17,7 @@ pub(crate) fn run(root: &Path, target: &str, seconds: &str) -> Result<(), String
     step::cargo(&[("RUSTFLAGS", FLAGS)], &build)?;
     let corpus = root.join("fuzz/corpus").join(target);
     let artifacts = root.join("fuzz/artifacts").join(target);
-    // New inputs go here, so that the repository keeps few.
+    // New inputs go to this directory, which is not in the repository.
     let found = root.join("fuzz/target/corpus").join(target);
     for directory in [&corpus, &artifacts, &found] {
         std::fs::create_dir_all(directory)

@@ -16,7 +16,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     let clippy_library = ["clippy", "--release", "--locked", "--lib", "--package"];
     let deny = ["--", "-D", "warnings"];
     cargo(&[], &[&clippy[..], &["--workspace"], &deny].concat())?;
-    // In the workspace, other crates and the examples turn on the features of these libraries. A user may leave them off.
+    // In the workspace, other crates and the examples enable the features of these libraries. A user may not.
     for library in ["bbq-listen", "bbq-prefork", "bbq-client"] {
         cargo(&[], &[&clippy_library[..], &[library], &deny].concat())?;
     }

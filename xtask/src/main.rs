@@ -1,8 +1,7 @@
 //! The tasks of this repository: `cargo xtask lint | test | python | simulate | soak | fuzz | instructions | check`. The
 //! continuous integration runs the same tasks.
 //!
-//! Not here: anything of the product. It depends on little, because everybody who tries the project builds it first: `syn`
-//! reads the sources for `circles`.
+//! It has few dependencies, because it is built first: `syn` reads the sources for `circles`.
 
 #![forbid(unsafe_code)]
 
@@ -77,7 +76,7 @@ fn check(root: &Path) -> Result<(), String> {
     instructions::check(root)
 }
 
-/// Goes to the repository that this program was built from. Every step runs there.
+/// Changes to the directory of the repository, in which every step runs.
 fn in_root() -> Result<&'static Path, String> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = here.parent().ok_or_else(|| format!("{} has no directory above it", here.display()))?;

@@ -38,7 +38,7 @@ const INSTALL: [&str; 4] = ["install", "--yes", "--no-remove", "--no-install-rec
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 const POLICY_NEVER: &str = "#!/bin/sh\nexit 101\n";
 
-/// Makes sure that all of them are there.
+/// Installs missing programs as root, or returns an error that names them.
 pub(crate) fn provide() -> Result<(), String> {
     let missing = missing(&search_path(), has_venv());
     if missing.is_empty() {
@@ -103,12 +103,12 @@ fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// Whose process this is: the owner of its directory in /proc.
+/// The user of this process: the owner of its directory in /proc.
 fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
 }
 
-/// As long as it lives, no package starts a service. A policy that is there already stays.
+/// While it lives, no package starts a service. An existing policy stays.
 struct Policy {
     ours: bool,
 }

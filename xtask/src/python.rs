@@ -1,7 +1,7 @@
 //! The tests of the Python package, run by pytest on the wheel that users get, in an environment of its own.
 //!
-//! Everything is under target/python. A second run installs nothing and builds only what has changed. Cargo has a directory of
-//! its own there: maturin's variables would make cargo build pyo3 anew each time.
+//! Everything is under target/python. A second run installs nothing and builds only what has changed. Cargo has a separate
+//! directory there, as maturin's variables would make it rebuild pyo3 each time.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::step;
 use crate::tally::{PytestOutput, Tally};
 
-/// The same versions as in bindings/python/pyproject.toml. gunicorn is a program whose logs must arrive.
+/// The same versions as in bindings/python/pyproject.toml. gunicorn is a program whose logs the tests deliver.
 const TOOLS: [&str; 3] = ["maturin>=1.16,<2", "pytest>=9,<10", "gunicorn>=23,<26"];
 const PACKAGE: &str = "bindings/python";
 
@@ -40,7 +40,7 @@ fn run(root: &Path, output: &mut PytestOutput) -> Result<(), String> {
         )
     })?;
     let manifest = format!("{PACKAGE}/Cargo.toml");
-    // The wheel is for this machine alone, so nobody asks how old a Linux may be.
+    // The wheel is for this machine alone, so it needs no compatibility tag.
     let wheel = [
         "build",
         "--release",

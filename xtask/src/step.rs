@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Command, ExitStatus};
 use std::time::Instant;
 
-/// In front of a program: it ends by SIGINT again, whatever it inherits.
+/// The prefix of a command that resets SIGINT to its default action.
 const HEARS_INTERRUPTS: [&str; 2] = ["env", "--default-signal=INT"];
 
 /// Runs `program`, with variables of the environment set in front of it.
@@ -17,10 +17,10 @@ pub(crate) fn run(variables: &[(&str, &str)], program: &str, arguments: &[&str])
     })
 }
 
-/// Runs tests, and hands each line of their output to `watch` as it is shown, standard output and standard error in one.
+/// Runs tests, shows their output, and calls `watch` for each line, of standard output and standard error together.
 ///
-/// A job in the background of a script ignores SIGINT, and so does every program that it starts; tests that send the signal
-/// would wait for nothing. So they are run without that.
+/// A background job of a script ignores SIGINT, and so does every program that it starts. Tests that send the signal would wait
+/// forever, so it is reset for them.
 pub(crate) fn run_watched(
     variables: &[(&str, &str)],
     program: &str,
@@ -38,7 +38,7 @@ pub(crate) fn run_watched(
     })
 }
 
-/// The cargo that runs this one.
+/// Runs the cargo that runs this program.
 pub(crate) fn cargo(variables: &[(&str, &str)], arguments: &[&str]) -> Result<(), String> {
     let cargo = path_of_cargo();
     run(variables, &cargo, arguments).map_err(|problem| named(&problem, &cargo))
@@ -54,7 +54,7 @@ fn path_of_cargo() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
-/// Under rustup, CARGO names the toolchain's own binary; the name that a person would type reads better.
+/// Replaces the path of cargo by its name: under rustup, CARGO is the path of the toolchain's binary.
 fn named(problem: &str, cargo: &str) -> String {
     problem.replace(cargo, "cargo")
 }
@@ -75,7 +75,7 @@ fn status_watched(mut command: Command, watch: &mut dyn FnMut(&str)) -> io::Resu
     let (output, input) = io::pipe()?;
     command.stdout(input.try_clone()?).stderr(input);
     let mut child = command.spawn()?;
-    // It holds the ends that are written to: the output ends when every process that has them does.
+    // Dropped here, as it has the write ends: the output ends when every process that has them has ended.
     drop(command);
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_watched_program_hears_an_interrupt_that_this_one_ignores() {
-        // The shell ignores the signal, as one does for its jobs in the background, and so does what it starts.
+        // The shell ignores the signal, as for a background job, and so does its child.
         let inner = "sh -c 'kill -INT $$; echo still there'";
         let ends = |script: &str| {
             let mut lines = Vec::new();

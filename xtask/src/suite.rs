@@ -13,11 +13,11 @@ const TEST: [&str; 5] = ["test", "--workspace", "--release", "--locked", "--no-f
 
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     needs::provide()?;
-    // First without the tests: so cargo has the terminal to itself, and a build that fails is not counted as a test.
+    // Build first, so that cargo has the terminal, and a failed build does not count as a test.
     step::cargo(&[], &[&TEST[..], &["--no-run"]].concat())?;
     let mut output = CargoOutput::default();
     let cargos = step::cargo_watched(&TEST, &mut |line| output.read(line));
-    // A test that fails there is no reason not to hear of those here.
+    // These run even if tests have failed before.
     let (pythons, tally) = python::test(root);
     tell(&output.tally().and(tally), cargos.and(pythons))
 }

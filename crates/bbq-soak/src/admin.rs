@@ -1,16 +1,16 @@
-//! Questions to the server's admin.
+//! Requests to the server's admin address.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-/// A server under SIGSTOP answers late.
+/// Long enough for a server that was stopped by SIGSTOP.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Asks for a page; returns the code and the text.
+/// Gets a page; returns the status code and the text.
 pub(crate) fn ask(admin: SocketAddr, page: &str) -> Result<(u16, String)> {
     let mut stream = TcpStream::connect_timeout(&admin, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
@@ -25,9 +25,7 @@ pub(crate) fn ask(admin: SocketAddr, page: &str) -> Result<(u16, String)> {
 /// `/status`.
 pub(crate) fn status(admin: SocketAddr) -> Result<Value> {
     let (code, body) = ask(admin, "/status")?;
-    if code != 200 {
-        bail!("/status is {code}: {body}");
-    }
+    ensure!(code == 200, "/status is {code}: {body}");
     Ok(serde_json::from_str(&body)?)
 }
 
@@ -39,17 +37,13 @@ pub(crate) fn sum(value: &Value) -> u64 {
     }
 }
 
-/// Whether nothing is queued for any sink, and the ledger balances.
-pub(crate) fn is_quiet(status: &Value) -> Result<(), String> {
+/// Checks that nothing is queued for any sink, and that the ledger balances.
+pub(crate) fn check_quiet(status: &Value) -> Result<()> {
     let ledger = &status["ledger"];
     let [received, delivered, queued, dropped] =
         ["received", "delivered", "queued", "dropped"].map(|field| sum(&ledger[field]));
-    let sinks = status["sinks"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if queued > 0 || sinks.iter().any(|sink| sum(&sink["queued"]) > 0) {
-        return Err(format!("{queued} messages are queued"));
-    }
-    if received != delivered + dropped {
-        return Err(format!("the ledger does not balance: {ledger}"));
-    }
+    let mut sinks = status["sinks"].as_array().into_iter().flatten();
+    ensure!(queued == 0 && sinks.all(|sink| sum(&sink["queued"]) == 0), "{queued} messages are queued");
+    ensure!(received == delivered + dropped, "the ledger does not balance: {ledger}");
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! What was sent, what must be in the output, and what is.
+//! Accounts for every message: what was sent, what must be in the output, and what is there.
 //!
-//! A *run* is one sender's numbered messages, from 0. What it promises depends on who sends it and how; `Promise` says that.
-//! An *epoch* ends when the server is killed or its disk fails: what only memory had may be gone then.
+//! A *run* is one sender's numbered messages, from 0. Its `Promise` depends on the sender. An *epoch* ends when the server is
+//! killed or its disk fails: what was only in memory may be lost then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,17 +9,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::message::Message;
 
-/// Findings that are kept for the report; the rest are counted.
+/// Findings for the report; further ones are only counted.
 const FINDINGS_MAX: usize = 12;
 
-/// What holds for a run's messages in the output, beside "each at most once".
+/// What is promised for the messages of a run, beside "each at most once".
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Promise {
     /// In the order of their numbers.
     pub(crate) ordered: bool,
-    /// None is missing before one that is there.
+    /// No message is missing before one that is there.
     pub(crate) no_holes: bool,
-    /// What is acknowledged is there after a kill, too.
+    /// Acknowledged messages survive a kill.
     pub(crate) durable: bool,
 }
 
@@ -32,22 +32,22 @@ struct Run {
     acknowledged: u64,
     /// ...in this epoch.
     acknowledged_in: u64,
-    /// The same of single messages, by number.
+    /// Singly acknowledged messages, each with its epoch.
     single: BTreeMap<u64, u64>,
-    /// Behind the highest number seen.
+    /// One more than the highest number seen.
     next: u64,
     /// Numbers below `next` that were not seen.
     gaps: BTreeSet<u64>,
 }
 
-/// What is wrong.
+/// The counts of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) messages: u64,
     pub(crate) lost: u64,
     pub(crate) doubled: u64,
     pub(crate) disordered: u64,
-    /// Lines that nobody sent, or not so.
+    /// Lines that no client sent in this form.
     pub(crate) foreign: u64,
 }
 
@@ -64,7 +64,7 @@ struct Pages {
     findings: Vec<String>,
 }
 
-/// Shared by clients, which write down what they send, and the judge.
+/// Shared by the clients, which note what they send, and by the check of the output.
 #[derive(Default)]
 pub(crate) struct Book {
     pages: Mutex<Pages>,
@@ -104,7 +104,7 @@ impl Book {
         first
     }
 
-    /// Takes back the last messages of a run that were never given to anybody.
+    /// Removes the last messages of a run, which were not sent after all.
     pub(crate) fn unsend(&self, run: u32, messages: u64) {
         self.locked().runs[run as usize].sent -= messages;
     }
@@ -130,18 +130,18 @@ impl Book {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// What only memory had may be gone.
+    /// Ends the epoch: what was only in memory may be lost.
     pub(crate) fn end_epoch(&self) {
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How often connections were ended in order by a server that stopped; `None` while one does.
+    /// The number of ordered stops of the server, times two; `None` during a stop.
     pub(crate) fn stops(&self) -> Option<u64> {
         let changes = self.stops.load(Ordering::Acquire);
         changes.is_multiple_of(2).then_some(changes)
     }
 
-    /// Runs what stops the server.
+    /// Runs a function that stops the server.
     pub(crate) fn while_stopping<T>(&self, stop: impl FnOnce() -> T) -> T {
         self.stops.fetch_add(1, Ordering::AcqRel);
         let stopped = stop();
@@ -149,7 +149,7 @@ impl Book {
         stopped
     }
 
-    /// Judges one line of the output.
+    /// Checks one line of the output.
     pub(crate) fn see(&self, line: &[u8]) {
         let pages = &mut *self.locked();
         pages.counts.messages += 1;
@@ -181,7 +181,7 @@ impl Book {
         }
     }
 
-    /// Everything that is durable was seen: what is missing now is lost.
+    /// Counts missing messages as lost. To be called when the whole output was read.
     pub(crate) fn judge(&self) {
         let epoch = self.epoch();
         let pages = &mut *self.locked();
@@ -215,7 +215,7 @@ impl Book {
         self.locked().counts
     }
 
-    /// What is wrong, the first of it.
+    /// The first findings.
     pub(crate) fn findings(&self) -> Vec<String> {
         self.locked().findings.clone()
     }

@@ -1,5 +1,5 @@
-//! A small disk for the data directory, which can be filled, and whose writes can be made to fail: a file system in a file,
-//! on a file system in memory. When the latter is full, writes to the former fail with EIO.
+//! A small disk for the data directory, which can be filled, and whose writes can fail: a file system in a file, on a file system
+//! in memory. When the file system in memory is full, writes to the other one fail with EIO.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -8,11 +8,11 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-/// Set where the soak runs for the second time, in a mount namespace of its own.
+/// Set for the second run of this program, in a mount namespace of its own.
 const VARIABLE: &str = "BBQ_SOAK_HAS_OWN_MOUNTS";
-/// What the data directory's file system holds: some segments of the largest size for each worker, and spares.
+/// The size of the data directory's file system: some segments of the largest size for each worker, and spares.
 const DATA_MIB: u64 = 2048;
-/// What the memory behind it takes.
+/// The size of the file system in memory.
 const BACKING_MIB: u64 = 3072;
 
 /// Whether this process has a mount namespace of its own.
@@ -35,7 +35,7 @@ pub(crate) struct Disks {
 }
 
 impl Disks {
-    /// Mounts both; what is under `data` afterwards is on the small disk.
+    /// Mounts both file systems; `data` is on the small disk.
     pub(crate) fn mount(directory: &Path) -> Result<Disks> {
         let disks = Disks { backing: directory.join("backing"), data: directory.join("disk") };
         fs::create_dir_all(&disks.backing)?;
@@ -45,7 +45,7 @@ impl Disks {
             .arg(&disks.backing))?;
         let image = disks.backing.join("image");
         File::create(&image)?.set_len(DATA_MIB * 1024 * 1024)?;
-        // Without a journal: one that cannot be written makes the file system read-only, and nothing but a repair helps.
+        // Without a journal: a failed write of a journal would make the file system read-only until it is repaired.
         run(Command::new("mkfs.ext4")
             .args(["-q", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=0"])
             .arg(&image))?;
@@ -53,17 +53,17 @@ impl Disks {
         Ok(disks)
     }
 
-    /// Takes all room of the data directory's file system.
+    /// Fills the data directory's file system.
     pub(crate) fn fill(&self) -> Result<Ballast> {
         Ballast::fill(&self.data)
     }
 
-    /// Takes all room behind it: writes to blocks that were never written fail with EIO.
+    /// Fills the file system in memory: writes to blocks that were never written fail with EIO.
     pub(crate) fn break_writes(&self) -> Result<Ballast> {
         Ballast::fill(&self.backing)
     }
 
-    /// Copies what is on the small disk to where it outlives this process.
+    /// Copies the files of the small disk to a directory that outlives this process.
     pub(crate) fn keep(&self, directory: &Path) -> Result<()> {
         run(Command::new("cp").arg("-a").arg(self.data.join("data")).arg(directory.join("data")))
     }
@@ -75,13 +75,13 @@ impl Disks {
 
 impl Drop for Disks {
     fn drop(&mut self) {
-        // The namespace takes them along in any case.
+        // They also end with the namespace.
         let _ended = run(Command::new("umount").arg("--lazy").arg(&self.data));
         let _ended = run(Command::new("umount").arg("--lazy").arg(&self.backing));
     }
 }
 
-/// What takes all room until it is dropped.
+/// A file that fills a disk until it is dropped.
 pub(crate) struct Ballast(PathBuf);
 
 impl Ballast {

@@ -1,4 +1,4 @@
-//! What is done to the server while clients send: drawn from the seed, round by round.
+//! The faults that happen to the server while clients send, drawn from the seed.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::random::Random;
 use crate::server::Server;
 use crate::settings::{self, Sizes};
 
-/// How often each fault was made.
+/// The number of faults of each kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Made {
     pub(crate) kills: u64,
@@ -24,10 +24,10 @@ pub(crate) struct Made {
     pub(crate) disk_errors: u64,
 }
 
-/// What a round is about.
+/// The faults of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Theme {
-    /// Nothing that may cost anything: a reload every second, upgrades, pauses.
+    /// Faults that lose nothing: reloads, upgrades, pauses.
     Calm,
     Kills,
     Stops,
@@ -44,7 +44,7 @@ impl Theme {
         *random.one_of(known)
     }
 
-    /// Longest pause between two faults.
+    /// The longest pause between two faults, in milliseconds.
     fn pause(self) -> u64 {
         if self == Theme::Calm { 1000 } else { 600 }
     }
@@ -75,7 +75,7 @@ pub(crate) struct Faults<'a> {
 }
 
 impl Faults<'_> {
-    /// Makes faults until the round is over; then the server runs, with all its disk.
+    /// Makes faults until the end of the round. Then the server runs, without disk faults.
     pub(crate) fn round(&mut self, theme: Theme, duration: Duration) -> Result<()> {
         let begin = Instant::now();
         while begin.elapsed() < duration {
@@ -123,7 +123,7 @@ impl Faults<'_> {
             Fault::Upgrade => {
                 self.made.upgrades += 1;
                 self.server.ask(Signal::USR2);
-                // At times the next fault meets it in the middle.
+                // Otherwise the next fault may come during the upgrade.
                 if self.random.percent(60) { self.server.wait_one() } else { Ok(()) }
             }
             Fault::Pause => {
@@ -146,7 +146,7 @@ impl Faults<'_> {
     /// SIGKILL for all processes of the server, or for one of them.
     fn kill(&mut self, all: bool) -> Result<()> {
         self.made.kills += 1;
-        // What only memory had before the kill may be gone, and what came until it happened.
+        // What was only in memory before the kill may be lost, and what came until it happened.
         self.field.book.end_epoch();
         if all {
             self.server.kill();
@@ -154,7 +154,7 @@ impl Faults<'_> {
             let pids = self.server.pids();
             if !pids.is_empty() {
                 self.server.kill_one(*self.random.one_of(&pids));
-                // A successor that loses its predecessor in the middle of a hand-over ends, or serves.
+                // A successor whose predecessor is killed during the hand-over either ends or serves.
                 std::thread::sleep(Duration::from_millis(300));
                 self.wait_decided()?;
             }
@@ -165,14 +165,14 @@ impl Faults<'_> {
             if self.random.percent(50) {
                 self.configure()?;
             }
-            // At times the next fault meets it while it starts.
+            // Sometimes the next fault comes during the start.
             if self.random.percent(30) { self.server.spawn().map(drop) } else { self.server.start() }
         } else {
             Ok(())
         }
     }
 
-    /// Waits until what is left of the server's processes serves, or has ended.
+    /// Waits until the remaining processes of the server serve or have ended.
     fn wait_decided(&self) -> Result<()> {
         match self.server.wait_ready(None) {
             Err(_) if self.server.pids().is_empty() => Ok(()),
@@ -183,7 +183,7 @@ impl Faults<'_> {
     /// SIGTERM, and a start.
     fn stop(&mut self) -> Result<()> {
         self.made.stops += 1;
-        // One that is about to be ready has its own way of ending.
+        // A server that is still starting handles SIGTERM in another way.
         self.wait_decided()?;
         self.field.book.while_stopping(|| self.server.stop())?;
         if self.random.percent(50) {
@@ -203,7 +203,7 @@ impl Faults<'_> {
         Ok(())
     }
 
-    /// Writes fail for a while. A lane that met one takes nothing until the server is started again, so it is.
+    /// Makes writes fail for a while, and restarts the server, as a lane with a failed write accepts nothing until then.
     fn disk_error(&mut self) -> Result<()> {
         let Some(disks) = self.disks else { return Ok(()) };
         self.made.disk_errors += 1;

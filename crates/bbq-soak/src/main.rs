@@ -1,14 +1,14 @@
-//! Runs real servers and clients of bbq for a while, makes faults that a seed draws, and counts every message: which are
-//! lost, doubled, out of order, or were never sent. `cargo xtask soak` builds and runs it.
+//! Runs real servers and clients of bbq under faults drawn from a seed, and accounts for every message: lost, doubled, out of
+//! order, or never sent. `cargo xtask soak` builds and runs it.
 //!
-//! The time is made of rounds. In each, all clients send while faults of one theme are made; then the faults end, every
-//! client waits for what it is owed, the server becomes quiet, its ledger must balance, it is stopped in order, and what is
-//! new in the sink's file is judged.
+//! A run is a series of rounds. In each, all clients send during faults of one theme. Then the faults end, every client waits for
+//! its acknowledgements, the server becomes quiet, its ledger must balance, it is stopped in order, and the new part of the
+//! sink's file is checked.
 
 #![forbid(unsafe_code)]
 #![expect(
     clippy::disallowed_methods,
-    reason = "what happens to other processes is seen by looking, and faults take time"
+    reason = "the state of other processes can only be polled, and faults take time"
 )]
 
 mod admin;

@@ -1,4 +1,4 @@
-//! The text of a message: the run it belongs to, its number, and bytes that follow from both, so that a changed byte shows.
+//! The text of a message: its run, its number, and bytes that depend on both, so that a changed byte is detected.
 //!
 //! ```text
 //! run-0000002a 00000017 abcdef...
@@ -6,7 +6,7 @@
 
 /// Bytes in front of the padding.
 const HEAD_BYTES: usize = 22;
-/// Padding differs from message to message, below this.
+/// The padding varies and is shorter than this.
 const PADDING_BYTES_MAX: u64 = 200;
 
 /// One message of one run.
@@ -27,9 +27,9 @@ impl Message {
         }
     }
 
-    /// The message of a line of the sink; `None` for a line that nobody sent.
+    /// The message of a line of the output; `None` for a line that no client sent.
     pub(crate) fn read(line: &[u8]) -> Option<Message> {
-        // Syslog has its priority in front.
+        // Syslog messages begin with their priority.
         let line = line.strip_prefix(b"<13>").unwrap_or(line);
         let head = std::str::from_utf8(line.get(..HEAD_BYTES)?).ok()?;
         let (run, number) = head.strip_prefix("run-")?.split_once(' ')?;

@@ -9,10 +9,10 @@ use anyhow::{Context as _, Result};
 
 use crate::book::Book;
 
-/// Reads what is new. The server must be stopped: a running one may cut its file back after a kill.
+/// Reads new lines of the output. The server must be stopped: a running one may truncate its file after a kill.
 pub(crate) struct Output {
     path: PathBuf,
-    /// The file that was present at the last reading, and how much of it was read.
+    /// The present file at the last reading, and how much of it was read.
     inode: u64,
     read_bytes: u64,
 }
@@ -32,7 +32,7 @@ impl Output {
                 set_aside.push(directory.join(entry));
             }
         }
-        // The names have the time and a number, with all their digits.
+        // The names have a time and a number with leading zeros, so they sort by age.
         set_aside.sort();
         for path in set_aside {
             self.read_file(&path, book)?;
@@ -46,7 +46,7 @@ impl Output {
         Ok(())
     }
 
-    /// Reads a file from where it was left; returns how long it is.
+    /// Reads the new part of a file; returns the file's length.
     fn read_file(&self, path: &PathBuf, book: &Book) -> Result<u64> {
         let mut file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let metadata = file.metadata()?;

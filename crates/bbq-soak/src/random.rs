@@ -9,7 +9,7 @@ impl Random {
         Random(seed)
     }
 
-    /// Another generator, which depends on this one's seed and `name` only.
+    /// Another generator, which depends only on this one's state and `name`.
     pub(crate) fn fork(&self, name: u64) -> Random {
         let mut forked = Random(self.0 ^ name.wrapping_mul(0xd1b5_4a32_d192_ed03));
         forked.next();
@@ -28,12 +28,12 @@ impl Random {
         self.next() % limit
     }
 
-    /// True so many times of a hundred.
+    /// True with a probability of `percent` per cent.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of them.
+    /// A random element.
     pub(crate) fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.below(all.len() as u64) as usize]
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::Signal;
 
 use crate::admin;
@@ -21,17 +21,17 @@ use crate::faults::{Faults, Made, Theme};
 use crate::options::{Disk, Options};
 use crate::output::Output;
 use crate::random::Random;
-use crate::server::Server;
+use crate::server::{Server, wait};
 use crate::settings::{self, Places, Sizes};
 use crate::watch;
 
-/// A round takes 4 s to so much longer.
+/// A round takes 4 s to 4 s more than this.
 const ROUND_SECONDS: u64 = 12;
 /// Segments that a server has open for each lane: the one that is written, the one behind it, and one that the sink reads.
 const SEGMENTS_PER_LANE: usize = 3;
-/// Looks, of which the fewest descriptors count; as many must find the same, before that is what a server needs.
+/// Counts of descriptors, of which the lowest is used. Two series must have the same result.
 const LOOKS: usize = 10;
-/// Between them.
+/// The interval of these counts.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// A server that is quiet takes less memory: buffers of a few lanes and sinks.
 const RESIDENT_KIB_MAX: u64 = 512 * 1024;
@@ -43,12 +43,12 @@ const PORTS: u64 = 20_000;
 /// Lines of the server's log in a report.
 const LOG_LINES: usize = 40;
 
-/// A client at work; it comes back with the thread.
+/// A working client; its thread returns it.
 type Working = JoinHandle<(Box<dyn Client>, Result<(), String>)>;
 
 /// Runs all rounds; returns whether everything was as promised.
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    // Of upgrades, the old process ends before the new one: its children are then ours.
+    // In an upgrade the old process ends before the new one, which then becomes a child of this process.
     let own = watch::to_pid(std::process::id());
     rustix::process::set_child_subreaper(own).context("cannot become the parent of orphans")?;
     let directory = prepare(&options.directory)?;
@@ -85,7 +85,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(soak.report(minutes, &done))
 }
 
-/// After a failure some `bbq send` may still run; it would go on to send to whoever has the port next.
+/// After a failure a `bbq send` may still run, and would send to the next owner of the port.
 fn end_senders(places: &Places) {
     for server in places.servers() {
         watch::processes_with(&server).into_iter().for_each(|pid| watch::signal(pid, Signal::KILL));
@@ -100,9 +100,9 @@ struct Soak<'a> {
     disks: Option<Disks>,
     output: Output,
     made: Made,
-    /// Those of the server when the round began, but for connections and segments.
+    /// Descriptors of the server when the round began, without connections and segments.
     descriptors: usize,
-    /// What was done in the last round.
+    /// The faults of the last round.
     diary: Vec<String>,
 }
 
@@ -127,9 +127,7 @@ impl Soak<'_> {
                 duration.as_secs(),
                 counts.messages
             );
-            if !counts.is_clean() {
-                bail!("messages are not as promised, in round {number}, {theme:?}");
-            }
+            ensure!(counts.is_clean(), "messages are not as promised, in round {number}, {theme:?}");
         }
         self.server.start()?;
         let health = self.server.wait_healthy(HEALTH_PATIENCE);
@@ -166,10 +164,11 @@ impl Soak<'_> {
         self.join_clients(working)?;
         let status = self.server.wait_quiet()?;
         let unwritten = admin::sum(&status["ledger"]["dropped"]["unwritten"]);
-        if self.disks.is_none() && unwritten > 0 {
-            bail!("{unwritten} messages are counted as unwritten, and the disk was well");
-        }
-        // As it was at first, so that it needs as much as at first.
+        ensure!(
+            self.disks.is_some() || unwritten == 0,
+            "{unwritten} messages are counted as unwritten, and the disk was well"
+        );
+        // The first configuration again, which needs as many descriptors as at first.
         self.server.configure(&config)?;
         self.server.ask(Signal::HUP);
         self.check_resources()?;
@@ -191,12 +190,12 @@ impl Soak<'_> {
         Ok(working)
     }
 
-    /// Takes the clients back; each must come to an end.
+    /// Waits for the clients; each must end.
     fn join_clients(&mut self, working: Vec<Working>) -> Result<()> {
         let begin = Instant::now();
         let mut problems = Vec::new();
         for thread in working {
-            // Each waits for several things, and for each with patience.
+            // A client waits for several things, each with a time-out.
             while !thread.is_finished() && begin.elapsed() < 3 * PATIENCE {
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -211,74 +210,63 @@ impl Soak<'_> {
                 Err(_) => problems.push("a client panicked".to_owned()),
             }
         }
-        if !problems.is_empty() {
-            bail!("{}", problems.join("\n"));
-        }
+        ensure!(problems.is_empty(), "{}", problems.join("\n"));
         Ok(())
     }
 
-    /// What the sink counts as delivered is what is in its file.
+    /// Checks that the sink's count is that of its file.
     fn check_delivered(&self) -> Result<()> {
         let status = admin::status(self.server.places().admin())?;
         let delivered = admin::sum(&status["ledger"]["delivered"]);
         let written = self.field.book.counts().messages;
-        if delivered != written {
-            bail!("the ledger has {delivered} messages as delivered, and the sink's file got {written}");
-        }
+        ensure!(
+            delivered == written,
+            "the ledger has {delivered} messages as delivered, and the sink's file got {written}"
+        );
         Ok(())
     }
 
-    /// How many descriptors it has when nothing changes: workers may still open some of theirs when the server is ready. The
-    /// fewest of several looks, as the connection of who looks may not be closed yet.
+    /// The number of descriptors when nothing changes: workers may still open some when the server is ready. The fewest of
+    /// several counts, as the connection of the last query may not be closed yet.
     fn steady_descriptors(&self) -> Result<usize> {
-        let begin = Instant::now();
         let mut last = None;
-        loop {
+        wait(PATIENCE, || {
             let mut fewest = usize::MAX;
             for _ in 0..LOOKS {
                 fewest = fewest.min(self.server.own_descriptors()?.others);
                 std::thread::sleep(LOOK_INTERVAL);
             }
-            if last == Some(fewest) {
-                return Ok(fewest);
-            }
-            if begin.elapsed() > PATIENCE {
-                bail!("the server's descriptors do not become steady: {fewest} now");
-            }
-            last = Some(fewest);
-        }
+            ensure!(last.replace(fewest) == Some(fewest), "the server's descriptors vary: {fewest} now");
+            Ok(fewest)
+        })
     }
 
     fn check_resources(&self) -> Result<()> {
-        let begin = Instant::now();
-        // What a connection or a worker had is closed a moment after it has gone.
-        loop {
+        let segments_max = SEGMENTS_PER_LANE * settings::WORKERS_MAX as usize;
+        // The descriptors of a connection or a worker are closed a moment after it has ended.
+        wait(PATIENCE, || {
             let own = self.server.own_descriptors()?;
-            let segments_max = SEGMENTS_PER_LANE * settings::WORKERS_MAX as usize;
-            if own.others <= self.descriptors && own.segments <= segments_max {
-                break;
-            }
-            if begin.elapsed() > PATIENCE {
-                bail!(
-                    "the quiet server has {} descriptors beside its connections, {} when the round began, and {} segments, \
-                     {segments_max} at most",
-                    own.others,
-                    self.descriptors,
-                    own.segments
-                );
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            ensure!(
+                own.others <= self.descriptors && own.segments <= segments_max,
+                "the quiet server has {} descriptors beside its connections, {} when the round began, and {} segments, \
+                 {segments_max} at most",
+                own.others,
+                self.descriptors,
+                own.segments
+            );
+            Ok(())
+        })?;
         for pid in self.server.pids() {
             let resident = watch::resident_kib(pid);
-            if resident > RESIDENT_KIB_MAX {
-                bail!("the quiet server takes {resident} KiB of memory, allowed are {RESIDENT_KIB_MAX}");
-            }
+            ensure!(
+                resident <= RESIDENT_KIB_MAX,
+                "the quiet server takes {resident} KiB of memory, allowed are {RESIDENT_KIB_MAX}"
+            );
         }
         Ok(())
     }
 
-    /// Prints what was done and what was found; returns whether that is all as promised.
+    /// Prints the result; returns whether everything was as promised.
     fn report(&self, minutes: f64, done: &Result<()>) -> bool {
         let counts = self.field.book.counts();
         let clean = counts.is_clean() && done.is_ok();
@@ -322,7 +310,7 @@ impl Soak<'_> {
     }
 }
 
-/// An empty directory. What a run before left there goes.
+/// Makes an empty directory, and removes what a former run left there.
 fn prepare(directory: &Path) -> Result<std::path::PathBuf> {
     let marker = directory.join("soak");
     if directory.exists() {
@@ -351,8 +339,8 @@ fn places(directory: &Path, disks: Option<&Disks>, ports: [u16; 7]) -> Result<Pl
     Ok(places)
 }
 
-/// Ports that are free for tcp and udp, and what keeps tests and other soaks of this machine from them while the server is down:
-/// only one process can have an abstract socket of a name, and tests take the same names.
+/// Ports that are free for tcp and udp, and sockets that reserve them against tests and other soaks of this machine: only one
+/// process can bind an abstract socket name, and the tests use the same names.
 fn free_ports(mut random: Random) -> Result<([u16; 7], Vec<UnixDatagram>)> {
     let mut ports = [0; 7];
     let mut reserved = Vec::new();

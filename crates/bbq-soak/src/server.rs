@@ -1,12 +1,11 @@
-//! The server under test: its processes, from outside. After an upgrade its process is another one, and for a while there
-//! are two.
+//! The processes of the server under test. During an upgrade there are two, and then another one.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Signal, WaitOptions, waitpid};
 use serde_json::Value;
 
@@ -15,7 +14,7 @@ use crate::clients::PATIENCE;
 use crate::settings::Places;
 use crate::watch::{self, Descriptors};
 
-/// Between two looks at something that is waited for.
+/// The interval between two checks of a condition.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(crate) struct Server {
@@ -32,7 +31,7 @@ impl Server {
         &self.places
     }
 
-    /// The processes that there are, mostly one.
+    /// The running processes, mostly one.
     pub(crate) fn pids(&self) -> Vec<u32> {
         watch::processes_with(&self.places.config.display().to_string())
     }
@@ -62,35 +61,28 @@ impl Server {
 
     /// Waits until it is ready: `pid`, if that is told, or any.
     pub(crate) fn wait_ready(&self, pid: Option<u32>) -> Result<()> {
-        let begin = Instant::now();
-        let mut why = String::new();
-        while begin.elapsed() < PATIENCE {
-            match admin::status(self.places.admin()) {
-                Ok(status) if status["ready"] == true => return Ok(()),
-                Ok(_) => "it says that it is not ready".clone_into(&mut why),
-                Err(error) => why = error.to_string(),
+        let is_ready = wait(PATIENCE, || {
+            let status = admin::status(self.places.admin());
+            if matches!(&status, Ok(status) if status["ready"] == true) {
+                return Ok(true);
             }
             if self.pids().is_empty() && pid.is_none_or(|pid| !watch::is_running(pid)) {
-                bail!("the server ended by itself instead of serving");
+                return Ok(false);
             }
-            std::thread::sleep(LOOK_INTERVAL);
-        }
-        bail!("the server is not ready after {} s: {why}", PATIENCE.as_secs())
+            status?;
+            bail!("the server says that it is not ready")
+        })?;
+        ensure!(is_ready, "the server ended by itself instead of serving");
+        Ok(())
     }
 
     /// Waits until there is one process, and it is ready.
     pub(crate) fn wait_one(&self) -> Result<()> {
-        let begin = Instant::now();
-        while self.pids().len() > 1 {
-            if begin.elapsed() > PATIENCE {
-                bail!(
-                    "two processes of the server are left after {} s: {:?}",
-                    PATIENCE.as_secs(),
-                    self.pids()
-                );
-            }
-            std::thread::sleep(LOOK_INTERVAL);
-        }
+        wait(PATIENCE, || {
+            let pids = self.pids();
+            ensure!(pids.len() <= 1, "the server has several processes: {pids:?}");
+            Ok(())
+        })?;
         self.wait_ready(None)
     }
 
@@ -98,7 +90,7 @@ impl Server {
         self.pids().into_iter().for_each(|pid| watch::signal(pid, signal));
     }
 
-    /// The same, to those that have come far enough to catch it: in its first millisecond, a signal ends any program.
+    /// Sends a signal to those processes that handle it already: a program that has just started would be killed by it.
     pub(crate) fn ask(&self, signal: Signal) {
         let catching = self.pids().into_iter().filter(|pid| watch::catches(*pid, signal));
         catching.for_each(|pid| watch::signal(pid, signal));
@@ -159,25 +151,14 @@ impl Server {
 
     /// Waits until everything is delivered and the ledger balances.
     pub(crate) fn wait_quiet(&self) -> Result<Value> {
-        let begin = Instant::now();
-        loop {
-            let why = match admin::status(self.places.admin()) {
-                Ok(status) => match admin::is_quiet(&status) {
-                    Ok(()) => return Ok(status),
-                    Err(why) => why,
-                },
-                Err(error) => error.to_string(),
-            };
-            if begin.elapsed() > PATIENCE {
-                let status = admin::ask(self.places.admin(), "/status")
-                    .map_or_else(|error| error.to_string(), |(_, text)| text);
-                bail!("not quiet after {} s: {why}\n{status}", PATIENCE.as_secs());
-            }
-            std::thread::sleep(LOOK_INTERVAL);
-        }
+        wait(PATIENCE, || {
+            let status = admin::status(self.places.admin())?;
+            admin::check_quiet(&status).with_context(|| status.to_string())?;
+            Ok(status)
+        })
     }
 
-    /// Its open descriptors without those of connections, which clients may keep.
+    /// Its open descriptors, without those of connections.
     pub(crate) fn own_descriptors(&self) -> Result<Descriptors> {
         let mut before = self.connections()?;
         loop {
@@ -191,7 +172,7 @@ impl Server {
         }
     }
 
-    /// The number of the process that serves, and of its connections.
+    /// The process id of the server, and the number of its connections.
     fn connections(&self) -> Result<(u32, usize)> {
         let status = admin::status(self.places.admin())?;
         let workers = status["workers"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -202,18 +183,10 @@ impl Server {
 
     /// Waits until `/health` is ok.
     pub(crate) fn wait_healthy(&self, patience: Duration) -> Result<()> {
-        let begin = Instant::now();
-        loop {
-            let said = match admin::ask(self.places.admin(), "/health") {
-                Ok((200, _)) => return Ok(()),
-                Ok((code, text)) => format!("{code} {text}"),
-                Err(error) => error.to_string(),
-            };
-            if begin.elapsed() > patience {
-                bail!("/health is not ok after {} s: {said}", patience.as_secs());
-            }
-            std::thread::sleep(LOOK_INTERVAL);
-        }
+        wait(patience, || match admin::ask(self.places.admin(), "/health")? {
+            (200, _) => Ok(()),
+            (code, text) => bail!("/health is {code}: {text}"),
+        })
     }
 
     /// The last lines of its log.
@@ -222,5 +195,19 @@ impl Server {
         let log = String::from_utf8_lossy(&log);
         let all: Vec<&str> = log.lines().collect();
         all[all.len().saturating_sub(lines)..].join("\n")
+    }
+}
+
+/// Calls `check` until it succeeds, for `patience`; then returns its error.
+pub(crate) fn wait<T>(patience: Duration, mut check: impl FnMut() -> Result<T>) -> Result<T> {
+    let begin = Instant::now();
+    loop {
+        match check() {
+            Err(error) if begin.elapsed() > patience => {
+                return Err(error.context(format!("this did not change in {} s", patience.as_secs())));
+            }
+            Err(_) => std::thread::sleep(LOOK_INTERVAL),
+            done => return done,
+        }
     }
 }

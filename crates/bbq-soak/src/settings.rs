@@ -1,10 +1,10 @@
-//! The server's configuration, drawn anew for each reload.
+//! The server's configuration, drawn for each reload.
 
 use std::path::PathBuf;
 
 use crate::random::Random;
 
-/// Where everything of a run is.
+/// The addresses and paths of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     /// bbq+tcp, lines+tcp, syslog+tcp, syslog+udp, whole+tcp, bbq+udp, admin.
@@ -23,7 +23,7 @@ impl Places {
         ([127, 0, 0, 1], self.ports[index]).into()
     }
 
-    /// What bbq clients send to.
+    /// The addresses for bbq clients.
     pub(crate) fn servers(&self) -> [String; 2] {
         [format!("bbq://{}", self.address(0)), format!("bbq+unix://{}", self.socket.display())]
     }
@@ -33,20 +33,20 @@ impl Places {
     }
 }
 
-/// The sizes of segments that are drawn.
+/// The sizes of segments to draw from.
 const SEGMENTS: [u64; 3] = [64 * 1024, 1024 * 1024, 64 * 1024 * 1024];
-/// Segments that a spool has room for at least, for three workers.
+/// The fewest segments that a spool has room for, for three workers.
 const SEGMENTS_MIN: u64 = 10;
 
-/// What stays the same from one start to the next stop.
+/// Settings that need a restart.
 #[derive(Clone, Debug)]
 pub(crate) struct Sizes {
     segment_bytes: u64,
     bytes_max: u64,
-    /// At most, and in the first configuration.
+    /// The most workers, and those of the first configuration.
     workers: u64,
     is_first: bool,
-    /// Decides how many sockets there are.
+    /// It decides the number of sockets.
     distribution: &'static str,
 }
 
@@ -72,7 +72,7 @@ impl Sizes {
     }
 }
 
-/// A configuration that is unlike the one before.
+/// A random configuration.
 pub(crate) fn draw(random: &mut Random, places: &Places, sizes: &mut Sizes) -> String {
     let [bbq, lines, syslog, datagrams, whole, batches, admin] = places.ports;
     let oversize = *random.one_of(&["refuse", "cut"]);

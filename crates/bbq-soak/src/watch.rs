@@ -1,11 +1,11 @@
-//! What the kernel says of processes.
+//! What /proc and waitpid tell about processes.
 
 use std::fs;
 use std::path::Path;
 
 use rustix::process::{Pid, Signal, WaitOptions, getpgrp, kill_process, waitpgid, waitpid};
 
-/// Processes that were started with a word among their arguments, without those that have ended.
+/// Running processes that have a word among their arguments.
 pub(crate) fn processes_with(word: &str) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -17,14 +17,14 @@ pub(crate) fn processes_with(word: &str) -> Vec<u32> {
     .collect()
 }
 
-/// Whether a process runs; one that has ended is collected. Of a killed one, the first thread may be gone and another one still
-/// hold its sockets: only who waits for it knows when all are gone.
+/// Whether a process runs. A child that has ended is waited for: after a kill the first thread may have ended while another one
+/// still has the sockets, and only waitpid(2) tells when all threads have ended.
 pub(crate) fn is_running(pid: u32) -> bool {
     let Some(number) = to_pid(pid) else { return false };
     match waitpid(Some(number), WaitOptions::NOHANG) {
         Ok(Some(_)) => false,
         Ok(None) => true,
-        // Somebody else's child, or nobody's.
+        // It is no child of this process.
         Err(_) => {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
@@ -60,17 +60,17 @@ pub(crate) fn to_pid(pid: u32) -> Option<Pid> {
 /// Open descriptors.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Descriptors {
-    /// Segments of a spool: those that are written, and those that a sink reads.
+    /// Segments of a spool that are written, or read by a sink.
     pub(crate) segments: usize,
     /// Sockets, event loops, and all others.
     pub(crate) others: usize,
 }
 
-/// The open descriptors of a process whose spool is there.
+/// The open descriptors of a process with this spool.
 pub(crate) fn descriptors(pid: u32, spool: &Path) -> Descriptors {
     let mut found = Descriptors::default();
     for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
-        // One that was closed meanwhile is none.
+        // It may have been closed meanwhile.
         let Ok(file) = fs::read_link(entry.path()) else { continue };
         if file.starts_with(spool) {
             found.segments += 1;

@@ -1,4 +1,4 @@
-//! What attributes say about an item: whether only tests have it, and where a module's file is.
+//! What attributes say about an item: whether it is for tests only, and where a module's file is.
 
 use proc_macro2::{TokenStream, TokenTree};
 
@@ -35,23 +35,24 @@ pub(super) fn path_of_module(attributes: &[syn::Attribute]) -> Option<String> {
     })
 }
 
-pub(super) fn of_item(item: &syn::Item) -> &[syn::Attribute] {
+/// The attributes of an item, and the name that it defines.
+pub(super) fn of_item(item: &syn::Item) -> (&[syn::Attribute], Option<&syn::Ident>) {
     match item {
-        syn::Item::Const(item) => &item.attrs,
-        syn::Item::Enum(item) => &item.attrs,
-        syn::Item::ExternCrate(item) => &item.attrs,
-        syn::Item::Fn(item) => &item.attrs,
-        syn::Item::ForeignMod(item) => &item.attrs,
-        syn::Item::Impl(item) => &item.attrs,
-        syn::Item::Macro(item) => &item.attrs,
-        syn::Item::Mod(item) => &item.attrs,
-        syn::Item::Static(item) => &item.attrs,
-        syn::Item::Struct(item) => &item.attrs,
-        syn::Item::Trait(item) => &item.attrs,
-        syn::Item::TraitAlias(item) => &item.attrs,
-        syn::Item::Type(item) => &item.attrs,
-        syn::Item::Union(item) => &item.attrs,
-        syn::Item::Use(item) => &item.attrs,
-        _ => &[],
+        syn::Item::Const(item) => (&item.attrs, Some(&item.ident)),
+        syn::Item::Enum(item) => (&item.attrs, Some(&item.ident)),
+        syn::Item::ExternCrate(item) => (&item.attrs, None),
+        syn::Item::Fn(item) => (&item.attrs, Some(&item.sig.ident)),
+        syn::Item::ForeignMod(item) => (&item.attrs, None),
+        syn::Item::Impl(item) => (&item.attrs, None),
+        syn::Item::Macro(item) => (&item.attrs, item.ident.as_ref()),
+        syn::Item::Mod(item) => (&item.attrs, None),
+        syn::Item::Static(item) => (&item.attrs, Some(&item.ident)),
+        syn::Item::Struct(item) => (&item.attrs, Some(&item.ident)),
+        syn::Item::Trait(item) => (&item.attrs, Some(&item.ident)),
+        syn::Item::TraitAlias(item) => (&item.attrs, Some(&item.ident)),
+        syn::Item::Type(item) => (&item.attrs, Some(&item.ident)),
+        syn::Item::Union(item) => (&item.attrs, Some(&item.ident)),
+        syn::Item::Use(item) => (&item.attrs, None),
+        _ => (&[], None),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The largest sets of nodes each of which is reached from all others of its set: at least two nodes, in ascending order.
+/// The strongly connected components of at least two nodes, each in ascending order.
 pub(super) fn circles(edges: impl Iterator<Item = (usize, usize)>) -> Vec<Vec<usize>> {
     let mut next: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
     for (from, to) in edges {

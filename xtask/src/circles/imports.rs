@@ -1,7 +1,7 @@
-//! Which file of a crate takes which names from which other file: by `use` or by a path in the code.
+//! The imports between the files of a crate: names in a `use` or in a path in the code.
 //!
-//! Declarations of modules and re-exports (`pub use`) take nothing by themselves; where a name comes through a re-export, it
-//! is taken from the file that defines it. Of what is handed to macros only the text is known: every path in it counts.
+//! Declarations of modules and re-exports (`pub use`) are no imports; a name that comes through a re-export is imported from the
+//! file that defines it. In arguments of macros every path counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use super::attributes;
 use super::tree::Tree;
 use super::uses::{self, Import};
 
-/// For each two files, as indices of `Tree::files`, the names that the first takes from the second.
+/// For each pair of files, as indices of `Tree::files`, the names that the first imports from the second.
 pub(super) type Imports = BTreeMap<(usize, usize), BTreeSet<String>>;
 
-/// Of all files of a crate. No file takes anything from itself.
+/// The imports of all files of a crate. No file imports from itself.
 pub(super) fn of_tree(tree: &Tree) -> Imports {
     let mut imports = Imports::new();
     for module in 0..tree.modules.len() {
@@ -43,7 +43,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Every path in a text that no grammar is known of.
+    /// Reads every path in the tokens of a macro or an attribute.
     fn read_tokens(&mut self, tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut at = 0;
@@ -79,7 +79,7 @@ impl Reader<'_> {
 
 impl<'ast> Visit<'ast> for Reader<'_> {
     fn visit_item(&mut self, item: &'ast syn::Item) {
-        if !attributes::is_for_tests(attributes::of_item(item)) {
+        if !attributes::is_for_tests(attributes::of_item(item).0) {
             visit::visit_item(self, item);
         }
     }
@@ -95,7 +95,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
             return;
         }
         for import in uses::imports(item) {
-            // Names that `use module::*` brings are found where they are used; here it is for `use Type::*`.
+            // Names of `use module::*` are found where they are used; this is for `use Type::*`.
             let (Import::Name { path, .. } | Import::Glob { path }) = import;
             self.take(&path);
         }
@@ -119,11 +119,11 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         }
     }
 
-    /// `pub(in crate::a)` takes nothing.
+    /// `pub(in crate::a)` is no import.
     fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
 }
 
-/// `first::second::...` as far as it goes on.
+/// The path that begins with `first`.
 fn path_from(tokens: &[TokenTree], first: &proc_macro2::Ident) -> Vec<String> {
     let mut path = vec![first.to_string()];
     let mut rest = &tokens[1..];

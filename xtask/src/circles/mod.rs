@@ -1,7 +1,7 @@
 //! Import circles: files of a crate that import from each other, directly or through others of the crate.
 //!
-//! Whoever reads such a file must read them all, and none can be moved alone. Looked at is every crate of the workspace;
-//! tests are not, and neither is what only a compiler knows (`tree.rs` and `imports.rs` say what).
+//! A reader of one such file must read all of them, and none can be moved alone. Every crate of the workspace is checked, without
+//! its tests, and without what only a compiler knows (see `tree.rs` and `imports.rs`).
 
 mod attributes;
 mod graph;
@@ -37,7 +37,7 @@ struct Tie {
     names: BTreeSet<String>,
 }
 
-/// Looks at all crates of the repository, and prints the circles. One is a failure.
+/// Checks all crates of the repository, and prints the circles. Any circle is an error.
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     let files = files::of_repository(root)?;
     let roots: Vec<&String> =
@@ -88,7 +88,7 @@ fn of_crate(root: &Path) -> Result<Vec<Circle>, String> {
 }
 
 impl Circle {
-    /// With file names as they are below `root`.
+    /// The text of a report, with file names relative to `root`.
     fn shown_below(&self, root: &Path) -> String {
         let name = |path: &Path| path.strip_prefix(root).unwrap_or(path).display().to_string();
         let mut text = format!("circle: {} files import from each other\n", self.files.len());

@@ -1,11 +1,11 @@
-//! From a path as it is written to the file that defines what it names, through imports and re-exports.
+//! Resolves a path to the file that defines the item, through imports and re-exports.
 
 use std::collections::BTreeSet;
 
 use super::tree::{Name, Tree};
 
-/// What a path leads to. A path can lead to more than one thing: a module and a function of the same name, or variants of an
-/// item for different systems.
+/// The target of a path. A path can have several: a module and a function of the same name, or variants of an item for different
+/// systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Found {
     /// An index of `Tree::modules`.
@@ -14,12 +14,12 @@ enum Found {
     Item(usize),
 }
 
-/// The imports that are being followed. Imports can lead back to themselves; then they add nothing.
+/// The imports that are being followed. An import that leads back to itself adds nothing.
 type Followed = BTreeSet<(usize, Vec<String>)>;
 
 impl Tree {
-    /// The item that `path`, written in `module`, names or goes through, and the files that define it. None for names of
-    /// other crates, for modules, and for what the text does not tell.
+    /// The item that `path` in `module` names or goes through, and the files that define it. `None` for names of other crates,
+    /// for modules, and for unknown names.
     pub(super) fn item_of<'a>(
         &self,
         module: usize,
@@ -44,7 +44,7 @@ impl Tree {
         while let Some((name, behind)) = rest.split_first() {
             let modules: Vec<usize> = modules(&found).collect();
             rest = behind;
-            // Behind an item come variants, constants and functions that belong to it.
+            // After an item come its variants, constants and functions.
             if modules.is_empty() {
                 break;
             }
@@ -53,7 +53,7 @@ impl Tree {
         found
     }
 
-    /// What `name` stands for in a path behind `module`.
+    /// The targets of `name` in a path after `module`.
     fn step(&self, module: usize, name: &str, followed: &mut Followed) -> BTreeSet<Found> {
         if name == "super" {
             return self.parent(module);
@@ -61,7 +61,7 @@ impl Tree {
         if self.is_known(module, name) || !self.modules[module].globs.is_empty() {
             return self.look_up(module, name, followed);
         }
-        // A macro of this file makes it.
+        // A macro of this file defines it.
         BTreeSet::from([Found::Item(self.modules[module].file)])
     }
 
@@ -73,7 +73,7 @@ impl Tree {
         self.modules[module].names.contains_key(name)
     }
 
-    /// What `name` alone stands for in `module`.
+    /// The targets of the single `name` in `module`.
     fn look_up(&self, module: usize, name: &str, followed: &mut Followed) -> BTreeSet<Found> {
         if let Some(names) = self.modules[module].names.get(name) {
             return names.iter().flat_map(|name| self.follow(module, name, followed)).collect();
@@ -92,7 +92,7 @@ impl Tree {
         }
     }
 
-    /// `use glob::*` in `module`: what it brings as `name`.
+    /// The targets of `name` through `use glob::*` in `module`.
     fn look_up_behind(
         &self,
         module: usize,
@@ -116,7 +116,7 @@ fn items(found: &BTreeSet<Found>) -> impl Iterator<Item = usize> {
     found.iter().filter_map(|found| if let Found::Item(file) = found { Some(*file) } else { None })
 }
 
-/// Follows a path unless it is being followed already.
+/// Calls `follow` unless the path is being followed already.
 fn once(
     followed: &mut Followed,
     module: usize,

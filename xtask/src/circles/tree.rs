@@ -1,7 +1,6 @@
-//! The modules of a crate, and the names in each: what it defines, what it imports, and the modules in it.
+//! The modules of a crate, and the names in each: its items, its imports, and its modules.
 //!
-//! It is made of the text alone. Left out is what only tests have (`#[cfg(test)]`), and what macros make: names that
-//! cannot be known without a compiler.
+//! It is parsed without a compiler, so names that macros define are missing. Items for tests only (`#[cfg(test)]`) are left out.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,10 +9,10 @@ use std::path::{Path, PathBuf};
 use super::attributes;
 use super::uses::{self, Import};
 
-/// Everything that a crate's root file leads to.
+/// All modules and files of a crate.
 #[derive(Default)]
 pub(super) struct Tree {
-    /// The root is the first; a module stands behind its parent.
+    /// The root is first; a module is behind its parent.
     pub(super) modules: Vec<Module>,
     pub(super) files: Vec<PathBuf>,
 }
@@ -28,18 +27,18 @@ pub(super) struct Module {
     pub(super) names: HashMap<String, Vec<Name>>,
     /// The paths of `use a::b::*`.
     pub(super) globs: Vec<Vec<String>>,
-    /// What is written in it, without its modules and what only tests have.
+    /// Its items, without modules and items for tests.
     pub(super) items: Vec<syn::Item>,
 }
 
-/// What a name stands for.
+/// The target of a name.
 #[derive(Debug)]
 pub(super) enum Name {
     /// An index of `Tree::modules`.
     Module(usize),
     /// A type, a function, a macro and the like, and the file that defines it, an index of `Tree::files`.
     Item(usize),
-    /// What another path stands for.
+    /// The target of another path.
     Import(Vec<String>),
 }
 
@@ -73,7 +72,7 @@ impl Tree {
         let (names, globs) = (HashMap::new(), Vec::new());
         self.modules.push(Module { file, parent, names, globs, items: Vec::new() });
         for item in items {
-            if attributes::is_for_tests(attributes::of_item(&item)) {
+            if attributes::is_for_tests(attributes::of_item(&item).0) {
                 continue;
             }
             if let syn::Item::Mod(inner) = item {
@@ -130,26 +129,14 @@ impl Tree {
                     }
                 }
             }
-            syn::Item::Macro(item) => {
-                let Some(name) = &item.ident else { return };
-                self.modules[module].add_item(name);
-                // `#[macro_export]` puts the name into the root.
-                if module != 0 && item.attrs.iter().any(|attribute| attribute.path().is_ident("macro_export"))
-                {
-                    let file = self.modules[module].file;
-                    self.modules[0].add(name.to_string(), Name::Item(file));
-                }
-            }
-            syn::Item::Const(item) => self.modules[module].add_item(&item.ident),
-            syn::Item::Enum(item) => self.modules[module].add_item(&item.ident),
-            syn::Item::Fn(item) => self.modules[module].add_item(&item.sig.ident),
-            syn::Item::Static(item) => self.modules[module].add_item(&item.ident),
-            syn::Item::Struct(item) => self.modules[module].add_item(&item.ident),
-            syn::Item::Trait(item) => self.modules[module].add_item(&item.ident),
-            syn::Item::TraitAlias(item) => self.modules[module].add_item(&item.ident),
-            syn::Item::Type(item) => self.modules[module].add_item(&item.ident),
-            syn::Item::Union(item) => self.modules[module].add_item(&item.ident),
             _ => {}
+        }
+        let (attributes, Some(name)) = attributes::of_item(item) else { return };
+        self.modules[module].add_item(name);
+        // `#[macro_export]` puts the name into the root.
+        if module != 0 && attributes.iter().any(|attribute| attribute.path().is_ident("macro_export")) {
+            let file = self.modules[module].file;
+            self.modules[0].add(name.to_string(), Name::Item(file));
         }
     }
 }

@@ -9,7 +9,7 @@ pub(super) enum Import {
     Glob { path: Vec<String> },
 }
 
-/// `use ::a::b` names another crate: nothing of it is listed.
+/// `use ::a::b` names another crate, so its names are not listed.
 pub(super) fn imports(item: &syn::ItemUse) -> Vec<Import> {
     let mut found = Vec::new();
     if item.leading_colon.is_none() {

@@ -15,7 +15,7 @@ use crate::step::cargo;
 use table::{Row, Table};
 
 const TABLE: &str = "crates/bbq-server/examples/instructions/counts.toml";
-/// More growth than this is a failure. The C library's choice of a copy routine makes less.
+/// More growth than this is a failure. Different copy routines of the C library make less.
 const GROWTH_MAX_PER_CENT: f64 = 3.0;
 /// The example's function in which callgrind counts.
 const COUNTED: &str = "instructions::counted";
@@ -56,7 +56,7 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
     ))
 }
 
-/// Writes the table anew with what is counted now.
+/// Rewrites the table with the present counts.
 pub(crate) fn update(root: &Path) -> Result<(), String> {
     let found = count(root, &read_table(root)?)?;
     fs::write(root.join(TABLE), found.to_text()).map_err(|error| format!("cannot write {TABLE}: {error}"))
@@ -83,8 +83,8 @@ fn count(root: &Path, table: &Table) -> Result<Table, String> {
 
 fn count_path(root: &Path, path: &str) -> Result<u64, String> {
     let out = root.join(format!("target/instructions-{path}.callgrind"));
-    // Cargo knows where the example is, and starts it under callgrind. Generic code has several functions of that name, and
-    // each of them switches the counting.
+    // Cargo finds the example, and runs it under callgrind. Generic code has several functions of that name, and each of them
+    // toggles the counting.
     let runner = format!(
         "target.'cfg(unix)'.runner = ['valgrind', '--quiet', '--tool=callgrind', '--toggle-collect=*{COUNTED}*', \
          '--callgrind-out-file={}']",

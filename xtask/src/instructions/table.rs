@@ -1,6 +1,6 @@
 //! The checked-in counts: `NAME = VALUE` lines, the subset of TOML that needs no library.
 
-/// Instructions of each path, and what they were counted with.
+/// The instructions of each path, and the versions of the tools.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Table {
     /// `rustc --version`.
@@ -13,7 +13,7 @@ pub(super) struct Table {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) path: String,
-    /// Over 0.
+    /// Greater than 0.
     pub(super) count: u64,
 }
 

@@ -7,7 +7,7 @@ use super::{Failure, Tally, count_of};
 pub(crate) struct CargoOutput {
     tally: Tally,
     programs: Vec<Program>,
-    /// Which programs failed, in the words of the options that choose them, in the order in which they ran.
+    /// The options that select each failed program, in the order in which they ran.
     failed: Vec<String>,
     is_listing: bool,
 }
@@ -17,7 +17,7 @@ struct Program {
     /// As cargo names it.
     name: String,
     failed: Vec<String>,
-    /// Whether it has said what its tests came to.
+    /// Whether it has printed its result.
     is_over: bool,
 }
 
@@ -48,7 +48,7 @@ impl CargoOutput {
         }
     }
 
-    /// What all programs came to.
+    /// The result of all programs.
     pub(crate) fn tally(self) -> Tally {
         let mut tally = self.tally;
         tally.programs = self.programs.len();
@@ -72,7 +72,7 @@ impl CargoOutput {
     }
 }
 
-/// The name of a test of the documentation has blanks and brackets in it. Its line number is its end, and `--exact` needs it.
+/// Quotes the name of a documentation test, which has blanks and brackets, and ends with the line number that `--exact` needs.
 fn quoted(name: &str) -> String {
     if name.contains(' ') { format!("'{name}'") } else { name.to_owned() }
 }

@@ -1,6 +1,6 @@
-//! What tests came to: how many passed, which failed, and the command that runs each of those again.
+//! The result of tests: how many passed, which failed, and the command that runs each failed one again.
 //!
-//! It is read from the output of cargo and pytest, line by line, as it passes by.
+//! It is parsed from the output of cargo and pytest, line by line.
 
 mod cargo;
 mod pytest;
@@ -29,7 +29,7 @@ struct Failure {
 }
 
 impl Tally {
-    /// The counts of this one and of another.
+    /// The sum of both.
     pub(crate) fn and(mut self, other: Tally) -> Tally {
         self.programs += other.programs;
         self.passed += other.passed;
@@ -51,7 +51,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// The number in front of a word: 5 of "5 passed".
+/// The number before a word: 5 of "5 passed".
 fn count_of(text: &str, word: &str) -> usize {
     let mut words = text.split([' ', ',', ';', '.']).filter(|word| !word.is_empty());
     let mut before = None;

@@ -6,12 +6,12 @@ use super::{Failure, Tally, count_of};
 #[derive(Debug)]
 pub(crate) struct PytestOutput {
     tally: Tally,
-    /// The command that has only to be told which test.
+    /// The command, without the name of a test.
     command: String,
 }
 
 impl PytestOutput {
-    /// Of a run by `command`.
+    /// Parses the output of `command`.
     pub(crate) fn of(command: String) -> PytestOutput {
         PytestOutput { tally: Tally::default(), command }
     }
@@ -19,7 +19,7 @@ impl PytestOutput {
     pub(crate) fn read(&mut self, line: &str) {
         let text = line.trim();
         if let Some(rest) = text.strip_prefix("FAILED ").or_else(|| text.strip_prefix("ERROR ")) {
-            // The reason stands behind it.
+            // The reason follows the name.
             let name = rest.split_once(" - ").map_or(rest, |(name, _)| name);
             let again = format!("{} '{name}'", self.command);
             self.tally.failures.push(Failure { name: name.to_owned(), again });
@@ -31,7 +31,7 @@ impl PytestOutput {
         }
     }
 
-    /// What it came to.
+    /// The result.
     pub(crate) fn tally(self) -> Tally {
         self.tally
     }

@@ -1,6 +1,6 @@
-//! Rules about the text of the repository that no compiler knows.
+//! Rules for the files of the repository that no compiler checks.
 //!
-//! They look at the files that git knows or would take in.
+//! They apply to the files of the repository.
 
 mod programs;
 mod rules;
@@ -19,13 +19,13 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     let files: Vec<String> = files::of_repository(root)?.into_iter().filter(is_ours).collect();
     for name in &files {
         let path = root.join(name);
-        // Deleted, and not committed yet; or a link, which has no text of its own.
+        // A deleted file that is not committed yet, or a link, which has no text.
         let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
         if !metadata.is_file() {
             continue;
         }
         let bytes = fs::read(&path).map_err(|error| format!("cannot read {name}: {error}"))?;
-        // What is not text has no lines.
+        // Skip binary files.
         let Ok(text) = String::from_utf8(bytes) else { continue };
         for Finding { line, message } in rules::check(name, &text) {
             eprintln!("{name}:{line}: {message}");

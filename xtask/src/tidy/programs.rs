@@ -1,6 +1,6 @@
 //! Test programs of several files: a file that no `mod` names is not compiled, and its tests do not run.
 
-/// The files beside `main`, the root file of such a program, that its `text` does not declare. Both are names in the repository.
+/// The files in the directory of `main`, the root file of a test program, that its `text` does not declare.
 pub(super) fn undeclared<'a>(main: &str, text: &str, files: &'a [String]) -> Vec<&'a str> {
     let Some(directory) = main.strip_suffix("main.rs") else { return Vec::new() };
     let is_program = directory.trim_end_matches('/').rsplit('/').nth(1) == Some("tests");

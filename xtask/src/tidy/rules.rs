@@ -1,20 +1,19 @@
-//! The rules, each over the text of one file. Words that are forbidden are written in two pieces here, or this file would
-//! be found first.
+//! The rules, each for the text of one file. Forbidden words are written in two parts here, so that this file passes.
 
-/// Lines of a Rust file at most: what is longer has more than one subject.
+/// The most lines of a Rust file: a longer one has more than one subject.
 const LINES_MAX: usize = 800;
 /// The files of the one module that may have unsafe code, beside the bindings.
 const UNSAFE_FILES: &str = "crates/bbq-listen/src/sys/";
-/// Other languages pass pointers.
+/// The bindings pass pointers to other languages.
 const BINDINGS: &str = "bindings/";
-/// Notes to oneself that were forgotten.
+/// Forgotten notes of a programmer.
 const NOTES: [&str; 3] = [concat!("FIX", "ME"), concat!("XX", "X"), concat!("todo", "!")];
-/// Where somebody's machine shows.
+/// Paths of a particular machine.
 const MACHINE_PATHS: [&str; 3] = [concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/ro", "ot/")];
-/// Files that are source; the rest is text for people.
+/// The file names of sources; the others are texts.
 const SOURCES: [&str; 9] = [".rs", ".toml", ".py", ".sh", ".c", ".h", ".cpp", ".hpp", ".yml"];
 
-/// What is wrong with a line.
+/// A violation in a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     /// From 1.
@@ -41,7 +40,7 @@ pub(super) fn check(name: &str, text: &str) -> Vec<Finding> {
 struct File<'a> {
     name: &'a str,
     is_rust: bool,
-    /// The line from which on everything is tests; none is past the end.
+    /// The line at which the tests begin; behind the end if there are none.
     tests_from: usize,
 }
 
@@ -76,12 +75,12 @@ fn check_line(file: &File<'_>, line: usize, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// The line without its comment. A string with two slashes in it is cut, too: that only finds less.
+/// The line without its comment. It is also cut at two slashes in a string, which only finds less.
 fn code_of(line: &str) -> &str {
     line.split("//").next().unwrap_or(line)
 }
 
-/// Whether `word` stands in `text`, not as a part of a longer word.
+/// Whether `text` contains `word`, not as a part of a longer word.
 fn has_word(text: &str, word: &str) -> bool {
     let is_part = |character: char| character.is_alphanumeric() || character == '_';
     text.match_indices(word).any(|(at, _)| {
@@ -92,7 +91,7 @@ fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
-/// Whether an absolute path begins so: not where a name stands in front of the slash.
+/// Whether an absolute path begins with this: not if a name is in front of the slash.
 fn has_absolute(text: &str, path: &str) -> bool {
     let goes_on = |character: char| character.is_alphanumeric() || "._-}~*".contains(character);
     text.match_indices(path).any(|(at, _)| !text[..at].chars().next_back().is_some_and(goes_on))

@@ -1,4 +1,4 @@
-//! What a sender is to the soak, and what all senders share.
+//! The interface of clients, and what they share.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use crate::book::Book;
 use crate::random::Random;
 use crate::settings::Places;
 
-/// Nothing takes longer unless it hangs.
+/// The time-out: whatever takes longer hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What all clients share.
@@ -30,12 +30,11 @@ impl Field {
 pub(crate) trait Client: Send {
     fn name(&self) -> String;
 
-    /// Sends until the field stops, and then until nothing is left to wait for. `Err` says what was promised and did not
-    /// happen.
+    /// Sends until the field stops, and then waits for acknowledgements. `Err` is a broken promise.
     fn work(&mut self, field: &Field) -> Result<(), String>;
 }
 
-/// Lets the others have the processor.
+/// Sleeps for a random time.
 pub(crate) fn pause(random: &mut Random, milliseconds_max: u64) {
     std::thread::sleep(Duration::from_micros(random.below(milliseconds_max * 1000)));
 }

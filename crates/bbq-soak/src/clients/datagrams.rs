@@ -1,4 +1,4 @@
-//! Datagrams: nobody knows which arrive, and none may come out twice.
+//! Datagrams: some may be lost, but none may be delivered twice.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
@@ -10,7 +10,7 @@ use crate::book::Promise;
 use crate::message::Message;
 use crate::random::Random;
 
-/// Messages at a time: less than the kernel's buffer holds of them.
+/// Messages at a time: fewer than the kernel's buffer has room for.
 const BURST_MAX: u64 = 50;
 /// Messages in one datagram of batches.
 const BATCH_MAX: u64 = 5;
@@ -72,7 +72,7 @@ impl Client for Datagrams {
                     if self.protocol == Protocol::Bbq { 1 + self.random.below(BATCH_MAX) } else { 1 };
                 let first = field.book.send(run, messages);
                 if let Some(bytes) = self.datagram(run, first, messages, StreamId(id)) {
-                    // While nobody listens, the kernel says so at the next one.
+                    // While no server listens, the next send reports that.
                     let _may_be_refused = socket.send_to(&bytes, self.server);
                 }
             }

@@ -1,4 +1,4 @@
-//! A program with bbq-client's sender in it, which is dropped at times with messages on their way.
+//! A program with bbq-client's sender, which is dropped at times with unacknowledged messages.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -14,7 +14,7 @@ use crate::random::Random;
 
 /// Messages at a time.
 const BURST_MAX: u64 = 400;
-/// So long `send` waits for room before the client looks whether it is to stop.
+/// How long `send` waits for room before the client checks whether to stop.
 const ROOM_TIMEOUT: Duration = Duration::from_millis(100);
 
 pub(super) struct Library {
@@ -22,28 +22,23 @@ pub(super) struct Library {
     ack: AckLevel,
     spool: Option<PathBuf>,
     random: Random,
-    life: Option<Life>,
-    /// With a spool, a run goes on in the next life.
+    sender: Option<Sender>,
+    /// With a spool, a run continues with the next sender.
     run: Option<Run>,
-}
-
-/// What one sender does from its start to its end.
-struct Life {
-    sender: Sender,
 }
 
 #[derive(Clone, Copy)]
 struct Run {
     number: u32,
-    /// The epoch that it began in.
+    /// The epoch in which it began.
     epoch: u64,
-    /// Acknowledged in lives that are over.
+    /// Messages acknowledged to former senders.
     acknowledged_before: u64,
 }
 
 impl Library {
     pub(super) fn new(server: &str, ack: AckLevel, spool: Option<PathBuf>, random: Random) -> Library {
-        Library { server: server.to_owned(), ack, spool, random, life: None, run: None }
+        Library { server: server.to_owned(), ack, spool, random, sender: None, run: None }
     }
 
     fn begin(&mut self, field: &Field) -> Result<(), String> {
@@ -66,7 +61,7 @@ impl Library {
         if let Some(spool) = &self.spool {
             builder = builder.spool(spool);
         }
-        // For who reads what was kept of a failure.
+        // Logged for the analysis of a failure.
         let log = File::options().create(true).append(true).open(field.places.clients.join("notices.log"));
         let (log, name) = (log.map_err(|error| format!("notices.log: {error}"))?, self.name());
         builder = builder.on_notice(move |notice| {
@@ -77,18 +72,18 @@ impl Library {
             }
         });
         let sender = builder.start().map_err(|error| format!("{}: cannot start: {error}", self.name()))?;
-        self.life = Some(Life { sender });
+        self.sender = Some(sender);
         Ok(())
     }
 
     fn burst(&mut self, field: &Field) -> Result<(), String> {
-        let (Some(life), Some(run)) = (&self.life, self.run) else { return Ok(()) };
+        let (Some(sender), Some(run)) = (&self.sender, self.run) else { return Ok(()) };
         let mut text = Vec::new();
         for _ in 0..self.random.below(BURST_MAX) {
             let number = field.book.send(run.number, 1);
             text.clear();
             Message { run: run.number, number }.write(&mut text);
-            match life.sender.send(&text) {
+            match sender.send(&text) {
                 Ok(()) => {}
                 Err(SendError::Full { .. } | SendError::SpoolFull { .. }) => {
                     field.book.unsend(run.number, 1);
@@ -108,11 +103,11 @@ impl Library {
         }
     }
 
-    /// Ends as a program does that does not wait.
+    /// Drops the sender without waiting.
     fn drop_sender(&mut self, field: &Field) {
-        let Some(life) = self.life.take() else { return };
-        let _left = life.sender.close(Duration::ZERO);
-        let acknowledged = life.sender.counters().acknowledged;
+        let Some(sender) = self.sender.take() else { return };
+        let _left = sender.close(Duration::ZERO);
+        let acknowledged = sender.counters().acknowledged;
         self.note_acknowledged(field, acknowledged);
         match (&self.spool, &mut self.run) {
             (Some(_), Some(run)) => run.acknowledged_before += acknowledged,
@@ -121,16 +116,16 @@ impl Library {
     }
 
     fn settle(&mut self, field: &Field) -> Result<(), String> {
-        let Some(life) = &self.life else { return Ok(()) };
-        let flushed = life.sender.flush(PATIENCE);
-        let counters = life.sender.counters();
+        let Some(sender) = &self.sender else { return Ok(()) };
+        let flushed = sender.flush(PATIENCE);
+        let counters = sender.counters();
         if let (Ok(()), Some(run)) = (&flushed, self.run)
             && self.ack != AckLevel::None
         {
-            // Of an earlier life, a last acknowledgement may have come behind the last look at its counters.
+            // A former sender may have got an acknowledgement after its counters were read.
             field.book.acknowledge(run.number, field.book.send(run.number, 0), run.epoch);
         }
-        let (name, servers) = (self.name(), life.sender.servers());
+        let (name, servers) = (self.name(), sender.servers());
         flushed.map_err(|error| format!("{name}: flush: {error}; {counters:?} {servers:?}"))
     }
 }
@@ -147,7 +142,7 @@ impl Client for Library {
             if is_old && self.ack == AckLevel::Received && self.random.percent(20) {
                 self.drop_sender(field);
             }
-            if self.life.is_none() {
+            if self.sender.is_none() {
                 self.begin(field)?;
             }
             self.burst(field)?;

@@ -1,4 +1,4 @@
-//! Senders of every kind. Each works on a thread of its own until it is told to stop, then waits for what it is owed.
+//! Senders of every kind. Each has a thread, sends until it is stopped, and then waits for acknowledgements.
 
 mod client;
 mod datagrams;

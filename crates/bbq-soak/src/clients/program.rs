@@ -45,7 +45,7 @@ impl Program {
         let log =
             std::fs::File::options().create(true).append(true).open(field.places.clients.join("send.log"));
         let log = log.map_err(|error| format!("send.log: {error}"))?;
-        // Outside of this program's process group, whose ended processes `watch::collect_ended` takes.
+        // Outside of this program's process group, in which `watch::collect_ended` waits for any process.
         command.process_group(0);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).spawn();
         let child = child.map_err(|error| format!("{}: cannot start: {error}", self.name()))?;
@@ -53,7 +53,7 @@ impl Program {
         Ok(())
     }
 
-    /// Feeds lines; a process that does not read any more was killed.
+    /// Writes lines to the process.
     fn burst(&mut self, field: &Field) {
         let Some(process) = &mut self.process else { return };
         let messages = self.random.below(BURST_MAX);
@@ -64,7 +64,7 @@ impl Program {
             lines.push(b'\n');
         }
         if let Some(stdin) = &mut process.child.stdin {
-            // What it has not read is not sent, and nobody was told that it is.
+            // Lines that the process does not read are not sent; it was killed then.
             let _judged_at_its_end = stdin.write_all(&lines);
         }
     }
@@ -77,7 +77,7 @@ impl Program {
         }
     }
 
-    /// Ends its input; it must end, with all of it acknowledged.
+    /// Closes its input. The process must end, with everything acknowledged.
     fn finish(&mut self, field: &Field) -> Result<(), String> {
         let Some(mut process) = self.process.take() else { return Ok(()) };
         drop(process.child.stdin.take());
@@ -125,7 +125,7 @@ impl Client for Program {
             }
             pause(&mut self.random, 40);
         }
-        // One more, so that what a killed one left in its spool is sent.
+        // Start it once more, so that what a killed process left in its spool is sent.
         if self.process.is_none() {
             self.begin(field)?;
         }

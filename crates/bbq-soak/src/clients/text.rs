@@ -1,5 +1,6 @@
-//! Lines and syslog over TCP. Nobody acknowledges them: what the server has read to the end of a connection that it ended in
-//! order must come out, unless it is killed before it is on disk; of any other connection, a first part comes out.
+//! Lines and syslog over TCP, without acknowledgements. If the server has read a connection to its end and closed it in order,
+//! all of its messages must be delivered, unless a kill came before they were on disk. Of any other connection, a first part is
+//! delivered.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! A connection for each message. The server ends one in order when it has its message.
+//! A connection for each message. The server closes it in order when it has the message.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -8,7 +8,7 @@ use super::client::{Client, Field, PATIENCE};
 use crate::book::Promise;
 use crate::message::Message;
 
-/// Between two connections, so that ports do not run out: they wait a minute after their use.
+/// The pause between two connections, so that ports do not run out, which stay in TIME_WAIT for a minute.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Messages of one run.
 const RUN_MESSAGES: u64 = 1000;
