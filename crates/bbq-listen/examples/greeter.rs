@@ -4,9 +4,9 @@
 //!     printf Alice | nc -N 127.0.0.1 12345
 //!     wc -l /tmp/logs/worker_*.log
 //!
-//! The name ends with the connection. Who sends `exit` stops the thread that met it; when all have stopped, the program
-//! ends, as in the seed. Unlike in the seed nothing is lost while any is left: the socket stays open, and the others take
-//! what waits there and what still comes.
+//! The name ends with the connection. The name `exit` stops the worker that reads it; when all have stopped, the program ends, as
+//! in the seed. Unlike in the seed, no connection is lost while a worker is left: the socket stays open, and the others accept
+//! from it.
 
 mod common;
 
@@ -25,7 +25,7 @@ use clap::Parser;
 use rustix::net::{RecvFlags, recv};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
-/// Longer names are cut: 255 bytes hold any name in earnest.
+/// Longer names are cut: 255 bytes are enough for any real name.
 const NAME_BYTES_MAX: usize = 255;
 
 /// Greets.
@@ -45,11 +45,11 @@ fn main() -> anyhow::Result<()> {
     common::serve(&[&group], |worker, stop| work(&group, worker, stop, &arguments.logs, &leaving))
 }
 
-/// What workers that stop leave to the others.
+/// The state that workers share.
 struct Leaving {
     /// Workers.
     orphans: watch::Sender<Vec<usize>>,
-    /// An `exit` that came to a worker which had met one already.
+    /// An `exit` that a stopping worker passes on to another.
     exits: Arc<Semaphore>,
 }
 
@@ -107,7 +107,7 @@ async fn work(
         }
     };
     if exits {
-        // Dropping a turn loses nothing: what it has not accepted still waits.
+        // Dropping the future loses nothing: what it has not accepted stays queued.
         accepting.abort_all();
         leaving.orphans.send_modify(|worker_listeners| worker_listeners.push(worker));
     }
@@ -125,17 +125,17 @@ struct Greeter {
     log: File,
     greeted: AtomicU64,
     exit: Notify,
-    /// It has met an `exit`; the next one is for another.
+    /// It has read an `exit`; the next one is for another worker.
     exits: AtomicBool,
     exits_left: Arc<Semaphore>,
 }
 
 thread_local! {
-    /// For all connections of a worker: one that waits keeps only what it has sent.
+    /// The read buffer of all connections of a worker; a waiting connection keeps only its own bytes.
     static BUFFER: RefCell<[u8; 4096]> = const { RefCell::new([0; 4096]) };
 }
 
-/// Reads what is there; mostly that is all, and no task is needed.
+/// Reads what has arrived; mostly that is everything, and no task is needed.
 fn begin(stream: OwnedFd, greeter: &Arc<Greeter>, in_progress: &mpsc::Sender<Infallible>) {
     let mut name = Vec::new();
     if read(stream.as_fd(), &mut name) {
@@ -154,7 +154,7 @@ fn begin(stream: OwnedFd, greeter: &Arc<Greeter>, in_progress: &mpsc::Sender<Inf
     });
 }
 
-/// Reads until nothing is left for now; true at the end of the connection. A broken one counts as ended.
+/// Reads until it would block; true at the end of the connection. A broken connection counts as ended.
 fn read(stream: BorrowedFd<'_>, name: &mut Vec<u8>) -> bool {
     BUFFER.with_borrow_mut(|buffer| {
         loop {
@@ -184,7 +184,7 @@ impl Greeter {
         if name.is_empty() {
             return; // a look whether somebody listens
         }
-        // One write per line, so that the log can be followed; escaped, so that nobody writes two.
+        // One write per line, so that the log can be followed; escaped, so that no name has two lines.
         let line = format!("Hello, {}\n", String::from_utf8_lossy(name).escape_debug());
         if let Err(error) = (&self.log).write_all(line.as_bytes()) {
             eprintln!("greeter: a greeting is not in the log: {error}");

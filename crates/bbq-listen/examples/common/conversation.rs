@@ -1,9 +1,9 @@
-//! A connection on which requests are answered one after the other.
+//! A connection with requests and responses in order.
 //!
-//! The first read is made when the connection is accepted; it becomes a task only if it would block. One that waits holds
-//! no buffer, only what is left of a request or an answer. All answers to what one read brought are one write.
+//! The first read is made when the connection is accepted; the connection becomes a task only if it would block. A waiting
+//! connection has no buffer, only the rest of a request or a response. All responses to one read are one write.
 //!
-//! Invariant: nothing is read while an answer waits to be written, so a peer that does not read stops being served.
+//! Invariant: nothing is read while a response waits to be written, so a peer that does not read is not served.
 
 use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,26 +13,26 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt}
 
 /// Bytes of one read, with what was left of the read before: at least two of the longest requests that we take.
 const READ_BYTES: usize = 16 * 1024;
-/// At the end every connection that is readable has had its turn after so many rounds of the event loop.
+/// Rounds of the event loop at the end: enough that every readable connection is served.
 const LAST_ROUNDS: usize = 16;
-/// A protocol lets its answers be written once they have this size. Above it a write costs by the byte, not by the call.
+/// The size of responses at which they are written. Above it the cost of a write is in the bytes, not in the call.
 pub(crate) const OUTPUT_BYTES_ENOUGH: usize = 64 * 1024;
 
-/// What becomes of the connection after some answers.
+/// What happens to the connection after some responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// What was not used is the beginning of a request: read on.
+    /// The rest of the input is an incomplete request: read more.
     Read,
     /// The output has become large: write it, then ask again.
     Write,
     /// That was the last answer.
     Close,
-    /// That was the last answer, and more may be on its way: it is read and thrown away, because closing before would
-    /// reset the connection and the answer with it.
+    /// That was the last answer, and more input may come. It is read and discarded, as a close before that would reset the
+    /// connection, and the answer would be lost.
     Refuse,
 }
 
-/// What is spoken on a connection.
+/// A protocol.
 pub(crate) trait Protocol: Send + Sync + 'static {
     /// Appends the answers to the requests in `input` to `output`; returns how much of `input` they used. A request that
     /// has no end within half of [`READ_BYTES`] must be refused.
@@ -44,7 +44,7 @@ pub(crate) trait Protocol: Send + Sync + 'static {
 enum Wait {
     Readable,
     Writable,
-    /// Nothing: it has more, and others have a turn first.
+    /// Nothing: it has more to do, after the others.
     Turn,
     Ended,
 }
@@ -55,23 +55,24 @@ struct Buffers {
 }
 
 thread_local! {
-    /// One pair for all connections of a worker: what they hold between two turns is their own.
+    /// The buffers of all connections of a worker, for the time of a call.
     static BUFFERS: RefCell<Box<Buffers>> =
         RefCell::new(Box::new(Buffers { input: [0; READ_BYTES], output: Vec::new() }));
 }
 
-/// Serves a connection just accepted: at once as far as it goes, the rest in a task.
+/// Serves an accepted connection: as far as possible at once, the rest in a task.
 pub(crate) fn begin<P: Protocol + Clone>(stream: OwnedFd, protocol: &P) {
     let mut state = State::default();
     let wait = state.advance(stream.as_fd(), protocol);
     if wait != Wait::Ended {
-        // An answer must not wait for the acknowledgement of the one before it. Unix sockets refuse, and need it not.
+        // A response must not wait for the acknowledgement of the one before it. Unix sockets refuse the option, and do not need
+        // it.
         let _ = sockopt::set_tcp_nodelay(&stream, true);
         tokio::spawn(go_on(stream, state, wait, protocol.clone()));
     }
 }
 
-/// Lets the connections that are readable have their answers before the runtime ends, and with it all of them.
+/// Serves readable connections before the runtime, and all connections, end.
 pub(crate) async fn last_turns() {
     for _ in 0..LAST_ROUNDS {
         tokio::task::yield_now().await;
@@ -79,7 +80,7 @@ pub(crate) async fn last_turns() {
 }
 
 async fn go_on<P: Protocol>(stream: OwnedFd, mut state: State, mut wait: Wait, protocol: P) {
-    // Without memory for a registration there is nothing to do but to hang up.
+    // Without memory for a registration the connection can only be closed.
     let Ok(connection) = AsyncConnection::for_both(stream) else { return };
     loop {
         let ready = match wait {
@@ -157,7 +158,7 @@ impl State {
             input.copy_within(used..filled, 0);
             (filled, used) = (filled - used, 0);
             let room = READ_BYTES - filled;
-            // Less than there was room for means that nothing is left, and the next byte wakes us.
+            // A short read means that nothing is left, and the next byte wakes the task.
             match recv(stream, &mut input[filled..], RecvFlags::DONTWAIT) {
                 Ok((0, _)) => return Wait::Ended,
                 Ok((length, _)) => {
@@ -188,7 +189,7 @@ impl State {
     }
 }
 
-/// Says that no more is written, and throws away what comes until the peer has ended, too.
+/// Ends our side, and discards input until the peer has ended, too.
 fn discard(stream: BorrowedFd<'_>) -> Wait {
     if shutdown(stream, Shutdown::Write).is_err() {
         return Wait::Ended;

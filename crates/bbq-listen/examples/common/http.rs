@@ -1,11 +1,11 @@
-//! As much of HTTP/1.1 (RFC 9112) as it takes to answer GET and HEAD with one page.
+//! The part of HTTP/1.1 (RFC 9112) that is needed to answer GET and HEAD with one page.
 //!
-//! Requests have no body here: one that announces a body is refused. Strict where a proxy in front could read it
-//! otherwise: lines end in CR LF, a header's name stands right in front of its colon, there is one Host.
+//! A request with a body is refused. The parser is strict where a proxy could read a request differently: lines end in CR LF, a
+//! header's name is right before its colon, and there is one Host.
 
 use memchr::memchr;
 
-/// A request's line and headers have at most so many bytes, as common servers have it.
+/// The longest request line with headers, as in common servers.
 pub(crate) const REQUEST_BYTES_MAX: usize = 8 * 1024;
 
 /// A request that we can answer.
@@ -13,7 +13,7 @@ pub(crate) const REQUEST_BYTES_MAX: usize = 8 * 1024;
 pub(crate) struct Request<'a> {
     /// Without the page: HEAD.
     pub(crate) head_only: bool,
-    /// As it stands in the request's line.
+    /// The target of the request line.
     pub(crate) target: &'a [u8],
     /// The client wants no more on this connection.
     pub(crate) close: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Request<'a> {
 /// Why there is no request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It has no end yet.
+    /// It is incomplete.
     Incomplete,
     /// 400: it is not HTTP.
     Malformed,
@@ -39,7 +39,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// The answer to it. The connection ends with it: nobody knows where the next request begins.
+    /// The response, after which the connection is closed, as the beginning of the next request is unknown.
     pub(crate) fn answer(self) -> &'static [u8] {
         match self {
             Self::Incomplete => b"",

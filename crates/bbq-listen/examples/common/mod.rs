@@ -21,7 +21,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-/// How long the end may take: what is queued then, and connections in progress, have so long.
+/// How long a stop may take, for queued connections and those in progress.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The options of every example.
@@ -64,7 +64,7 @@ pub(crate) struct Stop(watch::Receiver<bool>);
 impl Stop {
     /// Waits for it.
     pub(crate) async fn requested(mut self) {
-        // An error means that who could say so is gone: stop as well.
+        // An error means that the sender was dropped: stop as well.
         let _ = self.0.wait_for(|stop| *stop).await;
     }
 }
@@ -86,7 +86,7 @@ where
     let _watch =
         StallMonitor::start(groups.iter().copied(), STALL_THRESHOLD_DEFAULT, |event| eprintln!("{event:?}"))?;
     thread::scope(|threads| {
-        // Dropped when this returns, whatever happens: so the threads end.
+        // Dropped when this function returns, so that the threads end.
         let stop = stop;
         let mut started = Vec::with_capacity(workers);
         for worker in 0..workers {
@@ -174,8 +174,8 @@ pub(crate) async fn accept(
 
 /// The event loop of one thread.
 pub(crate) fn runtime() -> io::Result<Runtime> {
-    // A worker that has nothing to do lets others run before it sleeps: what they send meanwhile is one batch, and waking
-    // up costs about as much as answering. Where nobody else wants the processor it costs one short system call.
+    // An idle worker yields before it sleeps: what clients send meanwhile is one batch, and a wake-up costs about as much as a
+    // response. If the processor is free, the yield is one short system call.
     let park = || {
         Heartbeat::of_this_thread().sleep();
         rustix::thread::sched_yield();

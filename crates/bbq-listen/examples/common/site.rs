@@ -1,4 +1,4 @@
-//! What a worker of the HTTP examples answers with: one page.
+//! The page of the HTTP examples.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ pub(crate) struct Site {
     requests: AtomicU64,
 }
 
-/// The one answer there is, as it goes out. Made anew when the second changes, for its Date.
+/// The encoded response. It is made again each second, for its Date.
 struct Answer {
     second: u64,
     bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Queries by UDP: all that a turn brings are answered together.
+//! Queries by UDP: those of a batch are answered together.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Datagrams {
         Ok(Self { queries, answers: Answers { table, allow_block, batch } })
     }
 
-    /// Answers until `stop`, then what waits already. Returns how many answers were sent, and how many were not.
+    /// Answers until `stop`, and then what is queued. Returns how many responses were sent, and how many were not.
     pub(crate) async fn serve(self, stop: Stop) -> std::io::Result<(u64, u64)> {
         let Self { mut queries, mut answers } = self;
         let mut stop = pin!(stop.requested());
@@ -68,7 +68,7 @@ impl Answers {
     fn block(&mut self, query: &[u8]) {
         let label = plain_name(query, HEADER_BYTES).and_then(|name| name.get(1..1 + usize::from(name[0])));
         if let Some(milliseconds) = label.and_then(|label| label.strip_prefix(b"block-")) {
-            self.batch.send(); // those who asked before have no part in it
+            self.batch.send(); // earlier queries must not wait
             block(milliseconds);
         }
     }

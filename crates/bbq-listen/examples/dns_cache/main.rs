@@ -3,8 +3,8 @@
 //!     cargo run --release -p bbq-listen --example dns_cache -- --listen 127.0.0.1:5300 --zone example.zone
 //!     dig @127.0.0.1 -p 5300 www.example.org AAAA
 //!
-//! `--listen HOST:PORT` means both transports, `udp://HOST:PORT` and `tcp://HOST:PORT` one. Bind to an address: a reply
-//! from `0.0.0.0` leaves a host with several by the one that the route has, and not by the one that was asked.
+//! `--listen HOST:PORT` means both transports, `udp://HOST:PORT` and `tcp://HOST:PORT` one. Bind to one address: on a host with
+//! several, a reply from `0.0.0.0` has the address of the route, which may not be the one of the query.
 //!
 //! With `--allow-block`, a query by UDP for a name that begins with `block-500.` blocks the whole worker for 500 ms before it
 //! is answered.
@@ -32,7 +32,7 @@ use datagrams::Datagrams;
 use streams::Streams;
 use table::Table;
 
-/// Longer queries are none.
+/// The longest query.
 pub(crate) const QUERY_BYTES_MAX: usize = 4096;
 /// Where the system chooses the port for UDP, TCP may have it in use; then another is tried.
 const PORTS_TRIED_MAX: usize = 8;

@@ -1,4 +1,4 @@
-//! Every answer that the zone has, made beforehand as it goes out.
+//! Every answer of the zone, encoded in advance.
 //!
 //! Invariant: no answer is longer than [`ANSWER_BYTES_MAX`].
 //! Invariant: an answer's bytes are right behind a question for the name that they were made for, and nowhere else.
@@ -10,7 +10,7 @@ use crate::zone::{Record, ZoneError};
 
 /// A message over TCP has at most 65,535 bytes; the rest is for header, question and EDNS.
 const ANSWER_BYTES_MAX: usize = 60_000;
-/// Names that an alias leads to, one after the other. More is a mistake or a circle.
+/// The longest chain of aliases. A longer one is a mistake or a cycle.
 const ALIASES_MAX: usize = 8;
 
 /// What follows the question.

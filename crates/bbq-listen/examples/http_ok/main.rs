@@ -3,8 +3,8 @@
 //!     cargo run --release -p bbq-listen --example http_ok -- --listen 127.0.0.1:8080 --distribution shared
 //!     curl http://127.0.0.1:8080/
 //!
-//! With `--allow-block`, `GET /block/500` blocks the whole worker for 500 ms: to see what becomes of the connections that
-//! wait behind it. A silent connection is kept for as long as there are descriptors; there is no time-out.
+//! With `--allow-block`, `GET /block/500` blocks the whole worker for 500 ms: to show what happens to the connections behind it.
+//! A silent connection is kept for as long as there are descriptors; there is no time-out.
 
 #[path = "../common/block.rs"]
 mod block;

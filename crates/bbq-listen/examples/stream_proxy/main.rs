@@ -2,8 +2,8 @@
 //!
 //!     cargo run --release -p bbq-listen --example stream_proxy -- --listen 127.0.0.1:8081 --upstream 127.0.0.1:8080
 //!
-//! A direction that ends is ended on the other side, and the other goes on. A peer that does not read stops the other one
-//! from being read: what waits for it is one buffer. A connection without upstream is closed.
+//! When one direction ends, it is ended on the other side, too, and the other direction continues. If a peer does not read, the
+//! other one is not read, either, so at most one buffer waits. A connection without upstream is closed.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -23,7 +23,7 @@ use pump::pump;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 use tokio::sync::mpsc;
 
-/// An upstream that does not answer for so long is not there.
+/// The time-out of a connection to the upstream.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Carries TCP connections on.
@@ -93,10 +93,10 @@ async fn work(
     ))
 }
 
-/// Carries one connection until both directions have ended. An error: the upstream is not there.
+/// Forwards one connection until both directions have ended. An error means that the upstream is not reachable.
 async fn carry(client: OwnedFd, upstream: SocketAddr, totals: &Arc<Totals>) -> std::io::Result<()> {
     let server = tokio::time::timeout(CONNECT_TIMEOUT, reach(upstream)).await??;
-    // The bytes go on as they come, whatever has been acknowledged. A unix client refuses, and needs it not.
+    // Bytes are forwarded at once, without waiting for acknowledgements. Unix sockets refuse the option, and do not need it.
     let _ = sockopt::set_tcp_nodelay(&client, true);
     let (client, server) = (Arc::new(AsyncConnection::for_both(client)?), Arc::new(server));
     // A task for each direction: an event wakes the one it is for.

@@ -1,4 +1,4 @@
-//! One direction of a connection: what comes from one side goes to the other.
+//! One direction of a connection: what one side sends is written to the other.
 //!
 //! Invariant: nothing is read while something waits for a peer that does not read.
 
@@ -10,7 +10,7 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 /// Bytes of one read, and all that waits for a slow peer: large enough that the calls cost little beside the copying.
 const BUFFER_BYTES: usize = 64 * 1024;
-/// Reads of one direction before others have a turn.
+/// Reads of one direction before others run.
 const READS_PER_TURN_MAX: usize = 16;
 
 thread_local! {
@@ -30,7 +30,7 @@ enum Step {
     Broken,
 }
 
-/// Carries what comes from `from` to `to` until it ends. `count` is told how many bytes each read brought.
+/// Forwards from `from` to `to` until the end. `count` gets the number of bytes of each read.
 pub(crate) async fn pump(from: Arc<AsyncConnection>, to: Arc<AsyncConnection>, count: impl Fn(usize)) {
     loop {
         let Ok(mut ready) = from.readable().await else { return };
@@ -65,7 +65,7 @@ fn transfer(from: &AsyncConnection, to: &AsyncConnection, count: impl Fn(usize))
             count(length);
             match write(to, &buffer[..length]) {
                 Ok(written) if written < length => return Step::Write(buffer[written..length].to_vec()),
-                Ok(_) if length < BUFFER_BYTES => return Step::Read, // nothing is left, and the next byte wakes us
+                Ok(_) if length < BUFFER_BYTES => return Step::Read, // nothing is left, and the next byte wakes the task
                 Ok(_) => {}
                 Err(_) => return Step::Broken,
             }
