@@ -106,7 +106,7 @@ mod tests {
     use crate::section::Section;
 
     /// The verdict on `ours`, at most twice the floor, or 2 us.
-    fn verdict(floor: Option<&str>, rows: &[(&str, &[Option<f64>])]) -> Verdict {
+    fn verdict(floor: Option<&str>, rows: &[(&'static str, &[Option<f64>])]) -> Verdict {
         let sample = |cpu: &Option<f64>| {
             let mut sample = Sample::default();
             cpu.map(|cpu| {
@@ -119,10 +119,6 @@ mod tests {
             asked: None,
             samples: samples.iter().map(sample).collect(),
         };
-        let rows: Vec<(&'static str, &[Option<f64>])> = rows
-            .iter()
-            .map(|(name, samples)| (if *name == "ours" { "ours" } else { "floor" }, *samples))
-            .collect();
         let section = Section::blank();
         let results = SectionResults { section: &section, rows: rows.iter().map(row).collect() };
         let mark =

@@ -58,6 +58,7 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     for section in [churn, lines, stream] {
         sections.push(section(settings, &mut left_out));
     }
+    left_out.sort();
     left_out.dedup();
     Ok(Plan { left_out, ..Plan::of(sections) })
 }

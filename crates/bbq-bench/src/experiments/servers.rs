@@ -32,10 +32,12 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     let web = |title: &str, example, limit, run, left_out: &mut Vec<String>| {
         let mut rows = Vec::new();
         if peers::installed("wrk", left_out) {
-            if examples::are_built(settings, left_out) {
+            let are_built = examples::are_built(settings, left_out);
+            if are_built {
                 rows.extend(ours(example).into_iter().map(|(example, word)| own(example, word, run)));
             }
-            if peers::installed("nginx", left_out) {
+            // What is carried on goes to an example, behind nginx, too.
+            if (are_built || example != PROXY) && peers::installed("nginx", left_out) {
                 rows.extend(nginx::MODES.map(|(name, mode)| beside_nginx(name, mode, example == PROXY, run)));
             }
         }
