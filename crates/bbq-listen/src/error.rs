@@ -10,27 +10,20 @@ use crate::{Address, Distribution, Holder, Steering, Transport};
 /// Why a group could not be opened. The operator has to fix each of these; a retry does not help.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages name the other fields")]
 pub enum ListenError {
     /// Not a transport.
     #[error("unknown transport {word:?}; known are {}", words(&Transport::ALL))]
-    UnknownTransport {
-        /// What was written.
-        word: String,
-    },
+    UnknownTransport { word: String },
 
     /// An address without a transport in front.
     #[error("address {text:?} names no transport; write tcp://{text}, or udp, unix, unixgram")]
-    MissingTransport {
-        /// What was written.
-        text: String,
-    },
+    MissingTransport { text: String },
 
     /// Not an address of its transport.
     #[error("{text:?} is not an address for {transport}: {problem}")]
     InvalidAddress {
-        /// The transport it was read for.
         transport: Transport,
-        /// What was written.
         text: String,
         /// What is wrong, and what to write.
         problem: &'static str,
@@ -38,69 +31,34 @@ pub enum ListenError {
 
     /// The resolver does not know the host.
     #[error("host {host:?} cannot be resolved; check the name, or write the address in numbers")]
-    Resolve {
-        /// The name asked for.
-        host: String,
-        /// The resolver's error.
-        source: io::Error,
-    },
+    Resolve { host: String, source: io::Error },
 
     /// Not a distribution.
     #[error("unknown distribution {word:?}; known are {}", Distribution::WORDS.join(", "))]
-    UnknownDistribution {
-        /// What was written.
-        word: String,
-    },
+    UnknownDistribution { word: String },
 
     /// The transport cannot be spread that way.
     #[error("{address} cannot be spread by {distribution}: {reason}")]
-    UnsupportedDistribution {
-        /// The address.
-        address: Address,
-        /// What was asked for.
-        distribution: Distribution,
-        /// Why it cannot be.
-        reason: &'static str,
-    },
+    UnsupportedDistribution { address: Address, distribution: Distribution, reason: &'static str },
 
     /// Not a steering.
     #[error(
         "unknown steering {text:?}; known are hash, cpu and weights:A,B,... (one weight of 0 to {} per worker, not all 0)",
         crate::WEIGHT_MAX
     )]
-    UnknownSteering {
-        /// What was written.
-        text: String,
-    },
+    UnknownSteering { text: String },
 
     /// A steering that the group cannot have.
     #[error("{address} cannot be steered by {steering}: {reason}")]
-    UnsupportedSteering {
-        /// The address.
-        address: Address,
-        /// What was asked for.
-        steering: Steering,
-        /// Why it cannot be, and what to do.
-        reason: String,
-    },
+    UnsupportedSteering { address: Address, steering: Steering, reason: String },
 
     /// No workers, or more than [`WORKERS_MAX`](crate::WORKERS_MAX).
     #[error("a group for {workers} workers; it takes 1 to {}", crate::WORKERS_MAX)]
-    WorkerCount {
-        /// What was asked for.
-        workers: usize,
-    },
+    WorkerCount { workers: usize },
 
     /// A worker that the group does not have.
     #[error("{address} has no worker {worker}; its {workers} workers are numbered from 0")]
-    NoSuchWorker {
-        /// The group's address.
-        address: Address,
-        /// The worker asked for.
-        worker: usize,
-        /// How many there are.
-        workers: usize,
-    },
+    NoSuchWorker { address: Address, worker: usize, workers: usize },
 
     /// Another socket listens there. With `SO_REUSEPORT` the two would silently share the traffic.
     #[error(
@@ -108,7 +66,6 @@ pub enum ListenError {
         holder.as_ref().map_or_else(|| "another socket (`ss -lntup` as root names its process)".to_owned(), ToString::to_string)
     )]
     AddressInUse {
-        /// The address.
         address: Address,
         /// The process that has it, if the system tells.
         holder: Option<Holder>,
@@ -118,57 +75,38 @@ pub enum ListenError {
     #[error(
         "{address} is not an address of this machine; `ip address` lists those that are, 0.0.0.0 and [::] mean all"
     )]
-    AddressNotAvailable {
-        /// The address.
-        address: Address,
-    },
+    AddressNotAvailable { address: Address },
 
     /// A port that needs a privilege.
     #[error(
         "{address} is a privileged port; grant CAP_NET_BIND_SERVICE (systemd: AmbientCapabilities=), lower the sysctl \
          net.ipv4.ip_unprivileged_port_start, or use a port above it"
     )]
-    PrivilegedPort {
-        /// The address.
-        address: Address,
-    },
+    PrivilegedPort { address: Address },
 
     /// The directory of a unix socket is not writable or not searchable.
     #[error(
         "{address} cannot be created for lack of permission; the directory must be writable for this user"
     )]
-    PathPermission {
-        /// The address.
-        address: Address,
-    },
+    PathPermission { address: Address },
 
     /// The directory of a unix socket does not exist.
     #[error("{address} cannot be created: its directory does not exist; create it")]
-    NoDirectory {
-        /// The address.
-        address: Address,
-    },
+    NoDirectory { address: Address },
 
     /// The path of a unix socket is a file of another kind. It is not touched.
     #[error("{} exists and is not a socket; move it away, or listen on another path", path.display())]
-    NotASocket {
-        /// The path.
-        path: PathBuf,
-    },
+    NotASocket { path: PathBuf },
 
     /// No descriptor left for a socket.
     #[error(
         "{address} needs a descriptor and the limit is reached; raise it (ulimit -n, systemd: LimitNOFILE=)"
     )]
-    DescriptorLimit {
-        /// The address.
-        address: Address,
-    },
+    DescriptorLimit { address: Address },
 
     /// Adopted sockets do not match the options.
     #[error("the sockets handed over for {address} do not fit: {problem}")]
     Unfit {
-        /// The address.
         address: Address,
         /// Which of them, and what is wrong with it.
         problem: String,
@@ -176,14 +114,7 @@ pub enum ListenError {
 
     /// The system refused a step.
     #[error("{address} cannot be opened: {step} failed")]
-    System {
-        /// The address.
-        address: Address,
-        /// The system call.
-        step: &'static str,
-        /// The system's error.
-        source: io::Error,
-    },
+    System { address: Address, step: &'static str, source: io::Error },
 }
 
 impl ListenError {

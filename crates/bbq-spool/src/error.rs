@@ -6,54 +6,27 @@ use std::path::PathBuf;
 /// Why the spool could not be opened or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages name the other fields")]
 pub enum SpoolError {
     /// Another process has the data directory.
     #[error("data directory {} is in use by {holder}; stop it, or choose another with --data", directory.display())]
     Locked {
-        /// The directory.
         directory: PathBuf,
         /// "pid N", or that the process is not known.
         holder: String,
     },
     /// A system call failed.
     #[error("cannot {action} {}", path.display())]
-    Io {
-        /// What failed.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Io { action: &'static str, path: PathBuf, source: io::Error },
     /// An option out of range.
     #[error("{name} is {found}; allowed is {least} to {most}")]
-    OutOfRange {
-        /// What it is.
-        name: &'static str,
-        /// Its value.
-        found: u64,
-        /// The smallest allowed.
-        least: u64,
-        /// The largest.
-        most: u64,
-    },
+    OutOfRange { name: &'static str, found: u64, least: u64, most: u64 },
     /// The limits leave too little room.
     #[error(
         "the spool's limit of {bytes_max} bytes is below {needed}: {lanes} lanes with {per_lane} segments of \
              {segment_bytes} bytes each; raise spool.bytes_max or lower spool.segment_bytes"
     )]
-    LimitTooSmall {
-        /// The limit.
-        bytes_max: u64,
-        /// What is needed at least.
-        needed: u64,
-        /// How many lanes.
-        lanes: u64,
-        /// Segments per lane at least.
-        per_lane: u64,
-        /// The size of one.
-        segment_bytes: u64,
-    },
+    LimitTooSmall { bytes_max: u64, needed: u64, lanes: u64, per_lane: u64, segment_bytes: u64 },
 }
 
 impl SpoolError {
