@@ -27,10 +27,15 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// The process that holds `address`, if /proc tells: for sockets that are opened without a group.
+    /// The process that holds `address`, or an address that overlaps it (0.0.0.0 overlaps every one), if /proc tells.
     #[must_use]
     pub fn of(address: &Address) -> Option<Holder> {
-        holder_of(address)
+        let inodes = match address {
+            Address::Tcp(wanted) => internet_inodes(&["/proc/net/tcp", "/proc/net/tcp6"], *wanted, true),
+            Address::Udp(wanted) => internet_inodes(&["/proc/net/udp", "/proc/net/udp6"], *wanted, false),
+            Address::Unix(path) | Address::UnixDatagram(path) => unix_inodes(path),
+        };
+        inodes.into_iter().find_map(owner_of)
     }
 }
 
@@ -38,16 +43,6 @@ impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pid {} ({})", self.pid, self.command)
     }
-}
-
-/// The process that holds `address`, or an address that overlaps it (0.0.0.0 overlaps every one).
-pub(crate) fn holder_of(address: &Address) -> Option<Holder> {
-    let inodes = match address {
-        Address::Tcp(wanted) => internet_inodes(&["/proc/net/tcp", "/proc/net/tcp6"], *wanted, true),
-        Address::Udp(wanted) => internet_inodes(&["/proc/net/udp", "/proc/net/udp6"], *wanted, false),
-        Address::Unix(path) | Address::UnixDatagram(path) => unix_inodes(path),
-    };
-    inodes.into_iter().find_map(owner_of)
 }
 
 fn internet_inodes(files: &[&str], wanted: SocketAddr, listening_only: bool) -> Vec<u64> {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use socket2::{SockAddr, SockRef, TcpKeepalive};
 
-use crate::diagnose::holder::holder_of;
+use crate::diagnose::holder::Holder;
 use crate::sockets::options::{GroupOptions, RECEIVE_BUFFER_BYTES_DEFAULT};
 use crate::sockets::unix_path::{OwnedPath, make_way};
 use crate::{Address, Distribution, ListenError, worker_count};
@@ -234,7 +234,7 @@ impl Steps<'_> {
         let is_unix = address.transport().is_unix();
         match Errno::from_io_error(&source) {
             Some(Errno::ADDRINUSE) => {
-                let holder = holder_of(&address);
+                let holder = Holder::of(&address);
                 ListenError::AddressInUse { address, holder }
             }
             Some(Errno::ADDRNOTAVAIL) => ListenError::AddressNotAvailable { address },

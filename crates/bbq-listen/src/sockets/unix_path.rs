@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::diagnose::holder::holder_of;
+use crate::diagnose::holder::Holder;
 use crate::{Address, ListenError};
 
 /// Frees `path` for a bind: removes a stale socket file, refuses everything else that is there.
@@ -36,7 +36,7 @@ pub(crate) fn make_way(address: &Address, path: &Path) -> Result<(), ListenError
         },
         Err(Errno::NOENT) => Ok(()),
         // EPROTOTYPE: a stream socket is in use. EPERM, EACCES and all others: it may be in use.
-        _ => Err(ListenError::AddressInUse { address: address.clone(), holder: holder_of(address) }),
+        _ => Err(ListenError::AddressInUse { address: address.clone(), holder: Holder::of(address) }),
     }
 }
 

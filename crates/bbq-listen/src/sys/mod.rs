@@ -138,33 +138,30 @@ pub(crate) struct Instruction {
 
 /// Attaches `program` to the reuseport group of `socket`; `None` detaches it, so that the kernel's hash chooses.
 pub(crate) fn choose_by(socket: BorrowedFd<'_>, program: Option<&[Instruction]>) -> io::Result<()> {
+    let Some(program) = program else {
+        // SAFETY: an int has no pointers, and the kernel ignores it.
+        return unsafe { set_option(socket, libc::SO_DETACH_REUSEPORT_BPF, &0_i32) };
+    };
     let mut filter: Vec<libc::sock_filter> = program
-        .unwrap_or_default()
         .iter()
         .map(|one| libc::sock_filter { code: one.code, jt: one.jump_true, jf: one.jump_false, k: one.k })
         .collect();
     let length = u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let whole = libc::sock_fprog { len: length, filter: filter.as_mut_ptr() };
-    let nothing: libc::c_int = 0;
-    // SAFETY: `whole` has the exact length of `filter`, and the kernel only reads both, during the call; without a program an int
-    // is passed, which the kernel ignores; the descriptor is open for as long as it is borrowed.
+    // SAFETY: `whole` has the exact length of `filter`, which the kernel only reads, during the call.
+    unsafe { set_option(socket, libc::SO_ATTACH_REUSEPORT_CBPF, &whole) }
+}
+
+/// Sets an option of `SOL_SOCKET`.
+///
+/// # Safety
+/// The pointers in `value` are valid for what the option does with them during the call.
+unsafe fn set_option<T>(socket: BorrowedFd<'_>, name: libc::c_int, value: &T) -> io::Result<()> {
+    let length = mem::size_of_val(value) as libc::socklen_t;
+    // SAFETY: `value` is readable for `length` bytes, and the kernel only reads it, during the call; the descriptor is open for
+    // as long as it is borrowed; the caller vouches for the pointers.
     let result = unsafe {
-        match program {
-            Some(_) => libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_ATTACH_REUSEPORT_CBPF,
-                (&raw const whole).cast(),
-                mem::size_of_val(&whole) as libc::socklen_t,
-            ),
-            None => libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_DETACH_REUSEPORT_BPF,
-                (&raw const nothing).cast(),
-                mem::size_of_val(&nothing) as libc::socklen_t,
-            ),
-        }
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, (&raw const *value).cast(), length)
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -246,18 +243,8 @@ pub(crate) fn knows_segments(socket: BorrowedFd<'_>) -> bool {
 /// Makes the kernel refuse segments on this socket, as on a device without checksums.
 #[cfg(test)]
 pub(crate) fn send_without_checksum(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let yes: libc::c_int = 1;
-    // SAFETY: the option is an int, which the kernel only reads, during the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_NO_CHECK,
-            (&raw const yes).cast(),
-            mem::size_of_val(&yes) as libc::socklen_t,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    // SAFETY: an int has no pointers.
+    unsafe { set_option(socket, libc::SO_NO_CHECK, &1_i32) }
 }
 
 /// Sends the first of `messages`, at most [`DATAGRAMS_PER_CALL`], without waiting. Returns how many the kernel took; an error is
