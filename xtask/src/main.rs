@@ -12,8 +12,6 @@ mod instructions;
 mod lint;
 mod needs;
 mod python;
-mod simulate;
-mod soak;
 mod step;
 mod suite;
 mod tally;
@@ -45,10 +43,10 @@ fn main() -> ExitCode {
         ["lint"] => in_root().and_then(lint::run),
         ["test"] => in_root().and_then(suite::run),
         ["python"] => in_root().and_then(suite::run_python),
-        ["simulate", ref options @ ..] => in_root().and_then(|_| simulate::run(options)),
+        ["simulate", ref options @ ..] => in_root().and_then(|_| simulate(options)),
         ["instructions"] => in_root().and_then(instructions::check),
         ["instructions", "--update"] => in_root().and_then(instructions::update),
-        ["soak", ref rest @ ..] => in_root().and_then(|_| soak::run(rest)),
+        ["soak", ref rest @ ..] => in_root().and_then(|_| soak(rest)),
         ["fuzz", target] => in_root().and_then(|root| fuzz::run(root, target, "60")),
         ["fuzz", target, "--seconds", seconds] => in_root().and_then(|root| fuzz::run(root, target, seconds)),
         ["check"] => in_root().and_then(check),
@@ -68,6 +66,16 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn simulate(options: &[&str]) -> Result<(), String> {
+    let program = ["run", "--release", "--locked", "--quiet", "--package", "bbq-simulation", "--"];
+    step::cargo(&[], &[&program[..], options].concat())
+}
+
+fn soak(options: &[&str]) -> Result<(), String> {
+    step::cargo(&[], &["build", "--release", "--locked", "--package", "bbq", "--package", "bbq-soak"])?;
+    step::run(&[], "target/release/bbq-soak", options)
 }
 
 fn check(root: &Path) -> Result<(), String> {
