@@ -2,7 +2,7 @@
 //!
 //!     cargo run --release -p bbq --example log_backend -- bbq://127.0.0.1:7700 1000
 //!
-//! Logs COUNT records and ends; with a third word, by a panic. Either way its last records are waited for.
+//! Logs COUNT records and ends; with a third word, by a panic. In both cases the program waits for its last records.
 
 use anyhow::Context as _;
 use bbq_client::LogBackend;

@@ -1,4 +1,4 @@
-//! A program that may be killed at any moment and goes on where it was: its sender's spool knows what was taken.
+//! A program that may be killed at any moment and then continues where it was: its sender's spool knows what was taken.
 //!
 //!     cargo run --release -p bbq --example resume -- bbq://127.0.0.1:7700 /var/tmp/numbers 1000000
 //!
@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bbq_client::{OnFull, Sender};
 
-/// Numbers between two lines that say how far it is.
+/// Numbers between two lines of progress.
 const REPORT: u64 = 1000;
 
 fn main() -> anyhow::Result<()> {
@@ -22,10 +22,10 @@ fn main() -> anyhow::Result<()> {
         .server(server.parse()?)
         .spool(spool)
         .on_full(OnFull::Block(None))
-        // Each record is a number of its own, and nothing else.
+        // Only numbers are to be sent.
         .report_drops(false)
         .start()?;
-    // What earlier lives have sent, the last one's unfinished work included.
+    // The last number that earlier runs have sent.
     let done = sender.last_sequence();
     println!("{done}");
     for number in done + 1..=count {

@@ -2,7 +2,7 @@
 //!
 //!     cargo run --release -p bbq --example tracing_layer -- bbq://127.0.0.1:7700 1000
 //!
-//! Logs COUNT events as JSON and ends; with a third word, by a panic. Either way its last events are waited for.
+//! Logs COUNT events as JSON and ends; with a third word, by a panic. In both cases the program waits for its last events.
 
 use anyhow::Context as _;
 use bbq_client::{Format, TracingLayer};

@@ -11,7 +11,7 @@ use crate::outcome::Outcome;
 
 pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<Outcome> {
     if arguments.experiments.is_empty() {
-        let hint = "One of them: bbq bench NAME. docs/BENCH.md says how to read the tables.\n";
+        let hint = "Run one with bbq bench NAME. docs/BENCH.md says how to read the tables.\n";
         std::io::stdout().lock().write_all((bbq_bench::list() + hint).as_bytes())?;
         return Ok(Outcome::Done);
     }
@@ -74,7 +74,7 @@ fn measure(
     let report = bbq_bench::run(experiment, &plan, settings)?;
     if report.is_empty() {
         report.failures().iter().for_each(|failure| eprintln!("bbq: failed: {failure}"));
-        eprintln!("bbq: interrupted before the first round was over, so there is nothing to show");
+        eprintln!("bbq: interrupted before the first round was over; there are no results");
         return Ok(ended(&report));
     }
     let mut out = std::io::stdout().lock();

@@ -14,7 +14,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
         Err(error) => return Ok(Outcome::Misused(error.into())),
     };
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{} is right. It would open:", arguments.file.display())?;
+    writeln!(out, "{} is valid. The server would open:", arguments.file.display())?;
     writeln!(
         out,
         "  data     {} (spool up to {} bytes, segments of {})",

@@ -1,4 +1,4 @@
-//! The log: one line per event on standard error, from INFO on, or as BBQ_LOG says (a tracing filter, e.g. `debug`).
+//! The log: a line per event on standard error, at INFO and above, or as BBQ_LOG says (a tracing filter such as `debug`).
 
 use std::io::IsTerminal as _;
 
@@ -17,7 +17,7 @@ pub(crate) fn start() {
         .with_writer(std::io::stderr)
         .with_ansi(colour)
         .with_target(false)
-        // It would be said on standard error, too, and end the program: a log that nobody reads is lost, and that is all.
+        // An error of the log would be printed to standard error as well, and a closed standard error would end the program.
         .log_internal_errors(false)
         .init();
 }

@@ -1,7 +1,7 @@
 //! bbq, a burst queue: the command line.
 //!
-//! Exit codes: 0 done, 1 failed, 2 wrong usage or configuration; 128 and its number when a signal ended `bbq send` or `bbq bench`. A
-//! broken pipe on standard output is no error.
+//! Exit codes: 0 success, 1 failure, 2 wrong usage or configuration, 128 plus the number of the signal that ended `bbq send` or `bbq bench`.
+//! A broken pipe on standard output is not an error.
 
 #![forbid(unsafe_code)]
 
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Failed) => ExitCode::FAILURE,
-        // As a shell shows a program that a signal ended.
+        // The exit code that a shell shows for a program ended by a signal.
         Ok(Outcome::Signal(number)) => ExitCode::from(128 + number),
         Ok(Outcome::Misused(error)) => {
             complain(&error);

@@ -1,20 +1,18 @@
-//! How a command ends, and how a failure is told.
+//! How a command ends, and how it reports a failure.
 
 use std::io::Write as _;
 
-/// How a command ended.
 pub(crate) enum Outcome {
-    /// As asked.
     Done,
-    /// Not, and it was said why.
+    /// The command failed, and has said why.
     Failed,
-    /// By the signal of this number, and it was said what is left, or what was done until then.
+    /// A signal with this number ended the command, which has said what is done or left.
     Signal(u8),
-    /// What was asked for is wrong.
+    /// Wrong usage or configuration.
     Misused(anyhow::Error),
 }
 
-/// The exit code counts, also when nobody reads standard error: `eprintln!` would panic.
+/// Prints an error. `eprintln!` would panic if standard error is closed.
 pub(crate) fn complain(error: &anyhow::Error) {
-    let _nobody_reads = writeln!(std::io::stderr(), "bbq: {error:#}");
+    let _closed = writeln!(std::io::stderr(), "bbq: {error:#}");
 }

@@ -1,4 +1,4 @@
-//! `bbq send`: the lines of files, or of standard input, acknowledged.
+//! `bbq send`: sends the lines of files or standard input, and waits until all are acknowledged.
 
 mod watch;
 
@@ -17,11 +17,10 @@ use memchr::memrchr;
 
 use crate::arguments::SendArguments;
 use crate::outcome::Outcome;
-use watch::{End, Room, Watch};
+use watch::{End, NoRoom, Watch};
 
-/// One read of a file.
 const READ_BYTES: usize = 256 * 1024;
-/// Whoever pipes into it waits for room as long as it takes, and is told for what so soon.
+/// A line waits for room without end, and this often the reason is noted for the user.
 const ROOM_WAIT: Duration = Duration::from_millis(250);
 
 pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
@@ -32,12 +31,11 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
         .compress(if arguments.compress { Compress::On } else { Compress::Off })
         .on_full(OnFull::Block(Some(ROOM_WAIT)))
         .close_timeout(Duration::ZERO)
-        // It is told on the spot, and ends.
+        // A dropped message ends the command.
         .report_drops(false)
-        // A person waits, or a script.
         .end_on_lasting_errors(true)
         .name(concat!("bbq send ", env!("CARGO_PKG_VERSION")))
-        .on_notice(show);
+        .on_notice(print_notice);
     if let Some(directory) = &arguments.spool {
         builder = builder.spool(directory);
     }
@@ -56,15 +54,15 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
         bar: bar.clone(),
         spool: arguments.spool.clone(),
         servers: server_options(arguments),
-        room: Room::default(),
+        no_room: NoRoom::default(),
     };
     let (done, sent) = sync_channel(1);
-    let (sending, moving, room) = (Arc::clone(&sender), bar.clone(), watch.room.clone());
-    // A thread of its own, as its input may stand still when a signal comes. It ends with the process.
+    let (thread_sender, thread_bar, no_room) = (Arc::clone(&sender), bar.clone(), watch.no_room.clone());
+    // A thread of its own, as reading may block when a signal comes. It ends with the process.
     thread::Builder::new().name("send".to_owned()).spawn(move || {
-        let outcome = send_inputs(inputs, &sending, &moving, &room);
-        // After a signal nobody listens.
-        let _told = done.send(outcome);
+        let outcome = send_inputs(inputs, &thread_sender, &thread_bar, &no_room);
+        // After a signal nothing receives the outcome.
+        let _received = done.send(outcome);
     })?;
     let end = watch.run(&sent)?;
     bar.finish_and_clear();
@@ -83,19 +81,24 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// What names the same servers on a command line.
+/// The options that name the same servers.
 fn server_options(arguments: &SendArguments) -> String {
     let all = if arguments.all { " --all" } else { "" };
     arguments.servers.iter().fold(all.to_owned(), |options, server| format!("{options} --to {server}"))
 }
 
 /// Sends everything, and waits until it is acknowledged.
-fn send_inputs(inputs: Vec<Input>, sender: &Sender, bar: &ProgressBar, room: &Room) -> anyhow::Result<()> {
+fn send_inputs(
+    inputs: Vec<Input>,
+    sender: &Sender,
+    bar: &ProgressBar,
+    no_room: &NoRoom,
+) -> anyhow::Result<()> {
     for input in inputs {
         let name = input.name.clone();
-        if let Err(error) = send_lines(input, sender, bar, room) {
-            // What was taken before is still sent and acknowledged: the message says from where on it was not.
-            let summary = sender.close(Duration::MAX).context("what came before was not all acknowledged")?;
+        if let Err(error) = send_lines(input, sender, bar, no_room) {
+            // The lines before are still delivered; the error says where the rest begins.
+            let summary = sender.close(Duration::MAX).context("not all lines before it were acknowledged")?;
             return Err(
                 error.context(format!("{name}, with {} messages acknowledged before", summary.acknowledged))
             );
@@ -106,14 +109,13 @@ fn send_inputs(inputs: Vec<Input>, sender: &Sender, bar: &ProgressBar, room: &Ro
     Ok(())
 }
 
-/// Says that it waits, rather than standing still without a word.
-fn show(notice: &Notice) {
+fn print_notice(notice: &Notice) {
     match notice {
         Notice::Unreachable { server, why } => {
             eprintln!("bbq: {server}: {why}; trying again until a server answers")
         }
         Notice::NewStream { server, why } => {
-            eprintln!("bbq: {server}: {why}; what is not acknowledged goes as a new stream")
+            eprintln!("bbq: {server}: {why}; messages that are not acknowledged are sent as a new stream")
         }
         Notice::Lost { server, records, why } => {
             eprintln!("bbq: {server}: {records} messages are lost: {why}")
@@ -130,7 +132,7 @@ struct Input {
     bytes: Option<u64>,
 }
 
-/// Opens everything before anything is sent: a typing error in the last name must not show after an hour.
+/// Opens all inputs before anything is sent, so that a wrong name shows at once.
 fn open_all(arguments: &SendArguments) -> anyhow::Result<Vec<Input>> {
     if arguments.files.is_empty() {
         return Ok(vec![Input::standard()]);
@@ -157,15 +159,15 @@ impl Input {
     }
 }
 
-/// Sends every line; the last one needs no line feed.
-fn send_lines(mut input: Input, sender: &Sender, bar: &ProgressBar, room: &Room) -> anyhow::Result<()> {
+/// Sends every line; the last line needs no line feed.
+fn send_lines(mut input: Input, sender: &Sender, bar: &ProgressBar, no_room: &NoRoom) -> anyhow::Result<()> {
     let mut buffer = vec![0; READ_BYTES];
-    // buffer[..filled] begins with a line; none of it was sent.
+    // buffer[..filled] begins at the beginning of a line that is not sent yet.
     let mut filled = 0;
     let mut line = 0;
     loop {
         if filled == buffer.len() {
-            // No server takes this; without an end to it, it would take all memory.
+            // No server takes such a line, and it could use all memory.
             anyhow::ensure!(
                 filled <= MESSAGE_BYTES_MAX,
                 "line {} has over {MESSAGE_BYTES_MAX} bytes, more than any server takes; is it text?",
@@ -183,36 +185,36 @@ fn send_lines(mut input: Input, sender: &Sender, bar: &ProgressBar, room: &Room)
         let end = memrchr(b'\n', &buffer[filled..filled + bytes]).map(|at| filled + at + 1);
         filled += bytes;
         let Some(end) = end else { continue };
-        line += send_chunk(sender, room, &Lines::ended(&buffer[..end - 1]), line)?;
+        line += send_chunk(sender, no_room, &Lines { rest: Some(&buffer[..end - 1]), is_ended: true }, line)?;
         buffer.copy_within(end..filled, 0);
         filled -= end;
         bar.set_message(format!("{} acknowledged", sender.counters().acknowledged));
     }
     if filled > 0 {
-        send_chunk(sender, room, &Lines::open(&buffer[..filled]), line)?;
+        send_chunk(sender, no_room, &Lines { rest: Some(&buffer[..filled]), is_ended: false }, line)?;
     }
     Ok(())
 }
 
-/// Sends the lines of a chunk; `before` lines stood before it.
-fn send_chunk(sender: &Sender, room: &Room, chunk: &Lines<'_>, before: u64) -> anyhow::Result<u64> {
+/// Sends the lines of a chunk, which come after `before` other lines. Returns how many they are.
+fn send_chunk(sender: &Sender, no_room: &NoRoom, chunk: &Lines<'_>, before: u64) -> anyhow::Result<u64> {
     let mut taken = 0;
     let mut lines = chunk.clone();
     loop {
-        // Before that nobody has said which messages are too large.
+        // Before the welcome it is unknown which messages are too large.
         let was_welcome = sender.servers().iter().any(|server| server.connected);
         let (more, outcome) = sender.send_all(lines);
         taken += more;
         match outcome {
             Ok(()) => return Ok(taken),
-            Err(error @ (SendError::Full { .. } | SendError::SpoolFull { .. })) => room.is_missing(&error),
+            Err(error @ (SendError::Full { .. } | SendError::SpoolFull { .. })) => no_room.set(&error),
             Err(SendError::MessageTooLarge { bytes, .. }) if !was_welcome && bytes <= MESSAGE_BYTES_MAX => {}
             Err(error @ SendError::MessageTooLarge { .. }) => {
                 return Err(error).context(format!("line {}", before + taken + 1));
             }
             Err(error) => return Err(error.into()),
         }
-        // From the line on that found no room.
+        // Continue at the line that was not taken.
         lines = chunk.clone();
         for _ in 0..taken {
             lines.next();
@@ -220,24 +222,12 @@ fn send_chunk(sender: &Sender, room: &Room, chunk: &Lines<'_>, before: u64) -> a
     }
 }
 
-/// The lines of a chunk, cut as a listener of `lines` does: without their line feeds and one carriage return before each.
+/// The lines of a chunk, split as by a `lines` listener: without the line feed and one carriage return before it.
 #[derive(Clone)]
 struct Lines<'a> {
     rest: Option<&'a [u8]>,
-    /// Whether a line feed stood behind the chunk.
+    /// Whether a line feed follows the chunk.
     is_ended: bool,
-}
-
-impl<'a> Lines<'a> {
-    /// A chunk behind which a line feed stood.
-    fn ended(chunk: &'a [u8]) -> Lines<'a> {
-        Lines { rest: Some(chunk), is_ended: true }
-    }
-
-    /// A chunk whose last line has no end.
-    fn open(chunk: &'a [u8]) -> Lines<'a> {
-        Lines { rest: Some(chunk), is_ended: false }
-    }
 }
 
 impl<'a> Iterator for Lines<'a> {
@@ -272,6 +262,6 @@ fn progress_bar(arguments: &SendArguments, inputs: &[Input]) -> ProgressBar {
     };
     bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
     bar.enable_steady_tick(Duration::from_millis(200));
-    // The template is fixed, and a test of the command line draws it.
+    // The template is valid, as a test shows.
     bar.with_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

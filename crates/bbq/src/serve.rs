@@ -8,9 +8,9 @@ use crate::arguments::ServeArguments;
 use crate::outcome::Outcome;
 
 pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
-    // Before anything that one could interrupt.
+    // First, so that no signal comes before.
     let signals = Signals::catch().context("cannot receive signals")?;
-    // Asked before anything takes time, in which somebody could replace the file.
+    // Early, as somebody may replace the program's file.
     let program = Program::of_this_process().context("cannot tell which program this is")?;
     let source = ConfigSource { path: arguments.config.clone(), overrides: arguments.options.0.clone() };
     let config = match source.load() {
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
             return Ok(Outcome::Done);
         }
         Err(error) if error.is_usage() => return Ok(Outcome::Misused(error.into())),
-        // Said here: a pipe that is broken somewhere in it is no success.
+        // Reported here, as main takes a broken pipe for success.
         Err(error) => {
             crate::outcome::complain(&error.into());
             return Ok(Outcome::Failed);

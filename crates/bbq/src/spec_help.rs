@@ -1,4 +1,4 @@
-//! What `bbq serve --help` says of SPECs, made of the lists that the server reads them by.
+//! The help on SPECs in `bbq serve --help`, made from the lists that the server uses to read SPECs.
 
 use std::fmt::Write as _;
 
@@ -11,14 +11,14 @@ Examples:
   bbq serve --listen syslog+udp://0.0.0.0:514 --sink 'file:/var/log/all.log?format=json&rotate=daily'
   bbq serve --config /etc/bbq.toml";
 
-/// The forms, and the keys by their names alone.
+/// The syntax, and the names of the keys.
 pub(crate) fn short() -> String {
     help(|keys| {
         format!("      keys: {}\n", keys.iter().flat_map(|key| key.words()).collect::<Vec<_>>().join(" "))
     })
 }
 
-/// The forms, and what each key is for.
+/// The syntax, and the meaning of each key.
 pub(crate) fn long() -> String {
     help(|keys| {
         let line = |option: &&SpecOption| {

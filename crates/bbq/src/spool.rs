@@ -1,4 +1,4 @@
-//! `bbq spool`: a data directory looked at from outside.
+//! `bbq spool`: works on a data directory that no server uses.
 
 mod cat;
 mod check;
@@ -18,7 +18,7 @@ pub(crate) fn run(arguments: &SpoolArguments) -> anyhow::Result<Outcome> {
     };
     if !directory.join("spool").is_dir() {
         return Ok(Outcome::Misused(anyhow::anyhow!(
-            "{} is no data directory: it has no directory \"spool\"; name the server's --data",
+            "{} is not a data directory: it has no directory \"spool\"; use the server's --data",
             directory.display()
         )));
     }

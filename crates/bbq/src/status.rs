@@ -16,9 +16,9 @@ use crate::outcome::Outcome;
 use crate::status_table;
 use question::{ANSWER_TIMEOUT, ask};
 
-/// How soon a server that is not there yet is asked again...
+/// The pause before the next question is the time that the last one took, at least this...
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
-/// ...and who took as long or longer to show that it is none: each question is work for it, and may be a message to it.
+/// ...and at most this. If another program has the address, each question is work for it, and perhaps a message.
 const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
     let admin = arguments.admin;
     let answer = match arguments.wait {
         None => runtime.block_on(ask(admin, || {
-            eprintln!("bbq: {admin} is slow to answer; waiting for {} s at most", ANSWER_TIMEOUT.as_secs());
+            eprintln!("bbq: {admin} is slow to answer; waiting for up to {} s", ANSWER_TIMEOUT.as_secs());
         }))?,
         Some(seconds) if seconds.is_finite() && (0.0..=1e9).contains(&seconds) => {
             let patience = Duration::from_secs_f64(seconds);
@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
         }
         Some(seconds) => {
             return Ok(Outcome::Misused(anyhow::anyhow!(
-                "--wait {seconds}: write a number of seconds from 0 on"
+                "--wait {seconds}: use a number of seconds, 0 or more"
             )));
         }
     };
@@ -53,14 +53,14 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
         writeln!(out)?;
     } else {
         let status: Status = serde_json::from_slice(&answer).with_context(|| {
-            format!("{admin} is a bbq server of another version; --json shows what it says")
+            format!("{admin} is a bbq server of another version; --json shows its answer")
         })?;
         status_table::write(&status, &mut out)?;
     }
     Ok(Outcome::Done)
 }
 
-/// `last` is why not, at the last try.
+/// Sets `last` to why the server was not ready.
 async fn ask_until_ready(admin: SocketAddr, last: &mut Option<String>) -> Bytes {
     loop {
         let asked = Instant::now();
@@ -68,7 +68,7 @@ async fn ask_until_ready(admin: SocketAddr, last: &mut Option<String>) -> Bytes 
             Ok(answer) if serde_json::from_slice::<Status>(&answer).is_ok_and(|status| status.ready) => {
                 return answer;
             }
-            Ok(_) => *last = Some("it answers that it is not ready".to_owned()),
+            Ok(_) => *last = Some("the server says that it is not ready".to_owned()),
             Err(error) => *last = Some(format!("{error:#}")),
         }
         sleep(asked.elapsed().clamp(RETRY_INTERVAL, RETRY_INTERVAL_MAX)).await;

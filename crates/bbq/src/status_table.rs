@@ -1,4 +1,4 @@
-//! Status for people.
+//! The status as text.
 
 use std::io::{self, Write};
 
@@ -18,7 +18,7 @@ pub(crate) fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "  refused: {why}")?;
     }
     let ledger = &status.ledger;
-    // Each sink's own account stands with it.
+    // The section of each sink has its own numbers.
     let which = if status.sinks.len() > 1 { "  (by the sink that is furthest behind)" } else { "" };
     writeln!(out)?;
     writeln!(
@@ -63,7 +63,7 @@ fn write_listener(listener: &ListenerStatus, out: &mut dyn Write) -> io::Result<
     if !listener.spec.contains(address_part(&listener.address)) {
         writeln!(out, "           on {}", listener.address)?;
     }
-    // What auto chose is no problem.
+    // With `auto`, any distribution is as configured.
     if let Some(reason) = listener.fallback.as_ref().filter(|_| listener.configured != "auto") {
         writeln!(out, "           {} instead of {}: {reason}", listener.distribution, listener.configured)?;
     }
@@ -80,7 +80,7 @@ fn write_listener(listener: &ListenerStatus, out: &mut dyn Write) -> io::Result<
         }
     }
     writeln!(out)?;
-    // The kernel counts bytes there.
+    // The kernel counts bytes in the queue of a UDP socket.
     let unit = if listener.address.starts_with("udp:") { " bytes" } else { "" };
     for socket in &listener.sockets {
         let number = |value: Option<u64>| value.map_or("?".to_owned(), |value| value.to_string());
@@ -110,7 +110,7 @@ fn write_listener(listener: &ListenerStatus, out: &mut dyn Write) -> io::Result<
     Ok(())
 }
 
-/// Without the transport in front: the port that was chosen for port 0 shows here.
+/// The address without its transport.
 fn address_part(address: &str) -> &str {
     address.split_once("://").map_or(address, |(_, rest)| rest)
 }

@@ -105,7 +105,7 @@ fn what_is_left_in_the_spool_goes_with_the_next_call() {
     let (code, rest) = sending.end(Signal::TERM);
     assert_eq!(code, Some(143), "{rest}");
     let wanted = format!(
-        "0 messages acknowledged; 2 messages are in the spool {spool}, and go with `bbq send --spool {spool} --to bbq://{} < /dev/null`",
+        "0 messages acknowledged; 2 messages are in the spool {spool}; send them with `bbq send --spool {spool} --to bbq://{} < /dev/null`",
         setup.address(0)
     );
     assert!(rest.contains(&wanted), "{rest}");

@@ -1,6 +1,5 @@
-//! Says what `bbq send` waits for when nothing moves, and what became of the messages when a signal ends it.
-//!
-//! Not here: reading and sending, which may stand still in the meantime.
+//! Says what `bbq send` waits for if there is no progress, and what became of the messages when a signal ends it. Reading and sending run
+//! on another thread, as they may block.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,28 +12,27 @@ use bbq_client::{Counters, SendError, Sender, ServerProgress};
 use indicatif::ProgressBar;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// So soon a signal is noticed.
-const LOOK: Duration = Duration::from_millis(50);
-/// Whoever watches begins to wonder.
+/// How soon a signal is noticed.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// After this time without an acknowledgement the user is told why.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// What has been said is not said again before.
-const AGAIN: Duration = Duration::from_secs(30);
-/// Something else is not said before: a server that comes and goes would fill the screen.
-const OTHER: Duration = Duration::from_secs(5);
-/// What is on its way when a signal comes has so long to arrive.
+/// Pause before the same reason is printed again.
+const SAME_REASON_PAUSE: Duration = Duration::from_secs(30);
+/// Pause before another reason is printed, so that a server that comes and goes does not fill the screen.
+const OTHER_REASON_PAUSE: Duration = Duration::from_secs(5);
+/// After a signal, wait this long for acknowledgements.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Why the last message found no room, and when that was. Shared with who sends.
+/// Why a message found no room last, and when. Shared with the sending thread.
 #[derive(Clone, Default)]
-pub(super) struct Room(Arc<Mutex<Option<(String, Instant)>>>);
+pub(super) struct NoRoom(Arc<Mutex<Option<(String, Instant)>>>);
 
-impl Room {
-    /// A message found none and is tried again.
-    pub(super) fn is_missing(&self, error: &SendError) {
+impl NoRoom {
+    pub(super) fn set(&self, error: &SendError) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((error.to_string(), Instant::now()));
     }
 
-    fn missing(&self) -> Option<String> {
+    fn recent_reason(&self) -> Option<String> {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().filter(|(_, when)| when.elapsed() < PATIENCE).map(|(why, _)| why.clone())
     }
@@ -44,36 +42,35 @@ pub(super) struct Watch {
     pub(super) sender: Arc<Sender>,
     pub(super) bar: ProgressBar,
     pub(super) spool: Option<PathBuf>,
-    /// The options that name the same servers again.
+    /// The options that name the same servers.
     pub(super) servers: String,
-    pub(super) room: Room,
+    pub(super) no_room: NoRoom,
 }
 
-/// How the sending ended.
 pub(super) enum End {
-    /// By itself.
+    /// Sending has ended with this outcome.
     Sent(anyhow::Result<()>),
-    /// By a signal of this number.
+    /// A signal with this number came.
     Signal(u8),
 }
 
 impl Watch {
-    /// Watches until `sent` says how it ended, or a signal comes.
+    /// Watches until `sent` has the outcome, or a signal comes.
     pub(super) fn run(&self, sent: &Receiver<anyhow::Result<()>>) -> anyhow::Result<End> {
         let signal = Arc::new(AtomicUsize::new(0));
         let came = Arc::new(AtomicBool::new(false));
         for number in [SIGINT, SIGTERM] {
-            // The second one ends the program as if nobody listened.
+            // A second signal has its default action, and so ends the program.
             signal_hook::flag::register_conditional_default(number, Arc::clone(&came))
                 .and_then(|_| signal_hook::flag::register(number, Arc::clone(&came)))
                 .and_then(|_| signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize))
                 .context("cannot listen for signals")?;
         }
         let mut acknowledged = 0;
-        let mut moved = Instant::now();
+        let mut progress_at = Instant::now();
         let mut said: Option<(String, Instant)> = None;
         loop {
-            match sent.recv_timeout(LOOK) {
+            match sent.recv_timeout(POLL_INTERVAL) {
                 Ok(outcome) => return Ok(End::Sent(outcome)),
                 Err(RecvTimeoutError::Disconnected) => anyhow::bail!("the thread that sends ended"),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -87,13 +84,13 @@ impl Watch {
             }
             let counters = self.sender.counters();
             if counters.acknowledged > acknowledged || counters.queued == 0 {
-                (acknowledged, moved) = (counters.acknowledged, Instant::now());
+                (acknowledged, progress_at) = (counters.acknowledged, Instant::now());
             }
-            if moved.elapsed() < PATIENCE {
+            if progress_at.elapsed() < PATIENCE {
                 continue;
             }
             let what = self.waits_for();
-            let pause = |last: &str| if last == what { AGAIN } else { OTHER };
+            let pause = |last: &str| if last == what { SAME_REASON_PAUSE } else { OTHER_REASON_PAUSE };
             if said.as_ref().is_none_or(|(last, when)| when.elapsed() >= pause(last)) {
                 self.bar.suspend(|| eprintln!("bbq: waiting for {what}; {}", self.left(counters.queued)));
                 said = Some((what, Instant::now()));
@@ -103,26 +100,26 @@ impl Watch {
 
     fn waits_for(&self) -> String {
         let servers = self.sender.servers();
-        // Who has everything has no connection when nothing more comes. What was not looked at yet everybody lacks.
+        // A server that has everything may have no connection any more. Records that are not queued yet count for no server.
         let all_have_all = servers.iter().all(|server| server.missing == 0);
         let lacking = servers.iter().filter(|server| server.missing > 0 || all_have_all);
-        let (there, away): (Vec<_>, Vec<_>) = lacking.partition(|server| server.connected);
+        let (up, down): (Vec<_>, Vec<_>) = lacking.partition(|server| server.connected);
         let names = |servers: &[&ServerProgress]| {
             let names: Vec<&str> = servers.iter().map(|server| server.server.as_str()).collect();
             names.join(" and ")
         };
-        let mut what = if away.is_empty() {
-            format!("{} to acknowledge", names(&there))
+        let mut what = if down.is_empty() {
+            format!("{} to acknowledge", names(&up))
         } else {
-            format!("{} to answer as a bbq server", names(&away))
+            format!("{} to answer as a bbq server", names(&down))
         };
-        if let Some(why) = self.room.missing() {
+        if let Some(why) = self.no_room.recent_reason() {
             what = format!("{what}, and for room: {why}");
         }
         what
     }
 
-    /// So many messages that may still arrive, where they are, and who lacks them where each server is to get them all.
+    /// How many messages are not acknowledged, where they are, and, if there are several servers, how many each lacks.
     fn left(&self, left: u64) -> String {
         let mut text = match &self.spool {
             Some(directory) => format!("{left} messages are in the spool {}", directory.display()),
@@ -140,14 +137,13 @@ impl Watch {
         text
     }
 
-    /// Waits a moment for what is on its way, and says what became of everything.
+    /// Waits a moment for acknowledgements, and says what became of the messages.
     fn end(&self, signal: usize) {
         let lost = self.sender.counters().dropped.abandoned;
-        // What is not acknowledged then is what is told.
-        let _late = self.sender.close(GRACE);
+        let _outcome = self.sender.close(GRACE);
         self.bar.finish_and_clear();
         let Counters { accepted, acknowledged, queued, dropped, .. } = self.sender.counters();
-        // Without a spool, closing gives up what is left.
+        // Without a spool, closing gives up the messages that are left.
         let given_up = if self.spool.is_none() { dropped.abandoned.saturating_sub(lost) } else { 0 };
         let left = queued + given_up;
         let name = if signal == SIGINT as usize { "SIGINT" } else { "SIGTERM" };
@@ -157,15 +153,14 @@ impl Watch {
                 let directory = directory.display();
                 let servers = &self.servers;
                 format!(
-                    "{}, and go with `bbq send --spool {directory}{servers} < /dev/null`",
+                    "{}; send them with `bbq send --spool {directory}{servers} < /dev/null`",
                     self.left(left)
                 )
             }
             None => format!("{} and given up; a server may have some of them", self.left(left)),
         };
         eprintln!(
-            "bbq: ended by {name}: {acknowledged} messages acknowledged; {rest}; {accepted} lines were taken from the input, the \
-             lines behind them were not"
+            "bbq: ended by {name}: {acknowledged} messages acknowledged; {rest}; {accepted} lines were taken from the input"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! `bbq spool cat`: prints what is in the spool.
+//! `bbq spool cat`: prints the messages in the spool.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -14,7 +14,6 @@ use super::survey::name_of;
 use crate::arguments::SpoolCatArguments;
 use crate::outcome::Outcome;
 
-/// What is collected before it is written.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 pub(super) fn run(arguments: &SpoolCatArguments) -> anyhow::Result<Outcome> {

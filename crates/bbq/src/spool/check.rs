@@ -1,4 +1,4 @@
-//! `bbq spool check`: says what is there, and what is damaged.
+//! `bbq spool check`: reports the content and the damage.
 
 use std::io::{self, Write};
 
@@ -54,7 +54,7 @@ fn write_lane(lane: &Lane, out: &mut impl Write) -> io::Result<()> {
 pub(super) fn write_piece(piece: &Piece, out: &mut impl Write) -> io::Result<()> {
     let Piece { kind, offset, bytes, records, .. } = piece;
     let note = match *kind {
-        "torn" => "; never acknowledged, the next start of the server cuts it off",
+        "torn" => "; never acknowledged, and removed at the next start of the server",
         "missing" if piece.set_aside => "; set aside before",
         _ => "",
     };

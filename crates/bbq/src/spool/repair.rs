@@ -1,4 +1,4 @@
-//! `bbq spool repair`: sets damage aside, so that what is left is read without complaint.
+//! `bbq spool repair`: sets damaged data aside.
 //!
 //! Invariant: nothing is overwritten before a copy of it is durable in the quarantine directory, and nothing is deleted.
 
@@ -12,9 +12,9 @@ use super::survey::{Piece, Survey};
 use crate::arguments::SpoolRepairArguments;
 use crate::outcome::Outcome;
 
-/// Ends the names of what is set aside here.
+/// The suffix of files in the quarantine.
 const SUFFIX: &str = "set-aside";
-/// Names that are tried for one file; more repairs than these nobody makes without looking.
+/// Names that are tried for one file, so that the search has an end.
 const NAMES_MAX: u32 = 1000;
 
 pub(super) fn run(arguments: &SpoolRepairArguments) -> anyhow::Result<Outcome> {
@@ -32,7 +32,7 @@ pub(super) fn run(arguments: &SpoolRepairArguments) -> anyhow::Result<Outcome> {
                 left += 1;
                 writeln!(
                     out,
-                    "{} at {}: {} records are {} and no bytes are left to set aside; a server passes over them and counts them",
+                    "{} at {}: {} records are {} and no bytes are left to set aside; a server skips and counts them",
                     piece.file.display(),
                     piece.offset,
                     piece.records,
@@ -44,8 +44,8 @@ pub(super) fn run(arguments: &SpoolRepairArguments) -> anyhow::Result<Outcome> {
             set_aside += 1;
             writeln!(
                 out,
-                "{} at {}: {} bytes are copied to {} and zeroed; {} records in them are lost, which sinks that have not passed them \
-                 count as damaged",
+                "{} at {}: {} bytes are copied to {} and zeroed; {} records in them are lost, and count as damaged in sinks that have \
+                 not passed them",
                 piece.file.display(),
                 piece.offset,
                 piece.bytes,
@@ -59,11 +59,11 @@ pub(super) fn run(arguments: &SpoolRepairArguments) -> anyhow::Result<Outcome> {
     let cursors = cursors.map(|cursor| {
         (
             &cursor.file,
-            format!("its sink begins again at the oldest message kept: up to {kept} messages come twice"),
+            format!("its sink begins again at the oldest message: up to {kept} messages are delivered twice"),
         )
     });
     let streams = survey.streams.damage.as_ref().map(|_| {
-        let cost = "the segments are read instead; what bbq clients send again and is in no segment any more is stored twice";
+        let cost = "the segments are read instead; messages that bbq clients send again are stored twice if no segment has them any more";
         (&survey.streams.file, cost.to_owned())
     });
     let ledger =
@@ -83,7 +83,7 @@ pub(super) fn run(arguments: &SpoolRepairArguments) -> anyhow::Result<Outcome> {
     Ok(if left > 0 { Outcome::Failed } else { Outcome::Done })
 }
 
-/// Copies damaged bytes of a segment, and zeroes them once the copy is durable.
+/// Copies damaged bytes of a segment, and zeroes them when the copy is durable.
 fn set_bytes_aside(
     storage: &dyn Storage,
     quarantine: &Path,
@@ -112,7 +112,6 @@ fn set_file_aside(storage: &dyn Storage, quarantine: &Path, file: &Path) -> anyh
     Ok(moved_to)
 }
 
-/// A name that nothing has yet.
 fn free_name(storage: &dyn Storage, quarantine: &Path, name: &str) -> io::Result<PathBuf> {
     let taken = storage.list(quarantine)?;
     let names = (0..NAMES_MAX).map(|number| match number {

@@ -1,5 +1,4 @@
-//! All that is known of a data directory without changing it, in the shape of the JSON of `bbq spool check`. Names are only
-//! ever added.
+//! The content of a data directory, in the shape of the JSON of `bbq spool check`. Names in it are only ever added.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +11,6 @@ use serde::Serialize;
 
 #[derive(Serialize)]
 pub(super) struct Survey {
-    /// Whether anything is damaged.
     pub(super) damaged: bool,
     pub(super) lanes: Vec<Lane>,
     pub(super) cursors: Vec<SinkCursor>,
@@ -30,27 +28,27 @@ pub(super) struct Lane {
     pub(super) bytes: u64,
     pub(super) groups: u64,
     pub(super) batches: u64,
-    /// Records in batches that are right.
+    /// Records in undamaged batches.
     pub(super) records: u64,
-    /// Records of the lane before the first that is here.
+    /// Number of the first record in the segments.
     pub(super) first_record: u64,
-    /// Records of the lane, ever.
+    /// Number of records that the lane has ever had.
     pub(super) end_record: u64,
     pub(super) end_position: u64,
     pub(super) damage: Vec<Piece>,
 }
 
-/// Bytes of a segment that cannot be read as what was written.
+/// Damaged bytes of a segment.
 #[derive(Serialize)]
 pub(super) struct Piece {
-    /// `damaged`, `unreadable`, `missing` (zeros, or no bytes at all) or `torn` (never acknowledged; the next start cuts it off).
+    /// `damaged`, `unreadable`, `missing` (zeros, or no bytes at all) or `torn` (never acknowledged; the next start removes it).
     pub(super) kind: &'static str,
     pub(super) file: PathBuf,
     pub(super) offset: u64,
     pub(super) bytes: u64,
-    /// Records that are missing with it.
+    /// Records that are lost with the bytes.
     pub(super) records: u64,
-    /// Whether a copy of what was here is in the quarantine.
+    /// Whether the quarantine has a copy of the bytes.
     pub(super) set_aside: bool,
     #[serde(skip)]
     pub(super) segment_start: u64,
@@ -70,7 +68,7 @@ impl Piece {
 pub(super) struct SinkCursor {
     pub(super) sink: String,
     pub(super) file: PathBuf,
-    /// What is wrong with it.
+    /// What is wrong with the file.
     pub(super) damage: Option<String>,
     pub(super) delivered: u64,
     pub(super) lanes: Vec<Place>,
@@ -81,7 +79,7 @@ pub(super) struct Place {
     pub(super) lane: u32,
     pub(super) position: u64,
     pub(super) record: u64,
-    /// Records of the lane in front of it.
+    /// Records of the lane that the sink has not taken.
     pub(super) behind: u64,
 }
 
@@ -91,7 +89,7 @@ pub(super) struct Sealed {
     /// `whole`, `missing` or `damaged`.
     pub(super) state: &'static str,
     pub(super) damage: Option<String>,
-    /// Its lines: streams, or reasons of drops.
+    /// Number of streams, or of reasons for drops.
     pub(super) entries: u64,
 }
 
@@ -102,7 +100,7 @@ pub(super) struct Quarantine {
 }
 
 impl Survey {
-    /// Reads everything in a data directory that nobody writes.
+    /// Reads a data directory that no server uses.
     pub(super) fn make(data: &Path) -> anyhow::Result<Survey> {
         let storage: &dyn Storage = &ReadOnlyDisk;
         let mut lanes = Vec::new();

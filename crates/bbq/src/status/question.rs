@@ -1,4 +1,4 @@
-//! One question to an admin; and if something else is at its address, what that is.
+//! Asks an admin for its status. If another program has the address, says which.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -15,31 +15,31 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// A server that is asked and does not answer in this time is stuck.
+/// A server that does not answer within this time is stuck.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// An admin answers within milliseconds; who looks on begins to wonder.
+/// An admin answers within milliseconds. After this time the user is told.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The status of 256 listeners with 256 sockets each takes 40 MB; another program may send without end.
+/// The status of 256 listeners with 256 sockets each is 40 MB; another program may send without end.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// One GET of `/status`; returns its JSON. Calls `slow` when it has to wait.
+/// Gets the JSON of `/status`. Calls `slow` if the answer takes long.
 pub(super) async fn ask(admin: SocketAddr, slow: impl FnOnce()) -> anyhow::Result<Bytes> {
     let mut answer = pin!(timeout(ANSWER_TIMEOUT, status_of(admin)));
     if let Ok(answer) = timeout(PATIENCE, &mut answer).await {
         return answer?;
     }
     if takes_connections(admin).await {
-        // A server that stood still may have come around this moment.
+        // A server that was stuck may just have recovered.
         if let Ok(answer) = timeout(PATIENCE, &mut answer).await {
             return answer?;
         }
-        return Err(no_admin(admin, "it answers nothing, as a listener that takes messages"));
+        return Err(no_admin(admin, "it answers nothing, so it may be a listener for messages"));
     }
     slow();
     answer.await.unwrap_or_else(|_| {
         let (who, waited) = (named(admin), ANSWER_TIMEOUT.as_secs());
         Err(anyhow!(
-            "{who} has not answered for {waited} s: it is stuck, or no admin of a bbq server. {}",
+            "{who} has not answered for {waited} s: it is stuck, or it is not the admin of a bbq server. {}",
             remedy()
         ))
     })
@@ -50,7 +50,7 @@ async fn status_of(admin: SocketAddr) -> anyhow::Result<Bytes> {
         anyhow!("no server listens at {admin} ({error}); is one running (`bbq serve`)? {}", remedy())
     })?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    // It ends with the answer; what it has to say then the request says better.
+    // The task ends with the answer. The request returns its errors.
     let connection = tokio::spawn(connection);
     let request = Request::get("/status").header("host", admin.to_string()).body(Empty::<Bytes>::new())?;
     let response = sender.send_request(request).await.map_err(|error| {
@@ -75,11 +75,11 @@ async fn status_of(admin: SocketAddr) -> anyhow::Result<Bytes> {
     if is_status {
         Ok(body)
     } else {
-        Err(no_admin(admin, "what it answers to GET /status is no status of bbq"))
+        Err(no_admin(admin, "its answer to GET /status is not a status of bbq"))
     }
 }
 
-/// Whether what listens there takes a connection that says nothing, and lets it end: then it is not stuck.
+/// Whether the program at an address accepts a connection, and ends it when the client does: then it is not stuck.
 async fn takes_connections(address: SocketAddr) -> bool {
     let ended = timeout(PATIENCE, async {
         let mut stream = TcpStream::connect(address).await?;
@@ -90,12 +90,12 @@ async fn takes_connections(address: SocketAddr) -> bool {
 }
 
 fn no_admin(admin: SocketAddr, what: &str) -> anyhow::Error {
-    anyhow!("{} is no admin of a bbq server: {what}. {}", named(admin), remedy())
+    anyhow!("{} is not the admin of a bbq server: {what}. {}", named(admin), remedy())
 }
 
-/// The address, and whose it is where the system tells.
+/// The address, and the program that has it, if the system tells.
 fn named(admin: SocketAddr) -> String {
-    // Elsewhere an address of the same port may be another's.
+    // The address of another machine may have the same port.
     match Holder::of(&Address::Tcp(admin)).filter(|_| admin.ip().is_loopback()) {
         Some(holder) => format!("{admin}, where {holder} listens,"),
         None => admin.to_string(),
@@ -104,7 +104,7 @@ fn named(admin: SocketAddr) -> String {
 
 fn remedy() -> String {
     format!(
-        "Give --admin the address that the server's log names at its start (`ready ... admin=`): its own --admin, or `admin` \
-         in its configuration; {ADMIN_DEFAULT} unless set"
+        "Use --admin with the address in the first lines of the server's log (`ready ... admin=`): its own --admin, or `admin` in \
+         its configuration; {ADMIN_DEFAULT} unless set"
     )
 }

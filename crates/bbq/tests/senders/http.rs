@@ -1,6 +1,8 @@
 //! If this fails, what a client of HTTP was answered with 200 is not on disk, a request is taken in part, or a client that is
 //! refused does not hear why and what to do.
 
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};

@@ -28,8 +28,8 @@ fn an_address_that_cannot_be_one_is_a_wrong_usage() {
     for (address, words) in [
         ("bbq://[::1]:1:2", "no IPv6 address"),
         ("bbq://::1:7700", "in brackets"),
-        ("bbq://a host:7700", "no name"),
-        ("bbq://user@host:7700", "no name"),
+        ("bbq://a host:7700", "neither a name"),
+        ("bbq://user@host:7700", "neither a name"),
         (long.as_str(), "107 bytes"),
     ] {
         let (code, text) = send(address);

@@ -40,14 +40,14 @@ fn nobody_is_told_from_somebody_else() {
     assert!(text.contains("no server listens at") && text.contains("bbq serve"), "{text}");
     for (answer, words) in [
         (&b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"[..], "404 Not Found"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "is no status of bbq"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "is no status of bbq"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "is not a status of bbq"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "is not a status of bbq"),
         (b"SSH-2.0-OpenSSH_9.9\r\n", "does not speak HTTP"),
         (b"", "without an answer"),
     ] {
         let (address, other) = answering(answer);
         let text = status(address, &["--json"]);
-        assert!(text.contains("no admin of a bbq server") && text.contains(words), "{text}");
+        assert!(text.contains("not the admin of a bbq server") && text.contains(words), "{text}");
         assert!(text.contains(&format!("pid {} ", std::process::id())), "whose it is: {text}");
         drop(other.join().expect("it was asked"));
     }
@@ -59,7 +59,7 @@ fn a_listener_for_messages_is_no_admin_and_one_that_stands_still_may_be() {
     let server = setup.start();
     for (listener, words) in [(0, "answers nothing"), (1, "does not speak HTTP")] {
         let text = status(setup.address(listener), &[]);
-        assert!(text.contains("no admin of a bbq server") && text.contains(words), "{text}");
+        assert!(text.contains("not the admin of a bbq server") && text.contains(words), "{text}");
         assert!(!text.contains("slow to answer"), "{text}");
     }
     let admin = setup.admin().parse().expect("an address");
