@@ -51,7 +51,9 @@ impl Product {
         let admin = address::free()?;
         let directory = &settings.directory;
         let file = directory.join("bbq.toml");
-        fs::write(&file, configuration).with_context(|| format!("cannot write {}", file.display()))?;
+        // A file with nothing in it is refused: it may be half written.
+        let text = format!("# Written by bbq bench.\n{configuration}");
+        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
         let mut command = Command::new(&settings.program);
         command.arg("serve").arg("--config").arg(&file);
         command.arg("--data").arg(directory.join("data"));

@@ -194,3 +194,32 @@ fn a_disk_that_fails_is_told_and_nothing_is_counted_as_received() {
     assert_eq!(status["ledger"]["dropped"], json!({}), "its sender knows, and has it: {status:#}");
     assert_eq!(post(&setup, "/", b"lost").status, 503, "and the next");
 }
+
+/// What is held of unfinished requests has a limit, also when nothing more comes of them.
+#[test]
+fn half_requests_do_not_take_all_memory() {
+    const MIB: usize = 1024 * 1024;
+    let setup =
+        Setup::new(&["http+tcp://127.0.0.1:{0}"]).config("workers = 1\nunfinished_bytes_max = \"64MiB\"\n");
+    let server = setup.start();
+    let head = format!("POST /ndjson HTTP/1.1\r\nHost: bbq\r\nContent-Length: {}\r\n\r\n", 16 * MIB);
+    let half = vec![b'x'; 4 * MIB];
+    let mut clients: Vec<TcpStream> = Vec::new();
+    for _ in 0..40 {
+        let mut client = TcpStream::connect(setup.address(0)).expect("it listens");
+        client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        client.write_all(head.as_bytes()).expect("it reads");
+        client.write_all(&half).expect("it reads, or has answered");
+        clients.push(client);
+    }
+    // 40 times 4 MiB is 96 MiB too much: at least 24 of them, the oldest ones.
+    for client in clients.iter_mut().take(24) {
+        let mut answer = [0; 12];
+        client.read_exact(&mut answer).expect("it is answered");
+        assert_eq!(&answer, b"HTTP/1.1 503");
+    }
+    drop(clients);
+    assert_eq!(post(&setup, "/", b"good").status, 200);
+    assert_balanced(&server.wait_delivered(1));
+    assert_eq!(server.stop(), Some(0));
+}

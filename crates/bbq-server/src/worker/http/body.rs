@@ -1,10 +1,12 @@
 //! The body of a request, held until it is complete. It counts towards the worker's memory for unfinished messages.
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
+use tokio::time::{Instant, sleep};
 
 use super::refused::Refused;
 use crate::worker::holders::Hold;
@@ -41,9 +43,22 @@ impl HeldBody {
         let mut held =
             HeldBody { bytes: Vec::with_capacity(first), intake: Rc::clone(intake), hold: Hold::default() };
         let patience = Duration::from_secs(intake.limits.batch_timeout_seconds.into());
+        let mut late = pin!(sleep(patience));
         loop {
-            let frame = tokio::time::timeout(patience, body.frame());
-            let Some(frame) = frame.await.map_err(|_| Refused::Late)? else { break };
+            let frame = tokio::select! {
+                biased;
+                // A round begins, or some holders have to go.
+                () = intake.rounds.told() => {
+                    if intake.holders.must_go(&held.hold) {
+                        return Err(Refused::NoMemory);
+                    }
+                    continue;
+                }
+                frame = body.frame() => frame,
+                () = &mut late => return Err(Refused::Late),
+            };
+            late.as_mut().reset(Instant::now() + patience);
+            let Some(frame) = frame else { break };
             let Ok(data) = frame.map_err(|_| Refused::Incomplete)?.into_data() else { continue };
             if held.bytes.len() + data.len() > bytes_max {
                 return Err(Refused::BodyTooLarge { bytes_max });

@@ -50,7 +50,8 @@ impl Source {
     pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let (status, extra, text) = match self.take(request).await {
             Ok((Ack::Durable, messages)) => (StatusCode::OK, None, taken("durable", messages)),
-            Ok((_, messages)) => (StatusCode::ACCEPTED, None, taken("received", messages)),
+            Ok((Ack::Received, messages)) => (StatusCode::ACCEPTED, None, taken("received", messages)),
+            Ok((Ack::None, messages)) => (StatusCode::ACCEPTED, None, taken("none", messages)),
             Err(refused) => {
                 self.report(&refused);
                 let text = serde_json::json!({ "error": refused.to_string() });
