@@ -13,6 +13,8 @@ use crate::client::ClientOptions;
 use crate::random::Random;
 use crate::server::{ServerOptions, SinkOptions};
 
+/// Lanes of a server.
+pub(crate) const LANES_MAX: u64 = 4;
 /// Steps of the phase with faults.
 const STEPS_MIN: u64 = 300;
 const STEPS_MAX: u64 = 4000;
@@ -139,9 +141,9 @@ fn client(random: &mut Random, bug: Option<Bug>) -> ClientOptions {
 }
 
 fn server(random: &mut Random, bug: Option<Bug>) -> ServerOptions {
-    let lanes = random.between(1, 4) as u32;
+    let lanes = random.between(1, LANES_MAX) as u32;
     let segment_bytes = SEGMENT_BYTES_MIN << random.below(3);
-    let least = segment_bytes * 2 * 4;
+    let least = segment_bytes * 2 * LANES_MAX;
     ServerOptions {
         lanes,
         segment_bytes,

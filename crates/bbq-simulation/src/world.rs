@@ -19,7 +19,7 @@ use crate::disk::{Cut, SimDisk};
 use crate::history::{Delivered, History, Violation};
 use crate::network::Network;
 use crate::note;
-use crate::plan::Plan;
+use crate::plan::{LANES_MAX, Plan};
 use crate::random::Random;
 use crate::server::{OUTPUTS, Server, outputs};
 use crate::trace::Trace;
@@ -58,6 +58,8 @@ pub(crate) struct World {
     full_until: u64,
     stuck_until: u64,
     trouble_until: u64,
+    /// The step from which a passing read error may come, by lane.
+    next_read_error: [u64; LANES_MAX as usize],
     step: u64,
     starts: u64,
     /// Whether the cursor was removed, by sink.
@@ -100,6 +102,7 @@ impl World {
             full_until: 0,
             stuck_until: 0,
             trouble_until: 0,
+            next_read_error: [0; LANES_MAX as usize],
             step: 0,
             starts: 0,
         }

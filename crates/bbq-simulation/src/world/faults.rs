@@ -7,13 +7,16 @@ use super::World;
 use crate::bug::Bug;
 use crate::disk::{Cut, SimDisk};
 use crate::note;
-use crate::plan;
+use crate::plan::{self, LANES_MAX};
 use crate::stale;
 
 /// A full disk of a client has room for less than this.
 const FULL_CLIENT_BYTES: u64 = 64 * 1024;
 /// The longest jump of a wall clock.
 const CLOCK_JUMP_NS_MAX: u64 = 3_600_000_000_000;
+/// Between two passing read errors of a lane. A reader tries again after 50 ms, 100 ms and so on, and passes over what it cannot
+/// read in four tries: errors that follow each other more closely would be a lasting one.
+const STEPS_BETWEEN_READ_ERRORS: u64 = 1000;
 
 impl World {
     /// At most one fault of each kind.
@@ -106,9 +109,11 @@ impl World {
             self.trouble_until = self.step + self.random.between(5, 60);
         }
         if self.random.chance(rates.passing_read_error)
-            && let Some(path) = self.some_segment()
+            && let Some((lane, path)) = self.some_segment()
+            && self.next_read_error[lane] <= self.step
         {
-            // Fewer than the tries of a reader, so nothing is lost.
+            // Fewer than the tries of a reader, so nothing is lost; the next one comes after the pauses between its tries.
+            self.next_read_error[lane] = self.step + STEPS_BETWEEN_READ_ERRORS;
             let times = self.random.between(1, 2) as u32;
             note!(self.trace, "a sector of {} cannot be read {times} times", path.display());
             self.disk.make_unreadable(&path, times);
@@ -119,10 +124,11 @@ impl World {
         }
     }
 
-    fn some_segment(&mut self) -> Option<PathBuf> {
-        let lane = self.random.below(4);
-        let mut paths = segments(&self.disk, lane);
-        (!paths.is_empty()).then(|| paths.swap_remove(self.random.index(paths.len())))
+    /// A segment and its lane.
+    fn some_segment(&mut self) -> Option<(usize, PathBuf)> {
+        let lane = self.random.index(LANES_MAX as usize);
+        let mut paths = segments(&self.disk, lane as u64);
+        (!paths.is_empty()).then(|| (lane, paths.swap_remove(self.random.index(paths.len()))))
     }
 
     /// Ends temporary faults.
@@ -265,7 +271,7 @@ impl World {
     /// Changes while no server runs.
     fn between_runs(&mut self) {
         if self.plan.lanes_change && self.random.one_in(2) {
-            self.plan.server.lanes = self.random.between(1, 4) as u32;
+            self.plan.server.lanes = self.random.between(1, LANES_MAX) as u32;
         }
         if self.random.one_in(8) {
             let sink = self.random.index(self.plan.server.sinks.len());
@@ -283,7 +289,7 @@ impl World {
         }
         // A sink whose cursor is in the middle of a group counts what it can read of it: see "Limits" in docs/RELIABILITY.md.
         if self.plan.rots && self.random.one_in(2) && !self.is_group_begun() {
-            let lane = self.random.below(4);
+            let lane = self.random.below(LANES_MAX);
             let mut sealed = segments(&self.disk, lane);
             // Not the newest ones: no other segment counts what the newest one lost, and it may be empty.
             sealed.truncate(sealed.len().saturating_sub(2));
