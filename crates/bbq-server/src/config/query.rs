@@ -134,7 +134,6 @@ impl<'a> Query<'a> {
     }
 
     /// Takes a secret, from the file or the environment variable that the SPEC names. A changed secret is a changed SPEC.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no kind of sink has a secret yet"))]
     pub(crate) fn take_secret(&mut self, key: &str) -> Result<Option<Secret>, ConfigError> {
         let file = self.take(&format!("{key}_file"), |path| Secret::of_file(Path::new(path)))?;
         let variable = self.take(&format!("{key}_env"), Secret::of_environment)?;

@@ -44,7 +44,7 @@ struct Cause {
     remedy: &'static str,
 }
 
-const CAUSES: [Cause; 10] = [
+const CAUSES: [Cause; 11] = [
     Cause {
         what: "full",
         fault: Fault::Server,
@@ -89,6 +89,11 @@ const CAUSES: [Cause; 10] = [
         what: "malformed",
         fault: Fault::Sender,
         remedy: "the messages violate the protocol: the log names their senders",
+    },
+    Cause {
+        what: "refused",
+        fault: Fault::Sender,
+        remedy: "the sink's server refuses these messages for good: compare their size and form with what it takes",
     },
     Cause {
         what: EVICTED,

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_spool::{Cursor, CursorStore, LaneReader, Next, ReadOrder, Spool};
+use bbq_spool::{Cursor, CursorStore, LaneReader, Next, Progress, ReadOrder, Spool};
 use tracing::{info, warn};
 
 use super::in_flight::InFlight;
@@ -31,6 +31,8 @@ const COMMIT_BYTES_MIN: u64 = OUTPUT_BYTES_TARGET as u64;
 /// First and longest pause before a failed output is tried again.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
+/// When the server is to hold, a destination has so long to take what is on its way; then it gets that again later.
+const HOLD_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is to be done before more is submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +81,10 @@ pub struct SinkDriver {
     retry_pause: Duration,
     /// The spool cannot be read, which no commit makes good.
     reading_fails: bool,
+    /// The destination does not take what was submitted, which a commit of what it took before does not make good.
+    settling_fails: bool,
+    /// Since when the server is to hold.
+    holding_since: Option<Duration>,
     /// A lane could not be read in this turn: so long it is left alone.
     pause: Option<Duration>,
 }
@@ -99,9 +105,16 @@ impl SinkDriver {
             commit_bytes: COMMIT_BYTES,
             retry_pause: RETRY_PAUSE_MIN,
             reading_fails: false,
+            settling_fails: false,
+            holding_since: None,
             pause: None,
             parts,
         }
+    }
+
+    /// Waits after [`SinkStep::Idle`].
+    pub(super) fn wait(&mut self, progress: &Progress, seen: u64, patience: Duration) {
+        self.parts.sink.wait(progress, seen, patience);
     }
 
     pub(super) fn name(&self) -> &str {
@@ -150,11 +163,19 @@ impl SinkDriver {
     fn try_step(&mut self, wish: Wish) -> Result<SinkStep, Problem> {
         self.advance()?;
         let mut moved = self.settle()?;
-        if wish == Wish::Hold && self.in_flight.is_empty() {
-            self.commit()?;
-            return Ok(SinkStep::Held);
-        }
-        if wish != Wish::Hold {
+        if wish == Wish::Hold {
+            let since = *self.holding_since.get_or_insert(self.now.monotonic);
+            let is_over = self.now.monotonic.saturating_sub(since) >= HOLD_PATIENCE;
+            if self.in_flight.is_empty() || (is_over && self.parts.sink.may_give_up()) {
+                self.commit()?;
+                if !self.in_flight.is_empty() {
+                    self.task = Task::GoBack;
+                    self.advance()?;
+                }
+                return Ok(SinkStep::Held);
+            }
+        } else {
+            self.holding_since = None;
             moved |= self.read()?;
         }
         if moved {
@@ -235,6 +256,10 @@ impl SinkDriver {
         loop {
             let room = self.parts.sink.settle(self.now, &mut self.settled);
             moved |= self.pass();
+            if moved {
+                self.settling_fails = false;
+            }
+            self.settling_fails |= matches!(room, Err(Problem::Again(_)));
             self.room = room?;
             if self.room != Room::Commit {
                 return Ok(moved);
@@ -302,8 +327,11 @@ impl SinkDriver {
         self.is_dirty = false;
         self.last_commit = None;
         self.commit_bytes = (self.commit_bytes * 2).min(COMMIT_BYTES);
+        if self.reading_fails || self.settling_fails {
+            return;
+        }
         self.retry_pause = RETRY_PAUSE_MIN;
-        if !self.reading_fails && self.parts.ledger.problem().is_some() {
+        if self.parts.ledger.problem().is_some() {
             info!(sink = self.parts.name, "sink works again");
             self.parts.ledger.set_problem(None);
         }

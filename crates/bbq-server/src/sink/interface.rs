@@ -12,7 +12,7 @@
 use std::io;
 use std::time::Duration;
 
-use bbq_spool::{Group, LanePlace};
+use bbq_spool::{Group, LanePlace, Progress};
 use chrono::{DateTime, Utc};
 
 /// What time it is.
@@ -123,6 +123,17 @@ pub(super) trait Sink: Send {
     /// Bytes of output since the last commit.
     fn uncommitted_bytes(&self) -> u64 {
         0
+    }
+
+    /// Nothing can be submitted or settled now: returns when `progress` has moved on from `seen` or something can be settled, at the
+    /// latest after `patience`.
+    fn wait(&mut self, progress: &Progress, seen: u64, patience: Duration) {
+        progress.wait(seen, patience);
+    }
+
+    /// What is submitted and not settled may be forgotten at any time, when the server is to hold: the destination may get it twice.
+    fn may_give_up(&self) -> bool {
+        false
     }
 
     /// Nothing is left to submit: gives back memory that one large group took.

@@ -1,7 +1,7 @@
 //! Every kind of sink. A new kind is a file beside this one, and a line here.
 
 use super::kind::Kind;
-use super::{null, text};
+use super::{http, null, text};
 
 /// In the order in which help shows them.
-pub static SINK_KINDS: [&Kind; 3] = [&text::target::FILE, &text::target::STDOUT, &null::NULL];
+pub static SINK_KINDS: [&Kind; 4] = [&text::target::FILE, &text::target::STDOUT, &http::HTTP, &null::NULL];

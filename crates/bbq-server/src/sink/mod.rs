@@ -10,7 +10,10 @@
 //! a failure the driver goes back to the last commit and submits again what came after it. A failing destination is retried for
 //! as long as the server runs; nothing else waits for it, until the spool is full.
 
+mod async_sink;
+mod delivery;
 mod driver;
+mod http;
 mod in_flight;
 mod interface;
 mod kind;

@@ -136,7 +136,7 @@ impl SinkThread {
             let wish = self.wish();
             match self.driver.step(self.clock.now(), wish) {
                 SinkStep::Moved => {}
-                SinkStep::Idle(patience) => self.progress.wait(seen, patience),
+                SinkStep::Idle(patience) => self.driver.wait(&self.progress, seen, patience),
                 SinkStep::Again(pause) => self.lifecycle.pause(pause)?,
                 SinkStep::Blocked { is_clean: true } | SinkStep::Held => self.lifecycle.hold()?,
                 // In the middle of something: only its reader can make this a place to hold at.

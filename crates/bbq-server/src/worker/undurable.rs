@@ -1,7 +1,7 @@
 //! The records that a worker has put into its lane and that are not durable yet: what the ledger has to correct when the lane
 //! fails, or ends without room on disk.
 //!
-//! Not here: the batches that wait for an acknowledgement (`session::Waiters`).
+//! Not here: the batches that wait for an acknowledgement (`worker::waiters::Waiters`).
 //!
 //! Invariant: runs are in the order of the lane, so how many records of the lane are durable says which ones.
 

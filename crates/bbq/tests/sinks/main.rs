@@ -7,6 +7,7 @@
 mod damaged_spool;
 mod failed_lane;
 mod failed_sync;
+mod http;
 mod lost_log;
 mod names;
 mod new_sink;

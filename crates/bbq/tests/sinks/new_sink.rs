@@ -18,6 +18,8 @@ fn a_new_sink_gets_what_is_kept_and_its_ledger_balances() {
         sent += 1000;
         server.wait_delivered(sent);
     }
+    // Of nine segments, which a thread deletes when it comes to it.
+    server.wait_status("few segments", |status| status["spool"]["segments"].as_u64() < Some(6));
     assert_eq!(server.stop(), Some(0));
     let setup = setup.with(&["--sink", "file:{dir}/second.log"]);
     let server = setup.start();

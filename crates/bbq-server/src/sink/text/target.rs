@@ -17,19 +17,24 @@ use crate::format::{Format, Formatter};
 use crate::sink::interface::{Now, OpenError, Sink};
 use crate::sink::kind::{Kind, Target};
 
-const FORMAT: SpecOption = SpecOption {
-    key: "format",
-    values: Values::Words(&["raw", "json"]),
-    default: "raw",
-    meaning: "a message as it came, on a line; or a JSON object with what is known of it",
-};
+pub(in crate::sink) const FORMAT_WORDS: [(&str, Format); 2] = [("raw", Format::Raw), ("json", Format::Json)];
+
+/// The option of sinks that write a message on a line.
+pub(in crate::sink) const fn format_option(default: &'static str) -> SpecOption {
+    SpecOption {
+        key: "format",
+        values: Values::Words(&["raw", "json"]),
+        default,
+        meaning: "a message as it came, on a line; or a JSON object with what is known of it",
+    }
+}
 
 pub(in crate::sink) static FILE: Kind = Kind {
     word: "file",
     argument: "PATH",
     summary: "appends to a file, a pipe or a device",
     options: &[
-        FORMAT,
+        format_option("raw"),
         SpecOption {
             key: "rotate_bytes",
             values: Values::Size(4096..=1 << 50),
@@ -70,14 +75,13 @@ pub(in crate::sink) static STDOUT: Kind = Kind {
     word: "stdout",
     argument: "",
     summary: "writes to standard output",
-    options: &[FORMAT],
+    options: &[format_option("raw")],
     is_exclusive: true,
     parse: |_, query| Ok(Arc::new(StdoutTarget { format: take_format(query)? })),
 };
 
 fn take_format(query: &mut Query<'_>) -> Result<Format, ConfigError> {
-    let format = query.take_word(FORMAT.key, &[("raw", Format::Raw), ("json", Format::Json)])?;
-    Ok(format.unwrap_or_default())
+    Ok(query.take_word("format", &FORMAT_WORDS)?.unwrap_or_default())
 }
 
 #[derive(Debug)]

@@ -1,0 +1,137 @@
+//! Makes a sink of a destination with an `async fn`, on a runtime of the sink's thread.
+//!
+//! What a destination could not take is handed to it again: the driver decides when. A destination that hangs holds up nothing
+//! but its own sink: what it has not confirmed is given up when the server is to hold or to stop, and comes again later.
+//!
+//! Invariant: no call but `wait` waits for the destination.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bbq_spool::{Group, Progress};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::{JoinError, JoinSet};
+
+use super::delivery::Delivery;
+use super::interface::{Now, Problem, Room, Settled, Sink};
+
+/// Where groups are delivered to.
+pub(super) trait Destination: Send + Sync + 'static {
+    /// Delivers what is left of a group, or rejects it. After an error the function is called again for the rest of the group, so the
+    /// error says what is to be done about it.
+    fn deliver(&self, delivery: &mut Delivery) -> impl Future<Output = io::Result<()>> + Send;
+}
+
+type Finished = (Delivery, io::Result<()>);
+
+/// See the module.
+pub(super) struct AsyncSink<D> {
+    destination: Arc<D>,
+    /// Groups that are being delivered.
+    running: JoinSet<Finished>,
+    /// Groups whose delivery has ended while this sink waited.
+    finished: Vec<Result<Finished, JoinError>>,
+    /// Groups that could not be delivered, in their order. The next call of `settle` tries again.
+    failed: Vec<Delivery>,
+    groups_max: usize,
+    /// `None` once it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl<D: Destination> AsyncSink<D> {
+    /// Delivers at most `groups_max` groups at a time. With 1 the destination gets them in order.
+    pub(super) fn new(destination: D, groups_max: usize) -> io::Result<AsyncSink<D>> {
+        let runtime = Builder::new_current_thread().enable_all().thread_name("sink-resolve").build()?;
+        Ok(AsyncSink {
+            destination: Arc::new(destination),
+            running: JoinSet::new(),
+            finished: Vec::new(),
+            failed: Vec::new(),
+            groups_max,
+            runtime: Some(runtime),
+        })
+    }
+
+    fn begin(&mut self, mut delivery: Delivery) {
+        let Some(runtime) = &self.runtime else { return };
+        let destination = Arc::clone(&self.destination);
+        let deliver = async move {
+            let delivered = destination.deliver(&mut delivery).await;
+            (delivery, delivered)
+        };
+        self.running.spawn_on(deliver, runtime.handle());
+    }
+
+    fn room(&self) -> Room {
+        let groups = self.running.len() + self.finished.len() + self.failed.len();
+        if groups < self.groups_max { Room::Free } else { Room::Full }
+    }
+}
+
+impl<D: Destination> Sink for AsyncSink<D> {
+    fn submit(&mut self, group: Group, _begun: u64, _now: Now) -> Result<Room, Problem> {
+        self.begin(Delivery::new(group));
+        Ok(self.room())
+    }
+
+    fn settle(&mut self, _now: Now, settled: &mut Vec<Settled>) -> Result<Room, Problem> {
+        for delivery in std::mem::take(&mut self.failed) {
+            self.begin(delivery);
+        }
+        if let Some(runtime) = &self.runtime {
+            // Every delivery goes on as far as it can without waiting.
+            runtime.block_on(tokio::task::yield_now());
+        }
+        while let Some(finished) = self.running.try_join_next() {
+            self.finished.push(finished);
+        }
+        let mut problem = None;
+        for finished in std::mem::take(&mut self.finished) {
+            match finished {
+                Ok((delivery, Ok(()))) => settled.push(delivery.into_settled()),
+                Ok((delivery, Err(error))) => {
+                    self.failed.push(delivery);
+                    problem.get_or_insert(Problem::Again(error));
+                }
+                // The group is lost to this sink until it goes back.
+                Err(panic) => problem = Some(Problem::Failed(io::Error::other(panic))),
+            }
+        }
+        problem.map_or_else(|| Ok(self.room()), Err)
+    }
+
+    fn wait(&mut self, progress: &Progress, seen: u64, patience: Duration) {
+        let Some(runtime) = &self.runtime else { return };
+        let running = &mut self.running;
+        let finished = runtime.block_on(async {
+            tokio::select! {
+                biased;
+                Some(finished) = running.join_next() => Some(finished),
+                () = progress.changed(seen) => None,
+                () = tokio::time::sleep(patience) => None,
+            }
+        });
+        self.finished.extend(finished);
+    }
+
+    fn may_give_up(&self) -> bool {
+        true
+    }
+
+    fn go_back(&mut self) -> io::Result<()> {
+        self.running = JoinSet::new();
+        self.finished.clear();
+        self.failed.clear();
+        Ok(())
+    }
+}
+
+impl<D> Drop for AsyncSink<D> {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // A name that is being resolved may take long, and nobody waits for it.
+            runtime.shutdown_background();
+        }
+    }
+}
