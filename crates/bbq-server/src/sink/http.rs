@@ -73,12 +73,19 @@ pub(super) static HTTP: Kind = Kind {
 fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, ConfigError> {
     let url = format!("http:{argument}");
     let wrong = |why: &str| ConfigError::new(format!("{url:?}: {why}; write http://HOST:PORT/PATH"));
+    if !argument.strip_prefix("//").is_some_and(|rest| rest.starts_with(|first| first != '/')) {
+        return Err(wrong("no host"));
+    }
     let behind = query.take("query", |text| Ok(text.to_owned()))?;
     let full = behind.map_or_else(|| url.clone(), |behind| format!("{url}?{behind}"));
     let uri: Uri = full.parse().map_err(|error: hyper::http::uri::InvalidUri| wrong(&error.to_string()))?;
-    let Some(authority) = uri.authority() else { return Err(wrong("no host")) };
-    if authority.as_str().contains('@') {
+    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
         return Err(wrong("a user and a password do not stand in the URL, use authorization_file"));
+    }
+    if uri.host().map(str::len) != uri.authority().map(|authority| authority.as_str().len())
+        && uri.port_u16().is_none_or(|port| port == 0)
+    {
+        return Err(wrong("the port is no number from 1 to 65535"));
     }
     let format = query.take_word("format", &FORMAT_WORDS)?.unwrap_or(Format::Json);
     let authorization = query.take_secret("authorization")?;
@@ -201,4 +208,27 @@ fn unreachable(uri: &Uri, error: &hyper_util::client::legacy::Error) -> io::Erro
         deepest = source;
     }
     io::Error::other(format!("cannot post to {uri}: {deepest}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::sink::SinkSpec;
+
+    #[test]
+    fn mistakes_in_the_url_are_named() {
+        for (spec, words) in [
+            ("http:host/path", "no host"),
+            ("http://", "no host"),
+            ("http:///path", "no host"),
+            ("http://user:password@host/", "authorization_file"),
+            ("http://host/a b", "invalid uri character"),
+            ("http://host:port/", "the port"),
+        ] {
+            let error = SinkSpec::parse(spec).map(|spec| spec.text).unwrap_err().to_string();
+            assert!(error.contains(words) && error.contains("write http://HOST:PORT/PATH"), "{error}");
+        }
+        for spec in ["http://host", "http://[::1]:9428/in", "http://host/in?format=raw&in_flight=16"] {
+            assert!(SinkSpec::parse(spec).is_ok(), "{spec}");
+        }
+    }
 }
