@@ -1,4 +1,4 @@
-//! Why a server does not start: what is wrong, with whom, and what to do about it.
+//! Why a server does not start: what is wrong, whose fault it is, and what to do about it.
 
 use std::io;
 
@@ -28,7 +28,7 @@ pub enum StartError {
     Admin {
         /// Where.
         address: std::net::SocketAddr,
-        /// Who has it, where the system tells.
+        /// The process that has the address, if the system tells.
         holder: Option<Holder>,
         /// What the system said.
         source: io::Error,
@@ -36,7 +36,7 @@ pub enum StartError {
     /// Sockets that were handed over by systemd.
     #[error("cannot take the sockets of LISTEN_FDS")]
     Activation(#[source] io::Error),
-    /// Sockets of systemd's that the configuration does not name.
+    /// Sockets from systemd that the configuration does not name.
     #[error(
         "systemd handed over {sockets}, which no listener names; add it to the configuration, or remove it from the socket unit"
     )]
@@ -63,14 +63,14 @@ pub enum StartError {
     Descriptors {
         /// The limit.
         limit: u64,
-        /// The least.
+        /// The minimum.
         needed: u64,
     },
-    /// A signal asked for an end before there was anything to end. Nothing is wrong.
+    /// A signal asked for a stop before the server served. Nothing is wrong.
     #[error("stopped by a signal before it served")]
     Stopped,
-    /// What is known of the senders' streams.
-    #[error("cannot read which messages of each sender are here already")]
+    /// The table of the senders' streams.
+    #[error("cannot read which messages of each sender are already stored")]
     Streams(#[source] io::Error),
     /// A thread could not be started.
     #[error("cannot start thread {name}")]

@@ -1,4 +1,4 @@
-//! Messages as text: raw, one line each, or JSON with what is known of them.
+//! Messages as text: raw, one line each, or JSON with all that is known about them.
 
 use std::io::Write as _;
 
@@ -15,7 +15,7 @@ pub enum Format {
     /// The message as it came, and a line feed unless it ends with one.
     #[default]
     Raw,
-    /// One JSON object per line, with what is known of the message.
+    /// One JSON object per line, with all that is known about the message.
     Json,
 }
 
@@ -37,7 +37,7 @@ struct Record<'a> {
     sequence: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
-    /// Instead of `message` when that is not UTF-8.
+    /// Instead of `message` if the message is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     message_base64: Option<String>,
     #[serde(flatten)]
@@ -68,7 +68,7 @@ struct SyslogFields {
 }
 
 impl Formatter {
-    /// One for a format.
+    /// A formatter for `format`.
     #[must_use]
     pub fn new(format: Format) -> Formatter {
         Formatter { format }
@@ -82,7 +82,7 @@ impl Formatter {
         }
     }
 
-    /// The same, and notes in `ends` how long `out` is behind each message.
+    /// The same, and adds the length of `out` after each message to `ends`.
     pub(super) fn append_with_ends(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>, ends: &mut Vec<usize>) {
         match self.format {
             Format::Raw => append_raw(entry, out, |end| ends.push(end)),
@@ -129,7 +129,7 @@ fn append_json(entry: &Entry<'_>, out: &mut Vec<u8>, mut ended: impl FnMut(usize
             message_base64: text.is_none().then(|| BASE64.encode(record)),
             syslog: text.filter(|_| header.source == SourceKind::Syslog).map(syslog_fields),
         };
-        // A struct of texts and numbers always serializes, and a Vec takes every byte.
+        // Texts and numbers always serialize, and a Vec takes every byte.
         let _infallible = serde_json::to_writer(&mut *out, &record);
         let _infallible = out.write_all(b"\n");
         ended(out.len());
@@ -165,7 +165,7 @@ fn syslog_fields(text: &str) -> SyslogFields {
     }
 }
 
-/// `<13>text`: all the header that some senders write, Python's SysLogHandler among them.
+/// `<13>text`: the whole header of some senders, such as Python's SysLogHandler.
 fn bare_priority(text: &str) -> Option<(u8, &str)> {
     let (priority, rest) = text.strip_prefix('<')?.split_once('>')?;
     // RFC 5424 section 6.2.1: facility * 8 + severity, 0 to 191.
@@ -173,7 +173,7 @@ fn bare_priority(text: &str) -> Option<(u8, &str)> {
     Some((priority, rest))
 }
 
-/// RFC 3164 has no year: it is this one, or the last when the message is from December and this is January.
+/// RFC 3164 has no year: takes the current year, or the last one for a message from December that comes in January.
 fn year_of(month: u32) -> i32 {
     use chrono::Datelike as _;
     let now = Utc::now();

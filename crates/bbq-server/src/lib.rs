@@ -6,8 +6,8 @@
 //! - `lifecycle` starts, changes and ends the server: the sockets, the threads, signals, reload and upgrade.
 //! - `worker` receives: one thread with its own sockets, its own event loop and its own lane of the spool (bbq-spool).
 //! - `sink` delivers what the lanes hold.
-//! - `stored` knows what is on disk: streams, counts, and which segments can be deleted.
-//! - `observe` tells about the server: status, admin, log.
+//! - `stored` keeps what outlives a start: streams, counts, and which segments can be deleted.
+//! - `observe` reports on the server: status, admin, log.
 //!
 //! Invariant: no peer, disk or configuration makes this crate panic.
 //! Invariant: control and sinks never run on a worker's thread.
@@ -33,8 +33,8 @@ pub use lifecycle::upgrade::Program;
 pub use observe::status;
 pub use sink::{SINK_KINDS, SinkKind};
 
-/// What decides which messages are taken, acknowledged, known, delivered and deleted, for the simulation that runs it on a
-/// simulated disk and network.
+/// For bbq-simulation, which runs these on a simulated disk and network: they decide which messages are taken, acknowledged,
+/// delivered and deleted.
 #[doc(hidden)]
 pub mod simulated {
     pub use crate::sink::{Now, Rotation, SinkDriver, SinkOpening, SinkStep, Wish, simulated_file};
@@ -50,7 +50,7 @@ pub mod simulated {
     pub use crate::worker::{Scratch, Undurable};
 }
 
-/// Parsers that are not reachable from outside otherwise.
+/// Private parsers, for the fuzz targets.
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing {

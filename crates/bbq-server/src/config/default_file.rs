@@ -3,7 +3,7 @@
 use super::keys::{DATA, FILE_KEYS, FileKey, file_key};
 use super::values::Values;
 
-/// The text of the file. It means the defaults; a line `#KEY = VALUE` without its `#` means the same.
+/// The text of the file. The server reads it as the defaults, also when the `#` of a line `#KEY = VALUE` is removed.
 #[must_use]
 pub fn default_file() -> String {
     let mut text =

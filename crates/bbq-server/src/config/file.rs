@@ -1,4 +1,4 @@
-//! The settings as they are written: the TOML file, and the options of the command line over it. Unknown keys are refused.
+//! The settings as texts: the TOML file, overridden by the options of the command line. Unknown keys are refused.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use super::values::Values;
 /// Options of the command line, by the name of their key. They override the file.
 pub type Overrides = BTreeMap<&'static str, Vec<String>>;
 
-/// The values that are written, by key. Where each stands is the place in the file, empty for the command line.
+/// The given values by key, each with its place in the file; the place is empty for the command line.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     texts: BTreeMap<&'static str, (String, String)>,
@@ -24,7 +24,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Reads the file, if there is one, and puts the overrides over it.
+    /// Reads the file, if there is one, and applies the overrides.
     ///
     /// # Errors
     /// The file cannot be read, is empty or is not TOML, or has an unknown key: with its place and the nearest known key.
@@ -116,10 +116,10 @@ impl Settings {
         Ok(())
     }
 
-    /// The text of a key, or its default, as `read` reads it.
+    /// The text of a key, or its default, parsed by `read`.
     ///
     /// # Errors
-    /// What `read` says, with the key and its place.
+    /// The error of `read`, with the key and its place.
     pub(super) fn text<T>(
         &self,
         key: &str,
@@ -141,10 +141,10 @@ impl Settings {
         if self.texts.contains_key(key) { self.number(key) } else { Ok(default) }
     }
 
-    /// The SPECs of a key, or its default, each as `read` reads it.
+    /// The SPECs of a key, or its default, each parsed by `read`.
     ///
     /// # Errors
-    /// What `read` says, with the place; or there are too few or too many.
+    /// The error of `read`, with the place; or there are too few or too many SPECs.
     pub(super) fn specs<T>(
         &self,
         key: &str,
@@ -170,7 +170,7 @@ impl Settings {
     }
 }
 
-/// The file's name and text, to say where something stands.
+/// The file's name and text, to find the place of a value.
 struct Source<'a> {
     path: &'a Path,
     text: &'a str,

@@ -12,8 +12,8 @@ use super::values::Values;
 pub const ADMIN_DEFAULT: &str = "127.0.0.1:7790";
 /// In the default of `sink`, what stands for the data directory.
 pub(super) const DATA: &str = "DATA";
-/// The least of `unfinished_bytes_max` for each worker: the largest batch in the buffer that it grew in, and as much again for
-/// the others.
+/// The minimum of `unfinished_bytes_max` for each worker: the largest batch in a buffer that grew by doubling, and as much
+/// again for all others.
 pub(super) const UNFINISHED_BYTES_PER_WORKER_MIN: u64 = 64 * 1024 * 1024;
 /// Workers at most, as in bbq-listen.
 pub(super) const WORKERS_MAX: u64 = 256;
@@ -29,9 +29,9 @@ const UNFINISHED_BYTES_MAX: u64 = 1 << 40;
 /// A key of the configuration file.
 #[derive(Debug)]
 pub struct FileKey {
-    /// Its name, `TABLE.KEY` for one in a table. Its default is a value of the key, or says in words what holds.
+    /// Its name is `TABLE.KEY` in a table. Its default is a value, or a description of the value.
     pub option: SpecOption,
-    /// How help names the value of the command line option of the same name, if there is one.
+    /// How help names the value of the command line option of this name, if there is such an option.
     pub argument: Option<&'static str>,
 }
 

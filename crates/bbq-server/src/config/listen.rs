@@ -23,7 +23,7 @@ pub enum Protocol {
     Syslog,
     /// One message per connection or datagram.
     Whole,
-    /// Messages in requests, which are answered when they are on disk.
+    /// Messages in requests; the response is sent when they are on disk.
     Http,
 }
 
@@ -36,7 +36,7 @@ impl Protocol {
         ("http", Protocol::Http),
     ];
 
-    /// The origin in the batches that are built from it.
+    /// The source in the header of batches that are built from it.
     #[must_use]
     pub fn source_kind(self) -> SourceKind {
         match self {
@@ -50,7 +50,7 @@ impl Protocol {
 }
 
 impl Protocol {
-    /// Whether it can be spoken over datagrams.
+    /// Whether it works over datagrams.
     pub(super) fn has_datagrams(self) -> bool {
         self != Protocol::Http
     }
@@ -62,7 +62,7 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// What to do when the spool takes nothing more.
+/// What to do when the spool is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFull {
     /// Stop reading: TCP and unix senders wait; the kernel drops datagrams, which is counted.
@@ -132,7 +132,7 @@ pub static LISTEN_OPTIONS: [SpecOption; 8] = [
 /// A checked listen SPEC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenSpec {
-    /// As it was written.
+    /// As it was configured.
     pub text: String,
     /// Its name in ledger and spool: protocol, transport and address without options, unless it has one.
     pub source: String,
@@ -140,7 +140,7 @@ pub struct ListenSpec {
     pub protocol: Protocol,
     /// Where.
     pub address: Address,
-    /// How connections are spread, when this listener says so itself.
+    /// How connections are spread; `None` is the server's distribution.
     pub distribution: Option<Distribution>,
     /// Which worker a sender gets, for `reuseport`.
     pub steering: Steering,
@@ -163,7 +163,7 @@ impl ListenSpec {
         ListenSpec::of(&SpecText::of_text(text)?)
     }
 
-    /// Reads a SPEC that is in parts already.
+    /// Reads a SPEC that is already split.
     ///
     /// # Errors
     /// Says which part is wrong and what is allowed.
@@ -219,7 +219,7 @@ impl ListenSpec {
         matches!(self.address, Address::Udp(_) | Address::UnixDatagram(_))
     }
 
-    /// The SPEC without its options: which sockets it is about, whatever its name is.
+    /// The SPEC without its options: it identifies the sockets, whatever the listener's name is.
     pub(crate) fn head(&self) -> &str {
         self.text.split_once('?').map_or(&self.text, |(head, _)| head)
     }

@@ -51,7 +51,7 @@ pub struct Config {
     pub workers: usize,
     /// Distribution of the listeners that name none.
     pub distribution: Distribution,
-    /// After what time the other workers help a stalled worker; `None` is never.
+    /// The time after which other workers help a stalled worker; `None` is never.
     pub stall_threshold: Option<Duration>,
     /// Where the admin listens; `None` is off.
     pub admin: Option<SocketAddr>,
@@ -99,7 +99,7 @@ impl ConfigSource {
 }
 
 impl Config {
-    /// Reads the file, if there is one, puts the overrides over it, fills in the defaults and checks the whole.
+    /// Reads the file, if there is one, applies the overrides, adds the defaults and checks the whole.
     ///
     /// # Errors
     /// The first thing that is wrong.
@@ -141,7 +141,7 @@ impl Config {
         Ok(config)
     }
 
-    /// How a listener is spread: as it says itself, or else as all are, or `auto` where that does not fit its transport.
+    /// The distribution of a listener: its own, or the server's, or `auto` if the server's does not fit its transport.
     #[must_use]
     pub fn distribution_of(&self, spec: &ListenSpec) -> Distribution {
         let fits = self.distribution.misfit(spec.address.transport()).is_none();
@@ -163,7 +163,7 @@ impl Config {
             if others.iter().any(|other| other.clashes_with(spec)) {
                 return Err(ConfigError::new(format!("{} is listened on twice", spec.head())));
             }
-            // Without names, both have port 0, and so addresses of their own.
+            // Two listeners without names have the same source only with port 0, and then different addresses.
             let is_named = |other: &ListenSpec| other.has_name() || spec.has_name();
             if others.iter().any(|other| is_named(other) && other.source == spec.source) {
                 return Err(ConfigError::new(format!("{:?}: another listener has this name", spec.text)));
@@ -200,8 +200,8 @@ impl Config {
     }
 }
 
-/// Halved until the spool holds the least number of segments for each worker, so that a machine with many processors needs no
-/// configuration. Where even the smallest are too many, the check says so.
+/// Halves the default until the spool holds the minimum of segments for each worker, so that a machine with many processors
+/// needs no configuration. If even the smallest segments do not fit, the check fails.
 fn segment_bytes_default(spool_bytes_max: u64, workers: u64) -> u64 {
     let segments = SEGMENTS_PER_LANE_MIN * workers;
     let mut bytes = SEGMENT_BYTES_DEFAULT;

@@ -1,4 +1,4 @@
-//! The options of a SPEC: each key at most once, each known, each value checked where it stands.
+//! The options of a SPEC: each key at most once, no unknown keys, each value checked.
 
 use std::path::Path;
 
@@ -7,15 +7,14 @@ use super::secret::Secret;
 use super::spec_text::SpecText;
 use super::values::Values;
 
-/// An option of a SPEC, or a key of the file. What is accepted, error messages, help, documentation and the JSON Schema are made
-/// from it.
+/// An option of a SPEC, or a key of the file. Parsing, error messages, help, documentation and the JSON Schema are made from it.
 #[derive(Clone, Debug)]
 pub struct SpecOption {
     /// The word in front of the equals sign, and the key in a table of the file.
     pub key: &'static str,
     /// The values that it accepts.
     pub values: Values,
-    /// The value without it.
+    /// The value if the option is not given.
     pub default: &'static str,
     /// What it is for.
     pub meaning: &'static str,
@@ -40,7 +39,7 @@ pub static NAME_OPTION: SpecOption = SpecOption {
 const NAME_BYTES_MAX: usize = 200;
 
 impl SpecOption {
-    /// What is written in front of the equals sign: the key, or where the secret is.
+    /// The words in front of the equals sign: the key, or the two keys for a secret.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
         match self.values {
@@ -60,7 +59,7 @@ pub(crate) struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// The options that are written in `spec`, of those that there are.
+    /// The options given in `spec`; `options` lists those that are known.
     ///
     /// # Errors
     /// A secret is written in the SPEC. The message does not show the SPEC.
@@ -84,7 +83,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// Takes the name, or makes one of the SPEC in front of its options.
+    /// Takes the name; the default is the SPEC without its options.
     pub(crate) fn take_name(&mut self, spec: &SpecText) -> Result<String, ConfigError> {
         let name = self.take(NAME_OPTION.key, |name| {
             if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
@@ -97,7 +96,7 @@ impl<'a> Query<'a> {
         Ok(name.unwrap_or_else(|| spec.head.clone()))
     }
 
-    /// Takes an option. `read` reads it, and says what is allowed when it cannot.
+    /// Takes an option. `read` parses the value, or returns what is allowed.
     pub(crate) fn take<T>(
         &mut self,
         key: &str,
@@ -111,7 +110,7 @@ impl<'a> Query<'a> {
             .map_err(|problem| ConfigError::new(format!("{:?}: {key}: {problem}", self.spec)))
     }
 
-    /// Takes an option that is one of a few words.
+    /// Takes an option whose value is one of a few words.
     pub(crate) fn take_word<T: Copy>(
         &mut self,
         key: &str,
@@ -125,7 +124,7 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// Takes a number. The list of options says which are allowed.
+    /// Takes a number. The list of options has the allowed range.
     pub(crate) fn take_number(&mut self, key: &str) -> Result<Option<u64>, ConfigError> {
         let Some(option) = self.options.iter().copied().find(|option| option.key == key) else {
             return Ok(None);
@@ -148,7 +147,7 @@ impl<'a> Query<'a> {
         Ok(secret)
     }
 
-    /// Whether an option was there and taken.
+    /// Whether an option was given and taken.
     pub(crate) fn was_given(&self, key: &str) -> bool {
         self.taken.contains(&key)
     }

@@ -1,7 +1,7 @@
 //! The JSON Schema of the configuration file, for editors.
 //!
-//! What it refuses, the server refuses, too. The server also refuses what a schema cannot say, such as two listeners at one
-//! address.
+//! The server refuses everything that the schema refuses, and mistakes that a schema cannot express, such as two listeners at
+//! one address.
 
 use serde_json::{Map, Value, json};
 

@@ -30,7 +30,7 @@ impl Secret {
     pub fn of_file(path: &Path) -> Result<Secret, String> {
         let shown = path.display();
         let unreadable = |error| format!("cannot read {shown}: {error}");
-        // Before it is opened: that would wait for the writer of a pipe.
+        // Checked before opening: opening a pipe would wait for its writer.
         let metadata = fs::metadata(path).map_err(unreadable)?;
         if !metadata.is_file() {
             return Err(format!("{shown} is no regular file"));

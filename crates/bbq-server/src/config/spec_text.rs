@@ -1,10 +1,10 @@
-//! A SPEC as it is written: a text such as `file:PATH?format=json`, or in the file a table with `spec` and the options as keys.
+//! A SPEC before it is parsed: a text such as `file:PATH?format=json`, or in the file a table with `spec` and the options as keys.
 
 use toml::de::{DeTable, DeValue};
 
 use super::error::ConfigError;
 
-/// What stands in front of the options, and the options.
+/// The part in front of the options, and the options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SpecText {
     /// All of it as one text, for people.

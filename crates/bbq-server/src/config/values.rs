@@ -1,4 +1,4 @@
-//! What may stand behind a key: for reading, for error messages and help, and for documentation and editors.
+//! The values that a key accepts: for parsing, error messages, help, documentation and editors.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -33,7 +33,7 @@ impl Values {
     /// Reads a number.
     ///
     /// # Errors
-    /// The text is no number, or is out of range: says what is allowed.
+    /// The text is no number, or is out of range; the error says what is allowed.
     pub(crate) fn number(&self, text: &str) -> Result<u64, String> {
         let number = match self {
             Values::Size(_) => parse_bytes(text)?,

@@ -1,4 +1,4 @@
-//! Socket activation: what systemd opened is served as if it had been opened here.
+//! Socket activation: sockets that systemd opened are served like the server's own.
 //!
 //! Invariant: a socket that systemd hands over is served, or the start is refused: connections would wait on it for ever.
 

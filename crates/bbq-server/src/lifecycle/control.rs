@@ -1,7 +1,7 @@
-//! The control thread: signals, checkpoints, and who does what in which order at a stop, a reload and an upgrade.
+//! The control thread: signals, checkpoints, and the order of steps at a stop, a reload and an upgrade.
 //!
 //! A reload and an upgrade are both a pause. First the sinks come to a hold, or the change is refused. Then everything except the
-//! sockets ends in order (`running`), and this process starts again with the new configuration, or another process starts.
+//! sockets ends in order (`running`), and this process starts again with the new configuration, or the new process starts.
 //! Meanwhile, connections wait in the kernel's queue.
 
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) struct Control {
     pub(crate) sockets: Sockets,
     /// Held until the end, except during an upgrade.
     pub(crate) lock: Option<DirectoryLock>,
-    /// The process whose place this one takes.
+    /// The process that this process replaces.
     pub(crate) predecessor: Option<Predecessor>,
     pub(crate) changes: Arc<Changes>,
     /// `None` when the admin is off.
@@ -80,7 +80,7 @@ impl Control {
                 in_order && ended
             }
         };
-        // To the last: whoever asks how far the stop is hears it.
+        // Last, so that `bbq status` works during the stop.
         if let Some(admin) = self.admin.take() {
             admin.end();
         }
@@ -118,7 +118,7 @@ impl Control {
             let Some(now) = running.as_ref() else { return Ending::Lost };
             tokio::select! {
                 name = signals.stop.next() => {
-                    info!(signal = name, "stopping: what was received is kept");
+                    info!(signal = name, "stopping; all received messages are kept");
                     return Ending::Stop { in_order: true };
                 }
                 _ = signals.hangup.recv() => self.reload(running, &tell_admin, preparation.is_some()).await,
@@ -129,7 +129,7 @@ impl Control {
                 }
                 successor = prepared(&mut preparation) => match ready_to_hand_over(now, successor).await {
                     Ok(successor) => {
-                        // The accept queue is the successor's from here on.
+                        // From here on the accept queue belongs to the successor.
                         if let Some(admin) = &mut self.admin {
                             admin.pause().await;
                         }
@@ -168,7 +168,7 @@ impl Control {
         is_upgrading: bool,
     ) -> Result<(), String> {
         if is_upgrading {
-            return Err("an upgrade is going on, which reads the configuration, too".to_owned());
+            return Err("an upgrade is in progress, and reads the configuration as well".to_owned());
         }
         let new = self.source.load().map_err(|error| error.to_string())?;
         if new == self.loaded {
@@ -213,7 +213,7 @@ impl Control {
     /// Handles SIGUSR2: a thread starts the new program and waits until it is prepared.
     fn prepare_upgrade(&self, preparation: &mut Preparation) {
         if preparation.is_some() {
-            warn!("an upgrade is going on already");
+            warn!("an upgrade is already in progress");
             return;
         }
         let offered = match self.sockets.offer(&self.config) {
@@ -224,7 +224,7 @@ impl Control {
         let (tell, receiver) = oneshot::channel();
         info!(program = %program, "upgrading");
         let thread = std::thread::Builder::new().name("upgrade".to_owned()).spawn(move || {
-            // If nobody waits for it any more, it is dropped, which ends it.
+            // If the server stops meanwhile, the successor is dropped, which ends its process.
             let _stopping = tell.send(Successor::prepare(&program, &offered, patience));
         });
         match thread {
@@ -233,7 +233,7 @@ impl Control {
         }
     }
 
-    /// `true` when the successor serves. Otherwise this process does again, or nobody.
+    /// Returns `true` if the successor serves. If not, this process serves again, unless `running` is `None`.
     fn hand_over(
         &mut self,
         running: &mut Option<Running>,
@@ -256,7 +256,7 @@ impl Control {
                 true
             }
             Err(why) => {
-                // Ends the new program, so that the lock is free.
+                // Ends the new process, so that the lock is free.
                 drop(successor);
                 self.refuse("upgrade", &why);
                 if let Err(why) = self.go_on(running, tell_admin, halted, None) {
@@ -294,7 +294,7 @@ impl Control {
         };
         self.sockets.listeners = resume(std::mem::take(&mut self.sockets.listeners));
         let mut moved = moved(&mut paused, &old, &self.sockets.listeners);
-        // Only a new configuration may fail: the previous one has to go on.
+        // Only a start with a new configuration may fail because of an output.
         let failed = match self.start(running, tell_admin, &mut moved, before.is_some()) {
             Ok(()) => return Ok(()),
             Err(why) => why,
@@ -328,7 +328,7 @@ impl Control {
         };
         let started = Running::start(start, paused);
         let started = started.map_err(|error| with_sources(&error))?;
-        // Nobody receives it when the admin is off.
+        // There is no receiver if the admin is off.
         let _nobody = tell_admin.send_replace(Arc::clone(&started.parts));
         *running = Some(started);
         Ok(())
@@ -346,7 +346,7 @@ struct Before {
     listeners: Vec<Listener>,
 }
 
-/// Gives connections the indices that their listeners have now. Connections of removed listeners were not kept, so there are none.
+/// Gives connections the new indices of their listeners. There are no connections of removed listeners, as they were not kept.
 fn moved(paused: &mut Vec<PausedConnection>, old: &[Listener], new: &[Listener]) -> Vec<PausedConnection> {
     let place = |connection: PausedConnection| {
         let spec = old.get(connection.listener_index)?.spec();
@@ -356,7 +356,7 @@ fn moved(paused: &mut Vec<PausedConnection>, old: &[Listener], new: &[Listener])
     paused.drain(..).filter_map(place).collect()
 }
 
-/// Why no pause can begin now: it would lose what a lane has no room for.
+/// Why no pause can begin now: a pause would lose messages for which a lane has no room.
 fn waiting_lane(parts: &Parts) -> Option<String> {
     parts
         .lanes
@@ -392,13 +392,13 @@ fn look_after(running: &Running) -> bool {
     let parts = &running.parts;
     parts.look_at_drops();
     parts.look_at_evenness();
-    // A check of a worker is compared with the previous check, so that the first status is right.
+    // Each check of a worker is compared with the previous one, so the first status is right, too.
     parts.look_at_workers();
     for worker in &parts.workers {
         worker.active_sessions.begin_round();
     }
     for listener in &parts.listeners {
-        // Of workers that are gone since a reload.
+        // Sockets of workers that a reload removed.
         let _some_are_left = listener.group.close_removed();
     }
     parts.retention.ask_to_save_ledger();
@@ -414,7 +414,7 @@ fn look_after(running: &Running) -> bool {
     }
 }
 
-/// An error and what it came from, in one line.
+/// An error and its sources, in one line.
 fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

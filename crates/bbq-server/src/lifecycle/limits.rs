@@ -1,4 +1,4 @@
-//! How many connections the limit of file descriptors allows, after everything else has its own.
+//! How many connections the limit of file descriptors allows, after all other descriptors are reserved.
 
 use bbq_listen::raise_descriptor_limit;
 

@@ -26,7 +26,7 @@ pub(crate) struct Listener {
     pub(crate) kernel_seen: u64,
 }
 
-/// Open sockets of one address, from whoever opened them.
+/// Open sockets of one address, opened by systemd or a predecessor.
 pub(crate) struct OfferedGroup {
     /// As configured by the opener, or as bound.
     pub(crate) address: Address,
@@ -43,7 +43,8 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Adopts the offered sockets that the configuration names, and opens the others. Sockets that are not named stay in `offered`.
+    /// Adopts the offered sockets that the configuration names, and opens the rest. Offered sockets without a listener stay in
+    /// `offered`.
     pub(crate) fn open(config: &Config, offered: &mut Vec<OfferedGroup>) -> Result<Sockets, StartError> {
         let listeners = config.listen.iter().map(|spec| Listener::open(config, spec, offered));
         let listeners = listeners.collect::<Result<_, _>>()?;
@@ -82,8 +83,8 @@ impl Listener {
         let found = take(offered, &spec.address);
         let kernel_seen = found.as_ref().map_or(0, |group| group.kernel_seen);
         let group = match found {
-            // Adopts as many sockets as there are. The start adds or removes some until each worker has one; only then is there a
-            // socket for each weight.
+            // Adopts all sockets. The start then adds or removes sockets until each worker has one; only then does each weight
+            // have a socket.
             Some(found) if found.sockets.len() > 1 && options.distribution.is_per_worker() => {
                 let workers = found.sockets.len();
                 let steering = if workers == config.workers { options.steering } else { Steering::Hash };
@@ -112,7 +113,7 @@ impl Listener {
         *self.spec.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(spec);
     }
 
-    /// The same sockets, configured differently; this one stays as it is.
+    /// A copy with the same sockets and another configuration.
     pub(crate) fn with_spec(&self, spec: ListenSpec) -> Listener {
         Listener { spec: Arc::new(Mutex::new(Arc::new(spec))), ..self.clone() }
     }

@@ -1,4 +1,4 @@
-//! Tells systemd how far the server is: sd_notify(3), which is one datagram.
+//! Tells systemd the state of the server: sd_notify(3), which is one datagram.
 
 use std::env;
 use std::os::linux::net::SocketAddrExt;
@@ -13,7 +13,7 @@ pub(crate) const READY: &str = "READY=1";
 /// The server ends.
 pub(crate) const STOPPING: &str = "STOPPING=1";
 
-/// The configuration is read again; [`READY`] says that it is done.
+/// A reload begins; [`READY`] ends it.
 pub(crate) fn reloading() -> String {
     let now = clock_gettime(ClockId::Monotonic);
     format!("RELOADING=1\nMONOTONIC_USEC={}", now.tv_sec * 1_000_000 + now.tv_nsec / 1000)
@@ -24,7 +24,7 @@ pub(crate) fn main_pid(pid: u32) -> String {
     format!("MAINPID={pid}")
 }
 
-/// Sends it if somebody asked for it.
+/// Sends a state to the service manager, if there is one.
 pub(crate) fn notify(state: &str) {
     let Some(name) = env::var_os("NOTIFY_SOCKET") else { return };
     let address = match name.as_bytes() {
@@ -36,6 +36,6 @@ pub(crate) fn notify(state: &str) {
         Ok(())
     });
     if let Err(error) = sent {
-        warn!(socket = ?name, %error, state, "cannot tell the service manager");
+        warn!(socket = ?name, %error, state, "cannot notify the service manager");
     }
 }

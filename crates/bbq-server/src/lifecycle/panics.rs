@@ -10,7 +10,7 @@ use std::thread;
 use tokio::sync::Notify;
 use tracing::error;
 
-/// Threads that the server can do without: only a request or an upgrade fails.
+/// Threads that the server can do without: with them, only a request or an upgrade fails.
 const HARMLESS: [&str; 4] = ["admin", "control-look", "upgrade", "upgrade-log"];
 
 static FIRST: Mutex<Option<String>> = Mutex::new(None);

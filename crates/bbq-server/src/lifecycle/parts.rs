@@ -107,7 +107,7 @@ impl Parts {
     }
 }
 
-/// Why a lane waits, if it still does, and what to do about it.
+/// Why a lane waits, if it does, and what to do about it.
 pub(crate) fn waiting_for_space(lane: &Lane) -> Option<String> {
     Some(format!("lane {} waits for space: {}", lane.index(), lane.no_room()?))
 }

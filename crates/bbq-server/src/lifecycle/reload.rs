@@ -20,7 +20,7 @@ pub(crate) struct Plan {
     pub(crate) kept: Arc<[bool]>,
 }
 
-/// Whether a plan changes nothing but which worker a sender gets. Nobody needs a pause for that.
+/// Whether a plan changes only which worker a sender gets. Such a change needs no pause.
 pub(crate) fn only_steers(old: &Config, planned: &Config) -> bool {
     let mut as_before = planned.clone();
     for (spec, before) in as_before.listen.iter_mut().zip(&old.listen) {
@@ -55,7 +55,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
     changes.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
 }
 
-/// Opens what is new; every change that must wait is named in the log.
+/// Opens the new listeners, and logs every change that must wait.
 pub(crate) fn plan(old: &Config, new: Config, open: &[Listener]) -> Result<Plan, StartError> {
     for key in fixed(old, &new) {
         warn!(key, "needs an upgrade (SIGUSR2) or a restart; it stays as it is");

@@ -64,7 +64,7 @@ pub(crate) struct Running {
 pub(crate) enum Halt {
     /// For good: everything that was sent is taken, and the sinks have `drain_timeout` to read to the end.
     Stop { drain_timeout: Duration },
-    /// To go on later: connections queued at kept listeners stay queued, and open ones stay open.
+    /// To go on later: at kept listeners, queued connections stay queued, and open connections stay open.
     Pause { kept: Arc<[bool]> },
 }
 
@@ -120,7 +120,7 @@ impl Running {
             Ok(opened) => opened,
             Err(error) => {
                 gated.give_up();
-                // Now, and not when the last reference is dropped: by then another start may have opened the lanes.
+                // Closed here, and not when the last reference is dropped: by then another start may have opened the lanes.
                 parts.retention.close();
                 parts.spool.close();
                 return Err(error);
@@ -140,7 +140,7 @@ impl Running {
         Ok(Running { parts, workers, sinks, tell_workers, lifecycle, watch })
     }
 
-    /// Asks the sinks to commit and to hold, so that a pause can begin.
+    /// Makes the sinks commit and hold, so that a pause can begin.
     ///
     /// # Errors
     /// The first sink that does not hold in time. Then all sinks go on as before.
@@ -163,7 +163,7 @@ impl Running {
         Ok(())
     }
 
-    /// Lets the sinks go on, as there is no pause after all.
+    /// Lets the sinks go on if the pause is called off.
     pub(crate) fn let_sinks_go_on(&self) {
         self.lifecycle.work();
     }
@@ -230,7 +230,7 @@ impl Running {
         }
         parts.look_at_drops_last();
         if let Err(error) = parts.retention.finish().and_then(|()| parts.ledger.save()) {
-            // The next start reads the segments instead. Drops of the last second are forgotten.
+            // The next start reads the segments instead. Drops of the last second are lost.
             warn!(%error, "cannot write the last checkpoints");
         }
         if matches!(halt, Halt::Stop { .. }) {
@@ -300,7 +300,7 @@ fn serve(worker: Worker) -> Vec<PausedConnection> {
     })
 }
 
-/// Opens the data directory: what everything works with, and the sinks, whose threads do not exist yet.
+/// Opens the data directory and makes the parts, and the sinks, whose threads do not exist yet.
 fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec<PendingSink>), StartError> {
     let config = start.config;
     let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
@@ -347,7 +347,7 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
     Ok((parts, sinks))
 }
 
-/// Makes a listener ready for so many workers, steered as it is configured.
+/// Prepares a listener for this number of workers, with the configured steering.
 fn resume(listener: &Listener, workers: usize) -> Result<(), ListenError> {
     if listener.group.workers() != workers {
         listener.group.resize(workers)?;

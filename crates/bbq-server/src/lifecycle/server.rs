@@ -28,10 +28,10 @@ pub struct Server {
 
 impl Server {
     /// Opens what the configuration names and starts serving. Returns once every listener is open. Sockets that systemd or
-    /// another server's upgrade hands over are taken as they are.
+    /// another server's upgrade hands over are adopted.
     ///
-    /// `source` is where the configuration came from, and `program` how this process was started: for reloads and upgrades.
-    /// `signals` are those that came since the process began, and all that come.
+    /// Reloads and upgrades need `source`, where the configuration came from, and `program`, how this process was started.
+    /// `signals` has the signals since the process began.
     ///
     /// # Errors
     /// The first thing that cannot be opened, or [`StartError::Stopped`].
@@ -44,10 +44,10 @@ impl Server {
         return_freed_memory();
         panics::notice();
         let go_on = || if signals.is_stop_asked() { Err(StartError::Stopped) } else { Ok(()) };
-        // Who hands over may have got the same signal, and be gone.
+        // The predecessor may have ended by the same signal.
         let predecessor_gone = |error| go_on().err().unwrap_or(StartError::Upgrade(error));
         let predecessor = Predecessor::of_this_process().map_err(predecessor_gone)?;
-        // From when sockets are open, somebody may wait in their queues: then it serves, and stops in order.
+        // Once sockets are open, clients may wait in their queues. Then a signal stops the server in order after it has started.
         go_on()?;
         let changes = Arc::new(Changes::new());
         let mut paused = Vec::new();
@@ -56,7 +56,7 @@ impl Server {
                 let mut sockets = Sockets::open(&config, &mut offered)?;
                 drop(offered);
                 paused = predecessor.take_over(&mut sockets.listeners).map_err(predecessor_gone)?;
-                // The predecessor has never closed anything, and goes on.
+                // The predecessor has closed nothing, and goes on.
                 go_on()?;
                 (sockets, DirectoryLock::take(&config.data)?, Some(predecessor))
             }
@@ -68,7 +68,7 @@ impl Server {
                 (sockets, lock, None)
             }
         };
-        // Before anything is taken: a thread that cannot be made is no reason to have begun.
+        // Threads are made before any message is taken: if a thread cannot be made, nothing has begun.
         let (hand, begin) = sync_channel::<(Control, Running, Signals)>(1);
         let control_thread = spawn("control".to_owned(), move || {
             begin.recv().is_ok_and(|(control, running, signals)| control.run(running, signals))
@@ -102,12 +102,12 @@ impl Server {
             admin,
             look,
         };
-        // The thread waits for it, and for nothing else.
+        // The thread waits for exactly this value.
         let _taken = hand.send((control, running, signals));
         Ok(Server { control: control_thread })
     }
 
-    /// Waits for the end. `true` when all was in order.
+    /// Waits until the server has ended. Returns `true` if nothing went wrong.
     #[must_use]
     pub fn wait(self) -> bool {
         self.control.join().unwrap_or(false)

@@ -15,9 +15,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What was received since this was made.
+/// The signals received since `catch`.
 pub struct Signals {
-    /// They come through its event loop, so it is the one that control works on.
+    /// Its event loop delivers the signals, so control runs on it.
     pub(crate) runtime: Runtime,
     pub(crate) received: Received,
     is_stop_asked: Arc<AtomicBool>,
@@ -38,10 +38,10 @@ pub(crate) struct Stop {
 }
 
 impl Signals {
-    /// Catches them from here on: the first thing that a server does.
+    /// Catches signals from here on. To be called before anything else.
     ///
     /// # Errors
-    /// What the system refuses: descriptors, mostly.
+    /// The system refuses, mostly for want of descriptors.
     pub fn catch() -> io::Result<Signals> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let is_stop_asked = Arc::new(AtomicBool::new(false));

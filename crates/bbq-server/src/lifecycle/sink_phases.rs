@@ -1,4 +1,4 @@
-//! How the sinks of a start begin, hold and end: the phase that control asks for, and the stage of each sink.
+//! How the sinks of a start begin, hold and end: the phase that control sets, and the stage of each sink.
 //!
 //! ```text
 //! Gated -> Opening -> Working -> Draining -> Over       a stop: finish, then give up
@@ -15,7 +15,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The phase that control asks for.
+/// The phase that control sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Some threads of the start do not exist yet: touch nothing.
@@ -23,13 +23,13 @@ enum Phase {
     /// Open the outputs, and write nothing.
     Opening,
     Working,
-    /// Commit, and wait for what comes next.
+    /// Commit, and wait for the next phase.
     Holding,
     /// Nothing new comes; deliver what is there.
     Draining,
     /// End; the next start, or a successor, goes on from the last commit.
     Leaving,
-    /// End at once: the time is over.
+    /// End at once: there is no more time.
     Over,
 }
 
@@ -84,7 +84,7 @@ impl Lifecycle {
         self.moved.notify_all();
     }
 
-    /// Lets the sinks open their outputs, as every thread exists. Waits until all have tried, for at most `patience`.
+    /// Lets the sinks open their outputs, once every thread exists. Waits until all have tried, for at most `patience`.
     ///
     /// # Errors
     /// Which sink cannot be opened as it is configured, and why.
@@ -166,7 +166,7 @@ impl SinkLifecycle {
         self.all.moved.notify_all();
     }
 
-    /// Waits for as long as the phase says so, with `stage` set for all of that time.
+    /// Waits while `waits` returns `true`, with `stage` set for all of that time.
     fn stay(&self, stage: &Stage, waits: impl Fn(Phase) -> bool) {
         let mut state = self.all.locked();
         while waits(state.phase) {
@@ -201,8 +201,8 @@ impl SinkLifecycle {
         self.wait_while(|phase| phase == Phase::Opening)
     }
 
-    /// Notes that the output cannot be opened as configured. `false` when the start no longer waits: then the sink tries again
-    /// by itself.
+    /// Notes that the output cannot be opened as configured. Returns `false` if the start no longer waits: then the sink tries
+    /// again by itself.
     pub(crate) fn refuse(&self, why: String) -> bool {
         let mut state = self.all.locked();
         let is_asked = state.phase == Phase::Opening && state.stages[self.index] == Stage::Opening;

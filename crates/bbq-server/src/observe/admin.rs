@@ -41,7 +41,7 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(2);
 const CONNECTION_PATIENCE: Duration = Duration::from_secs(10);
 /// How long clients that have sent a request may take to read the response when the admin pauses or ends.
 const END_PATIENCE: Duration = Duration::from_secs(1);
-/// Between two tries to accept when the system has no descriptor or memory for it.
+/// Pause before accepting again when the system has no descriptor or memory left.
 const STARVED_PAUSE: Duration = Duration::from_millis(50);
 
 type Now = watch::Receiver<Arc<Parts>>;
@@ -127,7 +127,7 @@ async fn work(
     }
 }
 
-/// Serves until there is another order, and then what has been asked. `parts` changes with a restart in place.
+/// Serves until there is another order, then finishes the requests that have come. `parts` changes with a restart in place.
 async fn serve(listener: &TcpListener, parts: Now, orders: &mut watch::Receiver<Order>) {
     let router = Router::new()
         .route("/", get(async || "bbq: /status (JSON), /health\n"))
@@ -180,7 +180,7 @@ impl Connections {
         self.open.retain(|open| !open.task.is_finished());
     }
 
-    /// Whether one more may be accepted, if need be in place of one without a request.
+    /// Whether another connection may be accepted, if need be in place of one without a request.
     fn have_room(&self) -> bool {
         self.open.len() < CONNECTIONS_MAX || self.oldest_silent().is_some()
     }
@@ -222,7 +222,7 @@ fn status(parts: &Now) -> Status {
     parts.status()
 }
 
-/// 200 when everything works as configured, 503 and why when not.
+/// 200 if everything works as configured, otherwise 503 and the problems.
 fn health(status: &Status) -> (StatusCode, String) {
     let (is_well, text) = status.health();
     (if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)

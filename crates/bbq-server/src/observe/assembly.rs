@@ -54,7 +54,7 @@ impl Parts {
         });
         let listeners = self.listeners.iter().enumerate().filter_map(|(index, listener)| {
             let why = self.ledger.listener(index).failure()?;
-            Some(format!("listener {} takes nothing any more: {why}", listener.spec().text))
+            Some(format!("listener {} no longer takes messages: {why}", listener.spec().text))
         });
         let foreign = self.listeners.iter().filter_map(|listener| {
             Some(format!("listener {} {}", listener.spec().text, listener.foreign.problem()?))
@@ -125,7 +125,7 @@ impl Parts {
 
     /// The sums over all listeners, with the sink that is furthest behind.
     fn ledger_status(&self) -> LedgerStatus {
-        // Read in this order, messages that arrive meanwhile show as queued, and never as delivered before they were received.
+        // In this order, messages that arrive meanwhile show as queued, and never as delivered before they were received.
         let beginnings = self.spool.beginnings();
         let behind = self.sinks.iter().map(|(_, ledger)| ledger.account()).min_by_key(Account::passed);
         let delivered = behind.as_ref().map_or(0, |account| account.delivered);

@@ -1,4 +1,4 @@
-//! What the status shows across restarts in place: the result of the last reload or upgrade, and the drops.
+//! What the status keeps across restarts in place: the result of the last reload or upgrade, and the drops.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -23,7 +23,7 @@ impl Changes {
         self.started
     }
 
-    /// Sets why the last change was refused; `None` when it was made.
+    /// Sets why the last change was refused; `None` if it was made.
     pub(crate) fn set_refused(&self, why: Option<String>) {
         *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }

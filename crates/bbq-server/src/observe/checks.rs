@@ -5,7 +5,7 @@ use crate::observe::drops::{EVICTED, Tally};
 use crate::observe::status::Dropped;
 
 impl Parts {
-    /// Asks the kernel what it dropped, for the ledgers.
+    /// Adds the kernel's drops to the ledgers.
     pub(crate) fn note_kernel_drops(&self) {
         for (index, listener) in
             self.listeners.iter().enumerate().filter(|(_, listener)| listener.spec().is_datagram())

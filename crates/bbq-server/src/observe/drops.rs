@@ -20,7 +20,7 @@ const EPISODE_END: Duration = Duration::from_secs(60);
 pub(crate) struct Tally {
     /// A listener, or a sink.
     pub(crate) subject: String,
-    /// A reason for which messages are dropped, or [`EVICTED`].
+    /// Why messages are dropped, or [`EVICTED`].
     pub(crate) what: String,
     pub(crate) count: u64,
 }
@@ -31,9 +31,9 @@ pub(crate) const EVICTED: &str = "evicted";
 /// Whose fault a drop is. This decides whether the server works as configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// The server did not keep what it should have kept: a problem.
+    /// The server lost messages that it should have kept: a problem.
     Server,
-    /// Single senders: a notice. A sender must not be able to make the server look unhealthy.
+    /// Single senders are at fault: a notice. A sender must not be able to make the server look unhealthy.
     Sender,
 }
 
@@ -117,7 +117,7 @@ struct Row {
 /// An episode in progress.
 #[derive(Debug)]
 struct Episode {
-    /// The count before the episode began, and when it was last reported.
+    /// The count before the episode began, and at the last report.
     before: u64,
     told: u64,
     told_at: Instant,
@@ -157,7 +157,7 @@ impl Drops {
         for Tally { subject, what, count } in tallies {
             let row = rows.entry((subject, what)).or_default();
             if count < row.count {
-                // The counter began again.
+                // The counter was reset.
                 row.episode = None;
             }
             row.count = count;
@@ -184,7 +184,7 @@ impl Drops {
         }
     }
 
-    /// What happened within the last minute.
+    /// The episodes of the last minute.
     pub(crate) fn going(&self) -> Going {
         let mut going = Going::default();
         for ((subject, what), row) in &*self.locked() {

@@ -33,7 +33,7 @@ struct Windows {
     last: Option<EvennessStatus>,
 }
 
-/// What a window has changed.
+/// What a complete window has changed.
 #[derive(Debug, PartialEq, Eq)]
 enum Change {
     Uneven,
@@ -113,8 +113,8 @@ impl Windows {
     }
 }
 
-/// Whether the kernel's hash or a fixed turn decides. An idle worker gets the next connection of a shared socket, and steering by
-/// processor or by weights is uneven on purpose.
+/// Whether the kernel's hash or a fixed order chooses the worker. A shared socket's next connection goes to an idle worker, and
+/// steering by processor or by weights is uneven on purpose.
 fn is_meant_to_be_even(distribution: Distribution, steering: &Steering) -> bool {
     match distribution {
         Distribution::Reuseport => *steering == Steering::Hash,

@@ -1,7 +1,7 @@
 //! Sockets of other processes at a listener's address: logged when they come and go, and shown in the status.
 //!
-//! With SO_REUSEPORT a process of the same user can join at any time. What it takes is in no ledger, and nothing else
-//! shows that messages are missing.
+//! With SO_REUSEPORT a process of the same user can join at any time. The messages that it takes are in no ledger, and nothing
+//! else shows that they are missing.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ pub(crate) struct ForeignWatch {
 }
 
 impl ForeignWatch {
-    /// Checks which sockets are there. May take a tenth of a second when one is new: not for a worker's thread.
+    /// Checks which sockets there are. With a new socket this may take a tenth of a second: not for a worker's thread.
     pub(crate) fn look(&self, listener: &str, group: &Group) {
         let members = match group.foreign_members() {
             Ok(members) => {
@@ -35,7 +35,7 @@ impl ForeignWatch {
             }
             Err(error) => {
                 if !self.blind.swap(true, Ordering::Relaxed) {
-                    warn!(listener, %error, "cannot see whether other processes listen at this address");
+                    warn!(listener, %error, "cannot check whether other processes listen at this address");
                 }
                 return;
             }

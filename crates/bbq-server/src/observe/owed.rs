@@ -1,4 +1,4 @@
-//! What each sink has not received yet, and what it will never receive.
+//! Messages that a sink has not received yet, and messages that it will never receive.
 
 use bbq_spool::LanePlace;
 
@@ -6,14 +6,14 @@ use crate::lifecycle::parts::Parts;
 use crate::observe::status::Dropped;
 use crate::sink::{Account, OLDEST};
 
-/// What a sink has not received.
+/// Messages that a sink has not received.
 pub(crate) struct Owed {
     pub(crate) queued: u64,
     pub(crate) dropped: Dropped,
 }
 
 impl Parts {
-    /// What a sink has not received. Messages that drop-oldest deleted count as dropped, even before the sink reaches their place.
+    /// Counts what a sink has not received. Messages that drop-oldest deleted are dropped, even before the sink reaches their place.
     /// `beginnings` must be read before the account: segments that the sink has passed since may be deleted, and are not drops.
     pub(crate) fn owed_to(&self, beginnings: &[LanePlace], account: Account) -> Owed {
         let deleted = account.deleted_ahead(beginnings);

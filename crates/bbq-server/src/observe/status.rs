@@ -127,7 +127,7 @@ pub struct SocketStatus {
     pub backlog: Option<u64>,
     /// Dropped by the kernel since the start; none where the system does not tell.
     pub drops: Option<u64>,
-    /// Times that accepting stopped because descriptors or memory ran out.
+    /// How often accepting stopped because descriptors or memory ran out.
     pub starved: u64,
     /// Connections, or datagrams, that other workers took because the socket's own worker was stalled.
     pub rescued: u64,
@@ -138,15 +138,15 @@ pub struct SocketStatus {
 /// How long connections waited in the accept queue, of samples.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AcceptDelayStatus {
-    /// Connections that were looked at.
+    /// Connections whose wait was measured.
     pub samples: u64,
     /// Half of the samples waited at most this many milliseconds (the upper end of a bucket); none without samples.
     pub p50: Option<u64>,
-    /// The same of 99 in 100.
+    /// The same for 99 in 100 samples.
     pub p99: Option<u64>,
     /// The longest; none without samples.
     pub max: Option<u64>,
-    /// Cumulative: each bucket counts the samples of all buckets before it, too.
+    /// Cumulative: each bucket includes the samples of all buckets before it.
     pub buckets: Vec<AcceptDelayBucket>,
 }
 
@@ -191,19 +191,19 @@ pub struct ForeignStatus {
 /// How even the workers' shares were.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EvennessStatus {
-    /// In the window, of all workers.
+    /// Connections in the window, of all workers.
     pub connections: u64,
     /// How much the shares differ from equal ones; 0 when all are the same.
     pub chi_square: f64,
     /// How likely chance alone makes such a difference.
     pub p: f64,
-    /// Of the worker that took the fewest.
+    /// Connections of the worker that took the fewest.
     pub smallest: u64,
-    /// Of the worker that took the most.
+    /// Connections of the worker that took the most.
     pub largest: u64,
     /// Length of the window.
     pub seconds: f64,
-    /// Too uneven to be chance, and enough to matter.
+    /// The shares are too uneven to be chance, and uneven enough to matter.
     pub uneven: bool,
 }
 
@@ -216,9 +216,9 @@ pub struct ListenerLedgerStatus {
     pub dropped: Dropped,
     /// Spooled without their end (on_oversize=cut).
     pub cut: u64,
-    /// Resent by clients, known already, and not counted as received.
+    /// Resent by clients, stored before, and not counted as received.
     pub duplicates: u64,
-    /// Numbers that clients skipped: what they dropped themselves.
+    /// Numbers that clients skipped: messages that they dropped themselves.
     pub skipped: u64,
     /// Sessions refused.
     pub refused: u64,

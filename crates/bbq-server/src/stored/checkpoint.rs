@@ -1,4 +1,4 @@
-//! The checkpoint of streams, as text: what is known of each stream, and which part of the segments that covers.
+//! The checkpoint of streams as text: the state of each stream, and the part of the segments that is covered.
 //!
 //! ```text
 //! bbq streams 1 <crc>                         see bbq_spool::sealed
@@ -6,14 +6,14 @@
 //! stream <id> <last sequence> <unix seconds of its last batch> <home lane> <position behind its last batch>
 //! ```
 //!
-//! Not here: when it is written, and what is forgotten by it (`streams`).
+//! Not here: when a checkpoint is written, and which streams it forgets (`streams`).
 
 use std::fmt::Write as _;
 
 use bbq_spool::{LanePlace, sealed};
 use bbq_wire::StreamId;
 
-/// What a checkpoint says of a stream.
+/// A stream's row in a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) id: StreamId,
@@ -58,7 +58,7 @@ pub(crate) fn decode(text: &str) -> Option<Checkpoint> {
                 let id = StreamId(u128::from_str_radix(words.next()?, 16).ok()?.to_be_bytes());
                 let last = words.next()?.parse().ok()?;
                 let seen = words.next()?.parse().ok()?;
-                // An earlier version did not say where.
+                // Earlier versions wrote no home.
                 let home = match words.next() {
                     Some(lane) => Some((lane.parse().ok()?, words.next()?.parse().ok()?)),
                     None => None,

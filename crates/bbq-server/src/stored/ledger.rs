@@ -1,8 +1,8 @@
-//! Counts what came in and what became of it, so that the sums must balance: received = delivered + queued + dropped.
+//! Counts received messages and what became of them. The sums must balance: received = delivered + queued + dropped.
 //!
 //! The spool itself counts what was spooled, in the headers of its segments. What was dropped before the spool is kept in a small
-//! file, which is replaced once a second while messages are dropped, and at the end. So the sums agree after any stop: a crash
-//! may forget a drop of the last second, and then forgets that it was received, too.
+//! file, which is replaced once a second while messages are dropped, and at the end. The sums agree after any stop: a message
+//! that was dropped in the last second before a crash is missing in both `received` and `dropped`.
 //!
 //! ```text
 //! bbq ledger 1 <crc>                         see bbq_spool::sealed
@@ -19,18 +19,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bbq_spool::{Storage, sealed};
 use tracing::error;
 
-/// Why a message was not spooled. The words stand in status and in the ledger's file: never rename one.
+/// Why a message was not spooled. The status and the ledger's file contain the words: never rename a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DropReason {
     /// Over the listener's limit.
     Oversize,
-    /// Its end never came.
+    /// The end of the message never came.
     Incomplete,
     /// The spool was full and the listener drops the newest.
     Full,
     /// The receive buffer of the socket was full: counted by the kernel.
     Kernel,
-    /// Against the protocol.
+    /// The message violates the protocol.
     Malformed,
     /// Too many unfinished messages at once.
     Memory,
@@ -64,17 +64,17 @@ pub struct ListenerLedger {
     dropped: [AtomicU64; DropReason::ALL.len()],
     /// Messages passed on without their end (on_oversize=cut); part of those spooled.
     cut: AtomicU64,
-    /// Resent batches that were known already; part of no sum.
+    /// Records of resent batches that were stored before; part of no sum.
     duplicates: AtomicU64,
     /// Sequence numbers that clients skipped: records that they dropped themselves.
     skipped: AtomicU64,
     /// Sessions refused; what they held was not acknowledged, and is not counted as received.
     refused: AtomicU64,
-    /// Why a worker no longer takes anything from it.
+    /// Why a worker no longer takes messages from this listener.
     failure: Mutex<Option<String>>,
     /// Connections closed to make room for others.
     evicted: AtomicU64,
-    /// What the sockets had dropped when the kernel was last asked. Held while it is asked, or two who ask would count twice.
+    /// The kernel's last count of drops. Locked while the kernel is asked, as two callers would count the same drops twice.
     kernel_seen: Mutex<u64>,
 }
 
@@ -83,7 +83,7 @@ impl ListenerLedger {
         self.spooled.fetch_add(records, Ordering::Relaxed);
     }
 
-    /// Takes back what was counted as spooled and found no room after all.
+    /// Subtracts records that were counted as spooled and found no room after all.
     pub(crate) fn take_back(&self, records: u64) {
         self.spooled.fetch_sub(records, Ordering::Relaxed);
     }
@@ -128,7 +128,7 @@ impl ListenerLedger {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks the kernel what it dropped, and counts what is new. Its counters have 32 bits and wrap.
+    /// Counts the new drops of the kernel; `ask` returns its total. The kernel's counters have 32 bits and wrap.
     pub(crate) fn note_kernel_drops(&self, ask: impl FnOnce() -> u64) {
         let mut seen = self.kernel_seen.lock().unwrap_or_else(PoisonError::into_inner);
         let total = ask();
@@ -136,7 +136,7 @@ impl ListenerLedger {
         *seen = total;
     }
 
-    /// Goes on where another ledger of the same sockets stopped counting.
+    /// Continues the count of another ledger of the same sockets.
     pub(crate) fn resume_kernel_drops(&self, seen: u64) {
         *self.kernel_seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
     }
@@ -145,7 +145,7 @@ impl ListenerLedger {
         *self.kernel_seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Messages that were spooled, before the start, too.
+    /// Messages spooled, including those before the start.
     pub fn spooled(&self) -> u64 {
         self.spooled_before + self.spooled.load(Ordering::Relaxed)
     }
@@ -166,7 +166,7 @@ impl ListenerLedger {
         self.dropped[DropReason::Unwritten.index()].load(Ordering::Relaxed)
     }
 
-    /// Records by reason, the reasons that happened.
+    /// Records by reason, without reasons that did not occur.
     pub fn dropped(&self) -> BTreeMap<String, u64> {
         let count = |(reason, word): &(DropReason, &str)| {
             let records = self.dropped[reason.index()].load(Ordering::Relaxed);
@@ -176,21 +176,21 @@ impl ListenerLedger {
     }
 }
 
-/// All listeners, and those of former configurations.
+/// The counts of all listeners, including those of former configurations.
 pub(crate) struct Ledger {
     listeners: Vec<(String, Arc<ListenerLedger>)>,
-    /// Spooled by sources that are no longer configured.
+    /// Spooled by listeners that are no longer configured.
     former_spooled: u64,
-    /// Dropped by them, by listener and reason.
+    /// Dropped by those listeners: listener, reason, records.
     former_dropped: Vec<(String, String, u64)>,
     storage: Arc<dyn Storage>,
     path: PathBuf,
-    /// What the file says, sealed; `None` when that is not known.
+    /// The content of the file; `None` if unknown.
     saved: Mutex<Option<String>>,
 }
 
 impl Ledger {
-    /// Takes up where the last run left: `spooled` from the segments, drops from the file.
+    /// Continues the counts of the last run: `spooled` from the segments, drops from the file.
     pub(crate) fn recover(
         storage: Arc<dyn Storage>,
         data: &Path,
@@ -264,7 +264,7 @@ impl Ledger {
         self.listeners.iter().map(|(_, ledger)| ledger.unwritten()).sum()
     }
 
-    /// Keeps the drops for the next start, if there are any since the last call.
+    /// Saves the drops for the next start, if there are new ones since the last call.
     pub(crate) fn save(&self) -> std::io::Result<()> {
         let mut body = String::new();
         let current = self.listeners.iter().flat_map(|(name, ledger)| {

@@ -1,4 +1,4 @@
-//! What is known of what is on disk: the streams' progress, the counts of every listener, and which segments may go.
+//! The state that outlives a start: the progress of streams, the counts of every listener, and which segments may be deleted.
 
 pub(crate) mod checkpoint;
 pub(crate) mod ledger;

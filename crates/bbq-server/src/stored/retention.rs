@@ -3,7 +3,7 @@
 //! A thread of its own writes the checkpoints, deletes segments and saves the ledger of drops, one after the other. Sinks, workers
 //! and control only tell this thread what has changed, and never wait for its disk operations.
 //!
-//! Invariant: checkpoints are written by one thread, in order; each covers what was settled when it was begun.
+//! Invariant: one thread writes the checkpoints, in order; each covers what was settled when its writing began.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -58,7 +58,7 @@ struct State {
 }
 
 impl State {
-    /// Takes what is asked for, if anything.
+    /// Takes the requests, if there are any.
     fn take(&mut self) -> Option<Work> {
         (self.retire || self.room || self.checkpoint || self.ledger).then(|| Work {
             passed: passed_by_all(&self.committed),
@@ -137,7 +137,7 @@ impl Retention {
         state.committed.iter().map(in_row).min().unwrap_or(0)
     }
 
-    /// Does what is asked for, for a caller without the thread; `false` when room was asked for and could not be made.
+    /// Does the requested work on the caller's thread. Returns `false` if room was requested and could not be made.
     pub fn step(&self) -> bool {
         let work = self.shared.requests.locked().take();
         work.is_none_or(|work| self.shared.work(&work))
@@ -186,7 +186,7 @@ impl Requests {
         self.work.notify_one();
     }
 
-    /// Waits for something to do; `None` at the end. After `retry`, room is asked for again.
+    /// Waits for a request; returns `None` at the end. After `retry`, room is requested again.
     fn wait(&self, retry: Option<Duration>) -> Option<Work> {
         let mut state = self.locked();
         loop {
@@ -222,13 +222,13 @@ impl Shared {
         }
     }
 
-    /// Returns `false` when room was asked for and could not be made.
+    /// Returns `false` if room was requested and could not be made.
     fn work(&self, work: &Work) -> bool {
         let wants_room = (work.room || work.retire) && self.spool.is_room_wanted();
         let is_due = (wants_room && self.spool.has_sealed())
             || work.checkpoint
             || (work.retire && self.needs_checkpoint(&work.passed));
-        // A disk without room may be asked many times a second.
+        // With a full disk this may fail many times a second.
         if is_due
             && self.streams.is_checkpoint_old()
             && let Err(error) = self.checkpoint()
@@ -241,7 +241,7 @@ impl Shared {
         !wants_room || self.spool.make_wanted_room(&covered)
     }
 
-    /// Whether segments could go if the checkpoint covered them.
+    /// Whether segments could be deleted if the checkpoint covered them.
     fn needs_checkpoint(&self, passed: &[LanePlace]) -> bool {
         let covered = passed_by_all(&[passed.to_vec(), self.streams.covered()]);
         self.spool.has_passed(passed) && !self.spool.has_passed(&covered)

@@ -18,14 +18,14 @@ pub(crate) struct Head {
     pub(crate) appended: u64,
     /// The connection that owns the stream: the newest.
     pub(crate) owner: u64,
-    /// The lane that its batches go to.
+    /// The lane of its batches.
     pub(crate) home: Option<u32>,
-    /// The highest epoch that a hello has told; 0 before the first that tells one.
+    /// The highest epoch of all hellos; 0 before the first hello with an epoch.
     epoch: u64,
 }
 
 impl Head {
-    /// Whether a hello with this epoch is late: a hello of a newer connection was read before. Remembers the epoch if not.
+    /// Whether a hello with this epoch is late: a newer connection's hello was read before. If not, remembers the epoch.
     pub(crate) fn is_late(&mut self, epoch: u64) -> bool {
         let is_late = epoch != 0 && epoch < self.epoch;
         self.epoch = self.epoch.max(epoch);
@@ -42,7 +42,7 @@ pub struct Stream {
     home_position: AtomicU64,
     /// Unix seconds of the last batch.
     last_seen: AtomicU64,
-    /// A lane failed with batches of this stream in it.
+    /// A lane failed that had batches of this stream in memory.
     failed: AtomicBool,
     moved: Notify,
 }
@@ -52,12 +52,12 @@ impl Stream {
         self.head.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The last sequence that is on disk, with all before it.
+    /// The last sequence that is on disk; all earlier ones are, too.
     pub fn durable(&self) -> u64 {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Everything up to `sequence` is on disk, before `position` of its home.
+    /// Notes that everything up to `sequence` is on disk, before `position` of the home lane.
     pub fn set_durable(&self, sequence: u64, position: u64, now_seconds: u64) {
         self.home_position.store(position, Ordering::Release);
         self.last_seen.store(now_seconds, Ordering::Relaxed);
@@ -66,16 +66,16 @@ impl Stream {
     }
 
     pub(crate) fn known(&self, id: StreamId) -> Known {
-        // The sequence is read before its position: a position that is too far along is right, too.
+        // The sequence is read before its position: a position that is too high is also correct.
         let last = self.durable();
         let position = self.home_position.load(Ordering::Acquire);
         let home = self.head().home.map(|lane| (lane, position));
         Known { id, last, seen: self.last_seen.load(Ordering::Relaxed), home }
     }
 
-    /// The lane that its batches are to go to, for a session at the worker of lane `here`. A stream that has nothing unread in
-    /// its home moves. `passed` says up to where every sink has committed a lane, and `state` what a lane does with
-    /// more batches.
+    /// Chooses the lane for the next batches, for a session at the worker of lane `here`. A stream with nothing unread in its
+    /// home moves. `passed` returns the position up to which every sink has committed a lane, `state` what a lane does with more
+    /// batches.
     pub(crate) fn find_home(
         &self,
         head: &mut Head,
@@ -107,7 +107,7 @@ impl Stream {
         home
     }
 
-    /// A lane failed with batches of this stream in it.
+    /// Notes that a lane failed that had batches of this stream in memory.
     pub fn set_failed(&self) {
         self.failed.store(true, Ordering::Release);
         self.moved.notify_waiters();
@@ -143,8 +143,8 @@ impl Stream {
         }
     }
 
-    /// Waits until all that was appended is durable, for as long as connection `owner` owns the stream: with a full
-    /// disk a client that tries again and again must not leave a connection behind each time.
+    /// Waits until all that was appended is durable, or until connection `owner` no longer owns the stream: with a full disk,
+    /// each new try of a client would otherwise leave a connection behind.
     pub(crate) async fn settled(&self, owner: u64) -> Settled {
         self.when(|| self.settled_now(owner)).await
     }
@@ -172,7 +172,7 @@ impl Stream {
         }
     }
 
-    /// As `settled`, without waiting; `None` when something is still on its way to the disk.
+    /// `settled` without waiting: returns `None` while a batch is on its way to the disk.
     pub fn settled_now(&self, owner: u64) -> Option<Settled> {
         let (appended, is_owner) = {
             let head = self.head();
@@ -193,7 +193,7 @@ impl Stream {
 pub enum LaneState {
     /// The lane appends them.
     Taking,
-    /// It has no worker in this run. Every sink reads it to its end before what this run puts into the others
+    /// The lane has no worker in this run. Every sink reads the lane to its end before the new batches of other lanes
     /// ([`bbq_spool::ReadOrder`]).
     Unwritten,
     /// The lane failed, and refuses them.
@@ -205,11 +205,11 @@ pub enum LaneState {
 pub enum Home {
     /// To the lane of the worker that asked.
     Here,
-    /// To this lane, where earlier ones are unread.
+    /// To this lane, where earlier batches are unread.
     Elsewhere(u32),
-    /// Nowhere: its client has a newer connection. A stuck worker reads some hellos late.
+    /// To no lane: the client has a newer connection. A stuck worker reads some hellos late.
     Late,
-    /// To the lane of the worker that asked, although earlier ones are unread in this lane, which takes nothing any more.
+    /// To the lane of the worker that asked. Earlier batches are unread in this lane, which takes no more batches.
     Lost(u32),
 }
 
@@ -239,14 +239,14 @@ pub enum NotAppended {
         /// The last known number.
         known: u64,
     },
-    /// The lane takes nothing any more.
+    /// The lane takes no more batches.
     Failed(String),
 }
 
 /// How waiting for a stream to be durable ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// Everything up to this sequence is on disk, and nothing behind it was appended.
+    /// Everything up to this sequence is on disk, and nothing after it was appended.
     Until(u64),
     /// A lane failed, so the outcome is unknown.
     Never,

@@ -1,11 +1,11 @@
 //! The table of all senders' streams, which makes resending harmless: it knows which sequences of each stream are stored.
 //!
-//! The segments are the truth. The checkpoint only saves reading those that it covers, and remembers streams whose
-//! segments are gone; so it is written before a segment is deleted.
+//! The segments are the truth. The checkpoint saves the next start from reading the segments that it covers, and remembers
+//! streams whose segments are deleted; so it is written before a segment is deleted.
 //!
-//! A stream has a *home*: the lane that its last batch went to. Sinks read lanes independently of each other, so all that is
-//! unread of a stream stays in one lane, and comes out in order: a session is served by the worker of its stream's home until
-//! every sink has committed what is there.
+//! A stream has a *home*: the lane of its last batch. Sinks read lanes independently of each other. So that a stream comes out
+//! in order, its unread batches stay in one lane: the worker of the home serves the stream's sessions until every sink has
+//! committed what is there.
 //!
 //! Invariant: the table's lock is taken when a session begins and for checkpoints, never for a batch; a stream's own lock
 //! is taken per batch and by one connection at a time.
@@ -25,8 +25,8 @@ use tracing::error;
 use super::checkpoint::{Known, decode, encode};
 use super::stream::{Home, LaneState, Stream};
 
-/// Streams that are remembered. The streams that are silent for longest are forgotten first. That matters only if their sender
-/// then resends acknowledged records. At about 200 bytes each this is 50 MiB.
+/// Streams that are remembered; those that are silent for longest are forgotten first. That matters only if their sender then
+/// resends acknowledged records. At about 200 bytes each this is 50 MiB.
 pub(crate) const STREAMS_MAX: usize = 262_144;
 
 /// The checkpoint is written when the next start would have to read so much again: what a disk reads in a tenth of a second...
@@ -49,7 +49,7 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Reads the checkpoint, and behind it the segments.
+    /// Reads the checkpoint, and the segments that it does not cover.
     ///
     /// # Errors
     /// The checkpoint or a segment cannot be read now: records of a forgotten stream would be stored twice. A checkpoint that the
@@ -83,8 +83,8 @@ impl Streams {
         for mut reader in spool.readers(&Cursor { places: places.clone(), ..Cursor::default() }) {
             let end = reader.lane().position;
             let mut note = |entry: &bbq_spool::Entry<'_>| {
-                // Batches of every source: what a forwarder sends was lines once. The workers' own streams, one per start and
-                // worker, are learned as well and never asked for.
+                // Batches of every source: a forwarder's batches may be of lines. The workers' own streams, one per start and worker,
+                // are added as well, and never used.
                 let header = &entry.batch.header;
                 let (id, last) = (header.stream, header.last_sequence());
                 learn(&mut by_id, &Known { id, last, seen: now_seconds, home: Some((entry.lane, end)) });
@@ -150,7 +150,7 @@ impl Streams {
             head.owner = owner;
         }
         drop(head);
-        // The previous owner may be waiting in its `settled`.
+        // The previous owner may wait in `settled`.
         stream.tell();
         (home, owner)
     }
@@ -199,7 +199,7 @@ impl Streams {
                 if streams.get(&row.id).is_some_and(is_forgotten) {
                     streams.remove(&row.id);
                 } else {
-                    // A connection holds it, or has had it meanwhile, and its batches are covered: it stays in both.
+                    // A connection holds the stream, or has held it meanwhile: the stream stays in table and checkpoint.
                     rows.push(row);
                 }
             }
@@ -215,7 +215,7 @@ impl Streams {
 fn learn(by_id: &mut HashMap<StreamId, Arc<Stream>>, known: &Known) {
     let stream = by_id.entry(known.id).or_default();
     let mut head = stream.head();
-    // Of two lanes the one with the later batch.
+    // The home is the lane of the last batch.
     if known.last >= head.appended {
         head.appended = known.last;
         head.home = known.home.map(|(lane, _)| lane);
@@ -224,7 +224,7 @@ fn learn(by_id: &mut HashMap<StreamId, Arc<Stream>>, known: &Known) {
     }
 }
 
-/// Reads a lane to its end. An error that may pass is tried again; the reader itself skips lasting damage.
+/// Reads a lane to its end. Tries again after an error; the reader itself skips lasting damage.
 fn read_all(reader: &mut LaneReader, note: &mut dyn FnMut(&bbq_spool::Entry<'_>)) -> io::Result<()> {
     let mut errors = 0;
     loop {
@@ -313,7 +313,7 @@ mod tests {
             assert_eq!(home == Home::Late, stream.head().owner != owner);
             home
         };
-        // Of two equal ones the newest has it; who tells no epoch takes over as ever, and changes nothing for who does.
+        // Of two equal epochs the newest connection owns the stream. A hello without an epoch always takes over.
         let told = [8, 7, 8, 0, 7, u64::MAX, 8].map(take);
         assert_eq!(told.map(|home| home == Home::Late), [false, true, false, false, true, false, true]);
     }
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(streams.stream(id).durable(), 5);
     }
 
-    /// Cannot open the checkpoint so many times.
+    /// Fails to open the checkpoint this many times.
     struct Failing {
         errno: i32,
         times: AtomicU64,
@@ -388,7 +388,7 @@ mod tests {
         // From the segments.
         let streams = recover(EIO, u64::MAX).unwrap();
         assert_eq!((streams.stream(id).durable(), streams.covered()), (5, Vec::new()));
-        // The file itself is well: to forget what it knows would store streams twice.
+        // The file itself is sound: if it were ignored, records would be stored twice.
         assert_eq!(recover(EACCES, u64::MAX).err().unwrap().raw_os_error(), Some(EACCES));
     }
 

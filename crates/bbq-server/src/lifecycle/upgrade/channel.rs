@@ -79,9 +79,9 @@ impl Channel {
         Ok((serde_json::from_slice(&body)?, descriptors))
     }
 
-    /// Waits until the other end is closed, or patience is over.
+    /// Waits until the other end is closed, at most for the patience that was set.
     pub(super) fn wait_closed(&mut self) {
-        // Nothing more is sent; an error is an end, too.
+        // The other end sends nothing more; an error is an end, too.
         let _ended = self.stream.read(&mut [0]);
     }
 

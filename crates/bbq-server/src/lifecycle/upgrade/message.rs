@@ -14,13 +14,13 @@ pub(super) struct Offer {
 pub(super) struct OfferedSockets {
     /// As configured, such as `tcp://127.0.0.1:7701`.
     pub(super) address: String,
-    /// How many, by index.
+    /// The number of sockets.
     pub(super) sockets: usize,
     /// Whether the file of a unix socket is to be removed at the end.
     pub(super) owns_file: bool,
 }
 
-/// New to old: it has everything except the data directory.
+/// New to old: the new program has everything except the data directory.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Prepared {
     /// The listeners that it keeps, as PROTOCOL+TRANSPORT://ADDRESS: connections in their queues stay there.
@@ -55,6 +55,6 @@ pub(super) struct Connection {
     pub(super) number: u64,
 }
 
-/// New to old: it serves.
+/// New to old: the new program serves.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Ready {}

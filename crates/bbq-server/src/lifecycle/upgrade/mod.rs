@@ -13,7 +13,7 @@
 //!
 //! If the new program fails before `Ready`, the old program ends it and continues: it has closed nothing.
 //!
-//! Descriptors travel by SCM_RIGHTS (unix(7)) rather than by inheritance. So no other process that is started at the same moment
+//! Descriptors are sent by SCM_RIGHTS (unix(7)) rather than inherited. So no other process that is started at the same moment
 //! inherits them, and the new program need not trust the number of a descriptor.
 
 mod channel;

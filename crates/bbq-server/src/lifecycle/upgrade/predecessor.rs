@@ -30,7 +30,7 @@ pub(crate) struct Predecessor {
 }
 
 impl Predecessor {
-    /// If another process started this one to take its place: that process, and the sockets it offers.
+    /// Returns the process that started this one as its successor, if there is one, and the sockets that it offers.
     pub(crate) fn of_this_process() -> io::Result<Option<(Predecessor, Vec<OfferedGroup>)>> {
         let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().to_string());
         if std::env::var(FROM).ok() != parent || parent.is_none() {
@@ -52,7 +52,7 @@ impl Predecessor {
         Ok(Some((Predecessor { channel, standard_error, offered }, groups)))
     }
 
-    /// Says what is adopted, and waits until the data directory is free. Returns the connections to go on with.
+    /// Tells which listeners are adopted, and waits until the data directory is free. Returns the connections to continue.
     pub(crate) fn take_over(&mut self, listeners: &mut [Listener]) -> io::Result<Vec<PausedConnection>> {
         let kept = listeners.iter().map(|listener| listener.spec().head().to_owned()).collect();
         self.channel.send(&Prepared { kept }, &[])?;
@@ -83,8 +83,8 @@ impl Predecessor {
         }
     }
 
-    /// Says that this process serves. It owns the files of unix sockets and the log from here on. Returns when the predecessor has
-    /// ended.
+    /// Tells the predecessor that this process serves, and waits until the predecessor has ended. From here on this process owns the
+    /// files of unix sockets and the log.
     pub(crate) fn release(mut self, listeners: &[Listener]) -> io::Result<()> {
         for listener in listeners {
             if self.offered.iter().any(|(address, owned)| *owned && *address == listener.spec().address) {

@@ -15,10 +15,10 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program of this process. To be called at the start, before the file can be replaced.
+    /// Returns the program of this process. To be called at the start, before the file can be replaced.
     ///
-    /// The path is the one that the program was called by, if that leads to the running file. If it is a symbolic link that is changed
-    /// to a new version later, the successor is the new version.
+    /// The path is the one that the program was called by, if it leads to the running file: a symbolic link may lead to a new version
+    /// later, which is then the successor.
     ///
     /// # Errors
     /// /proc does not show the running file.
@@ -31,7 +31,7 @@ impl Program {
     }
 }
 
-/// The path of a program that was called by this name, as a shell finds it.
+/// Finds the path of a program that was called by this name, as a shell does.
 fn found(called: &Path) -> Option<PathBuf> {
     if called.components().count() > 1 {
         return std::path::absolute(called).ok();

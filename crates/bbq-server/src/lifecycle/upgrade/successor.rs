@@ -27,9 +27,9 @@ const NOT_INHERITED: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 const CONNECTIONS_PER_MESSAGE: usize = 256;
 /// No connection is added to a message that has this many bytes of unfinished messages.
 const HELD_BYTES_PER_MESSAGE: usize = 16 * 1024 * 1024;
-/// Bytes of a line of its standard error that are kept for the log.
+/// Bytes of a line on the successor's standard error that are copied at once.
 const LINE_BYTES_MAX: u64 = 4096;
-/// How long to wait for its last line on standard error when it has ended, or changed its standard error.
+/// How long to wait for the successor's last line on standard error after it has ended, or changed its standard error.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A new program that has been started. It is killed when this is dropped, unless it is ready.
@@ -107,7 +107,7 @@ impl Successor {
         self.child.id()
     }
 
-    /// Whether it goes on with a listener.
+    /// Whether the successor keeps a listener.
     pub(crate) fn keeps(&self, spec: &ListenSpec) -> bool {
         self.kept.iter().any(|kept| kept == spec.head())
     }
@@ -140,7 +140,7 @@ impl Successor {
         paused: &mut Vec<PausedConnection>,
         kernel_seen: Vec<u64>,
     ) -> io::Result<()> {
-        // Framers are taken apart to be described, and put together again in case the hand-over fails.
+        // Framers are suspended to be described, and resumed in case the hand-over fails.
         let mut described = Vec::with_capacity(paused.len());
         for connection in std::mem::take(paused) {
             let spec = &listeners[connection.listener_index];
@@ -198,7 +198,7 @@ impl Successor {
     }
 
     fn end(&mut self) {
-        // It may have ended by itself; waiting for it frees its number and, with the process, the lock.
+        // The process may have ended by itself; waiting for it frees its number and the lock.
         let _gone = self.child.kill();
         let _gone = self.child.wait();
     }
@@ -239,7 +239,7 @@ fn relay(from: impl Read) -> String {
             Ok(0) | Err(_) => return last,
             Ok(_) => {}
         }
-        // Like any line of the log, it is lost if nobody reads it.
+        // Like any line of the log, this one is lost if nobody reads it.
         let _lost = io::stderr().write_all(&line);
         let text = String::from_utf8_lossy(&line);
         if !text.trim().is_empty() {
