@@ -4,8 +4,8 @@
 //! copy: no clock, no system call. Only a full block, or the first record of a new one, costs more.
 //!
 //! Invariant: the records of one thread keep their order. Locks are taken in this order: shard, then queue or spool.
-//! Invariant: a forked child never waits for a lock, as a thread of the parent may hold it. A free lock is taken at once; before a wait,
-//! or a second lock, the process is checked.
+//! Invariant: a forked child never waits for a lock, as a thread of the parent may hold the lock. A free lock is taken at once; before
+//! a wait, or a second lock, the process is checked.
 
 mod wait_limit;
 
@@ -33,7 +33,7 @@ thread_local! {
     static SHARD: usize = THREADS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Alone on its cache lines, so that threads do not share any.
+/// Aligned, so that no two shards share a cache line.
 #[repr(align(128))]
 #[derive(Default)]
 struct Shard {
@@ -135,7 +135,8 @@ impl Intake {
         outcome
     }
 
-    /// Takes one record, and calls `go_on` every `slice` while it waits. `None` if that returns `false`; the record is then not counted.
+    /// Takes one record, and calls `go_on` every `slice` while the record waits. Returns `None` if `go_on` returns `false`; the record is
+    /// then not counted.
     pub(crate) fn push_while(
         &self,
         queue: &Queue,
@@ -157,7 +158,7 @@ impl Intake {
         Some(outcome)
     }
 
-    /// Takes one record if that needs no waiting. A refused record still belongs to the caller, and is not counted.
+    /// Takes one record if it need not wait. A refused record still belongs to the caller, and is not counted.
     #[inline]
     pub(crate) fn offer(&self, queue: &Queue, record: &[u8]) -> Result<(), SendError> {
         let Some(mut shard) = self.lock() else { return Err(SendError::Forked) };
@@ -183,7 +184,7 @@ impl Intake {
         false
     }
 
-    /// Takes a record of the sender's own if there is room. A refused record is not counted.
+    /// Takes one of the sender's own records if there is room. A refused record is not counted.
     pub(crate) fn push_if_room(&self, queue: &Queue, record: &[u8]) -> Result<(), SendError> {
         let shard = self.lock().ok_or(SendError::Forked)?;
         self.try_push(queue, shard, record, &mut WaitLimit::of(OnFull::DropNewest))
@@ -207,7 +208,7 @@ impl Intake {
         record: &[u8],
         limit: &mut WaitLimit<'_>,
     ) -> Result<(), SendError> {
-        // From here on other locks are taken, and a child does not know where the spool's files end.
+        // Other locks are taken from here on, and a child does not know where the spool's files end.
         if !self.is_own_process() {
             return Err(SendError::Forked);
         }
@@ -250,7 +251,8 @@ impl Intake {
         }
     }
 
-    /// Adds the record to the spool and to the shard's block, which has room for it. [`SendError::SpoolFull`] may pass.
+    /// Adds the record to the spool and to the shard's block, which has room for it. After [`SendError::SpoolFull`] another try may
+    /// succeed.
     fn put(&self, queue: &Queue, shard: &mut Inner, record: &[u8]) -> Result<(), SendError> {
         let Some(block) = &mut shard.block else { return Err(SendError::Closed) };
         let is_first = block.builder.is_empty();
@@ -303,7 +305,8 @@ impl Intake {
         std::process::id() == self.process
     }
 
-    /// Records taken, and how many of them are not in the queue yet. Nothing is taken or queued while the first part of the result lives.
+    /// Returns a guard, the number of records taken, and how many of them are not in the queue yet. While the guard lives, nothing is taken
+    /// or queued.
     pub(crate) fn freeze(&self) -> (impl Sized, u64, u64) {
         let shards: Vec<MutexGuard<'_, Inner>> = self.locked().collect();
         let accepted: u64 = shards.iter().map(|shard| shard.accepted).sum();

@@ -90,7 +90,8 @@ struct PackedBatch {
 }
 
 impl Queue {
-    /// Makes a queue whose first record gets the number `next_sequence`. A destination is where it continues, and the ids of its servers.
+    /// Makes a queue whose first record gets the number `next_sequence`. A destination is given by its saved progress, and the ids of its
+    /// servers.
     pub(crate) fn new(
         options: &Options,
         environment: Arc<dyn Environment>,
@@ -229,7 +230,7 @@ impl Queue {
         self.locked().next_sequence - 1
     }
 
-    /// What the destination should do next.
+    /// Returns the destination's next step.
     pub(crate) fn next(&self, destination: usize) -> Next {
         let mut state = self.locked();
         loop {
@@ -326,7 +327,8 @@ impl Queue {
         Some(PackedBatch { bytes, spare, largest })
     }
 
-    /// Puts a batch into its entry, or gives the entry up if there is none. A busy entry stays in the queue, unless the queue was cleared.
+    /// Puts a batch into its entry, or gives the entry up if there is no batch. A busy entry stays in the queue, unless the queue was
+    /// cleared.
     fn packed(&self, state: &mut State, first: u64, batch: Option<PackedBatch>) {
         let at = state.entries.partition_point(|entry| entry.first < first);
         let entry = state.entries.get_mut(at).filter(|entry| entry.first == first);
@@ -367,7 +369,7 @@ impl Queue {
         }
     }
 
-    /// The destination has every record up to `sequence`. Returns up to which number all destinations have every record.
+    /// Notes that the destination has every record up to `sequence`. Returns the number up to which all destinations have every record.
     pub(crate) fn acknowledged(&self, destination: usize, sequence: u64) -> u64 {
         let mut state = self.locked();
         state.acknowledge(destination, sequence);
@@ -413,7 +415,7 @@ impl Queue {
             if enough {
                 return;
             }
-            // Written to, so that the system allocates the pages now.
+            // Filled, so that the system allocates the pages now.
             let buffer = vec![1; self.block_bytes];
             self.recycle(&mut self.locked(), buffer);
         }

@@ -11,11 +11,11 @@ pub(crate) struct WaitLimit<'a> {
     pub(crate) interrupt: Option<Interrupt<'a>>,
 }
 
-/// Calls a function at an interval while a record waits, which may end the wait.
+/// Calls a function at an interval while a record waits; the function may end the wait.
 pub(crate) struct Interrupt<'a> {
     interval: Duration,
     go_on: &'a mut dyn FnMut() -> bool,
-    /// When to call the function next. Does not start again with each wait, so that many short waits do not put the call off.
+    /// When to call the function next. Kept from wait to wait, so that many short waits do not delay the call.
     next: Option<Instant>,
     /// The function has returned `false`.
     pub(crate) stopped: bool,

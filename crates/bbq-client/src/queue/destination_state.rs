@@ -8,7 +8,7 @@ use bbq_wire::StreamId;
 use crate::numbering::{Numbering, next_epoch};
 use crate::spool::RecoveredDestination;
 
-/// Marks in the queue, by number of a record. `acknowledged <= sent` while the destination is connected.
+/// Positions in the queue are numbers of records. `acknowledged <= sent` while the destination is connected.
 #[derive(Debug)]
 pub(crate) struct DestinationState {
     /// The current stream, and those of later records. Never empty.
@@ -110,7 +110,7 @@ impl DestinationState {
         current
     }
 
-    /// What it means that a server knows the current stream up to number `last`.
+    /// Returns where to resume if a server knows the current stream up to number `last`.
     pub(crate) fn resume_point(&self, server: usize, last: u64) -> ResumePoint {
         let (current, known) = (self.numbering(), self.by_server[server]);
         match current.record(last) {
@@ -125,7 +125,7 @@ impl DestinationState {
         }
     }
 
-    /// The record that an acknowledged number means; `None` if the record was not sent on this connection.
+    /// Returns the record with an acknowledged number; `None` if the record was not sent on this connection.
     pub(crate) fn check_ack(&mut self, server: usize, number: u64) -> Option<u64> {
         let record = self.numbering().record(number).filter(|record| *record <= self.sent)?;
         self.by_server[server] = self.by_server[server].max(record);

@@ -34,7 +34,7 @@ impl Parker {
         let _registered = self.thread.set(thread::current());
     }
 
-    /// Parks until the thread is woken, at most for `timeout`. Does not park if `ready` returns `true`; that is asked once other threads
+    /// Parks until the thread is woken, at most for `timeout`. Does not park if `ready` returns `true`; `ready` is called when other threads
     /// can see the state.
     pub(crate) fn park(&self, state: ParkState, timeout: Duration, ready: impl FnOnce() -> bool) {
         self.state.store(state as u8, Ordering::Relaxed);
@@ -74,7 +74,7 @@ impl Parker {
         self.unpark_if(|state| state == ParkState::Change as u8);
     }
 
-    /// Something changed that the thread must look at, whatever it waits for.
+    /// The thread must go on, whatever it waits for.
     pub(crate) fn unpark(&self) {
         self.unpark_if(|_| true);
     }

@@ -19,7 +19,7 @@ impl Queue {
         self.locked().destinations[destination].begin_connection(unix_time)
     }
 
-    /// What it means that a server knows the current stream of the destination up to number `last`.
+    /// Returns where to resume if a server knows the destination's current stream up to number `last`.
     pub(crate) fn resume_point(&self, destination: usize, server: usize, last: u64) -> ResumePoint {
         self.locked().destinations[destination].resume_point(server, last)
     }
@@ -29,7 +29,7 @@ impl Queue {
         self.locked().destinations[destination].replace_stream(stream)
     }
 
-    /// The record that an acknowledged number means. `Err` is the last number that was sent, if the number was not.
+    /// Returns the record with an acknowledged number, or the last number that was sent as an error if this number was not sent.
     pub(crate) fn check_ack(&self, destination: usize, server: usize, number: u64) -> Result<u64, u64> {
         let mut state = self.locked();
         let current = &mut state.destinations[destination];
@@ -37,7 +37,7 @@ impl Queue {
         current.check_ack(server, number).ok_or(sent)
     }
 
-    /// A connection begins. The server has everything up to record `has`. `limits` are those of its welcome: body and message.
+    /// A connection begins. The server has everything up to record `has`. `limits` are from its welcome: body and message.
     pub(crate) fn connected(&self, destination: usize, server: usize, has: u64, limits: (u32, u32)) {
         self.acknowledged(destination, has);
         // A body holds a message and its length.
@@ -56,7 +56,7 @@ impl Queue {
         self.parkers[destination].unpark();
     }
 
-    /// The destination's servers will never take anything. If no other destination is left, the sender has failed.
+    /// The destination's servers will never take anything. If no other destination is left, the sender fails.
     pub(crate) fn fail(&self, destination: usize, error: &SendError) {
         let mut state = self.locked();
         state.destinations[destination].ended = true;

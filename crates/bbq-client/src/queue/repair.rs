@@ -1,4 +1,4 @@
-//! Changes a batch that a server refused, so that it is not refused for ever.
+//! Changes a batch that a server refused, so that the server does not refuse it for ever.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use crate::queue::block::Body;
 /// What was done about a refused batch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Repair {
-    /// Nothing: it is sent again.
+    /// Nothing: the batch is sent again.
     None,
-    /// Its bytes had changed in memory; it is built again from the spool.
+    /// The batch's bytes had changed in memory; it is built again from the spool.
     Rebuilt,
-    /// Its bytes had changed in memory; this many records are given up.
+    /// The batch's bytes had changed in memory; this many records are given up.
     Damaged(u64),
-    /// The server does not take its only record, which is given up.
+    /// The server does not take the batch's only record, which is given up.
     Refused,
 }
 
 impl Queue {
-    /// The destination's server refused the first batch that it has not acknowledged.
+    /// Repairs the first batch that the destination's server has not acknowledged, as the server refused it.
     pub(crate) fn repair(&self, destination: usize, code: RefusalCode) -> Repair {
         let mut state = self.locked();
         let repair = self.repair_first(&mut state, destination, code);

@@ -123,7 +123,7 @@ impl State {
         matches!(entry.body, Body::Busy) || self.destinations.iter().any(sent)
     }
 
-    /// Replaces an entry by the parts of its batch. Records that are in no part are given up.
+    /// Replaces an entry by parts of its batch. Records that are in no part are given up.
     pub(super) fn replace(&mut self, at: usize, parts: Vec<Part>, largest: usize) {
         let Some(entry) = self.entries.remove(at) else { return };
         self.charged -= entry.charge;

@@ -1,4 +1,4 @@
-//! What the application's threads wait for: room, a server's limit, acknowledgements. `None` as a deadline is to wait without end.
+//! What the application's threads wait for: room, a server's limit, acknowledgements. A deadline of `None` is never reached.
 
 use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ impl Queue {
         wait_while(&self.room, self.locked(), deadline, waits).1
     }
 
-    /// Waits for this time, or the end of the sender; returns `false` at the deadline.
+    /// Waits for `pause`, or the end of the sender; returns `false` at the deadline.
     pub(crate) fn pause(&self, pause: Duration, deadline: Option<Instant>) -> bool {
         let end = Instant::now() + pause;
         let end = deadline.map_or(end, |deadline| deadline.min(end));
@@ -24,12 +24,12 @@ impl Queue {
         deadline.is_none_or(|deadline| Instant::now() < deadline)
     }
 
-    /// Whether no server has said yet how large a message may be.
+    /// Whether no server has told its limit of a message yet.
     pub(crate) fn limit_is_unknown(&self) -> bool {
         self.locked().limit_is_unknown()
     }
 
-    /// Waits until a server has said how large a message may be, or the end of the sender; returns `false` at the deadline.
+    /// Waits until a server has told its limit of a message, or the end of the sender; returns `false` at the deadline.
     pub(crate) fn wait_for_limit(&self, deadline: Option<Instant>) -> bool {
         let waits = |state: &mut State| state.limit_is_unknown() && !state.is_ending();
         wait_while(&self.room, self.locked(), deadline, waits).1

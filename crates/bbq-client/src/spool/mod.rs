@@ -129,7 +129,7 @@ fn create_dir_all(storage: &dyn Storage, directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Fails if there are records for a server that is not named now, as they would be lost.
+/// Fails if there are records for a server that is not named now: they would be lost.
 fn check_other_servers(
     storage: &dyn Storage,
     directory: &Path,
@@ -178,7 +178,7 @@ impl Spool {
             Writer::append_to(&stored, acknowledged_by_all).map_err(|error| told("cannot write", error))?;
         let boot = match writer.begin(storage, directory, &stored, new_stream) {
             Ok(()) => boot,
-            // The stored records can be sent all the same. With an unknown boot, the next start needs a new stream again.
+            // The stored records can still be sent. With an unknown boot, the next start needs a new stream again.
             Err(error) if is_full(&error) && !stored.segments.is_empty() => BOOT_UNKNOWN,
             Err(error) => return Err(told("cannot write", error)),
         };
@@ -267,7 +267,7 @@ impl Spool {
         let _reset = self.retire_segments(&mut writer, &mut retired, 0);
         let _removed = self.remove(&mut retired);
         self.closed.store(true, Ordering::SeqCst);
-        // A thread that is about to send a record has saved that before, or is refused and does not send it.
+        // A thread that is about to send a record has saved that, or saving fails and it does not send the record.
         self.progress.iter().for_each(Progress::close);
         // The end of the process releases the lock in any case.
         let _released = self.lock.unlock();
@@ -344,7 +344,7 @@ impl Spool {
     /// Removes the files of retired segments, up to the first that cannot be removed. Returns the removed bytes, too.
     fn remove(&self, retired: &mut VecDeque<Arc<Segment>>) -> (u64, io::Result<()>) {
         let mut removed = 0;
-        // The directory of a closed spool belongs to the next sender.
+        // After `close` the directory belongs to the next sender.
         while let (false, Some(first)) = (self.closed.load(Ordering::SeqCst), retired.front()) {
             let bytes = first.bytes();
             match bytes.and_then(|bytes| first.remove(self.environment.storage()).map(|()| bytes)) {

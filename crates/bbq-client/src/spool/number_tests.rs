@@ -215,7 +215,7 @@ fn a_stream_goes_on_after_a_kill_and_not_after_the_system_was_started() {
     let (spool, started) = open(2, directory.path(), 3);
     // Stored records keep their numbers.
     assert_eq!((streams(&started), started.next_sequence), (vec![(1, 0), (3, 10)], 11));
-    assert!(started.new_stream_reason.expect("it is told").contains("the system was started"));
+    assert!(started.new_stream_reason.expect("it is told").contains("the system was restarted"));
     drop(spool);
     // No record was added: the new stream continues.
     assert_eq!(streams(&open(2, directory.path(), 4).1), [(1, 0), (3, 10)]);

@@ -1,5 +1,5 @@
-//! The file that saves the progress of a destination: what it has acknowledged, what it was ever sent, and the stream that its servers
-//! know the records by.
+//! The file that saves the progress of a destination: what it has acknowledged, what was ever sent to it, and the stream in which its
+//! servers know the records.
 //!
 //! ```text
 //! two slots, at 0 and 512, written in turn; the valid one with the higher generation counts
@@ -130,14 +130,14 @@ fn read(bytes: &[u8]) -> FoundProgress {
     let written = slots.iter().filter(|slot| slot.iter().take(SLOT_BYTES).any(|byte| *byte != 0)).count();
     let newest = valid.iter().max_by_key(|saved| saved.generation);
     if let Some(newest) = newest {
-        let problem = (valid.len() < written).then_some("what it knows of its servers is damaged");
+        let problem = (valid.len() < written).then_some("the progress of its servers is damaged");
         return FoundProgress { saved: *newest, is_new: false, problem };
     }
-    // Version 1, or damage: then the server says in its welcome what it has.
+    // Version 1, or damage: then the server's welcome tells what it has.
     let text = std::str::from_utf8(bytes).unwrap_or_default().trim_end();
     let (acknowledged, problem) = match text.parse() {
         Ok(number) if number <= NUMBER_MAX => (number, "it is of an earlier release"),
-        _ => (0, "what it knows of its servers is damaged"),
+        _ => (0, "the progress of its servers is damaged"),
     };
     let is_new = bytes.is_empty();
     FoundProgress {
@@ -179,9 +179,9 @@ pub(super) fn of_others(
 /// Why progress was not saved.
 #[derive(Debug)]
 pub(crate) enum NotSaved {
-    /// The directory belongs to the next sender. This one must not send anything that the next one does not know of.
+    /// The directory belongs to the next sender. This sender must not send records that the next one does not know of.
     Closed,
-    /// The disk does not take it.
+    /// The disk refused the write.
     Failed,
 }
 

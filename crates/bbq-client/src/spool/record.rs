@@ -16,7 +16,7 @@ pub(super) const CRC_BYTES: usize = 4;
 pub(super) fn checksum(number: Option<u64>, bytes: &[u8]) -> u32 {
     let crc = crc32c(bytes);
     match number {
-        // Zeros stand where there is no record.
+        // Zeros mean that there is no record.
         Some(number) => (crc ^ crc32c(&number.to_le_bytes())).max(1),
         None => crc,
     }

@@ -1,9 +1,9 @@
 //! Finds what an earlier sender has left in a directory, and whether its stream may continue.
 //!
 //! A number that a server may know as another record must not be used again. If only the process ended, at any byte, the page cache has
-//! all segments and progress files as they were written: the stream continues. After anything else (a restart of the system, damage, a
-//! record that was sent and is missing, an earlier release) it is unknown what was lost: stored records keep their numbers, and new ones
-//! get a new stream.
+//! all segments and progress files as they were written: the stream continues. In all other cases (a restart of the system, damage, a
+//! record that was sent and is missing, an earlier release) it is unknown what was lost: stored records keep their numbers, and new
+//! records get a new stream.
 
 use std::collections::VecDeque;
 use std::io;
@@ -57,11 +57,11 @@ impl StoredSegments {
                 Found::Damaged(why) => why,
                 Found::Segment(found) if found.segment.header.first < stored.next => {
                     stored.extents.truncate(before);
-                    "it has records that another one has, too"
+                    "another segment has the same records"
                 }
                 Found::Segment(found) if found.damaged > 0 && found.is_empty() => {
                     stored.damaged += found.damaged;
-                    "its first record is damaged, and those behind it cannot be told"
+                    "its first record is damaged, and the records after it cannot be found"
                 }
                 Found::Segment(found) => {
                     stored.add(found);
@@ -91,7 +91,7 @@ impl StoredSegments {
         // A gap in front of a new stream was counted when that stream began.
         if self.segments.back().is_some_and(|last| last.header.stream == stream) && first > self.next {
             self.damaged += first - self.next;
-            self.require_new_stream(format!("{path}: records before it are not there"));
+            self.require_new_stream(format!("{path}: records before it are missing"));
         }
         (self.end, self.next, self.last_is_empty) = (found.end, found.next, found.is_empty());
         if self.streams.back().is_none_or(|last| (last.stored, last.base) != (stream, base)) {
@@ -150,7 +150,7 @@ impl ProgressFiles {
                 stored.require_new_stream(why.to_owned());
             } else if !read.is_new && (boot == BOOT_UNKNOWN || read.saved.boot != boot) {
                 stored.require_new_stream(
-                    "the system was started since, and may have lost what was written last".to_owned(),
+                    "the system was restarted, and may have lost what was written last".to_owned(),
                 );
             }
             progress.files.push(file);
@@ -159,15 +159,15 @@ impl ProgressFiles {
         let used = progress.used();
         if used >= stored.next {
             stored.require_new_stream(format!(
-                "records up to {used} were sent, and those from {} on are not there",
+                "records up to {used} were sent, and those from {} on are missing",
                 stored.next
             ));
         }
         if no_file && !stored.segments.is_empty() {
-            stored.require_new_stream("what it knew of its servers is not there".to_owned());
+            stored.require_new_stream("the progress of its servers is missing".to_owned());
         }
         if !no_file && stored.segments.is_empty() {
-            stored.require_new_stream("its segments are not there".to_owned());
+            stored.require_new_stream("its segments are missing".to_owned());
         }
         Ok(progress)
     }

@@ -32,7 +32,7 @@ const HEADER_CRC_AT: usize = 40;
 const SUFFIX: &str = "records";
 /// The suffix of a damaged segment that was set aside.
 const DAMAGED_SUFFIX: &str = "damaged";
-/// No sender gets there: 290 years at a thousand million records a second.
+/// No sender reaches this number: at a thousand million records a second that takes 290 years.
 const RECORD_MAX: u64 = 1 << 63;
 
 pub(crate) struct Segment {
@@ -86,13 +86,13 @@ impl SegmentHeader {
         let number = |at: usize| u64::from(small(at)) | u64::from(small(at + 4)) << 32;
         let stream = StreamId(bytes.get(8..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default());
         if !bytes.starts_with(&MAGIC) {
-            return Err("it does not begin as a segment does");
+            return Err("it does not begin with the header of a segment");
         }
         let (header, header_bytes) = match small(4) {
             VERSION_1 => (SegmentHeader { stream, first: number(24), base: 0 }, HEADER_1_BYTES),
-            // A later version is believed as well only when its checksum fits: every version from 2 on has it at the same place.
+            // The checksum decides about a later version, too: every version from 2 on has it at the same place.
             _ if bytes.len() < HEADER_BYTES || small(HEADER_CRC_AT) != crc32c(&bytes[..HEADER_CRC_AT]) => {
-                return Err("the checksum of its header does not fit");
+                return Err("the checksum of its header is wrong");
             }
             VERSION_2 | VERSION => {
                 (SegmentHeader { stream, first: number(24), base: number(32) }, HEADER_BYTES)
@@ -101,7 +101,7 @@ impl SegmentHeader {
         };
         // Version 1 has no checksum.
         if header.first <= header.base || header.first > RECORD_MAX {
-            return Err("its header's numbers cannot be");
+            return Err("the numbers in its header are impossible");
         }
         Ok((header, header_bytes, small(4)))
     }
@@ -127,7 +127,7 @@ impl Segment {
         header: SegmentHeader,
     ) -> io::Result<Segment> {
         let path = Segment::path_of(directory, header);
-        // A file of this name without a whole header was not found as a segment. Its process died before the first record.
+        // An existing file of this name has no whole header. Its process died before the first record.
         let file = storage.open(&path, OpenMode::Empty)?;
         file.stay_in_cache();
         if let Err(error) = file.write_all_at(0, &header.encode()) {
@@ -138,7 +138,7 @@ impl Segment {
         Ok(Segment { path, header, is_earlier: false, is_damaged: AtomicBool::new(false), file: file.into() })
     }
 
-    /// Empties the file and gives it a new header. That needs no room on a disk that writes blocks in place. After a failure nothing may
+    /// Empties the file and writes a new header. A disk that writes blocks in place needs no room for that. After a failure nothing may
     /// be appended before another reset succeeds.
     pub(super) fn reset(&self, header: SegmentHeader) -> io::Result<Segment> {
         // One write, so that no end of the process leaves the new header in front of an old record.
@@ -199,7 +199,7 @@ impl Segment {
         self.file.read_at(offset, buffer)
     }
 
-    /// Removes what is behind the last whole record.
+    /// Cuts the file to this size.
     pub(super) fn cut(&self, bytes: u64) -> io::Result<()> {
         self.file.set_len(bytes)
     }
@@ -219,7 +219,7 @@ impl Segment {
 
 /// What the file of a segment holds.
 pub(super) enum Found<T> {
-    /// No header: its process died before the first record.
+    /// No header: the process died before the first record.
     Empty,
     /// A header that cannot be read, so that the numbers of the records are unknown. The text says why.
     Damaged(&'static str),

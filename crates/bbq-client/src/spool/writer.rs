@@ -12,7 +12,7 @@ use super::recovery::StoredSegments;
 use super::segment::{self, Segment, SegmentHeader};
 use super::sizes::Sizes;
 
-/// The next segment begins when the last one is this part of the spool, as room comes back only by whole segments.
+/// The next segment begins when the last one is this part of the spool, as only whole segments give room back.
 const SEGMENT_PART: u64 = 16;
 
 pub(super) struct Writer {
@@ -90,7 +90,7 @@ impl Writer {
     pub(super) fn begin_segment(&mut self, storage: &dyn Storage, directory: &Path) -> io::Result<()> {
         let path = Segment::path_of(directory, self.header());
         if self.segments.back().is_some_and(|last| last.path == path) {
-            // The last segment has no record, and its reset failed. A second segment on the same file would be removed with the first.
+            // The last segment has no record, and its reset failed. With a second segment on the same file, removing one would remove both.
             return self.reset();
         }
         let segment = Segment::create(storage, directory, self.header())?;
@@ -120,7 +120,7 @@ impl Writer {
         self.segments.drain(..done)
     }
 
-    /// Files of this size were removed.
+    /// Notes that files of this size were removed.
     pub(super) fn give_back(&mut self, bytes: u64) {
         self.full_bytes = self.full_bytes.saturating_sub(bytes);
     }
