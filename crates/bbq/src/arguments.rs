@@ -1,4 +1,4 @@
-//! All commands and options. The help texts are made from the comments here.
+//! All commands and options. The comments here are the help texts.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -262,10 +262,10 @@ Examples:
   bbq bench marks --only churn --seconds 4
 docs/BENCH.md says how to read the tables.")]
 pub(crate) struct BenchArguments {
-    /// What to measure: some of those below, or all
+    /// What to measure: one or more of those below, or all
     #[arg(value_name = "EXPERIMENT")]
     pub(crate) experiments: Vec<String>,
-    /// Only the sections whose titles begin so; may be repeated
+    /// Only the sections whose titles begin with this; may be repeated
     #[arg(long, value_name = "WORD")]
     pub(crate) only: Vec<String>,
     /// Seconds of load for each row in each round
@@ -283,13 +283,13 @@ pub(crate) struct BenchArguments {
     /// Also measure other servers, if they are installed
     #[arg(long)]
     pub(crate) peers: bool,
-    /// Directory on the disk to measure; needs some gigabytes meanwhile
+    /// Directory on the disk to measure; needs some gigabytes during the run
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) data: PathBuf,
-    /// Measure another build; the examples of bbq-listen are those beside it
+    /// Program to measure instead of this one, with the examples of bbq-listen in its directory
     #[arg(long, value_name = "PATH")]
     pub(crate) bbq: Option<PathBuf>,
-    /// Of `servers`: these instead of reuseport and shared; may be repeated, and the first is held to the marks
+    /// For `servers`: the distribution, instead of reuseport and shared; may be repeated, and the marks apply to the first
     #[arg(long, value_name = "MODE")]
     pub(crate) distribution: Vec<String>,
 }

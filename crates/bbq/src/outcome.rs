@@ -4,9 +4,9 @@ use std::io::Write as _;
 
 pub(crate) enum Outcome {
     Done,
-    /// The command failed, and has said why.
+    /// The command failed, and has printed why.
     Failed,
-    /// A signal with this number ended the command, which has said what is done or left.
+    /// A signal with this number ended the command, which has reported its results.
     Signal(u8),
     /// Wrong usage or configuration.
     Misused(anyhow::Error),

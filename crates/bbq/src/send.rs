@@ -20,7 +20,7 @@ use crate::outcome::Outcome;
 use watch::{End, NoRoom, Watch};
 
 const READ_BYTES: usize = 256 * 1024;
-/// A line waits for room without end, and this often the reason is noted for the user.
+/// Interval at which a line that waits for room notes the reason for the user. The line waits without end.
 const ROOM_WAIT: Duration = Duration::from_millis(250);
 
 pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
     };
     let (done, sent) = sync_channel(1);
     let (thread_sender, thread_bar, no_room) = (Arc::clone(&sender), bar.clone(), watch.no_room.clone());
-    // A thread of its own, as reading may block when a signal comes. It ends with the process.
+    // A separate thread, as reading may block when a signal comes. It ends with the process.
     thread::Builder::new().name("send".to_owned()).spawn(move || {
         let outcome = send_inputs(inputs, &thread_sender, &thread_bar, &no_room);
         // After a signal nothing receives the outcome.
@@ -97,7 +97,7 @@ fn send_inputs(
     for input in inputs {
         let name = input.name.clone();
         if let Err(error) = send_lines(input, sender, bar, no_room) {
-            // The lines before are still delivered; the error says where the rest begins.
+            // The earlier lines are still delivered; the error says where the rest begins.
             let summary = sender.close(Duration::MAX).context("not all lines before it were acknowledged")?;
             return Err(
                 error.context(format!("{name}, with {} messages acknowledged before", summary.acknowledged))
@@ -167,7 +167,7 @@ fn send_lines(mut input: Input, sender: &Sender, bar: &ProgressBar, no_room: &No
     let mut line = 0;
     loop {
         if filled == buffer.len() {
-            // No server takes such a line, and it could use all memory.
+            // No server takes such a line, and the buffer would grow without bound.
             anyhow::ensure!(
                 filled <= MESSAGE_BYTES_MAX,
                 "line {} has over {MESSAGE_BYTES_MAX} bytes, more than any server takes; is it text?",
@@ -201,7 +201,7 @@ fn send_chunk(sender: &Sender, no_room: &NoRoom, chunk: &Lines<'_>, before: u64)
     let mut taken = 0;
     let mut lines = chunk.clone();
     loop {
-        // Before the welcome it is unknown which messages are too large.
+        // Before the welcome the sender does not know which messages are too large.
         let was_welcome = sender.servers().iter().any(|server| server.connected);
         let (more, outcome) = sender.send_all(lines);
         taken += more;

@@ -8,9 +8,9 @@ use crate::arguments::ServeArguments;
 use crate::outcome::Outcome;
 
 pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
-    // First, so that no signal comes before.
+    // First, so that no signal is missed.
     let signals = Signals::catch().context("cannot receive signals")?;
-    // Early, as somebody may replace the program's file.
+    // Early, as the program's file may be replaced.
     let program = Program::of_this_process().context("cannot tell which program this is")?;
     let source = ConfigSource { path: arguments.config.clone(), overrides: arguments.options.0.clone() };
     let config = match source.load() {
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
             return Ok(Outcome::Done);
         }
         Err(error) if error.is_usage() => return Ok(Outcome::Misused(error.into())),
-        // Reported here, as main takes a broken pipe for success.
+        // Reported here, as main takes an error with a broken pipe for success.
         Err(error) => {
             crate::outcome::complain(&error.into());
             return Ok(Outcome::Failed);

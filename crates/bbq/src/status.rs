@@ -16,9 +16,9 @@ use crate::outcome::Outcome;
 use crate::status_table;
 use question::{ANSWER_TIMEOUT, ask};
 
-/// The pause before the next question is the time that the last one took, at least this...
+/// The pause before the next request is as long as the last request took, at least this...
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
-/// ...and at most this. If another program has the address, each question is work for it, and perhaps a message.
+/// ...and at most this. If another program has the address, each request is work for it, and perhaps a message.
 const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
             match asked {
                 Ok(answer) => answer,
                 Err(_) => {
-                    let last = last.unwrap_or_else(|| "it has not answered".to_owned());
+                    let last = last.unwrap_or_else(|| "there was no answer".to_owned());
                     bail!("no server is ready at {admin} after {seconds} s: {last}");
                 }
             }

@@ -18,7 +18,7 @@ pub(crate) fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "  refused: {why}")?;
     }
     let ledger = &status.ledger;
-    // The section of each sink has its own numbers.
+    // Each sink's own numbers are in its section.
     let which = if status.sinks.len() > 1 { "  (by the sink that is furthest behind)" } else { "" };
     writeln!(out)?;
     writeln!(

@@ -1,5 +1,5 @@
-//! Says what `bbq send` waits for if there is no progress, and what became of the messages when a signal ends it. Reading and sending run
-//! on another thread, as they may block.
+//! Reports what `bbq send` waits for if there is no progress, and what became of the messages when a signal ends it. Reading and
+//! sending run on another thread, as they may block.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// How soon a signal is noticed.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// After this time without an acknowledgement the user is told why.
+/// After this time without an acknowledgement the reason is printed.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Pause before the same reason is printed again.
 const SAME_REASON_PAUSE: Duration = Duration::from_secs(30);
@@ -100,7 +100,7 @@ impl Watch {
 
     fn waits_for(&self) -> String {
         let servers = self.sender.servers();
-        // A server that has everything may have no connection any more. Records that are not queued yet count for no server.
+        // A server that has everything may be disconnected. Records that are not queued yet count for no server.
         let all_have_all = servers.iter().all(|server| server.missing == 0);
         let lacking = servers.iter().filter(|server| server.missing > 0 || all_have_all);
         let (up, down): (Vec<_>, Vec<_>) = lacking.partition(|server| server.connected);
@@ -137,7 +137,7 @@ impl Watch {
         text
     }
 
-    /// Waits a moment for acknowledgements, and says what became of the messages.
+    /// Waits a moment for acknowledgements, and reports what became of the messages.
     fn end(&self, signal: usize) {
         let lost = self.sender.counters().dropped.abandoned;
         let _outcome = self.sender.close(GRACE);

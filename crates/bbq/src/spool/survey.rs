@@ -1,4 +1,4 @@
-//! The content of a data directory, in the shape of the JSON of `bbq spool check`. Names in it are only ever added.
+//! The content of a data directory, in the shape of the JSON of `bbq spool check`. Names are only added.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Asks an admin for its status. If another program has the address, says which.
+//! Asks an admin for its status. If another program has the address, the error names it.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 /// A server that does not answer within this time is stuck.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// An admin answers within milliseconds. After this time the user is told.
+/// An admin answers within milliseconds. After this time the user is told that it is slow.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The status of 256 listeners with 256 sockets each is 40 MB; another program may send without end.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -50,7 +50,7 @@ async fn status_of(admin: SocketAddr) -> anyhow::Result<Bytes> {
         anyhow!("no server listens at {admin} ({error}); is one running (`bbq serve`)? {}", remedy())
     })?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    // The task ends with the answer. The request returns its errors.
+    // The task ends with the answer. `send_request` returns the task's errors.
     let connection = tokio::spawn(connection);
     let request = Request::get("/status").header("host", admin.to_string()).body(Empty::<Bytes>::new())?;
     let response = sender.send_request(request).await.map_err(|error| {
@@ -79,7 +79,7 @@ async fn status_of(admin: SocketAddr) -> anyhow::Result<Bytes> {
     }
 }
 
-/// Whether the program at an address accepts a connection, and ends it when the client does: then it is not stuck.
+/// Whether the program at an address accepts a connection and closes it when the client does: such a program is not stuck.
 async fn takes_connections(address: SocketAddr) -> bool {
     let ended = timeout(PATIENCE, async {
         let mut stream = TcpStream::connect(address).await?;
@@ -93,7 +93,7 @@ fn no_admin(admin: SocketAddr, what: &str) -> anyhow::Error {
     anyhow!("{} is not the admin of a bbq server: {what}. {}", named(admin), remedy())
 }
 
-/// The address, and the program that has it, if the system tells.
+/// The address, and the program that has it, if the system shows it.
 fn named(admin: SocketAddr) -> String {
     // The address of another machine may have the same port.
     match Holder::of(&Address::Tcp(admin)).filter(|_| admin.ip().is_loopback()) {
