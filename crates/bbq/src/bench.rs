@@ -3,11 +3,11 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use bbq_bench::{EXPERIMENTS, End, Experiment, Report, ServeOptions, Settings};
 
 use crate::arguments::{BenchArguments, BenchEnd, BenchLeashArguments, BenchServerArguments};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, misuse};
 
 pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<Outcome> {
     if arguments.experiments.is_empty() {
@@ -17,30 +17,23 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<Outcome> {
     }
     let mut experiments = Vec::new();
     for name in &arguments.experiments {
-        match EXPERIMENTS
-            .iter()
-            .filter(|experiment| name == "all" || experiment.name == name)
-            .collect::<Vec<_>>()
-        {
-            found if found.is_empty() => return Ok(Outcome::Misused(unknown(name))),
-            found => experiments.extend(found),
+        let before = experiments.len();
+        experiments.extend(EXPERIMENTS.iter().filter(|found| name == "all" || found.name == name));
+        if experiments.len() == before {
+            return Err(misuse(unknown(name)));
         }
     }
     if !arguments.data.is_dir() {
-        return Ok(Outcome::Misused(anyhow::anyhow!(
-            "--data {}: no such directory",
-            arguments.data.display()
-        )));
+        return Err(misuse(anyhow!("--data {}: no such directory", arguments.data.display())));
     }
-    let program = match arguments.bbq.as_ref().map(|path| (path, path.canonicalize())) {
+    let program = match &arguments.bbq {
         None => std::env::current_exe().context("cannot tell which program this is")?,
-        Some((_, Ok(program))) => program,
-        Some((path, Err(error))) => {
-            return Ok(Outcome::Misused(anyhow::anyhow!("--bbq {}: {error}", path.display())));
+        Some(path) => {
+            path.canonicalize().map_err(|error| misuse(anyhow!("--bbq {}: {error}", path.display())))?
         }
     };
-    if let Some(Err(error)) = arguments.out.as_deref().map(bbq_bench::prepare) {
-        return Ok(Outcome::Misused(error.context("--out")));
+    if let Some(out) = &arguments.out {
+        bbq_bench::prepare(out).context("--out").map_err(misuse)?;
     }
     let settings = Settings {
         duration: Duration::from_secs_f64(arguments.duration),
@@ -67,10 +60,7 @@ fn measure(
     arguments: &BenchArguments,
     settings: &Settings,
 ) -> anyhow::Result<Outcome> {
-    let plan = match experiment.plan(settings)?.keep(&arguments.only) {
-        Ok(plan) => plan,
-        Err(error) => return Ok(Outcome::Misused(error.context("--only"))),
-    };
+    let plan = experiment.plan(settings)?.keep(&arguments.only).context("--only").map_err(misuse)?;
     let report = bbq_bench::run(experiment, &plan, settings)?;
     if report.is_empty() {
         report.failures().iter().for_each(|failure| eprintln!("bbq: failed: {failure}"));
@@ -100,7 +90,7 @@ fn ended(report: &Report) -> Outcome {
 
 fn unknown(name: &str) -> anyhow::Error {
     let names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
-    anyhow::anyhow!("there is no experiment {name:?}; there are {}", names.join(", "))
+    anyhow!("there is no experiment {name:?}; there are {}", names.join(", "))
 }
 
 /// Serves until standard input ends.

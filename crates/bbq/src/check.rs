@@ -6,13 +6,10 @@ use bbq_server::config::{default_file, schema};
 use bbq_server::{Config, Overrides};
 
 use crate::arguments::{CheckArguments, ConfigArguments, ConfigCommand};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, misuse};
 
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
-    let config = match Config::load(Some(&arguments.file), &Overrides::default()) {
-        Ok(config) => config,
-        Err(error) => return Ok(Outcome::Misused(error.into())),
-    };
+    let config = Config::load(Some(&arguments.file), &Overrides::default()).map_err(misuse)?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{} is valid. The server would open:", arguments.file.display())?;
     writeln!(

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use arguments::{Arguments, Command};
-use outcome::{Outcome, complain};
+use outcome::{Misuse, Outcome, complain};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -44,14 +44,10 @@ fn main() -> ExitCode {
         Ok(Outcome::Failed) => ExitCode::FAILURE,
         // The exit code that a shell shows for a program ended by a signal.
         Ok(Outcome::Signal(number)) => ExitCode::from(128 + number),
-        Ok(Outcome::Misused(error)) => {
-            complain(&error);
-            ExitCode::from(2)
-        }
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&error);
-            ExitCode::FAILURE
+            if error.is::<Misuse>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

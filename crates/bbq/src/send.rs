@@ -16,7 +16,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use memchr::memrchr;
 
 use crate::arguments::SendArguments;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, misuse};
 use watch::{End, NoRoom, Watch};
 
 const READ_BYTES: usize = 256 * 1024;
@@ -39,15 +39,11 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
     if let Some(directory) = &arguments.spool {
         builder = builder.spool(directory);
     }
-    let inputs = match open_all(arguments) {
-        Ok(inputs) => inputs,
-        Err(error) => return Ok(Outcome::Misused(error)),
-    };
-    let sender = match builder.start() {
-        Ok(sender) => Arc::new(sender),
-        Err(error @ StartError::NamedTwice { .. }) => return Ok(Outcome::Misused(error.into())),
-        Err(error) => return Err(error.into()),
-    };
+    let inputs = open_all(arguments).map_err(misuse)?;
+    let sender = Arc::new(builder.start().map_err(|error| match error {
+        StartError::NamedTwice { .. } => misuse(error),
+        error => error.into(),
+    })?);
     let bar = progress_bar(arguments, &inputs);
     let watch = Watch {
         sender: Arc::clone(&sender),

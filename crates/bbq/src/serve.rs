@@ -5,7 +5,7 @@ use bbq_server::{ConfigSource, Program, Server, Signals, StartError};
 use tracing::info;
 
 use crate::arguments::ServeArguments;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, complain, misuse};
 
 pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
     // First, so that no signal is missed.
@@ -13,20 +13,17 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
     // Early, as the program's file may be replaced.
     let program = Program::of_this_process().context("cannot tell which program this is")?;
     let source = ConfigSource { path: arguments.config.clone(), overrides: arguments.options.0.clone() };
-    let config = match source.load() {
-        Ok(config) => config,
-        Err(error) => return Ok(Outcome::Misused(error.into())),
-    };
+    let config = source.load().map_err(misuse)?;
     let server = match Server::start(config, source, program, signals) {
         Ok(server) => server,
         Err(stopped @ StartError::Stopped) => {
             info!("{stopped}");
             return Ok(Outcome::Done);
         }
-        Err(error) if error.is_usage() => return Ok(Outcome::Misused(error.into())),
+        Err(error) if error.is_usage() => return Err(misuse(error)),
         // Reported here, as main takes an error with a broken pipe for success.
         Err(error) => {
-            crate::outcome::complain(&error.into());
+            complain(&error.into());
             return Ok(Outcome::Failed);
         }
     };

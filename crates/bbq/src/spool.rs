@@ -8,7 +8,7 @@ mod survey;
 use std::path::Path;
 
 use crate::arguments::{SpoolArguments, SpoolCommand};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, misuse};
 
 pub(crate) fn run(arguments: &SpoolArguments) -> anyhow::Result<Outcome> {
     let (directory, run): (&Path, &dyn Fn() -> anyhow::Result<Outcome>) = match &arguments.command {
@@ -17,7 +17,7 @@ pub(crate) fn run(arguments: &SpoolArguments) -> anyhow::Result<Outcome> {
         SpoolCommand::Repair(arguments) => (&arguments.directory, &|| repair::run(arguments)),
     };
     if !directory.join("spool").is_dir() {
-        return Ok(Outcome::Misused(anyhow::anyhow!(
+        return Err(misuse(anyhow::anyhow!(
             "{} is not a data directory: it has no directory \"spool\"; use the server's --data",
             directory.display()
         )));

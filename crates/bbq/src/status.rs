@@ -6,13 +6,13 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use bbq_server::status::Status;
 use hyper::body::Bytes;
 use tokio::time::{sleep, timeout};
 
 use crate::arguments::StatusArguments;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, misuse};
 use crate::status_table;
 use question::{ANSWER_TIMEOUT, ask};
 
@@ -42,9 +42,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
             }
         }
         Some(seconds) => {
-            return Ok(Outcome::Misused(anyhow::anyhow!(
-                "--wait {seconds}: use a number of seconds, 0 or more"
-            )));
+            return Err(misuse(anyhow!("--wait {seconds}: use a number of seconds, 0 or more")));
         }
     };
     let mut out = std::io::stdout().lock();

@@ -338,13 +338,7 @@ fn a_spool_of_an_earlier_release_is_delivered_as_it_was_numbered() {
 #[test]
 fn a_damaged_record_alone_costs_no_other() {
     let directory = tempfile::tempdir().expect("a directory");
-    let (spool, _) = open(1, directory.path(), 1);
-    (1..=9).for_each(|number| assert!(spool.append(&[b'0' + number; 6], true).is_ok()));
-    drop(spool);
-    let path = segments(directory.path()).remove(0);
-    let mut bytes = fs::read(&path).expect("it is there");
-    bytes[segment::HEADER_BYTES + 3 * 14 + 10] ^= 1;
-    fs::write(&path, &bytes).expect("it can be written");
+    damaged(directory.path(), 3, 10);
     let (_spool, recovered) = open(1, directory.path(), 2);
     assert_eq!(
         (recovered.damaged, recovered.next_sequence, streams(&recovered)),

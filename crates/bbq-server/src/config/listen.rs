@@ -8,9 +8,10 @@ use bbq_wire::framing::{FramingRules, OnIncomplete, OnOversize};
 use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 
 use super::error::ConfigError;
-use super::query::{DISTRIBUTIONS, NAME_OPTION, Query, SpecOption, nearest};
+use super::query::{DISTRIBUTIONS, NAME_OPTION, Query, SpecOption, hint, parsed};
 use super::spec_text::SpecText;
 use super::values::Values;
+use crate::error::with_sources;
 
 /// How messages are separated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +48,7 @@ impl Protocol {
             Protocol::Http => SourceKind::Http,
         }
     }
-}
 
-impl Protocol {
     /// Whether it works over datagrams.
     pub(super) fn has_datagrams(self) -> bool {
         self != Protocol::Http
@@ -179,19 +178,13 @@ impl ListenSpec {
         let (protocol, transport) = scheme.split_once('+').ok_or_else(shape)?;
         let protocol = parse_protocol(text, protocol)?;
         let address = Address::parse(transport, address)
-            .map_err(|error| ConfigError::new(format!("{text:?}: {}", with_source(&error))))?;
+            .map_err(|error| ConfigError::new(format!("{text:?}: {}", with_sources(&error))))?;
         let spec = ListenSpec {
             text: text.clone(),
             source: query.take_name(spec)?,
             protocol,
-            distribution: query.take("distribution", |word| {
-                word.parse().map_err(|error: bbq_listen::ListenError| error.to_string())
-            })?,
-            steering: query
-                .take("steering", |text| {
-                    text.parse().map_err(|error: bbq_listen::ListenError| error.to_string())
-                })?
-                .unwrap_or_default(),
+            distribution: query.take("distribution", parsed)?,
+            steering: query.take("steering", parsed)?.unwrap_or_default(),
             on_full: query
                 .take_word(
                     "on_full",
@@ -303,9 +296,9 @@ fn parse_protocol(text: &str, word: &str) -> Result<Protocol, ConfigError> {
         return Ok(*protocol);
     }
     let known = Protocol::WORDS.map(|(word, _)| word);
-    let hint = nearest(word, &known).map(|near| format!(" (did you mean {near:?}?)")).unwrap_or_default();
     Err(ConfigError::new(format!(
-        "{text:?}: unknown protocol {word:?}{hint}; known are {}",
+        "{text:?}: unknown protocol {word:?}{}; known are {}",
+        hint(word, &known),
         known.join(", ")
     )))
 }
@@ -326,10 +319,6 @@ fn rules(query: &mut Query<'_>) -> Result<FramingRules, ConfigError> {
 /// The range was checked.
 fn narrow(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
-}
-
-fn with_source(error: &dyn std::error::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }
 
 #[cfg(test)]

@@ -117,9 +117,7 @@ impl Config {
             sinks: settings.specs("sink", &data, SinkSpec::of)?,
             data,
             workers: usize::try_from(workers).unwrap_or(usize::MAX),
-            distribution: settings.text("distribution", |_, word| {
-                word.parse().map_err(|error: bbq_listen::ListenError| error.to_string())
-            })?,
+            distribution: settings.text("distribution", |_, word| query::parsed(word))?,
             stall_threshold: Some(milliseconds("stall_threshold_ms")?)
                 .filter(|threshold| !threshold.is_zero()),
             admin: settings.text("admin", admin)?,
@@ -215,9 +213,9 @@ fn admin(_: &SpecOption, text: &str) -> Result<Option<SocketAddr>, String> {
     if text == "off" {
         return Ok(None);
     }
-    let example =
-        || format!("{text:?} is no address; write an address and port such as {ADMIN_DEFAULT}, or off");
-    text.parse().map(Some).map_err(|_| example())
+    text.parse().map(Some).map_err(|_| {
+        format!("{text:?} is no address; write an address and port such as {ADMIN_DEFAULT}, or off")
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! The options of a SPEC: each key at most once, no unknown keys, each value checked.
 
 use std::path::Path;
+use std::str::FromStr;
+
+use bbq_listen::ListenError;
 
 use super::error::ConfigError;
 use super::secret::Secret;
@@ -157,13 +160,23 @@ impl<'a> Query<'a> {
         let Some((key, _)) = self.pairs.first() else { return Ok(self.secrets) };
         let words: Vec<String> = self.options.iter().flat_map(|option| option.words()).collect();
         let known: Vec<&str> = words.iter().map(String::as_str).collect();
-        let hint = nearest(key, &known).map(|near| format!(" (did you mean {near:?}?)")).unwrap_or_default();
         Err(ConfigError::new(format!(
-            "{:?}: unknown option {key:?}{hint}; known options: {}",
+            "{:?}: unknown option {key:?}{}; known options: {}",
             self.spec,
+            hint(key, &known),
             known.join(", ")
         )))
     }
+}
+
+/// Parses a distribution or a steering.
+pub(super) fn parsed<T: FromStr<Err = ListenError>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: ListenError| error.to_string())
+}
+
+/// ` (did you mean ...?)` if a known word is similar, or nothing.
+pub(super) fn hint(word: &str, known: &[&str]) -> String {
+    nearest(word, known).map(|near| format!(" (did you mean {near:?}?)")).unwrap_or_default()
 }
 
 /// The known word that was probably meant, if one is similar.

@@ -12,10 +12,11 @@ use tokio::sync::{oneshot, watch};
 use tracing::{error, info, warn};
 
 use crate::config::{Config, ConfigSource, ListenSpec};
+use crate::error::with_sources;
 use crate::lifecycle::listeners::{Listener, Sockets};
 use crate::lifecycle::notify::{self, notify};
 use crate::lifecycle::panics;
-use crate::lifecycle::parts::{Parts, waiting_for_space};
+use crate::lifecycle::parts::Parts;
 use crate::lifecycle::reload;
 use crate::lifecycle::running::{Halt, Halted, Running, Start};
 use crate::lifecycle::signals::{Received, Signals};
@@ -29,6 +30,10 @@ use crate::worker::PausedConnection;
 const TICK: Duration = Duration::from_secs(1);
 
 pub(crate) struct Control {
+    /// `None` during a pause, and after a pause that could not be ended.
+    pub(crate) running: Option<Running>,
+    /// The parts of `running`, for the admin and `look`. Dropped before the lock, as they hold sockets with files.
+    pub(crate) parts: watch::Sender<Arc<Parts>>,
     /// The configuration in force.
     pub(crate) config: Config,
     /// The configuration that was read last; some of its changes may wait for an upgrade.
@@ -68,15 +73,15 @@ async fn prepared(preparation: &mut Preparation) -> Result<Successor, String> {
 
 impl Control {
     /// Runs until a signal, then ends everything in order. Returns `true` when nothing went wrong.
-    pub(crate) fn run(mut self, running: Running, signals: Signals) -> bool {
+    pub(crate) fn run(mut self, signals: Signals) -> bool {
         let Signals { runtime, mut received, .. } = signals;
-        let mut running = Some(running);
-        let ended = match runtime.block_on(self.serve(&mut running, &mut received)) {
+        let ended = match runtime.block_on(self.serve(&mut received)) {
             Ending::HandedOver => true,
             Ending::Lost => false,
             Ending::Stop { in_order } => {
                 notify(notify::STOPPING);
-                let ended = running.is_none_or(|running| running.end(&self.stop()).in_order);
+                let stop = Halt::Stop { drain_timeout: self.config.drain_timeout };
+                let ended = self.running.take().is_none_or(|running| running.end(&stop).in_order);
                 in_order && ended
             }
         };
@@ -88,15 +93,8 @@ impl Control {
         ended
     }
 
-    fn stop(&self) -> Halt {
-        Halt::Stop { drain_timeout: self.config.drain_timeout }
-    }
-
-    async fn serve(&mut self, running: &mut Option<Running>, signals: &mut Received) -> Ending {
-        let Some(parts) = running.as_ref().map(|running| Arc::clone(&running.parts)) else {
-            return Ending::Lost;
-        };
-        let (tell_admin, parts) = watch::channel(parts);
+    async fn serve(&mut self, signals: &mut Received) -> Ending {
+        let parts = self.parts.subscribe();
         if let Some(admin) = &self.admin {
             admin.serve(&parts);
         }
@@ -115,13 +113,13 @@ impl Control {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut preparation: Preparation = None;
         loop {
-            let Some(now) = running.as_ref() else { return Ending::Lost };
+            let Some(now) = &self.running else { return Ending::Lost };
             tokio::select! {
                 name = signals.stop.next() => {
                     info!(signal = name, "stopping; all received messages are kept");
                     return Ending::Stop { in_order: true };
                 }
-                _ = signals.hangup.recv() => self.reload(running, &tell_admin, preparation.is_some()).await,
+                _ = signals.hangup.recv() => self.reload(preparation.is_some()).await,
                 _ = signals.upgrade.recv() => self.prepare_upgrade(&mut preparation),
                 thread = panics::fatal() => {
                     error!(thread, "a thread panicked; stopping the server");
@@ -133,7 +131,7 @@ impl Control {
                         if let Some(admin) = &mut self.admin {
                             admin.pause().await;
                         }
-                        if self.hand_over(running, successor, &tell_admin) {
+                        if self.hand_over(successor) {
                             return Ending::HandedOver;
                         }
                         if let Some(admin) = &self.admin {
@@ -148,25 +146,15 @@ impl Control {
     }
 
     /// Handles SIGHUP. Meanwhile, connections wait in the kernel's queue.
-    async fn reload(
-        &mut self,
-        running: &mut Option<Running>,
-        tell_admin: &watch::Sender<Arc<Parts>>,
-        is_upgrading: bool,
-    ) {
+    async fn reload(&mut self, is_upgrading: bool) {
         notify(&notify::reloading());
-        if let Err(why) = self.try_reload(running, tell_admin, is_upgrading).await {
+        if let Err(why) = self.try_reload(is_upgrading).await {
             self.refuse("reload", &why);
         }
         notify(notify::READY);
     }
 
-    async fn try_reload(
-        &mut self,
-        running: &mut Option<Running>,
-        tell_admin: &watch::Sender<Arc<Parts>>,
-        is_upgrading: bool,
-    ) -> Result<(), String> {
+    async fn try_reload(&mut self, is_upgrading: bool) -> Result<(), String> {
         if is_upgrading {
             return Err("an upgrade is in progress, and reads the configuration as well".to_owned());
         }
@@ -176,10 +164,8 @@ impl Control {
             info!("reloaded: nothing has changed");
             return Ok(());
         }
-        let Some(now) = running.as_ref() else { return Ok(()) };
-        if let Some(why) = waiting_lane(&now.parts) {
-            return Err(why);
-        }
+        let Some(now) = &self.running else { return Ok(()) };
+        now.parts.check_room()?;
         let plan = reload::plan(&self.config, new.clone(), &self.sockets.listeners);
         let plan = plan.map_err(|error| with_sources(&error))?;
         if plan.config == self.config {
@@ -196,12 +182,12 @@ impl Control {
             info!("reloaded: steered without a pause");
             return Ok(());
         }
-        hold_sinks(now).await?;
-        let halted = self.pause(running, plan.kept);
+        now.hold_sinks().await?;
+        let halted = self.pause(plan.kept);
         let before = Before { config: self.config.clone(), listeners: self.sockets.listeners.clone() };
         self.config = plan.config;
         self.sockets.listeners = plan.listeners;
-        let went_on = self.go_on(running, tell_admin, halted, Some(before));
+        let went_on = self.go_on(halted, Some(before));
         if went_on.is_ok() {
             self.loaded = new;
             self.changes.set_refused(None);
@@ -233,15 +219,10 @@ impl Control {
         }
     }
 
-    /// Returns `true` if the successor serves. If not, this process serves again, unless `running` is `None`.
-    fn hand_over(
-        &mut self,
-        running: &mut Option<Running>,
-        mut successor: Successor,
-        tell_admin: &watch::Sender<Arc<Parts>>,
-    ) -> bool {
+    /// Returns `true` if the successor serves. If not, this process serves again, unless `self.running` is `None`.
+    fn hand_over(&mut self, mut successor: Successor) -> bool {
         let kept = self.sockets.listeners.iter().map(|listener| successor.keeps(&listener.spec())).collect();
-        let mut halted = self.pause(running, kept);
+        let mut halted = self.pause(kept);
         self.lock = None;
         let listeners = self.sockets.listeners.clone();
         let specs: Vec<Arc<ListenSpec>> = listeners.iter().map(Listener::spec).collect();
@@ -259,7 +240,7 @@ impl Control {
                 // Ends the new process, so that the lock is free.
                 drop(successor);
                 self.refuse("upgrade", &why);
-                if let Err(why) = self.go_on(running, tell_admin, halted, None) {
+                if let Err(why) = self.go_on(halted, None) {
                     error!(why, "cannot go on after an upgrade that failed");
                 }
                 false
@@ -267,21 +248,15 @@ impl Control {
         }
     }
 
-    fn pause(&self, running: &mut Option<Running>, kept: Arc<[bool]>) -> Halted {
-        match running.take() {
+    fn pause(&mut self, kept: Arc<[bool]>) -> Halted {
+        match self.running.take() {
             Some(running) => running.end(&Halt::Pause { kept }),
             None => Halted { in_order: false, paused: Vec::new(), kernel_seen: Vec::new() },
         }
     }
 
     /// Starts again after a pause. If the new configuration fails, the previous one is tried.
-    fn go_on(
-        &mut self,
-        running: &mut Option<Running>,
-        tell_admin: &watch::Sender<Arc<Parts>>,
-        halted: Halted,
-        before: Option<Before>,
-    ) -> Result<(), String> {
+    fn go_on(&mut self, halted: Halted, before: Option<Before>) -> Result<(), String> {
         let mut paused = halted.paused;
         let old = before.as_ref().map_or(&self.sockets.listeners, |before| &before.listeners).clone();
         let seen_of = |listener: &Listener| {
@@ -295,7 +270,7 @@ impl Control {
         self.sockets.listeners = resume(std::mem::take(&mut self.sockets.listeners));
         let mut moved = moved(&mut paused, &old, &self.sockets.listeners);
         // Only a start with a new configuration may fail because of an output.
-        let failed = match self.start(running, tell_admin, &mut moved, before.is_some()) {
+        let failed = match self.start(&mut moved, before.is_some()) {
             Ok(()) => return Ok(()),
             Err(why) => why,
         };
@@ -303,19 +278,13 @@ impl Control {
         let mut back = self::moved(&mut moved, &self.sockets.listeners, &before.listeners);
         self.config = before.config;
         self.sockets.listeners = resume(before.listeners);
-        match self.start(running, tell_admin, &mut back, false) {
+        match self.start(&mut back, false) {
             Ok(()) => Err(failed),
             Err(why) => Err(format!("{failed}; and the configuration before it: {why}")),
         }
     }
 
-    fn start(
-        &mut self,
-        running: &mut Option<Running>,
-        tell_admin: &watch::Sender<Arc<Parts>>,
-        paused: &mut Vec<PausedConnection>,
-        is_strict: bool,
-    ) -> Result<(), String> {
+    fn start(&mut self, paused: &mut Vec<PausedConnection>, is_strict: bool) -> Result<(), String> {
         if self.lock.is_none() {
             let lock = DirectoryLock::take(&self.config.data);
             self.lock = Some(lock.map_err(|error| with_sources(&error))?);
@@ -328,9 +297,8 @@ impl Control {
         };
         let started = Running::start(start, paused);
         let started = started.map_err(|error| with_sources(&error))?;
-        // There is no receiver if the admin is off.
-        let _nobody = tell_admin.send_replace(Arc::clone(&started.parts));
-        *running = Some(started);
+        let _before = self.parts.send_replace(Arc::clone(&started.parts));
+        self.running = Some(started);
         Ok(())
     }
 
@@ -356,35 +324,15 @@ fn moved(paused: &mut Vec<PausedConnection>, old: &[Listener], new: &[Listener])
     paused.drain(..).filter_map(place).collect()
 }
 
-/// Why no pause can begin now: a pause would lose messages for which a lane has no room.
-fn waiting_lane(parts: &Parts) -> Option<String> {
-    parts
-        .lanes
-        .iter()
-        .find_map(waiting_for_space)
-        .map(|why| format!("no reload and no upgrade until there is room: {why}"))
-}
-
 /// Makes the sinks hold for a successor that is prepared.
 async fn ready_to_hand_over(
     now: &Running,
     successor: Result<Successor, String>,
 ) -> Result<Successor, String> {
     let successor = successor?;
-    if let Some(why) = waiting_lane(&now.parts) {
-        return Err(why);
-    }
-    hold_sinks(now).await?;
-    Ok(successor)
-}
-
-/// Makes the sinks hold for a pause. Meanwhile no room is freed, and incoming messages may have filled the spool.
-async fn hold_sinks(now: &Running) -> Result<(), String> {
+    now.parts.check_room()?;
     now.hold_sinks().await?;
-    waiting_lane(&now.parts).map_or(Ok(()), |why| {
-        now.let_sinks_go_on();
-        Err(why)
-    })
+    Ok(successor)
 }
 
 /// Does what is due each second. Returns `false` when a thread has ended unexpectedly.
@@ -412,15 +360,4 @@ fn look_after(running: &Running) -> bool {
         }
         None => true,
     }
-}
-
-/// An error and its sources, in one line.
-fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

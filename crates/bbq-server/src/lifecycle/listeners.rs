@@ -3,7 +3,7 @@
 //! Invariant: sockets that were offered are adopted or refused, never bound again.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener as AdminListener};
+use std::net::TcpListener as AdminListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -146,11 +146,9 @@ fn open_admin(config: &Config, offered: &mut Vec<OfferedGroup>) -> Result<Option
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
-    listener.map(Some).map_err(|source| refused_admin(address, source))
-}
-
-fn refused_admin(address: SocketAddr, source: io::Error) -> StartError {
-    let in_use = source.kind() == io::ErrorKind::AddrInUse;
-    let holder = in_use.then(|| Holder::of(&Address::Tcp(address))).flatten();
-    StartError::Admin { address, holder, source }
+    listener.map(Some).map_err(|source| {
+        let in_use = source.kind() == io::ErrorKind::AddrInUse;
+        let holder = in_use.then(|| Holder::of(&Address::Tcp(address))).flatten();
+        StartError::Admin { address, holder, source }
+    })
 }

@@ -74,6 +74,17 @@ impl Parts {
         })
     }
 
+    /// Checks that a pause can begin: it would lose messages for which a lane has no room.
+    ///
+    /// # Errors
+    /// Why a lane waits for room.
+    pub(crate) fn check_room(&self) -> Result<(), String> {
+        self.lanes
+            .iter()
+            .find_map(waiting_for_space)
+            .map_or(Ok(()), |why| Err(format!("no reload and no upgrade until there is room: {why}")))
+    }
+
     pub(crate) fn announce(&self) {
         for listener in &self.listeners {
             let distribution = listener.group.distribution();

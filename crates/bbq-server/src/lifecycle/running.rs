@@ -24,7 +24,7 @@ use crate::error::StartError;
 use crate::lifecycle::limits::connections_max;
 use crate::lifecycle::listeners::Listener;
 use crate::lifecycle::parts::Parts;
-use crate::lifecycle::sink_phases::Lifecycle;
+use crate::lifecycle::sink_phases::{Lifecycle, Phase};
 use crate::lifecycle::threads::spawn;
 use crate::observe::changes::Changes;
 use crate::observe::rate_limited_log::RateLimitedLog;
@@ -103,8 +103,6 @@ impl Running {
         let (tell_workers, stop_workers) = watch::channel(Order::Work);
         let mut gated = Gated { workers: Vec::new(), gates: Vec::new(), sinks: Vec::new(), lifecycle };
         let retention = parts.retention.start(Arc::clone(&parts.ledger));
-        let retention =
-            retention.map_err(|source| StartError::Thread { name: "retention".to_owned(), source });
         let made = retention.and_then(|()| gated.make_threads(config.workers, sinks));
         // Before any connection is taken: the monitor is a thread, too, and may fail to start.
         let watch = made.and_then(|()| rescue(&parts, config.stall_threshold));
@@ -133,7 +131,7 @@ impl Running {
             // The thread waits for its worker.
             let _taken = gate.send(worker);
         }
-        gated.lifecycle.work();
+        gated.lifecycle.enter(Phase::Working);
         parts.ready.store(true, Ordering::Release);
         parts.announce();
         let Gated { workers, sinks, lifecycle, .. } = gated;
@@ -143,14 +141,14 @@ impl Running {
     /// Makes the sinks commit and hold, so that a pause can begin.
     ///
     /// # Errors
-    /// The first sink that does not hold in time. Then all sinks go on as before.
+    /// A sink does not hold in time, or a lane has no room. Then all sinks go on as before.
     pub(crate) async fn hold_sinks(&self) -> Result<(), String> {
         self.lifecycle.hold();
         self.parts.spool.progress().announce();
         let deadline = Instant::now() + HOLD_PATIENCE;
         while let Some(index) = self.lifecycle.first_not_held() {
             if Instant::now() >= deadline {
-                self.lifecycle.work();
+                self.lifecycle.enter(Phase::Working);
                 let (spec, ledger) = &self.parts.sinks[index];
                 let why = ledger.problem().unwrap_or_else(|| "its output takes nothing".to_owned());
                 let seconds = HOLD_PATIENCE.as_secs();
@@ -160,12 +158,8 @@ impl Running {
             }
             tokio::time::sleep(HOLD_LOOK).await;
         }
-        Ok(())
-    }
-
-    /// Lets the sinks go on if the pause is called off.
-    pub(crate) fn let_sinks_go_on(&self) {
-        self.lifecycle.work();
+        // While sinks hold, no room is freed, and incoming messages may have filled the spool.
+        self.parts.check_room().inspect_err(|_| self.lifecycle.enter(Phase::Working))
     }
 
     /// The name of a thread that has ended unexpectedly.
@@ -205,15 +199,15 @@ impl Running {
         parts.note_unwritten();
         match halt {
             Halt::Stop { drain_timeout } => {
-                self.lifecycle.drain();
+                self.lifecycle.enter(Phase::Draining);
                 parts.spool.progress().announce();
                 wait_for(&self.sinks, *drain_timeout);
-                self.lifecycle.give_up();
+                self.lifecycle.enter(Phase::Over);
                 parts.spool.progress().announce();
                 wait_for(&self.sinks, GIVE_UP_PATIENCE);
             }
             // The sinks hold, so all of them end now.
-            Halt::Pause { .. } => self.lifecycle.leave(),
+            Halt::Pause { .. } => self.lifecycle.enter(Phase::Leaving),
         }
         for (sink, (spec, _)) in self.sinks.into_iter().zip(&parts.sinks) {
             if matches!(halt, Halt::Pause { .. }) || sink.is_finished() {
@@ -279,7 +273,7 @@ impl Gated {
     /// Ends the threads; none has taken anything.
     fn give_up(self) {
         drop(self.gates);
-        self.lifecycle.give_up();
+        self.lifecycle.enter(Phase::Over);
         for worker in self.workers {
             // The worker never began.
             let _nothing = worker.join();

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 
 use bbq_listen::{activated, return_freed_memory};
 use bbq_spool::DirectoryLock;
+use tokio::sync::watch;
 
 use crate::config::{Config, ConfigSource};
 use crate::error::StartError;
@@ -69,9 +70,9 @@ impl Server {
             }
         };
         // Threads are made before any message is taken: if a thread cannot be made, nothing has begun.
-        let (hand, begin) = sync_channel::<(Control, Running, Signals)>(1);
+        let (hand, begin) = sync_channel::<(Control, Signals)>(1);
         let control_thread = spawn("control".to_owned(), move || {
-            begin.recv().is_ok_and(|(control, running, signals)| control.run(running, signals))
+            begin.recv().is_ok_and(|(control, signals)| control.run(signals))
         })?;
         let look = Look::start()?;
         let admin = sockets.admin.as_ref().map(Admin::start).transpose()?;
@@ -91,6 +92,8 @@ impl Server {
             }
         };
         let control = Control {
+            parts: watch::Sender::new(Arc::clone(&running.parts)),
+            running: Some(running),
             loaded: config.clone(),
             config,
             source,
@@ -103,7 +106,7 @@ impl Server {
             look,
         };
         // The thread waits for exactly this value.
-        let _taken = hand.send((control, running, signals));
+        let _taken = hand.send((control, signals));
         Ok(Server { control: control_thread })
     }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// The phase that control sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+pub(crate) enum Phase {
     /// Some threads of the start do not exist yet: touch nothing.
     Gated,
     /// Open the outputs, and write nothing.
@@ -79,7 +79,8 @@ impl Lifecycle {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn enter(&self, phase: Phase) {
+    /// Sets the phase of all sinks, except that [`Lifecycle::hold`] begins [`Phase::Holding`].
+    pub(crate) fn enter(&self, phase: Phase) {
         self.locked().phase = phase;
         self.moved.notify_all();
     }
@@ -108,11 +109,6 @@ impl Lifecycle {
         Ok(())
     }
 
-    /// Lets the sinks work: at the beginning, and after a hold that is called off.
-    pub(crate) fn work(&self) {
-        self.enter(Phase::Working);
-    }
-
     pub(crate) fn hold(&self) {
         let mut state = self.locked();
         for stage in state.stages.iter_mut().filter(|stage| **stage == Stage::Held) {
@@ -127,18 +123,6 @@ impl Lifecycle {
     /// The first sink that does not hold, if any.
     pub(crate) fn first_not_held(&self) -> Option<usize> {
         self.locked().stages.iter().position(|stage| *stage != Stage::Held)
-    }
-
-    pub(crate) fn drain(&self) {
-        self.enter(Phase::Draining);
-    }
-
-    pub(crate) fn leave(&self) {
-        self.enter(Phase::Leaving);
-    }
-
-    pub(crate) fn give_up(&self) {
-        self.enter(Phase::Over);
     }
 }
 
@@ -161,23 +145,6 @@ impl Drop for SinkLifecycle {
 }
 
 impl SinkLifecycle {
-    fn set(&self, stage: Stage) {
-        self.all.locked().stages[self.index] = stage;
-        self.all.moved.notify_all();
-    }
-
-    /// Waits while `waits` returns `true`, with `stage` set for all of that time.
-    fn stay(&self, stage: &Stage, waits: impl Fn(Phase) -> bool) {
-        let mut state = self.all.locked();
-        while waits(state.phase) {
-            if state.stages[self.index] != *stage {
-                state.stages[self.index] = stage.clone();
-                self.all.moved.notify_all();
-            }
-            state = self.all.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
     fn wait_while(&self, waits: impl Fn(Phase) -> bool) -> Result<(), Interrupted> {
         let waited = self.all.moved.wait_while(self.all.locked(), |state| waits(state.phase));
         match waited.unwrap_or_else(PoisonError::into_inner).phase {
@@ -193,7 +160,8 @@ impl SinkLifecycle {
 
     /// Notes that the output is open, or waited for. Nothing is written before the workers begin.
     pub(crate) fn settle(&self) {
-        self.set(Stage::Settled);
+        self.all.locked().stages[self.index] = Stage::Settled;
+        self.all.moved.notify_all();
     }
 
     /// Waits until the start is complete.
@@ -229,10 +197,15 @@ impl SinkLifecycle {
 
     /// Holds for as long as control asks for it. To be called right after a commit.
     pub(crate) fn hold(&self) -> Result<(), Interrupted> {
-        if !self.is_holding() {
-            return self.check();
+        let mut state = self.all.locked();
+        while state.phase == Phase::Holding {
+            if state.stages[self.index] != Stage::Held {
+                state.stages[self.index] = Stage::Held;
+                self.all.moved.notify_all();
+            }
+            state = self.all.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        self.stay(&Stage::Held, |phase| phase == Phase::Holding);
+        drop(state);
         self.check()
     }
 
@@ -263,7 +236,7 @@ mod tests {
     fn nothing_is_touched_by_a_start_that_is_given_up() {
         let all = Lifecycle::new(1);
         let sink = all.of_sink(0);
-        all.give_up();
+        all.enter(Phase::Over);
         assert!(sink.enter().is_err());
     }
 
@@ -273,7 +246,7 @@ mod tests {
         let sink = all.of_sink(0);
         assert_eq!(all.open(SHORT), Ok(()), "a system call may take its time");
         assert!(!sink.refuse("too late".to_owned()));
-        all.work();
+        all.enter(Phase::Working);
         assert!(!sink.refuse("later still".to_owned()));
         let all = Lifecycle::new(2);
         let (one, _other) = (all.of_sink(0), all.of_sink(1));
@@ -296,7 +269,7 @@ mod tests {
     #[test]
     fn a_sink_that_pauses_holds_and_goes_on_or_leaves() {
         let all = Lifecycle::new(1);
-        all.work();
+        all.enter(Phase::Working);
         std::thread::scope(|scope| {
             let sink = all.of_sink(0);
             let paused = scope.spawn(move || {
@@ -308,10 +281,10 @@ mod tests {
                 while all.first_not_held().is_some() {
                     std::thread::yield_now();
                 }
-                all.work();
+                all.enter(Phase::Working);
             }
             all.hold();
-            all.leave();
+            all.enter(Phase::Leaving);
             assert!(paused.join().unwrap());
         });
     }

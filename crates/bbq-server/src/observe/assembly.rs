@@ -4,17 +4,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bbq_listen::Address;
-use bbq_spool::LaneCondition;
+use bbq_spool::{LaneCondition, LanePlace};
 
 use crate::lifecycle::parts::{Parts, waiting_for_space};
-use crate::observe::owed::Owed;
 use crate::observe::status::{
     Dropped, LaneStatus, LedgerStatus, ListenerLedgerStatus, ListenerStatus, SinkStatus, SocketStatus,
     SpoolStatus, Status, WorkerStatus,
 };
-use crate::sink::{Account, SinkLedger, SinkSpec};
+use crate::sink::{Account, OLDEST, SinkLedger, SinkSpec};
 use crate::time::unix_ns;
 use crate::worker::WorkerView;
+
+/// Messages that a sink has not received.
+pub(crate) struct Owed {
+    pub(crate) queued: u64,
+    pub(crate) dropped: Dropped,
+}
 
 impl Parts {
     /// Everything at this moment.
@@ -102,6 +107,18 @@ impl Parts {
                 evicted: ledger.evicted(),
             },
         }
+    }
+
+    /// Counts what a sink has not received. Messages that drop-oldest deleted are dropped, even before the sink reaches their place.
+    /// `beginnings` must be read before the account: segments that the sink has passed since may be deleted, and are not drops.
+    pub(crate) fn owed_to(&self, beginnings: &[LanePlace], account: Account) -> Owed {
+        let deleted = account.deleted_ahead(beginnings);
+        let passed = account.passed();
+        let mut dropped = account.dropped;
+        if deleted > 0 {
+            *dropped.entry(OLDEST.to_owned()).or_default() += deleted;
+        }
+        Owed { queued: self.ledger.spooled().saturating_sub(passed + deleted), dropped }
     }
 
     fn sink_status(&self, spec: &SinkSpec, ledger: &SinkLedger) -> SinkStatus {

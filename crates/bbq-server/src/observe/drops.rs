@@ -37,72 +37,6 @@ enum Fault {
     Sender,
 }
 
-/// What a row of [`CAUSES`] says about a reason.
-struct Cause {
-    what: &'static str,
-    fault: Fault,
-    remedy: &'static str,
-}
-
-const CAUSES: [Cause; 11] = [
-    Cause {
-        what: "full",
-        fault: Fault::Server,
-        remedy: "the spool was full (on_full=drop-newest): speed up the sink with the most queued, or raise spool.bytes_max",
-    },
-    Cause {
-        what: "kernel",
-        fault: Fault::Server,
-        remedy: "the socket's receive buffer was full: raise receive_buffer_bytes and net.core.rmem_max",
-    },
-    Cause {
-        what: "memory",
-        fault: Fault::Server,
-        remedy: "unfinished messages took too much memory: raise unfinished_bytes_max, or lower message_bytes_max",
-    },
-    Cause {
-        what: "unwritten",
-        fault: Fault::Server,
-        remedy: "a lane failed, or had no room when the server stopped: look at the disk",
-    },
-    Cause {
-        what: "oldest",
-        fault: Fault::Server,
-        remedy: "deleted for room before the sink read them (on_full=drop-oldest): speed up the sink, or raise spool.bytes_max",
-    },
-    Cause {
-        what: "damaged",
-        fault: Fault::Server,
-        remedy: "bytes of the spool were damaged: look at the disk, and into quarantine/",
-    },
-    Cause {
-        what: "oversize",
-        fault: Fault::Sender,
-        remedy: "larger than message_bytes_max: raise it, or set on_oversize=cut",
-    },
-    Cause {
-        what: "incomplete",
-        fault: Fault::Sender,
-        remedy: "connections ended in the middle of a message: on_incomplete=keep keeps the received part",
-    },
-    Cause {
-        what: "malformed",
-        fault: Fault::Sender,
-        remedy: "the messages violate the protocol: the log names their senders",
-    },
-    Cause {
-        what: "refused",
-        fault: Fault::Sender,
-        remedy: "the sink's server refuses these messages for good: compare their size and form with what it takes",
-    },
-    Cause {
-        what: EVICTED,
-        fault: Fault::Sender,
-        remedy: "connections or memory ran out, and these made no progress for longest: raise the limit of open files, or \
-                 unfinished_bytes_max",
-    },
-];
-
 /// Kept across restarts in place.
 #[derive(Debug, Default)]
 pub(crate) struct Drops(Mutex<BTreeMap<(String, String), Row>>);
@@ -191,11 +125,11 @@ impl Drops {
             let Some(episode) = &row.episode else { continue };
             let (count, ago) = (row.count.saturating_sub(episode.before), episode.last.elapsed().as_secs());
             let things = things(what);
-            let remedy = cause(what).map_or("", |cause| cause.remedy);
+            let (fault, remedy) = cause(what);
             let line = format!("{subject}: {count} {things}, the last {ago} s ago: {remedy}");
-            match cause(what).map(|cause| cause.fault) {
-                Some(Fault::Sender) => going.notices.push(line),
-                _ => going.problems.push(line),
+            match fault {
+                Fault::Sender => going.notices.push(line),
+                Fault::Server => going.problems.push(line),
             }
         }
         going
@@ -238,8 +172,48 @@ impl Episode {
     }
 }
 
-fn cause(what: &str) -> Option<&'static Cause> {
-    CAUSES.iter().find(|cause| cause.what == what)
+/// Whose fault it is, and what to do about it. Other reasons have no remedy.
+fn cause(what: &str) -> (Fault, &'static str) {
+    match what {
+        "full" => (
+            Fault::Server,
+            "the spool was full (on_full=drop-newest): speed up the sink with the most queued, or raise spool.bytes_max",
+        ),
+        "kernel" => (
+            Fault::Server,
+            "the socket's receive buffer was full: raise receive_buffer_bytes and net.core.rmem_max",
+        ),
+        "memory" => (
+            Fault::Server,
+            "unfinished messages took too much memory: raise unfinished_bytes_max, or lower message_bytes_max",
+        ),
+        "unwritten" => {
+            (Fault::Server, "a lane failed, or had no room when the server stopped: look at the disk")
+        }
+        "oldest" => (
+            Fault::Server,
+            "deleted for room before the sink read them (on_full=drop-oldest): speed up the sink, or raise spool.bytes_max",
+        ),
+        "damaged" => {
+            (Fault::Server, "bytes of the spool were damaged: look at the disk, and into quarantine/")
+        }
+        "oversize" => (Fault::Sender, "larger than message_bytes_max: raise it, or set on_oversize=cut"),
+        "incomplete" => (
+            Fault::Sender,
+            "connections ended in the middle of a message: on_incomplete=keep keeps the received part",
+        ),
+        "malformed" => (Fault::Sender, "the messages violate the protocol: the log names their senders"),
+        "refused" => (
+            Fault::Sender,
+            "the sink's server refuses these messages for good: compare their size and form with what it takes",
+        ),
+        EVICTED => (
+            Fault::Sender,
+            "connections or memory ran out, and these made no progress for longest: raise the limit of open files, or \
+             unfinished_bytes_max",
+        ),
+        _ => (Fault::Server, ""),
+    }
 }
 
 fn things(what: &str) -> String {
@@ -250,10 +224,9 @@ fn things(what: &str) -> String {
 }
 
 fn log(subject: &str, what: &str, line: &Line) {
-    let remedy = cause(what).map_or("", |cause| cause.remedy);
-    let is_loss = cause(what).is_none_or(|cause| cause.fault == Fault::Server);
+    let (fault, remedy) = cause(what);
     match *line {
-        Line::More { count, episode } if is_loss => {
+        Line::More { count, episode } if fault == Fault::Server => {
             error!(at = subject, reason = what, count, episode, remedy, "messages dropped");
         }
         Line::More { count, episode } if what == EVICTED => {

@@ -8,6 +8,5 @@ pub(crate) mod drops;
 pub(crate) mod evenness;
 pub(crate) mod foreign;
 pub(crate) mod look;
-pub(crate) mod owed;
 pub(crate) mod rate_limited_log;
 pub mod status;

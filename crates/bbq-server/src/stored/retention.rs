@@ -14,6 +14,8 @@ use std::time::Duration;
 use bbq_spool::{LanePlace, Spool};
 use tracing::{error, warn};
 
+use crate::error::StartError;
+use crate::lifecycle::threads::spawn;
 use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::stored::ledger::Ledger;
 use crate::stored::streams::Streams;
@@ -45,6 +47,15 @@ struct Requests {
 struct State {
     /// One row per sink, empty until its first commit.
     committed: Vec<Vec<LanePlace>>,
+    work: Work,
+    closed: bool,
+    /// Reports checkpoints that cannot be written.
+    failures: RateLimitedLog,
+}
+
+/// What is to be done.
+#[derive(Default, PartialEq, Eq)]
+struct Work {
     /// Every sink may have passed a segment.
     retire: bool,
     /// Old messages are to be deleted for new ones.
@@ -52,31 +63,14 @@ struct State {
     checkpoint: bool,
     /// The ledger of drops is to be saved.
     ledger: bool,
-    closed: bool,
-    /// Reports checkpoints that cannot be written.
-    failures: RateLimitedLog,
 }
 
 impl State {
-    /// Takes the requests, if there are any.
-    fn take(&mut self) -> Option<Work> {
-        (self.retire || self.room || self.checkpoint || self.ledger).then(|| Work {
-            passed: passed_by_all(&self.committed),
-            retire: std::mem::take(&mut self.retire),
-            room: std::mem::take(&mut self.room),
-            checkpoint: std::mem::take(&mut self.checkpoint),
-            ledger: std::mem::take(&mut self.ledger),
-        })
+    /// Takes the work, if there is any, with the positions that every sink has passed.
+    fn take(&mut self) -> Option<(Work, Vec<LanePlace>)> {
+        let work = std::mem::take(&mut self.work);
+        (work != Work::default()).then(|| (work, passed_by_all(&self.committed)))
     }
-}
-
-/// The next thing to do.
-struct Work {
-    passed: Vec<LanePlace>,
-    retire: bool,
-    room: bool,
-    checkpoint: bool,
-    ledger: bool,
 }
 
 impl Retention {
@@ -93,11 +87,11 @@ impl Retention {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub(crate) fn start(&self, ledger: Arc<Ledger>) -> io::Result<()> {
+    pub(crate) fn start(&self, ledger: Arc<Ledger>) -> Result<(), StartError> {
         let shared = Arc::clone(&self.shared);
         let requests = Arc::clone(&self.shared.requests);
-        self.shared.spool.on_room_wanted(move || requests.ask(|state| state.room = true));
-        let thread = std::thread::Builder::new().name("retention".to_owned()).spawn(move || {
+        self.shared.spool.on_room_wanted(move || requests.ask(|state| state.work.room = true));
+        let thread = spawn("retention".to_owned(), move || {
             if catch_unwind(AssertUnwindSafe(|| shared.run(&ledger))).is_err() {
                 error!("the thread that deletes segments panicked: nothing is deleted before a restart");
             }
@@ -110,24 +104,24 @@ impl Retention {
     pub fn commit(&self, sink: usize, places: Vec<LanePlace>) {
         self.shared.requests.ask(|state| {
             state.committed[sink] = places;
-            state.retire = true;
+            state.work.retire = true;
         });
     }
 
     /// Checks again for passed segments that could not be deleted before: a segment is sealed only when the next one is needed,
     /// which may be after every sink has committed it.
     pub fn retire(&self) {
-        self.shared.requests.ask(|state| state.retire = true);
+        self.shared.requests.ask(|state| state.work.retire = true);
     }
 
     /// Asks for the checkpoint of streams to be written.
     pub fn ask_for_checkpoint(&self) {
-        self.shared.requests.ask(|state| state.checkpoint = true);
+        self.shared.requests.ask(|state| state.work.checkpoint = true);
     }
 
     /// Asks for the ledger of drops to be saved.
     pub(crate) fn ask_to_save_ledger(&self) {
-        self.shared.requests.ask(|state| state.ledger = true);
+        self.shared.requests.ask(|state| state.work.ledger = true);
     }
 
     /// The position up to which every sink has committed a lane; 0 without a sink.
@@ -140,7 +134,7 @@ impl Retention {
     /// Does the requested work on the caller's thread. Returns `false` if room was requested and could not be made.
     pub fn step(&self) -> bool {
         let work = self.shared.requests.locked().take();
-        work.is_none_or(|work| self.shared.work(&work))
+        work.is_none_or(|(work, passed)| self.shared.work(&work, &passed))
     }
 
     /// Whether the thread has ended unexpectedly.
@@ -187,7 +181,7 @@ impl Requests {
     }
 
     /// Waits for a request; returns `None` at the end. After `retry`, room is requested again.
-    fn wait(&self, retry: Option<Duration>) -> Option<Work> {
+    fn wait(&self, retry: Option<Duration>) -> Option<(Work, Vec<LanePlace>)> {
         let mut state = self.locked();
         loop {
             if state.closed {
@@ -200,7 +194,7 @@ impl Requests {
                 Some(retry) => {
                     let (mut state, waited) =
                         self.work.wait_timeout(state, retry).unwrap_or_else(PoisonError::into_inner);
-                    state.room |= waited.timed_out();
+                    state.work.room |= waited.timed_out();
                     state
                 }
                 None => self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
@@ -212,22 +206,22 @@ impl Requests {
 impl Shared {
     fn run(&self, ledger: &Ledger) {
         let mut retry = None;
-        while let Some(work) = self.requests.wait(retry) {
+        while let Some((work, passed)) = self.requests.wait(retry) {
             if work.ledger
                 && let Err(error) = ledger.save()
             {
                 warn!(%error, "cannot save the ledger of drops");
             }
-            retry = (!self.work(&work)).then_some(ROOM_RETRY);
+            retry = (!self.work(&work, &passed)).then_some(ROOM_RETRY);
         }
     }
 
     /// Returns `false` if room was requested and could not be made.
-    fn work(&self, work: &Work) -> bool {
+    fn work(&self, work: &Work, passed: &[LanePlace]) -> bool {
         let wants_room = (work.room || work.retire) && self.spool.is_room_wanted();
         let is_due = (wants_room && self.spool.has_sealed())
             || work.checkpoint
-            || (work.retire && self.needs_checkpoint(&work.passed));
+            || (work.retire && self.needs_checkpoint(passed));
         // With a full disk this may fail many times a second.
         if is_due
             && self.streams.is_checkpoint_old()
@@ -237,7 +231,7 @@ impl Shared {
             warn!(%error, repeats, "cannot write the checkpoint of streams; segments are kept");
         }
         let covered = self.streams.covered();
-        self.spool.retire(&passed_by_all(&[work.passed.clone(), covered.clone()]));
+        self.spool.retire(&passed_by_all(&[passed.to_vec(), covered.clone()]));
         !wants_room || self.spool.make_wanted_room(&covered)
     }
 
