@@ -60,7 +60,8 @@ pub(crate) fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
 
 fn write_listener(listener: &ListenerStatus, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "listen     {} ({})", listener.spec, listener.distribution)?;
-    if !listener.spec.contains(address_part(&listener.address)) {
+    let address = listener.address.split_once("://").map_or(&*listener.address, |(_, rest)| rest);
+    if !listener.spec.contains(address) {
         writeln!(out, "           on {}", listener.address)?;
     }
     // With `auto`, any distribution is as configured.
@@ -108,11 +109,6 @@ fn write_listener(listener: &ListenerStatus, out: &mut dyn Write) -> io::Result<
         )?;
     }
     Ok(())
-}
-
-/// The address without its transport.
-fn address_part(address: &str) -> &str {
-    address.split_once("://").map_or(address, |(_, rest)| rest)
 }
 
 fn write_sink(sink: &SinkStatus, out: &mut dyn Write) -> io::Result<()> {

@@ -14,7 +14,7 @@ const DESCRIPTORS_PER_SINK: u64 = 4;
 /// A worker's epoll, eventfd and timer, and the set of its quiet sessions, with some to spare.
 const DESCRIPTORS_PER_WORKER: u64 = 8;
 /// A worker's socket of a listener, the epoll set that it waits for, and the set of its connections.
-const DESCRIPTORS_PER_SEAT: u64 = 3;
+const DESCRIPTORS_PER_LISTENER: u64 = 3;
 /// The fewest connections that are worth starting for.
 const CONNECTIONS_MIN: u64 = 8;
 
@@ -28,7 +28,7 @@ pub(crate) fn connections_max(config: &Config) -> Result<u64, StartError> {
     let reserved = DESCRIPTORS_RESERVED
         + lanes * (DESCRIPTORS_PER_LANE + DESCRIPTORS_PER_WORKER + sinks)
         + sinks * DESCRIPTORS_PER_SINK
-        + (config.listen.len() as u64) * lanes * DESCRIPTORS_PER_SEAT;
+        + (config.listen.len() as u64) * lanes * DESCRIPTORS_PER_LISTENER;
     match limit.saturating_sub(reserved) {
         0..CONNECTIONS_MIN => Err(StartError::Descriptors { limit, needed: reserved + CONNECTIONS_MIN }),
         left => Ok(left),

@@ -8,8 +8,8 @@ use bbq_spool::{LaneCondition, LanePlace};
 
 use crate::lifecycle::parts::{Parts, waiting_for_space};
 use crate::observe::status::{
-    Dropped, LaneStatus, LedgerStatus, ListenerLedgerStatus, ListenerStatus, SinkStatus, SocketStatus,
-    SpoolStatus, Status, WorkerStatus,
+    Dropped, LaneStatus, LedgerStatus, ListenerStatus, SinkStatus, SocketStatus, SpoolStatus, Status,
+    WorkerStatus,
 };
 use crate::sink::{Account, OLDEST, SinkLedger, SinkSpec};
 use crate::time::unix_ns;
@@ -69,8 +69,6 @@ impl Parts {
 
     fn listener_status(&self, index: usize) -> ListenerStatus {
         let listener = &self.listeners[index];
-        let ledger = self.ledger.listener(index);
-        let dropped = ledger.dropped();
         let is_tcp = matches!(listener.group.local_address(), Address::Tcp(_));
         let sockets = listener.group.sockets().into_iter().map(|socket| {
             let queue = socket.queue();
@@ -97,15 +95,7 @@ impl Parts {
             sockets: sockets.collect(),
             foreign: listener.foreign.members(),
             evenness: listener.evenness.last(),
-            ledger: ListenerLedgerStatus {
-                received: ledger.spooled() + dropped.values().sum::<u64>(),
-                dropped,
-                cut: ledger.cut(),
-                duplicates: ledger.duplicates(),
-                skipped: ledger.skipped(),
-                refused: ledger.refused(),
-                evicted: ledger.evicted(),
-            },
+            ledger: self.ledger.listener(index).status(),
         }
     }
 

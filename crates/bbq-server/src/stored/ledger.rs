@@ -9,7 +9,6 @@
 //! dropped <records> <reason> <listener>
 //! ```
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -18,6 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bbq_spool::{Storage, sealed};
 use tracing::error;
+
+use crate::observe::status::{Dropped, ListenerLedgerStatus};
 
 /// Why a message was not spooled. The status and the ledger's file contain the words: never rename a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,10 +109,6 @@ impl ListenerLedger {
         self.refused.fetch_add(sessions, Ordering::Relaxed);
     }
 
-    pub(crate) fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
-    }
-
     pub(crate) fn add_evicted(&self, connections: u64) {
         self.evicted.fetch_add(connections, Ordering::Relaxed);
     }
@@ -150,29 +147,30 @@ impl ListenerLedger {
         self.spooled_before + self.spooled.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn cut(&self) -> u64 {
-        self.cut.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn duplicates(&self) -> u64 {
-        self.duplicates.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn skipped(&self) -> u64 {
-        self.skipped.load(Ordering::Relaxed)
-    }
-
     fn unwritten(&self) -> u64 {
         self.dropped[DropReason::Unwritten.index()].load(Ordering::Relaxed)
     }
 
     /// Records by reason, without reasons that did not occur.
-    pub fn dropped(&self) -> BTreeMap<String, u64> {
+    pub fn dropped(&self) -> Dropped {
         let count = |(reason, word): &(DropReason, &str)| {
             let records = self.dropped[reason.index()].load(Ordering::Relaxed);
             (records > 0).then(|| ((*word).to_owned(), records))
         };
         DropReason::ALL.iter().filter_map(count).collect()
+    }
+
+    pub(crate) fn status(&self) -> ListenerLedgerStatus {
+        let dropped = self.dropped();
+        ListenerLedgerStatus {
+            received: self.spooled() + dropped.values().sum::<u64>(),
+            dropped,
+            cut: self.cut.load(Ordering::Relaxed),
+            duplicates: self.duplicates.load(Ordering::Relaxed),
+            skipped: self.skipped.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
+            evicted: self.evicted(),
+        }
     }
 }
 
@@ -246,8 +244,8 @@ impl Ledger {
     }
 
     /// Dropped before the spool by all listeners, ever, by reason.
-    pub(crate) fn dropped(&self) -> BTreeMap<String, u64> {
-        let mut sum: BTreeMap<String, u64> = BTreeMap::new();
+    pub(crate) fn dropped(&self) -> Dropped {
+        let mut sum = Dropped::new();
         for (_, reason, records) in &self.former_dropped {
             *sum.entry(reason.clone()).or_default() += records;
         }
@@ -319,7 +317,7 @@ mod tests {
         assert_eq!(second.spooled(), 15);
         assert_eq!(second.listener(0).spooled(), 5);
         let sum =
-            BTreeMap::from([("full".to_owned(), 3), ("kernel".to_owned(), 2), ("oversize".to_owned(), 4)]);
+            Dropped::from([("full".to_owned(), 3), ("kernel".to_owned(), 2), ("oversize".to_owned(), 4)]);
         assert_eq!(second.dropped(), sum);
         second.save().unwrap();
         assert_eq!(open(&["a".to_owned()]).dropped(), sum);
