@@ -1,5 +1,5 @@
-//! A client that waits for its last acknowledgement before it sends more hears it at every level, and one that sends
-//! again what is known already hears so: if this fails, such a client waits for ever.
+//! A client that waits for its last acknowledgement before it sends more gets it at every level, and a client that sends stored
+//! messages again gets an acknowledgement. If this fails, such a client waits for ever.
 
 mod support;
 
@@ -22,7 +22,7 @@ fn send_returns_at_every_level() {
             .stdin(Stdio::null())
             .spawn()
             .expect("it starts");
-        // What was taken is delivered in any case; that it was acknowledged shows in the end of the sender.
+        // Messages that were taken are delivered in any case; the sender ends only after their acknowledgement.
         server.wait_delivered(2 * count);
         let start = std::time::Instant::now();
         let status = loop {

@@ -1,4 +1,4 @@
-//! If this fails, a server under systemd does not take the sockets it is given, or systemd does not learn how far it is.
+//! If this fails, a server under systemd does not take the sockets that it is given, or systemd does not learn the server's state.
 
 mod support;
 
@@ -41,7 +41,7 @@ const LISTEN: [&str; 4] = [
     "whole+tcp://127.0.0.1:{3}",
 ];
 
-/// With a launcher in front that opens these.
+/// Starts the server by a launcher that opens these sockets.
 fn activated(sockets: &[&str]) -> Setup {
     let setup = Setup::new(&LISTEN).with(&["--workers", "2"]);
     let notify = format!("NOTIFY_SOCKET={}", setup.path().join("notify").display());

@@ -1,5 +1,5 @@
-//! `bbq bench` runs every experiment to its end and says in JSON what it measured: if this fails, users measure nothing, or
-//! programs that read the figures break.
+//! `bbq bench` runs every experiment to its end and prints its results as JSON. If this fails, users measure nothing, or programs that
+//! read the figures break.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,12 +16,12 @@ fn bbq(arguments: &[&str], directory: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_bbq")).args(arguments).current_dir(directory).output().unwrap()
 }
 
-/// On the disk that is built on: elsewhere may be memory, where marks are not measured.
+/// On the disk of the build: another directory may be in memory, where marks are not measured.
 fn directory() -> TempDir {
     TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// Runs an experiment as short as it goes; returns the JSON, which is printed and written alike.
+/// Runs an experiment for the shortest time; returns the JSON, which is the same in the output and in the file.
 fn run(experiment: &str, out: &Path) -> Value {
     let directory = directory();
     let short = ["bench", experiment, "--duration", "0.05", "--rounds", "1", "--json", "--out"];
@@ -78,7 +78,7 @@ fn check(experiment: &str, report: &Value, out: &Path) {
     assert!(!page.contains("src=") && !page.contains("href="), "{experiment}: the page needs something else");
 }
 
-/// Name and time of each, of the list that is printed without an experiment.
+/// Name and time of each experiment, from the list that is printed without an experiment.
 fn listed() -> Vec<(String, String)> {
     let directory = TempDir::new().unwrap();
     let output = bbq(&["bench"], directory.path());
@@ -162,14 +162,14 @@ fn listen_has_all_cases_and_ends_with_a_choice() {
     assert!(last.starts_with("Choose ") || last.starts_with("Cannot tell: "), "{last}");
 }
 
-/// Processes that descend from this one and run `bbq serve`, not the moment before they do.
+/// Descendants of this process that run `bbq serve`; a process that is about to run it does not count.
 fn servers(pid: u32) -> Vec<u32> {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     let children = children.split_whitespace().map(|child| child.parse().unwrap());
     children.filter(|child| command(*child).contains("\0serve\0")).collect()
 }
 
-/// Arguments, each ended by a zero byte; of a process that has ended none.
+/// The arguments of a process, each ended by a zero byte; none if the process has ended.
 fn command(pid: u32) -> String {
     String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()).into_owned()
 }
@@ -274,7 +274,7 @@ fn the_page_on_measuring_and_the_help_have_the_list() {
     let directory = TempDir::new().unwrap();
     let text = |arguments: &[&str]| String::from_utf8(bbq(arguments, directory.path()).stdout).unwrap();
     let (list, help) = (text(&["bench"]), text(&["bench", "--help"]));
-    // As it is, not wrapped.
+    // Not wrapped.
     assert!(list.lines().filter(|line| line.starts_with("  ")).all(|line| help.contains(line)), "{help}");
 }
 

@@ -1,7 +1,7 @@
-//! If this fails, a sender whose spool has filled its disk never goes on, loses what it has taken, or does not say that it is the
-//! disk.
+//! If this fails, a sender whose spool has filled its disk never goes on, loses messages that it has taken, or does not say that the
+//! disk is full.
 //!
-//! The spool lies on a file system of 4 MiB. Room comes back from acknowledgements, or because somebody else gives some.
+//! The spool is on a file system of 4 MiB. Acknowledgements free room, or the test does.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -15,7 +15,7 @@ use support::mounts::{Ballast, in_own_mounts, mount_small};
 use support::{PATIENCE, Setup};
 
 const DISK_KIB: u32 = 4096;
-/// A multiple of what the disk takes.
+/// Several times the size of the disk.
 const MESSAGES: u32 = 30_000;
 
 fn message(number: u32) -> String {
@@ -60,7 +60,7 @@ fn acknowledgements_make_room_whatever_was_in_it() {
                     sender.send(message(number).as_bytes()).expect("there will be room");
                 }
             });
-            // Full, but for what the rest of a page takes.
+            // Full, except for the rest of a page.
             let full = u64::from(DISK_KIB) * 1024 * 9 / 10 / message(0).len() as u64;
             let start = std::time::Instant::now();
             while sender.counters().accepted < full {
@@ -103,7 +103,7 @@ fn who_does_not_wait_is_told_that_it_is_the_disk_and_goes_on_by_itself() {
         assert!(dropped > 0 && taken.len() > 3000, "{} taken", taken.len());
         let counters = sender.counters();
         assert_eq!((counters.dropped.full, counters.dropped.total()), (dropped, dropped), "{counters:?}");
-        // The next life finds the disk full.
+        // The next sender finds the disk full.
         drop(sender);
         let sender = builder(&setup, OnFull::DropNewest).start().expect("it needs no room to start");
         assert_eq!(sender.counters().recovered, taken.len() as u64);

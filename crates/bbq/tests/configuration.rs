@@ -1,5 +1,5 @@
-//! If this fails, a mistake in the configuration or on the command line is taken silently, or its message does not say
-//! where it is and what to write, or a program that calls bbq cannot tell success from failure.
+//! If this fails, a mistake in the configuration or on the command line is accepted, or its message does not say where the mistake is
+//! and what to write, or a program that calls bbq cannot tell success from failure.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -16,7 +16,7 @@ fn bbq(arguments: &[&str]) -> Command {
     command
 }
 
-/// What `bbq check` says of a file.
+/// The output of `bbq check` for a file.
 fn check(text: &str) -> (Option<i32>, String) {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join("bbq.toml"), text).expect("a file");
@@ -199,7 +199,7 @@ fn the_admin_can_be_off() {
     let log = fs::File::create(setup.path().join("log")).expect("a log");
     let server = command.stdin(Stdio::null()).stderr(log).spawn().expect("it starts");
     let mut server = support::Server { setup: &setup, child: server };
-    // Without the admin only the log tells that it is ready.
+    // Without the admin only the log tells that the server is ready.
     while !setup.log().contains("ready pid=") {
         assert!(server.child.try_wait().expect("it was ours").is_none(), "{}", setup.log());
     }

@@ -72,7 +72,7 @@ fn wait_full(server: &Server<'_>, clients: u32) -> Value {
     status
 }
 
-/// Waits for what never comes: the time of a phase.
+/// Waits for an event that never comes, to let a phase take its time.
 fn let_pass(phase: Duration) {
     let never = Mutex::new(());
     let guard = never.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,7 +86,7 @@ fn it_keeps_serving_with_all_descriptors_taken() {
     let server = setup.start();
     client::short_connections(0..10, setup.address(0));
     server.wait_delivered(10);
-    // All at the same time; each closes only when all are there.
+    // All connect at the same time; each closes only when all are connected.
     let clients = connect(&server, CLIENTS);
     wait_full(&server, CLIENTS);
     println!("{} descriptors of 256", process::descriptors(server.pid()));
@@ -108,7 +108,7 @@ fn it_writes_new_segments_at_the_limit() {
     wait_full(&server, IDLE_CLIENTS);
     let lines = [&[b'x'; 99][..], b"\n"].concat().repeat(1000);
     for mut client in clients {
-        // Served, or soon: those before it were closed.
+        // It is served at the latest now, as the earlier ones were closed.
         client.write_all(&lines).expect("it reads");
     }
     server.wait_delivered(u64::from(IDLE_CLIENTS) * 1000);

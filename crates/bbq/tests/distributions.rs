@@ -1,4 +1,4 @@
-//! If this fails, a distribution opens other sockets than it says, or does not serve.
+//! If this fails, a distribution opens other sockets than documented, or does not serve.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -45,7 +45,7 @@ fn each_has_its_sockets_and_serves() {
     }
 }
 
-/// From a port of its own.
+/// Each from another port.
 fn send(protocol: &str, to: SocketAddr, line: &[u8]) {
     if protocol == "tcp" {
         TcpStream::connect(to).expect("it listens").write_all(line).expect("it reads");

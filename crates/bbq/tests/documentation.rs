@@ -1,5 +1,5 @@
-//! What the documentation says of the configuration is what the program does: if this fails, an operator writes what the
-//! page says and is refused, or never learns of a key.
+//! The program does what the documentation says of the configuration. If this fails, the program refuses a documented value, or a key
+//! is not documented.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 const PAGE: &str = include_str!("../../../docs/CONFIGURATION.md");
 const CLIENTS: &str = include_str!("../../../docs/CLIENTS.md");
-/// Write the tables of the page instead of comparing them when this is set.
+/// If this variable is set, the tables of the page are written instead of compared.
 const WRITE: &str = "BBQ_WRITE_TABLES";
 const BBQ: &str = env!("CARGO_BIN_EXE_bbq");
 
@@ -41,7 +41,7 @@ fn section_of(page: &'static str, heading: &str) -> &'static str {
     rest.split("\n## ").next().unwrap()
 }
 
-/// Rows of the tables whose first column is headed so, without head and line, in cells.
+/// The rows, in cells, of the tables whose first column has this head; without the head and the line below.
 fn rows(section: &'static str, first: &str) -> Vec<Vec<&'static str>> {
     let mut rows = Vec::new();
     let mut inside = false;
@@ -168,7 +168,7 @@ fn the_tables_of_the_page_are_made_from_the_lists_of_the_program() {
     );
 }
 
-/// The long options of a command, as its help has them, but for the help.
+/// The long options of a command from its help, without --help.
 fn options(command: &str) -> BTreeSet<String> {
     let help = Command::new(BBQ).args([command, "--help"]).output().expect("it runs");
     let help = String::from_utf8(help.stdout).unwrap();
@@ -192,7 +192,7 @@ fn the_page_for_clients_has_the_options_of_send_and_no_others() {
     assert_eq!(there, options("send"));
 }
 
-/// Tries what the list says: each word, or both bounds and what is beyond them.
+/// Tries the values of the list: each word, or both bounds and values beyond them.
 fn try_values(options: &[SpecOption], spec: impl Fn(&str) -> String) {
     for SpecOption { key, values, .. } in options {
         let accepts = |value: &str| is_right(&spec(&format!("{key}={value}")));
@@ -208,7 +208,7 @@ fn try_values(options: &[SpecOption], spec: impl Fn(&str) -> String) {
             }
             // Any text, or what only a file or the environment has.
             Values::Text { pattern: "", .. } | Values::Secret => {}
-            // A list of words, of which the last ones may have a part that varies.
+            // A list of words; the last ones may have a variable part.
             values => {
                 let text = values.to_string().replace("A,B,...", "3,1").replace("=N", "=2");
                 for word in text.split(", ") {
@@ -223,7 +223,7 @@ fn try_values(options: &[SpecOption], spec: impl Fn(&str) -> String) {
 #[test]
 fn the_values_of_listeners_and_sinks_are_taken_and_others_are_not() {
     try_values(&LISTEN_OPTIONS, |pair| {
-        // A key that could have no effect is refused.
+        // A key without effect is refused.
         let transport = if pair.starts_with("receive_buffer_bytes") { "udp" } else { "tcp" };
         format!("workers = 2\nlisten = [\"lines+{transport}://127.0.0.1:1?{pair}\"]\n")
     });

@@ -1,4 +1,4 @@
-//! If this fails, messages are dropped and nobody hears of it: not in the log, and not from /health.
+//! If this fails, messages are dropped and neither the log nor /health tells.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -61,7 +61,7 @@ fn what_a_full_spool_drops_is_told_in_sums() {
     wait_line(&server, &["ERROR", "messages dropped", "reason=\"full\"", "drop-newest"]);
     let (code, text) = server.health();
     assert!(code == 503 && text.contains("messages dropped (full)"), "{text}");
-    // It goes on, and is not told with each second.
+    // Drops go on, and are not logged each second.
     let began = server.status()["uptime_seconds"].as_u64().unwrap();
     let told = lines_told(&setup);
     while server.status()["uptime_seconds"].as_u64().unwrap() < began + 3 {
@@ -69,7 +69,7 @@ fn what_a_full_spool_drops_is_told_in_sums() {
     }
     assert!(lines_told(&setup) <= told + 1, "{}", setup.log());
     drop(client);
-    // What is not told yet is told at the end: the sums are all that was dropped.
+    // The end logs the rest: the sum of all lines is what was dropped.
     server.wait_status("the end of the connection", |status| status["workers"][0]["connections"] == 0);
     let all = dropped();
     server.stop();

@@ -1,5 +1,5 @@
-//! If this fails, a signal that comes while the server starts ends it on the spot: a reload or an upgrade takes the service down,
-//! and a stop leaves behind what was open; or a server in the background of a shell is stopped by somebody else's Ctrl-C.
+//! If this fails, a signal during the start ends the server at once: a reload or an upgrade takes the service down, and a stop leaves
+//! sockets and files behind; or Ctrl-C for another program stops a server in the background of a shell.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -24,7 +24,7 @@ fn make_pipe(path: &Path) {
     assert!(made.success());
 }
 
-/// The end of a pipe that somebody has come to read, and waits for.
+/// The writing end of a pipe, once a reader has opened it and waits.
 fn writer_of(path: &Path) -> File {
     let start = Instant::now();
     loop {
@@ -37,12 +37,12 @@ fn writer_of(path: &Path) -> File {
     }
 }
 
-/// What a reload finds changed.
+/// A configuration with a change for a reload.
 fn configuration(drain_timeout: u32) -> String {
     format!("drain_timeout_seconds = {drain_timeout}\n")
 }
 
-/// Lets a server that reads its configuration go on. Whoever reads it next waits at a new pipe.
+/// Lets a server that reads its configuration go on. The next reader waits at a new pipe.
 fn configure(path: &Path, mut pipe: File, drain_timeout: u32) {
     let next = path.with_extension("next");
     make_pipe(&next);
@@ -80,7 +80,7 @@ fn an_upgrade_is_done_once_it_serves() {
     let config = writer_of(&pipe);
     server.signal(Signal::USR2);
     configure(&pipe, config, 10);
-    // Its successor reads it, too.
+    // The successor reads it, too.
     configure(&pipe, writer_of(&pipe), 10);
     server.upgraded(2);
     let mut client = TcpStream::connect(setup.address(0)).expect("it listens");
@@ -109,7 +109,7 @@ fn an_end_in_the_middle_of_the_start_loses_nothing_and_closes_in_order() {
     make_pipe(&pipe);
     let server = Lineage::spawn(&setup);
     let config = writer_of(&pipe);
-    // It makes its first thread when lock and sockets are its own.
+    // The server makes its first thread after it has the lock and the sockets.
     let held = Fault::inject(server.pid(), "bbq", "clone3:delay_enter=120000000");
     configure(&pipe, config, 10);
     held.wait_held(server.pid(), libc::SYS_clone3);

@@ -21,7 +21,7 @@ fn accepted(status: &Value) -> Vec<u64> {
     sockets.iter().map(|socket| socket["accepted"].as_u64().expect("accepted")).collect()
 }
 
-/// Makes the next 10,000 connections and answers how many each socket got of them.
+/// Makes the next 10,000 connections and returns how many each socket got.
 fn measure(server: &Server<'_>, round: u32) -> Vec<u64> {
     let before = accepted(&server.status());
     let numbers = round * CONNECTIONS..(round + 1) * CONNECTIONS;

@@ -19,7 +19,7 @@ use support::{BBQ, PATIENCE, Server, Setup, assert_balanced};
 const LINE_BYTES: usize = 100;
 /// Lines that are written to the sender at once.
 const CHUNK: u64 = 500;
-/// Lines that are fed beyond a moment at which the server is ended: what is on its way then.
+/// Lines that are fed beyond the moment at which the server is ended: they are on their way then.
 const AHEAD: u64 = 20_000;
 
 fn write_line(number: u64, out: &mut Vec<u8>) {
@@ -33,7 +33,7 @@ fn write_line(number: u64, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// How far the lines may be fed, and how far they are.
+/// How many lines may be fed, and how many were.
 #[derive(Default)]
 struct Feed {
     state: Mutex<FeedState>,
@@ -108,7 +108,7 @@ impl Sending {
         Sending { child, feed, feeder }
     }
 
-    /// Feeds the rest; answers how it ended, and what it said.
+    /// Feeds the rest; returns the exit status and the output.
     fn finish(mut self) -> (ExitStatus, String) {
         self.feed.raise(u64::MAX);
         self.feeder.join().expect("it feeds all");
@@ -118,8 +118,7 @@ impl Sending {
     }
 }
 
-/// Ends the server when so many lines are fed, while others follow and once it has received some itself; then starts it
-/// again.
+/// Ends the server when this many lines are fed, while more follow and once this server has received some; then starts it again.
 fn interrupt<'a>(server: Server<'a>, sending: &Sending, at: u64, end: impl FnOnce(Server<'a>)) -> Server<'a> {
     let (setup, feed) = (server.setup, &sending.feed);
     let received = |status: &Value| status["ledger"]["received"].as_u64().expect("received");
@@ -160,10 +159,10 @@ fn assert_each_line_once(setup: &Setup, lines: u64) {
     assert_eq!(missing, None, "the first line that is missing; {} are", lines - count);
 }
 
-/// Sends the lines while the server is ended so many times, each at a random part of them, and started again.
+/// Sends the lines while the server is ended and started again this many times, each time after a random part of the lines.
 fn exactly_once(lines: u64, interruptions: u64, end: impl Fn(Server<'_>)) {
     let mut random = Random::seeded();
-    // The last quarter is left for what is fed around each moment.
+    // The last quarter is for the lines that are fed around each end.
     assert!(interruptions * (2 * AHEAD + CHUNK) <= lines / 4, "lines may run out before the last moment");
     let mut moments: Vec<u64> = (0..interruptions).map(|_| random.below(lines * 3 / 4)).collect();
     moments.sort_unstable();

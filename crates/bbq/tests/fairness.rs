@@ -1,4 +1,4 @@
-//! If this fails, one client that sends as fast as it can takes what the others need: they wait while it is served.
+//! If this fails, one client that sends as fast as it can makes all others wait.
 
 #![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test's helpers panic, too")]
 
@@ -18,11 +18,11 @@ use support::session::{Answer, Session, batch, stream_id};
 use support::{PATIENCE, Setup, run};
 
 const MESSAGE_BYTES: usize = 1000;
-/// The others together are done when they have sent so many bytes each, on average.
+/// The run ends when the other clients have sent this many bytes each, on average.
 const EACH_BYTES: u64 = 24 * 1024 * 1024;
 const OTHERS: usize = 4;
 
-/// How somebody sends.
+/// How a client sends.
 #[derive(Clone, Copy)]
 struct Way {
     /// Messages of a batch.
@@ -31,7 +31,7 @@ struct Way {
     window: u64,
 }
 
-/// Sends until it is over, and counts what was acknowledged.
+/// Sends until the run is over, and counts acknowledged messages.
 fn send(address: SocketAddr, stream: u8, way: Way, acknowledged: &AtomicU64, is_over: &AtomicBool) {
     let id = stream_id(stream);
     let (mut session, _) = Session::open_at(address, id, AckLevel::Durable);
@@ -64,7 +64,7 @@ fn send(address: SocketAddr, stream: u8, way: Way, acknowledged: &AtomicU64, is_
     });
 }
 
-/// A library under which each sync takes a while, so that the disk is what limits everybody.
+/// A library that makes each sync slow, so that the disk limits all clients.
 fn slow_disk(directory: &Path) -> PathBuf {
     let (source, library) = (directory.join("slow.c"), directory.join("slow.so"));
     let text = "#include <time.h>\nint fdatasync(int fd) {\n    struct timespec t = {0, 20000000};\n    nanosleep(&t, 0);\n    \
@@ -74,7 +74,7 @@ fn slow_disk(directory: &Path) -> PathBuf {
     library
 }
 
-/// Shares of the flooding client and of each other one, in messages.
+/// Messages of the flooding client, and of each other client.
 fn shares(flood: Way, other: Way) -> Vec<u64> {
     let config = "sink = []\n[spool]\nbytes_max = \"4GiB\"\n";
     let directory = tempfile::tempdir().expect("a directory");
@@ -108,7 +108,7 @@ fn shares(flood: Way, other: Way) -> Vec<u64> {
                 std::thread::yield_now();
             }
         };
-        // Who begins earlier than the others has more than a share.
+        // A client that begins earlier than the others gets more than a share.
         let before = wait(&|counts| counts.iter().all(|count| *count > 0));
         let at_begin: u64 = before[1..].iter().sum();
         let counts = wait(&|counts| counts[1..].iter().sum::<u64>() >= at_begin + enough);

@@ -1,5 +1,5 @@
-//! If this fails, messages are lost, doubled or cut where one output file ends and the next one begins, files are larger than
-//! configured, or old files are kept for ever, or deleted too early.
+//! If this fails, messages are lost, doubled or cut between one output file and the next, files are larger than configured, or old files
+//! are kept for ever or deleted too early.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -23,7 +23,7 @@ fn text(round: u64) -> String {
     (0..LINES_PER_ROUND).map(|line| format!("round {round:03} line {line:03} {:x<40}\n", "")).collect()
 }
 
-/// What was set aside, oldest first.
+/// The files that were set aside, oldest first.
 fn set_aside(setup: &Setup) -> Vec<PathBuf> {
     let entries = fs::read_dir(setup.output().parent().expect("a directory")).expect("a directory");
     let is_aside =
@@ -34,7 +34,7 @@ fn set_aside(setup: &Setup) -> Vec<PathBuf> {
     paths
 }
 
-/// All that was written and is kept, after a look at the size of each file.
+/// The content of all kept files; checks the size of each file.
 fn checked(setup: &Setup, bytes_max: usize, line_bytes_max: usize) -> String {
     let mut all = String::new();
     for path in set_aside(setup) {
@@ -117,7 +117,7 @@ fn a_message_that_is_larger_than_a_file_has_one_of_its_own() {
     assert_eq!(setup.written(), b"behind\n");
 }
 
-/// Rotation makes room as it goes: all that is sent is many times what the disk holds.
+/// Rotation makes room while messages come: they are many times the size of the disk.
 #[test]
 fn a_small_disk_is_enough_for_the_files_that_are_kept() {
     in_own_mounts("a_small_disk_is_enough_for_the_files_that_are_kept", || {
@@ -159,7 +159,7 @@ fn by_day_what_yesterday_wrote_is_set_aside() {
     assert_eq!(fs::read(&aside[0]).expect("a file"), b"of yesterday\n");
     assert_eq!(setup.written(), b"of today\n");
     drop(server);
-    // Of the same day: nothing to set aside.
+    // The file is of the same day: nothing is set aside.
     let _server = setup.start();
     assert_eq!(set_aside(&setup).len(), 1);
 }

@@ -1,5 +1,5 @@
-//! If this fails, another process takes a share of what is sent to this server, and nothing shows that it is missing; or
-//! the operator is alarmed by nobody.
+//! If this fails, another process takes a share of this server's messages, and nothing shows that they are missing; or the server
+//! reports another process that does not exist.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use support::stranger::Stranger;
 use support::{Server, Setup};
 
-/// Within which it is to be reported. Looked for every 2 s; the rest is for a machine that lets others run.
+/// The report must come within this time. The server checks every 2 s; the rest is for a busy machine.
 const REPORTED_WITHIN: Duration = Duration::from_secs(30);
 
 fn foreign(status: &Value) -> &Vec<Value> {
@@ -36,7 +36,7 @@ fn comes_and_goes(transport: &str) {
 
     let pid = stranger.pid();
     stranger.leaves();
-    // The two are read one after the other, and it may go in between.
+    // The two are read one after the other, and the process may end in between.
     server.wait_status("its end", |status| foreign(status).is_empty() && status["problems"] == json!([]));
     let log = setup.log();
     let named = |level: &str| {

@@ -1,8 +1,7 @@
-//! If this fails, a full disk costs messages that were acknowledged, ends the server, or needs a person after there is
-//! room again.
+//! If this fails, a full disk costs acknowledged messages, ends the server, or needs an operator after there is room again.
 //!
-//! The data directory is a file system of 2 MiB, the output lies elsewhere but for one test. A ballast file takes the rest of it; the senders
-//! have more to say than every buffer on the way holds, so they can only come to their end when there is room again.
+//! The data directory is a file system of 2 MiB; the output is elsewhere, except in one test. A ballast file fills the file system. The
+//! senders have more messages than all buffers on the way can hold, so they finish only when there is room again.
 
 mod support;
 
@@ -89,7 +88,7 @@ fn a_kill_while_it_is_full_costs_nothing_that_was_acknowledged() {
             server.kill();
         });
         assert!(acknowledged.load(Ordering::Acquire) < MESSAGES, "the disk was full");
-        // Full still: it starts, takes what fits into its memory, acknowledges nothing of that, and waits.
+        // The disk is still full: the server starts, takes what fits into its memory, acknowledges nothing of it, and waits.
         let server = setup.start();
         std::thread::scope(|scope| {
             let _guard = server.killed_if_this_fails();
@@ -105,13 +104,13 @@ fn a_kill_while_it_is_full_costs_nothing_that_was_acknowledged() {
     });
 }
 
-/// Nobody else takes the room, and nobody else can give any back: the spool has to let go of what its sink has read.
+/// The spool alone fills the disk, so only the spool can free room: it deletes what its sink has read.
 #[test]
 fn a_spool_that_fills_the_disk_alone_empties_itself() {
     in_own_mounts("a_spool_that_fills_the_disk_alone_empties_itself", || {
         let mut setup = setup();
         setup.set_sinks(&["stdout:"]);
-        // Nobody reads the pipe at first, so the sink stands.
+        // At first the pipe is not read, so the sink waits.
         let mut server = setup.start_writing_to(Stdio::piped());
         let mut pipe = server.child.stdout.take().expect("piped");
         let acknowledged = AtomicU64::new(0);
@@ -135,8 +134,8 @@ fn a_spool_that_fills_the_disk_alone_empties_itself() {
     });
 }
 
-/// What the sink has written and not committed takes the room that its cursor needs: it has to take that back first. A part
-/// at a time, all of it fits, as each part lets go of segments.
+/// The sink's output that is not committed takes the room that its cursor needs, so the sink has to cut its output first. In parts, all
+/// of it fits, as each part lets segments be deleted.
 #[test]
 fn an_output_on_the_disk_of_the_spool_makes_room_for_its_cursor() {
     in_own_mounts("an_output_on_the_disk_of_the_spool_makes_room_for_its_cursor", || {

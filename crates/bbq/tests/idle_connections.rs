@@ -1,4 +1,4 @@
-//! If this fails, many clients that are connected and say nothing cost the server its memory, or keep it from taking others.
+//! If this fails, many idle clients use up the server's memory, or keep it from accepting others.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -34,7 +34,7 @@ fn wait_open(server: &Server<'_>, connections: u32) {
     });
 }
 
-/// Opens connections, all of them served in the end, and says what each costs.
+/// Opens connections, waits until all are served, and returns what each costs.
 fn open_idle(
     server: &Server<'_>,
     count: u32,

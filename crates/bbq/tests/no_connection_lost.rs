@@ -22,7 +22,7 @@ const UPGRADES: u64 = 5;
 /// Connections between two changes at least.
 const BETWEEN: u64 = 50;
 
-/// A configuration that differs from the one before, so that the reload is none of a file that has not changed.
+/// A configuration that differs from the one before, as a reload of an unchanged file does nothing.
 fn configuration(number: u64) -> String {
     format!("[spool]\nflush_interval_ms = {}\n", 1 + number % 2)
 }
@@ -88,11 +88,11 @@ fn none_is_refused_or_reset_while_workers_come_and_go() {
     });
 }
 
-/// Serves who waits, for a turn.
+/// Serves the waiting clients once.
 fn serve(listener: &TcpListener) {
     let mut descriptors = [PollFd::new(listener, PollFlags::IN)];
     let timeout = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-    // A signal, or nobody there: the next turn looks again.
+    // A signal, or no client: the next call looks again.
     let _again = poll(&mut descriptors, Some(&timeout));
     while let Ok((mut stream, _)) = listener.accept() {
         stream.set_nonblocking(false).expect("a connection");

@@ -1,6 +1,5 @@
-//! If this fails, a bbq client that was quiet for a while is not served as before: what it sends is not taken, taken twice or
-//! not acknowledged, or it is not told what others are told when the server stops, pauses or fails, or when another connection
-//! has its stream.
+//! If this fails, a bbq client that was quiet for a while is not served as before: its messages are not taken, taken twice or not
+//! acknowledged, or the client is not told when the server stops, pauses or fails, or when another connection owns its stream.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -24,7 +23,7 @@ fn sum(status: &Value, field: &str) -> u64 {
     workers.iter().map(|worker| worker[field].as_u64().expect("a number")).sum()
 }
 
-/// Whether there are so many sessions, and none has a task.
+/// Whether there is this number of sessions, and none has a task.
 fn all_are_quiet(status: &Value, sessions: u64) -> bool {
     sum(status, "sessions") == sessions && sum(status, "sessions_active") == 0
 }
@@ -54,7 +53,7 @@ fn a_session_that_was_quiet_goes_on_where_it_was() {
         session.acknowledged(sequence + 1);
     }
     server.wait_status("a quiet session", |status| all_are_quiet(status, 1));
-    // As a client does that has not read its last acknowledgement.
+    // Like a client that has not read its last acknowledgement.
     session.write(&batch(id, 6, &["6"]));
     session.acknowledged(6);
     server.wait_status("a quiet session", |status| all_are_quiet(status, 1));
@@ -169,7 +168,7 @@ fn a_stop_takes_what_quiet_sessions_have_sent_and_tells_them() {
     let (says_nothing, _) = Session::open(setup.address(0), stream_id(2));
     let mut silent = Session::connect(setup.address(0));
     server.wait_status("three quiet sessions", |status| all_are_quiet(status, 3));
-    // While it stands still a batch comes, and the signal behind it: it wakes up to both.
+    // While the server stands still, a batch and then the signal come: the server finds both when it goes on.
     server.freeze();
     sends.write(&batch(stream_id(1), 1, &["before the stop"]));
     server.signal(libc::SIGTERM);

@@ -1,5 +1,4 @@
-//! If this fails, a program that people already have cannot send here: it hangs, or what it sent is changed, lost or
-//! doubled.
+//! If this fails, a program that people already have cannot send to bbq: it hangs, or its messages are changed, lost or doubled.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -12,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 
 use support::{BBQ, Setup, run};
 
-/// As after `cargo xtask test` has installed what is missing.
+/// As `cargo xtask test` installs them.
 fn tool(name: &str, package: &str) -> Command {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|directory| directory.join(name).is_file());
@@ -33,7 +32,7 @@ fn messages(count: usize) -> Vec<String> {
         .collect()
 }
 
-/// What a file holds that has each message as a line.
+/// The content of a file with each message as a line.
 fn lines<T: AsRef<[u8]>>(messages: impl IntoIterator<Item = T>) -> Vec<u8> {
     let mut lines = Vec::new();
     for message in messages {
@@ -43,8 +42,8 @@ fn lines<T: AsRef<[u8]>>(messages: impl IntoIterator<Item = T>) -> Vec<u8> {
     lines
 }
 
-/// Starts a server with one listener, lets a client send so many messages, and compares the file with what the client
-/// says that it sent. Of a unix datagram socket the order is not compared: all workers take from it.
+/// Starts a server with one listener, lets a client send this many messages, and compares the file with what the client reports as
+/// sent. The order is not compared for a unix datagram socket, as all workers receive from it.
 fn arrives_as_sent(listen: &str, count: usize, send: impl FnOnce(&Setup) -> Vec<u8>) {
     let setup = Setup::new(&[listen]);
     let server = setup.start();
@@ -71,8 +70,8 @@ mod logger {
     /// UDP messages that fit into the receive buffer of a system that was never tuned.
     const COUNT: usize = 200;
 
-    /// Gives logger the messages; answers what it says that it sent: on standard error it writes what it writes to its
-    /// socket, with a line feed behind each message and, over TCP, another one.
+    /// Gives logger the messages; returns what it reports as sent: it writes the same to standard error as to its socket, with a line
+    /// feed after each message and, over TCP, another one.
     fn send(setup: &Setup, arguments: &[&str], counted: bool) -> Vec<u8> {
         let mut command = tool("logger", "bsdutils");
         command
@@ -272,7 +271,7 @@ mod loggen {
         let server = setup.start();
         let mut loggen = tool("loggen", "syslog-ng-core");
         loggen.args(["--stream", "--inet", "--quiet", "--size", "200", "--rate", "1000000000"]);
-        // It ends by number; the interval, of 10 s by default, would end it before on a slow machine.
+        // The number of messages ends it; on a slow machine the interval, 10 s by default, would end it before.
         loggen.args(["--interval", "600", "--active-connections", &CONNECTIONS.to_string()]);
         loggen.args(["--number", &PER_CONNECTION.to_string()]);
         run(loggen.args(["127.0.0.1", &setup.ports[0].to_string()]), b"");

@@ -1,4 +1,4 @@
-//! If this fails, a server that gets fewer threads than it needs runs with some of them, or a reload that gets fewer loses
+//! If this fails, a server that cannot make all of its threads runs with some of them, or a reload that cannot make them loses
 //! connections or ends the server.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
@@ -14,7 +14,7 @@ use support::fault::Fault;
 use support::lineage::Lineage;
 use support::{Setup, refused_start};
 
-/// In the order of their making. Those in front outlive a reload.
+/// In the order of creation. The first ones outlive a reload.
 const THREADS: [&str; 10] = [
     "control",
     "control-look",
@@ -36,7 +36,7 @@ fn setup() -> Setup {
     setup
 }
 
-/// A drain timeout is something that a reload changes.
+/// A reload can change the drain timeout.
 fn configure(setup: &Setup, round: usize) {
     let text = format!("drain_timeout_seconds = {}\n", 10 + round);
     fs::write(setup.path().join("bbq.toml"), text).expect("a configuration");

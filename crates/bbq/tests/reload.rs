@@ -1,5 +1,5 @@
-//! If this fails, a reload of a broken configuration stops the server, or one that is right cuts connections that it has
-//! nothing to do with, or takes nothing of what it says.
+//! If this fails, a reload of a broken configuration stops the server, or a reload of a valid one cuts unrelated connections or has no
+//! effect.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -14,7 +14,7 @@ use support::Setup;
 use support::lineage::Lineage;
 use support::stranger::Stranger;
 
-/// The listeners by place, and something else.
+/// A configuration with these listeners by index, and another key.
 fn write(setup: &Setup, listeners: &[&str], rest: &str) {
     let listeners: Vec<String> = listeners.iter().map(|spec| format!("{:?}", setup.fill(spec))).collect();
     let text = format!("listen = [{}]\n{rest}", listeners.join(", "));
@@ -25,7 +25,7 @@ const STAYS: &str = "lines+tcp://127.0.0.1:{0}";
 const GOES: &str = "lines+tcp://127.0.0.1:{1}";
 const COMES: &str = "whole+tcp://127.0.0.1:{2}";
 
-/// Ports for three, of which the file has its say.
+/// Ports for three listeners; the file says which of them are used.
 fn setup(listeners: &[&str]) -> Setup {
     let mut setup = Setup::new(&[]);
     setup.ports = support::free_ports(4);
@@ -40,7 +40,7 @@ fn listeners_come_and_go_and_the_others_do_not_notice() {
     let inodes = server.inodes("tcp", setup.ports[0]);
     let mut stays = TcpStream::connect(setup.address(0)).expect("it listens");
     stays.write_all(b"half ").expect("it reads");
-    // Whole, and maybe still in the accept queue: it is served.
+    // A whole message, perhaps of a connection in the accept queue: it is served.
     TcpStream::connect(setup.address(1)).expect("it listens").write_all(b"queued\n").expect("it is taken");
     write(&setup, &[COMES, STAYS], "");
     server.reload();
@@ -66,7 +66,7 @@ fn a_broken_configuration_is_refused_with_its_place() {
     write(&setup, &[STAYS], "workerz = 3\n");
     let why = server.refused(Signal::HUP);
     assert!(why.contains("bbq.toml:2:1: unknown key \"workerz\""), "{why}");
-    // Somebody has the port. Not this process: a child that another test starts would have it for a moment longer.
+    // Another program has the port. Not this process: a child that another test starts would have the port for a moment longer.
     let stranger = Stranger::joins("tcp", setup.address(2));
     write(&setup, &[STAYS, COMES], "");
     let why = server.refused(Signal::HUP);
@@ -118,7 +118,7 @@ fn what_a_reload_cannot_change_is_named() {
         "the rest was taken: {listener:#}"
     );
     assert_eq!(server.inodes("tcp", setup.ports[0]), inodes);
-    // Unchanged now: nothing is paused.
+    // The file has not changed: nothing is paused.
     let paused = server.count("listening");
     server.reload();
     assert_eq!(server.count("listening"), paused);

@@ -1,4 +1,4 @@
-//! If this fails, `bbq send` stands still without a word, or a signal ends it without one about what is left.
+//! If this fails, `bbq send` waits without saying why, or a signal ends it without a word about the remaining messages.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -14,7 +14,7 @@ use support::mounts::{in_own_mounts, mount_small};
 use support::program::Program;
 use support::{BBQ, Setup, run};
 
-/// `bbq send`, and what it says.
+/// `bbq send`, and its output.
 struct Sending {
     child: Program,
     said: BufReader<ChildStderr>,
@@ -48,7 +48,7 @@ impl Sending {
         }
     }
 
-    /// Ends it; answers the exit code and the rest of what it said.
+    /// Ends it; returns the exit code and the rest of its output.
     fn end(mut self, signal: Signal) -> (Option<i32>, String) {
         kill_process(Pid::from_child(&self.child), signal).expect("it runs");
         let mut rest = String::new();
@@ -59,11 +59,11 @@ impl Sending {
 
 #[test]
 fn a_listener_that_says_nothing_is_named_and_a_signal_tells_what_is_left() {
-    // Its backlog takes the connection, and nobody reads.
+    // The backlog takes the connection, and no program reads.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("bound");
     let mut sending = Sending::start(address, &[]);
-    // Standard input stays open: it is read, and waits there, too.
+    // Standard input stays open: `bbq send` waits for more of it, too.
     sending.give(b"one\ntwo\nthree\n");
     let line = sending.says("waiting for");
     assert!(line.contains(&format!("bbq://{address} to answer")) && line.contains("3 messages"), "{line}");
@@ -75,7 +75,7 @@ fn a_listener_that_says_nothing_is_named_and_a_signal_tells_what_is_left() {
     );
 }
 
-/// Who has everything has no connection any more: that is not what is waited for.
+/// A server that has everything has no connection any more: the command does not wait for this server.
 #[test]
 fn with_all_who_lacks_something_is_named_and_how_much() {
     let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
@@ -87,7 +87,7 @@ fn with_all_who_lacks_something_is_named_and_how_much() {
     let arguments = ["--all", "--to", &away, &path.display().to_string()];
     let mut sending = Sending::start(setup.address(0), &arguments);
     server.wait_delivered(3);
-    // What it says while the other one works on it may name both.
+    // While the other server is still working, the output may name both.
     let line = sending.says(&format!("waiting for {away} to answer"));
     assert!(line.contains(&format!("3 messages are not acknowledged ({away} lacks 3)")), "{line}");
     let (code, rest) = sending.end(Signal::INT);

@@ -1,7 +1,6 @@
-//! If this fails, a spool at its limit holds nobody back, or drops what it should not, or does not count what it drops.
+//! If this fails, a spool at its limit does not hold senders back, or drops messages that it should keep, or does not count drops.
 //!
-//! The sink writes to a pipe that nobody reads until the test does: that stands still for as long as it should, and takes
-//! everything afterwards, in order, for the test to look at.
+//! The sink writes to a pipe. Until the test reads the pipe, the sink waits; afterwards the pipe has all messages in order.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -33,7 +32,7 @@ fn start(setup: &Setup) -> (Server<'_>, ChildStdout) {
     (server, pipe)
 }
 
-/// Lets the sink write, waits until nothing is queued, and stops the server; answers its last status and all output.
+/// Lets the sink write, waits until nothing is queued, and stops the server; returns its last status and all output.
 fn drain(server: Server<'_>, mut pipe: ChildStdout) -> (Value, Vec<u8>) {
     let reader = std::thread::spawn(move || {
         let mut output = Vec::new();
@@ -83,7 +82,7 @@ fn block_holds_the_sender_back() {
 fn drop_newest_reads_on_and_counts_what_it_drops() {
     let setup = setup("drop-newest");
     let (server, pipe) = start(&setup);
-    // Comes to its end although the sink stands: what it sends is read.
+    // The sender comes to its end although the sink waits: its messages are read.
     lines(setup.address(0), "lines", &AtomicU64::new(0));
     let status = server.wait_status("everything read", |status| {
         status["ledger"]["received"].as_u64() >= Some(MESSAGES - 300)
@@ -118,7 +117,7 @@ fn drop_oldest_reads_on_and_the_newest_arrive() {
     assert!(dropped > 1000, "a spool of 4 MiB cannot hold what was sent");
 }
 
-/// What is deleted before a sink could open its output for the first time was that sink's, too.
+/// Messages that are deleted before a sink could open its output for the first time count as dropped for that sink, too.
 #[test]
 fn drop_oldest_is_counted_for_a_sink_that_never_opened() {
     let mut setup = setup("drop-oldest");
@@ -143,7 +142,7 @@ fn drop_oldest_is_counted_for_a_sink_that_never_opened() {
     assert_eq!(sink["delivered"].as_u64(), Some(MESSAGES - oldest), "{status:#}");
 }
 
-/// One that waits for each acknowledgement never fills what a lane collects in memory.
+/// A client that waits for each acknowledgement never fills the memory of a lane.
 #[test]
 fn drop_oldest_makes_room_for_a_client_that_waits_for_the_disk() {
     let mut setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}?on_full=drop-oldest"])
@@ -151,7 +150,7 @@ fn drop_oldest_makes_room_for_a_client_that_waits_for_the_disk() {
     setup.set_sinks(&["stdout:"]);
     let (server, pipe) = start(&setup);
     let (mut session, _) = Session::open(setup.address(0), stream_id(1));
-    // Far more than pipe and spool hold.
+    // Far more than pipe and spool can hold.
     let last = 4000;
     for first in (1..=last).step_by(10) {
         let messages: Vec<String> =

@@ -1,4 +1,4 @@
-//! If this fails, who wants other weights for the workers must restart the server, or pauses everybody for it.
+//! If this fails, other weights for the workers need a restart of the server, or a pause for all clients.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -13,10 +13,10 @@ use support::client::short_connections;
 use support::lineage::Lineage;
 use support::{Setup, free_ports};
 
-/// A hash gives each of two workers some of so many.
+/// Enough connections that a hash gives each of two workers some.
 const CONNECTIONS: u32 = 60;
 
-/// One listener with this steering, and so many workers. On a busy machine a stalled worker would be steered away from.
+/// One listener with this steering, and this number of workers. No stall detection: on a busy machine it would steer away from a worker.
 fn write(setup: &Setup, steering: &str, workers: usize) {
     let spec = setup.fill("lines+tcp://127.0.0.1:{0}?distribution=reuseport");
     let text =
@@ -31,7 +31,7 @@ fn setup(steering: &str) -> Setup {
     setup.with(&["--config", "{dir}/bbq.toml"])
 }
 
-/// Connections that came to each socket.
+/// The number of connections that each socket has accepted.
 fn accepted(server: &Lineage<'_>) -> Vec<u64> {
     let status = server.status();
     let sockets = status["listeners"][0]["sockets"].as_array().expect("sockets");
@@ -87,7 +87,7 @@ fn weights_and_the_number_of_workers_change_together() {
     let setup = setup("weights:1,0");
     let mut server = Lineage::start(&setup);
     assert_eq!(shares(&server, &setup, 0), [true, false]);
-    // By a reload, there and back, and both by an upgrade.
+    // By a reload, there and back, and the same by an upgrade.
     write(&setup, "weights:0,0,1", 3);
     server.reload();
     assert_eq!(shares(&server, &setup, CONNECTIONS), [false, false, true]);

@@ -1,5 +1,5 @@
-//! If this fails, a sink whose output does not return from a system call, or that nobody reads, takes the server with it: at
-//! its start, at a reload, at an upgrade or at a stop.
+//! If this fails, a sink whose output hangs in a system call, or has no reader, makes the server hang at its start, at a reload, at an
+//! upgrade or at a stop.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -17,10 +17,10 @@ use support::fault::Fault;
 use support::lineage::Lineage;
 use support::{PATIENCE, Setup, assert_balanced};
 
-/// Longer than anybody waits for it: two minutes, in microseconds.
+/// Longer than the server and the test wait: two minutes, in microseconds.
 const FROZEN: &str = "fdatasync:delay_enter=120000000";
 
-/// A drain timeout is something that a reload changes.
+/// A reload can change the drain timeout.
 fn configure(setup: &Setup, seconds: u32) {
     let text = format!("drain_timeout_seconds = {seconds}\n");
     fs::write(setup.path().join("bbq.toml"), text).expect("a configuration");
@@ -34,7 +34,7 @@ fn setup() -> Setup {
 
 const LINE: &str = "frozen\n";
 
-/// The sink has written the line, so many times, and hangs in the sync.
+/// Waits until the sink has written the line this many times, and hangs in the sync.
 fn freeze(setup: &Setup, pid: u32) -> (Fault, usize) {
     let mut client = TcpStream::connect(setup.address(0)).expect("it listens");
     let start = Instant::now();
@@ -45,7 +45,7 @@ fn freeze(setup: &Setup, pid: u32) -> (Fault, usize) {
         if setup.written() == LINE.repeat(lines).as_bytes() {
             return (frozen, lines);
         }
-        // It was an earlier sync, which is let go.
+        // This was an earlier sync, which goes on.
         assert!(start.elapsed() < PATIENCE, "the sink does not write");
     }
     unreachable!("patience ends earlier")
@@ -58,7 +58,7 @@ fn a_reload_and_an_upgrade_are_refused_and_everything_goes_on() {
     let (frozen, lines) = freeze(&setup, server.pid());
     configure(&setup, 2);
     server.signal(Signal::HUP);
-    // Nobody who asks, sends or has a connection waits for control.
+    // No request, sender or connection waits for the control thread.
     assert_eq!(server.status()["ready"], true);
     assert_eq!(server.count("refused; going on as before"), 0);
     server.wait_log("refused; going on as before", 1);
@@ -86,7 +86,7 @@ fn a_stop_names_it_ends_in_time_and_keeps_what_is_owed() {
     let (frozen, lines) = freeze(&setup, server.pid());
     server.signal(libc::SIGTERM);
     server.wait_log("the sink is stuck in its output");
-    // The process has ended but for that thread, which its tracer has to let go.
+    // The process has ended except for that thread, which its tracer has to release.
     server.wait_log(" stopped ");
     drop(frozen);
     assert_eq!(server.wait_end(), Some(1), "{}", setup.log());
@@ -130,7 +130,7 @@ fn a_pipe_that_nobody_reads_holds_up_neither_start_nor_reload_nor_stop() {
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
 }
 
-/// Half a message is in the pipe: whoever cut it there could not go on with it.
+/// Half a message is in the pipe: if the sink stopped there, it could not go on with the message.
 #[test]
 fn a_reader_that_stands_still_cancels_a_reload_and_gets_each_message_once() {
     const LINES: u64 = 50_000;

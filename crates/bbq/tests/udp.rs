@@ -1,4 +1,4 @@
-//! If this fails, datagrams are lost that nobody counts: below the receive buffer's limit none may be, and above it the
+//! If this fails, datagrams are lost without being counted. Below the receive buffer's limit none may be lost; above it, the
 //! kernel's drops are part of the ledger.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
@@ -33,8 +33,8 @@ fn received(status: &Value) -> u64 {
     status["ledger"]["received"].as_u64().expect("received")
 }
 
-/// Checks that the file holds what was sent, each at most once, and answers how many are missing. Their order is a worker's: on
-/// a busy machine another one helps out.
+/// Checks that the file holds sent messages only, each at most once, and returns how many are missing. The order is not checked: on a
+/// busy machine another worker helps out.
 fn missing(setup: &Setup, sent: u64) -> u64 {
     let written = String::from_utf8(setup.written()).expect("as it was sent");
     let mut missing: HashSet<String> = (0..sent).map(message).collect();
@@ -60,7 +60,7 @@ fn paced_datagrams_all_arrive() {
             received(status) + process::packets_dropped() - before >= first + WINDOW
         });
     }
-    // Takes what may still wait.
+    // Takes the datagrams that may still wait.
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
     let missing = missing(&setup, DATAGRAMS);
     let before_any_socket = process::packets_dropped() - before;

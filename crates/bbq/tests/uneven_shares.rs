@@ -1,5 +1,4 @@
-//! If this fails, one worker gets all the connections of a listener and nobody is told, or the operator is alarmed by
-//! chance.
+//! If this fails, one worker gets all connections of a listener and the operator is not told, or chance alone causes an alarm.
 
 mod support;
 
@@ -9,7 +8,7 @@ use serde_json::{Value, json};
 use support::stranger::Stranger;
 use support::{Server, Setup, client};
 
-/// Connections between two looks at the status.
+/// Connections between two checks of the status.
 const ROUND: u32 = 100;
 
 fn evenness(status: &Value) -> &Value {
@@ -33,7 +32,7 @@ fn told(setup: &Setup, level: &str) -> usize {
 /// Another process of the same user can do this to a group: it joins, and steers.
 #[test]
 fn shares_that_become_uneven_are_told_and_so_is_their_end() {
-    // What one worker takes over from the other would count as the one's share.
+    // Connections that one worker takes over from the other would count for the first.
     let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}?distribution=reuseport"])
         .with(&["--workers", "2"])
         .config("stall_threshold_ms = 0\n");

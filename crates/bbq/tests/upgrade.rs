@@ -1,5 +1,4 @@
-//! If this fails, an upgrade loses what is on its way, cuts connections, or a new program that does not work takes the
-//! service down with it.
+//! If this fails, an upgrade loses messages on their way, cuts connections, or a new program that does not work ends the service.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -24,10 +23,10 @@ use support::{BBQ, Setup};
 const LINES: u64 = 1_000_000;
 const UPGRADES: u64 = 5;
 const FLOWS: usize = 200;
-/// On a busy machine others take what waits for a worker, which is right, and another matter.
+/// No stall detection: on a busy machine other workers would take connections that wait for a worker.
 const RESCUE_OFF: &str = "stall_threshold_ms = 0\n";
 
-/// Puts a program there as an installation does: the running one keeps its file.
+/// Replaces the program as an installation does: the running process keeps its file.
 fn install(path: &Path, program: &[u8]) {
     let beside = path.with_extension("new");
     fs::write(&beside, program).expect("a program");
@@ -54,7 +53,7 @@ fn a_program_that_does_not_work_changes_nothing() {
         install(&path, broken);
         client.write_all(b"before").expect("it reads");
         let why = server.refused(Signal::USR2);
-        // A file that is no program may be refused by the system at once.
+        // The system may refuse a file that is no program at once.
         assert!(why.contains(says) || why.contains("cannot be started"), "{name}: {why}");
         client.write_all(b" and after\n").expect("it reads");
         sent += 1;
@@ -126,7 +125,7 @@ fn open_connections_go_on_in_the_middle_of_a_message() {
         }
         local.write_all(["from ", "this ", "machine\n"][round].as_bytes()).expect("it reads");
         if round < 2 {
-            // Only what was read is half received; where it is not, the kernel holds it, which is as well.
+            // Half a message is either read, or still in the kernel, which is as good.
             server.wait_status("four connections", |status| {
                 let workers = status["workers"].as_array().expect("workers");
                 workers.iter().filter_map(|worker| worker["connections"].as_u64()).sum::<u64>() == 4
@@ -147,7 +146,7 @@ fn open_connections_go_on_in_the_middle_of_a_message() {
     assert_eq!(lines, expected);
 }
 
-/// Feeds numbered lines as far as it is let.
+/// Feeds numbered lines up to a limit.
 fn feed(mut to: impl Write, leave: &Receiver<u64>) {
     let mut next = 0;
     for until in leave {

@@ -1,4 +1,4 @@
-//! If this fails, status hides what waits for a worker that takes nothing, or how long it waited.
+//! If this fails, the status does not show how many connections wait for a worker, or how long they waited.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -13,7 +13,7 @@ use support::{Server, Setup, client};
 
 /// Connections that the server does not take, as its limit of descriptors is reached.
 const WAITING: u64 = 100;
-/// How long they wait at least, and how much of it the kernel's clock of the slowest tick (HZ=100) may miss.
+/// The minimum wait, and how much of it the kernel's clock may miss with the slowest tick (HZ=100).
 const WAIT: Duration = Duration::from_millis(200);
 const TICK_MS: u64 = 10;
 
@@ -70,7 +70,7 @@ fn the_queue_is_what_ss_shows_and_the_wait_is_measured() {
     }
     drop(served);
     let status = server.wait_status("those that waited", |status| queues(status).iter().sum::<u64>() == 0);
-    // Batches may be as small as one connection, of which every 16th is looked at: so this socket has some.
+    // A batch may be as small as one connection, and every 16th batch is measured, so this socket has samples.
     let busiest = sockets(&status).iter().max_by_key(|socket| socket["accepted"].as_u64()).expect("a socket");
     let delay = &busiest["accept_delay_ms"];
     let longest =

@@ -1,5 +1,5 @@
-//! If this fails, a system that refuses SO_REUSEPORT (ENOPROTOOPT: Linux before 3.9) keeps the server from starting, or nobody
-//! is told that it shares one socket instead.
+//! If this fails, a system that refuses SO_REUSEPORT (ENOPROTOOPT: Linux before 3.9) keeps the server from starting, or the server
+//! does not report that its workers share one socket instead.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use support::{BBQ, Setup, assert_balanced};
 
-/// `setsockopt` calls of a start up to and with the first that asks for SO_REUSEPORT.
+/// `setsockopt` calls of a start up to and including the first for SO_REUSEPORT.
 fn ordinal(setup: &Setup) -> usize {
     let log = setup.path().join("calls");
     let mut traced = strace(setup, &["-o", log.to_str().expect("UTF-8")]);

@@ -1,5 +1,4 @@
-//! If this fails, a stop by signal loses what was acknowledged or received, leaves something to repair, or waits for clients
-//! that have nothing to say.
+//! If this fails, a stop by signal loses acknowledged or received messages, leaves something to repair, or waits for idle clients.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -13,10 +12,10 @@ use crate::support::{Server, Setup, assert_balanced};
 const LISTEN: [&str; 3] =
     ["lines+tcp://127.0.0.1:{0}", "bbq+tcp://127.0.0.1:{1}", "syslog+tcp://127.0.0.1:{2}"];
 const SENDERS: usize = 4;
-/// The signal comes when so much was received; the senders would go on for ever.
+/// The signal comes when this many messages were received; the senders would go on for ever.
 const BEFORE: u64 = 20_000;
 
-/// Sends numbered lines until the server is gone.
+/// Sends numbered lines until the server has ended.
 fn lines(setup: &Setup, sender: usize) {
     let mut stream = TcpStream::connect(setup.address(0)).expect("it listens");
     for number in 1u64.. {
@@ -26,7 +25,7 @@ fn lines(setup: &Setup, sender: usize) {
     }
 }
 
-/// Sends numbered batches, two at a time, until the server says that it stops; keeps what was acknowledged.
+/// Sends numbered batches, two at a time, until the server says that it stops; returns what was acknowledged.
 fn batches(setup: &Setup, acknowledged: &AtomicU64) {
     let id = stream_id(1);
     let (mut session, _) = Session::open(setup.address(1), id);
@@ -45,7 +44,7 @@ fn batches(setup: &Setup, acknowledged: &AtomicU64) {
     }
 }
 
-/// `idle` adds connections that say nothing, and do not go when they are told to.
+/// `idle` adds connections that send nothing, and stay open when they are asked to end.
 fn stop_under_load(idle: bool, stop: impl FnOnce(Server<'_>) -> Option<i32>) {
     let setup = Setup::new(&LISTEN).with(&["--workers", "2"]);
     let server = setup.start();
@@ -67,7 +66,7 @@ fn stop_under_load(idle: bool, stop: impl FnOnce(Server<'_>) -> Option<i32>) {
         });
         assert_eq!(stop(server), Some(0), "{}", setup.log());
     });
-    // They were open all the time, and said nothing.
+    // They were open all the time, and sent nothing.
     drop(silent);
     if let Some(mut session) = session {
         assert!(matches!(session.next(), Answer::Refused(refusal) if refusal.retry), "it was told why");
@@ -77,7 +76,7 @@ fn stop_under_load(idle: bool, stop: impl FnOnce(Server<'_>) -> Option<i32>) {
     let log_before = setup.log();
     assert!(!log_before.contains("ERROR"), "{log_before}");
     let lines = written.split(|byte| *byte == b'\n').count() - 1;
-    // Its last words: all that came in whole is in the file. A sender may have been cut off in the middle of a line.
+    // According to the last log line, all whole messages are in the file. A sender may have been cut off in the middle of a line.
     let last_words = log_before.lines().last().unwrap_or_default();
     let cut_off = number_behind(last_words, "\"incomplete\": ").unwrap_or(0);
     assert!(cut_off <= SENDERS as u64, "{last_words}");
@@ -105,7 +104,7 @@ fn number_behind(text: &str, word: &str) -> Option<u64> {
     behind.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Of each sender a front without holes, and all that was acknowledged.
+/// Checks that each sender's messages are there without holes from the first, with all that were acknowledged.
 fn assert_kept(written: &str, acknowledged: u64) {
     let mut next = [1u64; SENDERS];
     let mut next_batch = 1;

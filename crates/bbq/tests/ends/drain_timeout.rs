@@ -1,4 +1,4 @@
-//! If this fails, a server whose operator has all the patience there is does not stop in order.
+//! If this fails, a server with the longest `drain_timeout_seconds` does not stop in order.
 
 use crate::support::Setup;
 

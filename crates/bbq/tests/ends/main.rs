@@ -1,4 +1,4 @@
-//! The end of a server that is asked to end.
+//! Stops that were asked for.
 //!
 //! One program for all of them, as each program costs seconds to link. A test that changes what belongs to its whole process
 //! (limits, signals, who inherits orphans), runs itself again by its name, or needs the machine to itself has a program of its

@@ -1,12 +1,12 @@
-//! If this fails, a client whose stream waits for the disk when the server stops is not told to come again, and waits for as long
-//! as the stop does.
+//! If this fails, a client whose stream waits for the disk when the server stops is not told to come again, and waits until the server
+//! has stopped.
 
 use crate::support::Setup;
 use crate::support::fault::Fault;
 use crate::support::session::{Answer, Session, batch, hello, stream_id};
 use bbq_wire::RefusalCode;
 
-/// Longer than a stop has patience for anything.
+/// Longer than a stop waits for anything.
 const FROZEN: &str = "fdatasync:delay_enter=60000000";
 
 #[test]
@@ -20,7 +20,7 @@ fn a_hello_that_waits_for_the_disk_is_told_to_come_again() {
     frozen.wait_held(server.pid(), libc::SYS_fdatasync);
     let mut newer = Session::connect(setup.address(0));
     newer.write(&hello(stream_id(1)));
-    // A batch of the older one is refused once the newer one's hello has been read, and that one waits for the disk then.
+    // The older connection's batch is refused once the newer one's hello has been read; the newer connection then waits for the disk.
     let refusal = match older.next_while_writing(&batch(stream_id(1), 1, &["one"])) {
         Answer::Refused(refusal) => refusal,
         other => panic!("{other:?}"),

@@ -1,5 +1,5 @@
-//! If this fails, a full lane or a disk that hangs costs more than the wait: connections that nobody speaks over stay for ever, clients
-//! are cut off for the server's own delay, messages are dropped on a disk that is only slow, or signals are not heard.
+//! If this fails, a full lane or a disk that hangs costs more than the wait: dead connections stay for ever, clients are cut off for the
+//! server's own delay, messages are dropped on a disk that is only slow, or signals have no effect.
 
 use crate::support;
 use crate::support::fault::Fault;
@@ -7,17 +7,17 @@ use crate::support::session::{Answer, Session, batch, hello, stream_id};
 use crate::support::{Setup, assert_balanced};
 use bbq_wire::session::RefusalCode;
 
-/// What a lane holds in memory is little.
+/// A lane holds little in memory.
 const CONFIG: &str = "workers = 1\n[spool]\nsegment_bytes = \"64KiB\"\n";
 const LISTENERS: usize = 5;
-/// Longer than a test has patience for anything.
+/// Longer than a test waits for anything.
 const FROZEN: &str = "fdatasync:delay_enter=100000000";
 
 fn message(bytes: usize) -> String {
     "x".repeat(bytes)
 }
 
-/// Holds the lane's disk, and fills what the lane has in memory so far that a batch of 60 KB has to wait.
+/// Holds the lane's disk, and fills the lane's memory until a batch of 60 KB has to wait.
 fn fill(setup: &Setup, server: &support::Server<'_>, delay: &str) -> (Session, Fault) {
     let (mut filler, _) = Session::open(setup.address(0), stream_id(1));
     let frozen = Fault::inject(server.pid(), "lane-0", delay);
@@ -55,7 +55,7 @@ fn a_client_is_not_cut_off_for_the_time_that_the_server_had_no_room() {
     let server = setup.start();
     let (mut filler, _frozen) = fill(&setup, &server, "fdatasync:delay_enter=4000000:when=1");
     let (mut session, _) = Session::open(setup.address(0), stream_id(2));
-    // The second one is too large to be read beside the first: a part of it is held when there is room again.
+    // The second batch is too large to be read beside the first: a part of it is held when there is room again.
     let both =
         [batch(stream_id(2), 1, &[message(60_000)]), batch(stream_id(2), 2, &[message(900_000)])].concat();
     let mut writer = session.stream.try_clone().expect("a descriptor");

@@ -11,7 +11,7 @@ use crate::support::native::{Library, program};
 
 const MESSAGES: u64 = 1000;
 
-/// Lets the program end in a way, and checks that everything it sent is there.
+/// Lets the program end in a given way, and checks that all its messages have arrived.
 fn ends(program: &Path, way: &str) -> ExitStatus {
     let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
     let server = setup.start();
@@ -20,7 +20,7 @@ fn ends(program: &Path, way: &str) -> ExitStatus {
     // Where a core may be left.
     command.current_dir(setup.path()).stdin(Stdio::null()).stderr(Stdio::null());
     let status = command.status().expect("it starts");
-    // It has waited: nothing comes any more. What the server has is acknowledged, what it lacks never comes.
+    // The program has waited, so no more messages come: those that have not arrived never will.
     assert_eq!(
         server.status()["ledger"]["received"],
         MESSAGES,

@@ -1,4 +1,4 @@
-//! If this fails, a program that forks hangs, sends something twice, or loses what its children send.
+//! If this fails, a program that forks hangs, sends messages twice, or loses its children's messages.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -16,7 +16,7 @@ fn each_process_sends_what_it_was_given_and_nothing_else() {
     let program = library.compile(&program("fork.c"), &["bbq"]);
     let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
     let server = setup.start();
-    // A child that hangs would wait for ever, and its parent for it.
+    // A child that hangs would keep its parent waiting for ever.
     let mut command = Command::new("timeout");
     command
         .arg("100")

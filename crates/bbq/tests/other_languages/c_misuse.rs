@@ -1,4 +1,4 @@
-//! If this fails, a mistake in a C program ends it or is not answered, instead of being named.
+//! If this fails, a mistake in a C program ends the program or is ignored, instead of being named.
 
 use std::process::Command;
 

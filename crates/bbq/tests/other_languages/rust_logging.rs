@@ -1,4 +1,4 @@
-//! If this fails, a Rust program that logs with `log` or `tracing` loses its last records, or its lines are not what is promised.
+//! If this fails, a Rust program that logs with `log` or `tracing` loses its last records, or its lines have another form than promised.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const COUNT: u64 = 1000;
 
-/// Runs an example, which cargo builds beside the tests, to its end, and answers the lines that have arrived by then.
+/// Runs an example, which cargo builds beside the tests, to its end, and returns the lines that have arrived by then.
 fn lines_of(example: &str, ending: &[&str], lines: u64) -> Vec<String> {
     let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]);
     let server = setup.start();

@@ -1,5 +1,5 @@
-//! If this fails, a bbq client that was given the address of a listener for text waits for ever without a word, and its greeting is
-//! stored as a message; or a sender of text that looks a little like one is refused.
+//! If this fails, a bbq client with the address of a listener for text waits for ever without an error, and its hello is stored as a
+//! message; or a sender of text that looks a little like a hello is refused.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -46,7 +46,7 @@ fn it_is_refused_counted_and_told_what_to_do() {
     let said: Vec<&str> = log.lines().filter(|line| line.contains("a bbq client says hello")).collect();
     for (listener, words) in [("lines+tcp", "where lines"), ("syslog+tcp", "where syslog")] {
         let of_listener = said.iter().filter(|line| line.contains(listener) && line.contains(words)).count();
-        // By each worker, however often it comes.
+        // By each worker, however often the client comes.
         assert!((1..=64).contains(&of_listener) && log.contains("bbq+tcp or bbq+unix"), "{log}");
     }
 }
@@ -66,7 +66,7 @@ fn it_is_recognised_on_a_connection_that_said_nothing_at_first() {
     assert_eq!(status["ledger"]["received"], 0, "{status:#}");
 }
 
-/// Text begins with the same letters, and what is a greeting only at the beginning stands behind another line.
+/// Text that begins with the same letters, and a hello after another line, which is no hello there.
 #[test]
 fn what_only_looks_like_one_is_taken() {
     let setup = Setup::new(&LISTEN).with(&["--workers", "1"]);

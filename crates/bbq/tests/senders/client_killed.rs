@@ -1,5 +1,4 @@
-//! If this fails, a message that `send` has taken is lost or doubled when the program that sent it is killed, although it has a
-//! spool.
+//! If this fails, a message that `send` has taken is lost or doubled when its program is killed, although the program has a spool.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -22,7 +21,7 @@ fn start(setup: &Setup, spool: &Path) -> Child {
     command.spawn().unwrap_or_else(|error| panic!("{}: {error}; cargo test builds it", example.display()))
 }
 
-/// Reads how far the program is until it is there; answers what it said first.
+/// Reads the program's progress until it is at `until`; returns the first output.
 fn follow(child: &mut Child, until: u64) -> u64 {
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     let mut next = || lines.next().map(|line| line.expect("text").parse::<u64>().expect("a number"));
@@ -41,7 +40,7 @@ fn what_was_taken_is_delivered_once_over_50_kills() {
     let spool = setup.path().join("client");
     let mut begun = Vec::new();
     for kill in 0..KILLS {
-        // Somewhere in its share; a life that begins behind it is killed at once.
+        // At a random place of its share; a life that begins after that place is killed at once.
         let at = kill * MESSAGES / KILLS + random.below(MESSAGES / KILLS);
         let mut child = start(&setup, &spool);
         begun.push(follow(&mut child, at));

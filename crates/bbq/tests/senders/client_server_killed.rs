@@ -1,4 +1,4 @@
-//! If this fails, an application notices that its server was killed, or a message of its is lost or doubled then.
+//! If this fails, a killed server disturbs the application, or messages are lost or doubled.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn four_threads_of_4_kib_messages_over_six_kills() {
             })
             .collect();
         for _ in 0..KILLS {
-            // Acknowledged, too: or a kill might meet nothing.
+            // Some are acknowledged, too: otherwise a kill might meet no message.
             let next = sender.counters().acknowledged + BETWEEN;
             while sender.counters().acknowledged < next {
                 std::thread::yield_now();
@@ -70,7 +70,7 @@ fn four_threads_of_4_kib_messages_over_six_kills() {
     assert!(counters.reconnects >= KILLS, "{counters:?}");
     server.wait_delivered(total);
     assert_eq!(server.stop(), Some(0));
-    // A connection may come to another worker than the one before it, so that only each once can be asked for.
+    // Each connection may come to another worker, so only that each message is there once is checked.
     let mut seen: Vec<Vec<u8>> = counts.iter().map(|&count| vec![0; count as usize]).collect();
     for line in setup.written().split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
         let mut words = line.splitn(3, |&byte| byte == b' ');

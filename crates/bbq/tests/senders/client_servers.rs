@@ -149,11 +149,11 @@ fn a_server_that_refuses_for_good_ends_the_sender_and_says_why() {
     let sender = Sender::builder()
         .server(address.to_string().parse().expect("an address"))
         .queue_bytes_max(64 * 1024)
-        // However long it would wait for room.
+        // Even if it would wait for room for ever.
         .on_full(OnFull::Block(None))
         .start()
         .expect("it starts");
-    // What it owes then is what `flush` cannot deliver.
+    // The missing messages are those that `flush` cannot deliver.
     sender.send(b"first").expect("there is room");
     took_one.send(()).expect("it waits");
     let error = (0..).find_map(|number: u64| sender.send(&number.to_le_bytes()).err()).expect("an error");

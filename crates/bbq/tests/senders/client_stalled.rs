@@ -1,5 +1,4 @@
-//! If this fails, an application stands still or grows without end because its server does not work, or does not learn what was
-//! dropped.
+//! If this fails, an application blocks or grows without bound because its server does not work, or is not told what was dropped.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -33,7 +32,7 @@ fn sender(server: &str, on_full: OnFull) -> Sender {
         .expect("it starts")
 }
 
-/// Sends more than fits to a server that takes nothing.
+/// Sends more than the queue holds to a server that takes nothing.
 fn flood(server: &str, on_full: OnFull) -> (Sender, Counters) {
     let sender = sender(server, on_full);
     let mut full = 0;
@@ -54,10 +53,10 @@ fn flood(server: &str, on_full: OnFull) -> (Sender, Counters) {
 
 #[test]
 fn whatever_is_wrong_with_the_server_the_queue_keeps_its_bound_and_every_drop_is_counted() {
-    // Its backlog takes the connection, and nobody reads.
+    // The backlog takes the connection, and no program reads.
     let stalled = TcpListener::bind("127.0.0.1:0").expect("a port");
     let stalled = stalled.local_addr().expect("bound").to_string();
-    // The port was free a moment ago, and port 1 is nobody's.
+    // The port was free a moment ago, and no program uses port 1.
     for server in [stalled.as_str(), "127.0.0.1:1", "name.invalid:7700"] {
         let (_sender, counters) = flood(server, OnFull::DropNewest);
         assert!(counters.dropped.full > MESSAGES / 2, "{server}: {counters:?}");
@@ -86,7 +85,7 @@ fn an_offer_never_waits_and_what_is_refused_is_not_counted() {
         let counters = sender.counters();
         assert_balanced(&counters);
         assert_eq!((counters.accepted, counters.dropped.full), (MESSAGES - refused, 0), "{counters:?}");
-        // Nobody has said what a server takes, and nobody waits for it.
+        // No server has told its limit, and the record does not wait for it.
         let large = sender.try_send(&[b'x'; 2 << 20]);
         assert!(matches!(large, Err(SendError::MessageTooLarge { .. })), "{large:?}");
         assert_eq!(sender.counters().dropped.too_large, 0);
@@ -104,14 +103,14 @@ fn a_stopped_server_loses_nothing_and_learns_how_much_was_dropped() {
     sender.flush(PATIENCE).expect("the server works");
     server.freeze();
     let mut dropped = 0;
-    // What the kernel's buffers take comes on top of the queue.
+    // The kernel's buffers hold some messages in addition to the queue.
     for _ in 0..20 * MESSAGES {
         dropped += u64::from(sender.send(&MESSAGE).is_err());
     }
     server.signal(libc::SIGCONT);
     assert!(dropped > 0);
     sender.flush(PATIENCE).expect("the server works again");
-    // A report comes when there is nothing else to send: at the end, and perhaps before, of what was dropped until then.
+    // A report of the drops so far is sent when there is nothing else to send: at the end, and perhaps before.
     let start = std::time::Instant::now();
     while reported(&setup) != dropped {
         assert!(start.elapsed() < PATIENCE, "{} of {dropped}; {:?}", reported(&setup), sender.counters());
@@ -124,7 +123,7 @@ fn a_stopped_server_loses_nothing_and_learns_how_much_was_dropped() {
     assert_eq!(reported(&setup), dropped);
 }
 
-/// How many dropped messages the lines tell of that a sender adds to its own.
+/// The number of dropped messages in the lines that a sender adds to its own.
 fn reported(setup: &Setup) -> u64 {
     let written = setup.written();
     let lines = String::from_utf8_lossy(&written);
@@ -190,7 +189,7 @@ fn a_spool_takes_what_memory_does_not_and_all_of_it_is_delivered() {
 fn a_message_that_the_server_does_not_take_is_dropped_alone() {
     let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}?message_bytes_max=1000"]);
     let sender = sender(&format!("bbq://{}", setup.address(0)), OnFull::DropNewest);
-    // Before anybody knows what the server takes.
+    // Before the server's limit is known.
     for (number, bytes) in [10, 5000, 20, 1001, 1000].into_iter().enumerate() {
         sender.send(&vec![b'0' + number as u8; bytes]).expect("there is room");
     }

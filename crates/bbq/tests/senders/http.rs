@@ -1,5 +1,5 @@
-//! If this fails, what a client of HTTP was answered with 200 is not on disk, a request is taken in part, or a client that is
-//! refused does not hear why and what to do.
+//! If this fails, a request with the response 200 is not on disk, a request is taken in part, or the response of a refused request does
+//! not say why and what to do.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -24,7 +24,7 @@ fn curl(args: &[&str], body: &[u8]) -> Answer {
     command.args(["--silent", "--show-error", "--include", "--max-time", "60"]).args(args);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("curl is there");
     let mut input = child.stdin.take().expect("piped");
-    // A request that is refused early is not read to its end.
+    // The server does not read the rest of a request that it refuses early.
     let _sent = input.write_all(body);
     drop(input);
     let output = child.wait_with_output().expect("it ends");
@@ -64,7 +64,7 @@ fn what_was_answered_is_on_disk_and_comes_out_once() {
     let written = String::from_utf8(setup.written()).expect("text");
     let mut lines: Vec<&str> = written.lines().collect();
     lines.sort_unstable();
-    // Connections are spread over workers, whose order is their own.
+    // Connections are spread over workers, so there is no order among them.
     assert_eq!(lines, ["four", "local", "message", "one", "{\"a\":1}", "{\"a\":2}", "{\"a\":3}"]);
 }
 
@@ -73,7 +73,7 @@ fn a_killed_server_has_everything_that_it_answered() {
     let setup = Setup::new(&["http+tcp://127.0.0.1:{0}"]);
     let server = setup.start();
     let mut answered = 0;
-    // Requests one behind the other on one connection, the last of them unanswered.
+    // Several requests on one connection, the last of them without a response.
     let stream = TcpStream::connect(setup.address(0)).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let mut reader = BufReader::new(stream.try_clone().expect("a descriptor"));
@@ -123,7 +123,7 @@ fn a_mistake_is_told_and_nothing_of_it_is_taken() {
         assert_eq!(answer.status, status, "{}", answer.body);
         assert!(answer.body["error"].as_str().is_some_and(|text| text.contains(says)), "{}", answer.body);
     }
-    // Half a request is none.
+    // Half a request is not taken.
     let mut half = TcpStream::connect(setup.address(0)).expect("it listens");
     half.write_all(b"POST / HTTP/1.1\r\nHost: bbq\r\nContent-Length: 9\r\n\r\nhalf").expect("it reads");
     half.shutdown(std::net::Shutdown::Write).expect("it is open");
@@ -150,7 +150,7 @@ fn a_full_spool_is_told_before_the_body_is_read_and_later_taken() {
         let answer = post(&setup, "/", &body);
         match answer.status {
             200 => taken += 1,
-            // It came when there was no room yet, and it waits for that in the lane's memory.
+            // It came when there was no room, and waits for the lane's memory.
             504 => {
                 assert!(
                     answer.body["error"].as_str().is_some_and(|text| text.contains("twice")),
@@ -195,7 +195,7 @@ fn a_disk_that_fails_is_told_and_nothing_is_counted_as_received() {
     assert_eq!(post(&setup, "/", b"lost").status, 503, "and the next");
 }
 
-/// What is held of unfinished requests has a limit, also when nothing more comes of them.
+/// The memory of unfinished requests has a limit, even if their clients send nothing more.
 #[test]
 fn half_requests_do_not_take_all_memory() {
     const MIB: usize = 1024 * 1024;

@@ -1,5 +1,5 @@
-//! If this fails, `bbq send` tries again for ever where no time will help: an address that cannot be one, or a socket that is
-//! not for this user.
+//! If this fails, `bbq send` tries again for ever although no time will help: an address that is invalid, or a socket that this user
+//! may not open.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use rustix::process::geteuid;
 /// Sends a line as a user without privilege.
 fn send(address: &str) -> (Option<i32>, String) {
     let mut command = if geteuid().is_root() {
-        // As nobody; root may open whatever there is.
+        // As the user nobody: root may open any socket.
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", BBQ]);
         command

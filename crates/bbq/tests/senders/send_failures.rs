@@ -1,4 +1,4 @@
-//! If this fails, `bbq send` ends as if all was sent when it was not, or does not say what was not.
+//! If this fails, `bbq send` reports success although messages were not sent, or does not say which.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -42,12 +42,12 @@ fn a_line_over_the_limit_is_named_and_those_before_it_are_sent() {
     assert_eq!(setup.written(), b"one\ntwo\n");
 }
 
-/// A server that says no for good: in place of the welcome, or behind the first batch.
+/// A server that refuses for good: instead of the welcome, or after the first batch.
 fn refusing(after_a_batch: bool) -> (std::net::SocketAddr, std::thread::JoinHandle<()>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let address = listener.local_addr().expect("bound");
     let thread = std::thread::spawn(move || {
-        // A refusal that a changed byte may have caused is not believed at once.
+        // A changed byte may cause a refusal, so the first one is not final.
         for _ in 0..3 {
             refuse_one(&listener, after_a_batch);
         }
@@ -88,7 +88,7 @@ fn refuse_one(listener: &TcpListener, after_a_batch: bool) {
     answer.clear();
     Refusal::new(RefusalCode::Malformed, "this is what the server dislikes").encode(&mut answer);
     stream.write_all(&answer).expect("it reads");
-    // Until the client has left.
+    // Until the client has closed.
     let _rest = stream.read_to_end(&mut bytes);
 }
 

@@ -1,12 +1,11 @@
-//! If this fails, a line that goes by `bbq send` is another message than one that goes to a listener of `lines`, or the end of a run
-//! of `bbq send` counts what did not happen.
+//! If this fails, `bbq send` and a `lines` listener make different messages of a line, or the summary of `bbq send` is wrong.
 
 use std::fs;
 use std::process::Command;
 
 use crate::support::{BBQ, Setup, run};
 
-/// Line feeds, and one carriage return before each, are no part of a line; what stands elsewhere is.
+/// A line feed, and one carriage return before it, are no part of a line; carriage returns elsewhere are.
 const INPUT: &[u8] = b"unix\ndos\r\n\r\n\ntwo\r\r\nin\rside\r\nopen\r";
 
 #[test]

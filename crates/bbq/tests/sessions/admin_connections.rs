@@ -1,4 +1,4 @@
-//! If this fails, whoever opens connections to the admin takes the descriptors of senders, or keeps others from asking.
+//! If this fails, connections to the admin take the descriptors of senders, or keep others from asking.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

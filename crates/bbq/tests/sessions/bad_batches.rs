@@ -1,5 +1,5 @@
-//! If this fails, a broken or hostile sender can store what it should not, harm the sessions of others, or is left
-//! without a reason; or a sender that resends has messages doubled or lost.
+//! If this fails, a broken or hostile sender can store bad batches, harm the sessions of others, or is refused without a reason; or
+//! messages that are sent again are doubled or lost.
 
 use std::collections::BTreeMap;
 
@@ -22,10 +22,10 @@ const CONTROL_VERSION: usize = 13;
 const BAD: u8 = 1;
 const WITNESS: u8 = 2;
 
-/// Where the bad bytes stand.
+/// The place of the bad bytes.
 #[derive(Clone, Copy, PartialEq)]
 enum At {
-    /// They are the first of the connection.
+    /// At the beginning of the connection.
     First,
     /// Behind hello and welcome.
     Session,
@@ -48,7 +48,7 @@ fn u32_bytes(value: u32) -> [u8; 4] {
     value.to_le_bytes()
 }
 
-/// What is sent, and the code that must come back. Each connection ends behind its bytes.
+/// The bytes that are sent, and the code of the refusal. Each connection ends after its bytes.
 fn cases() -> Vec<(&'static str, At, Vec<u8>, RefusalCode)> {
     use RefusalCode::{BatchTooLarge, Checksum, HelloExpected, Malformed, MessageTooLarge, Version};
     let truncated = |bytes: usize| good()[..bytes].to_vec();
@@ -174,7 +174,7 @@ fn an_overlap_is_refused_and_a_gap_is_counted() {
     assert_eq!(setup.written(), b"1\n2\n3\n10\n11\n");
 }
 
-/// `source` says what a batch was cut from; a forwarder sends on what it got, of any kind.
+/// `source` says what a batch was made from; a forwarder may send batches of any source.
 fn replay(source: SourceKind) {
     let setup = Setup::new(&[LISTEN]);
     let id = stream_id(BAD);

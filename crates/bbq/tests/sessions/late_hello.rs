@@ -22,13 +22,13 @@ fn of_two_connections_the_one_with_the_higher_epoch_has_the_stream() {
     assert!(matches!(newer.next(), Answer::Welcome(_)));
     newer.write(&batch(stream_id(1), 1, &["one"]));
     newer.acknowledged(1);
-    // It was said before, and is read now.
+    // This hello was sent earlier, and is read now.
     let mut older = Session::connect(address);
     older.write(&hello(1_700_000_000_001));
     assert_eq!(older.refused("an old hello").code, RefusalCode::TakenOver);
     newer.write(&batch(stream_id(1), 2, &["two"]));
     newer.acknowledged(2);
-    // The next one, and one that tells no epoch, take over as ever.
+    // The next hello, and one without an epoch, take over as usual.
     for epoch in [1_700_000_000_003, 0] {
         let mut next = Session::connect(address);
         next.write(&hello(epoch));

@@ -1,7 +1,7 @@
-//! If this fails, what one stream sent comes out of a sink in another order.
+//! If this fails, a sink delivers the messages of one stream in another order.
 //!
-//! Lanes are read independently of each other. Connections of one stream come to any worker, so without care two of its
-//! batches lie in two lanes. There is no sink while they are sent, so that everything is unread.
+//! Lanes are read independently of each other. Connections of one stream may come to any worker, so without care its batches are in
+//! several lanes. There is no sink while they are sent, so that everything is unread.
 
 use crate::support::session::{Session, batch, stream_id};
 use crate::support::{Server, Setup};
@@ -18,7 +18,7 @@ fn setup(workers: u32) -> Setup {
     setup
 }
 
-/// Sends a batch of each stream over a connection of its own, so often; returns the next number.
+/// Sends a batch of each stream over a separate connection, this many times; returns the next number.
 fn send(setup: &Setup, from: u64, times: u64) -> u64 {
     for number in from..from + times {
         for stream in 1..=STREAMS {

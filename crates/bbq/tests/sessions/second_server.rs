@@ -17,7 +17,7 @@ const LISTEN: [&str; 5] = [
     "bbq+tcp://127.0.0.1:{2}?distribution=shared",
 ];
 
-/// A server on another data directory, which must refuse to start; answers what it says.
+/// A server on another data directory, which must refuse to start; returns its output.
 fn second(setup: &Setup, arguments: &[&str]) -> String {
     let directory = tempfile::tempdir().expect("a directory");
     let mut command = Command::new(BBQ);
@@ -55,7 +55,7 @@ fn each_address_that_is_taken_is_refused_and_its_holder_named() {
     }
     let text = second(&setup, &["--admin", &setup.admin(), "--listen", "lines+tcp://127.0.0.1:0"]);
     assert!(text.contains(&setup.admin()) && text.contains(&pid), "{text}");
-    // Nothing of the first server was taken away by those who tried.
+    // The failed starts took nothing away from the first server.
     server.send(0, b"tcp\n");
     let mut stream = UnixStream::connect(setup.path().join("stream.sock")).expect("it listens");
     stream.write_all(b"unix\n").expect("it reads");

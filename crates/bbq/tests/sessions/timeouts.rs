@@ -1,5 +1,5 @@
-//! If this fails, a client that stops in the middle of what it was saying keeps its connection and memory for ever, or one that
-//! says nothing keeps others out.
+//! If this fails, a client that stops in the middle of a message keeps its connection and memory for ever, or an idle client keeps
+//! others out.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -21,7 +21,7 @@ fn a_hello_has_ten_seconds() {
         assert!(refusal.code == RefusalCode::Busy && refusal.retry, "{refusal:?}");
         assert!(refusal.text.contains("no hello within 10 s"), "{refusal:?}");
     }
-    // One that has said hello may be as quiet as it likes.
+    // After its hello a client may be quiet for any time.
     greeted.write(&batch(stream_id(2), 1, &["one"]));
     assert_eq!(greeted.next(), Answer::Ack(1));
     server.wait_delivered(1);
@@ -52,7 +52,7 @@ fn who_is_idle_for_longest_makes_room_for_who_wants_to_connect() {
         .with(&["--workers", "2"])
         .prefix(&["prlimit", "--nofile=256:256"]);
     let server = setup.start();
-    // The oldest: a session and a connection for text.
+    // The oldest ones: a session and a connection for text.
     let (session, _) = Session::open(setup.address(0), stream_id(1));
     let mut oldest = TcpStream::connect(setup.address(1)).expect("it listens");
     oldest.write_all(b"first\nunfinish").expect("it reads");

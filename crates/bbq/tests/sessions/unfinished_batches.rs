@@ -1,5 +1,5 @@
-//! What a worker holds in unfinished batches is bounded, and whoever holds it for longest lets go. If this fails, a few slow
-//! clients take all of the machine's memory, or keep everybody else out.
+//! The memory of a worker for unfinished batches is bounded, and the oldest unfinished batch is dropped first. If this fails, a few slow
+//! clients use all memory of the machine, or keep all others out.
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers panic, too")]
 
@@ -20,7 +20,7 @@ fn setup() -> Setup {
         .config(CONFIG)
 }
 
-/// All of a batch of so many bytes but the last one.
+/// A batch of this size without its last byte.
 fn unfinished(stream: u8, bytes: usize) -> Vec<u8> {
     let messages = vec![vec![b'x'; MIB]; bytes / MIB];
     let mut batch = batch(stream_id(stream), 1, &messages);
@@ -28,7 +28,7 @@ fn unfinished(stream: u8, bytes: usize) -> Vec<u8> {
     batch
 }
 
-/// Sessions that have sent so many bytes of a batch and stop there. A session that had to go is judged by what it was told.
+/// Sessions that have sent this many bytes of a batch and stop there. A closed session is judged by its refusal.
 fn hogs(setup: &Setup, streams: std::ops::RangeInclusive<u8>, bytes: usize) -> Vec<Session> {
     let hog = |stream| {
         let (mut session, _) = Session::open(setup.address(0), stream_id(stream));
@@ -47,7 +47,7 @@ fn evicted(server: &Server<'_>, listener: usize) -> u64 {
 fn who_holds_a_batch_for_longest_makes_room_for_others() {
     let setup = setup();
     let server = setup.start();
-    // 15 MiB each: more than there may be.
+    // 15 MiB each: more than the limit together.
     let mut hogs = hogs(&setup, 1..=16, 15 * MIB);
     // Another client works as if they were not there, with batches that take several reads.
     let (mut client, _) = Session::open(setup.address(0), stream_id(100));
@@ -60,7 +60,7 @@ fn who_holds_a_batch_for_longest_makes_room_for_others() {
     let refusal = hogs.remove(0).refused("the oldest");
     assert!(refusal.code == RefusalCode::Busy && refusal.retry, "{refusal:?}");
     assert!(refusal.text.contains("unfinished for longest"), "{refusal:?}");
-    // The newest is still there, and may go on.
+    // The newest session is still open, and may go on.
     let mut newest = hogs.pop().unwrap();
     newest.write(b"x");
     newest.acknowledged(15);
@@ -84,7 +84,7 @@ fn the_bound_holds_and_the_memory_is_given_back() {
     server.wait_status("no connection", |status| status["workers"][0]["connections"] == 0);
     let after = process::resident_kib(server.pid()) - before;
     println!("{full} KiB more with 400 MiB of unfinished batches, {after} KiB more when they have gone");
-    // The budget, the buffers of those that go, and what the kernel brings at once.
+    // The budget, the buffers of closed sessions, and what one read brings.
     assert!(full < 192 * 1024, "{full} KiB");
     assert!(after < 48 * 1024, "{after} KiB are not given back");
 }

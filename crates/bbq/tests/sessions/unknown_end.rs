@@ -25,7 +25,7 @@ fn deliver_and_tear(setup: &Setup) {
     output.write_all(b"torn").unwrap();
 }
 
-/// Begins again at the oldest message kept, so that what was delivered may come again, but never within a line.
+/// The sink begins again at the oldest stored message: delivered messages may come again, but never within a line.
 fn goes_on_with_a_line_of_its_own(setup: &Setup) {
     let server = setup.start();
     server.send(0, b"behind\n");

@@ -1,7 +1,7 @@
 //! If this fails, one damaged byte or file on disk keeps the server from starting, takes undamaged messages with it, or goes
 //! unnoticed.
 //!
-//! The spool is written by a server without sinks, so nothing leaves it; then it is damaged; then a server with a sink starts.
+//! A server without sinks writes the spool, so nothing leaves it; then the spool is damaged; then a server with a sink starts.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -125,7 +125,7 @@ fn a_changed_byte_costs_its_batch() {
 fn a_segment_that_cannot_be_read_costs_itself() {
     let (setup, segments) = spool();
     let oldest = &segments[0];
-    // What root cannot read, either.
+    // A file that root cannot read, either.
     fs::remove_file(&oldest.path).expect("it is there");
     fs::create_dir(&oldest.path).expect("a directory");
     expect_loss(&setup, oldest.first..oldest.last + 1);
@@ -160,7 +160,7 @@ fn a_segment_full_of_garbage_costs_itself() {
     expect_loss(&setup, middle.first..middle.last + 1);
 }
 
-/// How much was in it, nobody can know any more. It stays where it is, as the lane's end is told by its name.
+/// The number of lost messages is unknown. The segment stays in its place, as its name gives the lane's end.
 #[test]
 fn a_newest_segment_that_cannot_be_read_costs_only_itself() {
     let (setup, segments) = spool();
@@ -172,7 +172,7 @@ fn a_newest_segment_that_cannot_be_read_costs_only_itself() {
     assert_eq!(status["ledger"]["delivered"], newest.first - 1, "{status:#}\n{}", setup.log());
     assert_balanced(&status);
     assert!(setup.log().contains(&file_name(&newest.path)), "{}", setup.log());
-    // And it takes new ones.
+    // The server takes new messages.
     let (mut session, last) = Session::open(setup.address(0), stream_id(2));
     assert_eq!(last, 0);
     session.write(&batch(stream_id(2), 1, &["new"]));

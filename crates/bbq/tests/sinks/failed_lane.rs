@@ -1,5 +1,5 @@
-//! If this fails, a client that only waits for its acknowledgements waits for ever when the server's disk failed, although
-//! it may have another server to go to.
+//! If this fails, a client that waits for its acknowledgements waits for ever after the server's disk has failed, although it may
+//! have another server.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use crate::support::{PATIENCE, Setup, protocol};
 
 #[test]
 fn who_waits_for_an_acknowledgement_hears_that_the_disk_failed() {
-    // No file may grow beyond 64 blocks, and a segment is allocated whole: creating it fails, and not for want of room.
+    // No file may grow beyond 64 blocks, and a segment is allocated as a whole: creating a segment fails, although there is room.
     let limited = "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\"";
     let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]).prefix(&["sh", "-c", limited]);
     let server = setup.start();

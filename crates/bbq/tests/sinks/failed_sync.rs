@@ -1,5 +1,4 @@
-//! If this fails, a sink takes a failed sync of its output for over: messages that are not on disk count as delivered, or
-//! come twice.
+//! If this fails, a sink ignores a failed sync of its output: messages that are not on disk count as delivered, or are delivered twice.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -21,7 +20,7 @@ fn wait(what: &str, wanted: impl Fn() -> bool) {
     }
 }
 
-/// What the cursor of the only sink says.
+/// The cursor of the only sink.
 fn cursor(setup: &Setup) -> String {
     let directory = fs::read_dir(setup.data().join("cursors")).expect("cursors");
     let paths = directory.map(|entry| entry.expect("an entry").path());
@@ -42,7 +41,7 @@ fn what_a_failed_sync_lost_is_written_again() {
     let fault = Fault::inject(server.pid(), "sink-0", "fdatasync:error=EIO:delay_enter=3000000:when=1");
     server.send(0, second.as_bytes());
     wait("all of it in the file", || setup.written().len() == first.len() + second.len());
-    // What a disk does to pages that it could not write: they are clean in memory, and not what they were on disk.
+    // As a disk treats pages that it could not write: they are clean in memory, and changed on disk.
     let mut file = File::options().write(true).open(setup.output()).expect("it is there");
     file.seek(SeekFrom::Start(first.len() as u64)).expect("it is a file");
     file.write_all(&vec![0; second.len()]).expect("it is written to");
@@ -78,7 +77,7 @@ fn a_disk_that_keeps_failing_shows_until_a_commit_succeeds() {
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
 }
 
-/// What stands in it cannot be taken back, so all of what the sync may have lost is written once more.
+/// Written messages cannot be taken back, so all messages that the sync may have lost are written once more.
 #[test]
 fn standard_output_that_is_a_file_is_synced_before_messages_count_as_delivered() {
     let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]).with(&["--workers", "1"]);

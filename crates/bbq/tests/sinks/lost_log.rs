@@ -1,5 +1,4 @@
-//! If this fails, a server ends because nobody reads its log any more, or says by its exit code that a start succeeded which
-//! did not.
+//! If this fails, a server ends because its log has no reader any more, or a failed start has the exit code of success.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -8,7 +7,7 @@ use std::process::Stdio;
 
 use crate::support::{Server, Setup};
 
-/// With a log whose reader has gone.
+/// With a log whose reader has ended.
 fn start(setup: &Setup) -> Server<'_> {
     let (reader, writer) = pipe().expect("a pipe");
     drop(reader);

@@ -1,5 +1,5 @@
-//! If this fails, a name that a user gave is not what the status and the messages show, a sink with a name begins again where its path
-//! has changed, or `null:` does not count what it takes.
+//! If this fails, the status and the messages do not show a user's name, a sink with a name begins again when its path changes, or
+//! `null:` does not count its messages.
 
 use std::fs;
 
@@ -33,7 +33,7 @@ fn a_named_sink_goes_on_behind_its_last_message_at_another_path() {
     let server = setup.start();
     server.send(0, b"three\n");
     server.wait_delivered_by(0, 3);
-    // Not counted again: what it took is behind its cursor.
+    // Messages before the cursor are not counted again.
     let status = server.wait_delivered_by(1, 3);
     assert_balanced(&status);
     assert_eq!(status["sinks"][1]["delivered"], 3, "{status:#}");

@@ -1,5 +1,5 @@
-//! If this fails, a sink that is added to a server with a past repeats, loses or miscounts: it gets what the spool still
-//! has, and the rest counts as dropped for it alone, by the reason `before-sink`.
+//! If this fails, a sink that is added to a server with old messages repeats, loses or miscounts some. It must get what the spool
+//! still has; the rest counts as dropped for this sink alone, by the reason `before-sink`.
 
 use crate::support::{Setup, assert_balanced};
 
@@ -11,7 +11,7 @@ fn a_new_sink_gets_what_is_kept_and_its_ledger_balances() {
     std::fs::write(&config, "[spool]\nsegment_bytes = \"64KiB\"\nbytes_max = \"4MiB\"\n").unwrap();
     let server = setup.start();
     let mut sent = 0;
-    // A segment's worth at a time, each delivered before the next, so that segments are passed and go.
+    // One segment at a time, each delivered before the next, so that segments are passed and deleted.
     for _ in 0..8 {
         let lines: String = (0..1000).map(|line| format!("{:070}\n", sent + line)).collect();
         server.send(0, lines.as_bytes());

@@ -13,7 +13,7 @@ fn each_message_comes_once_and_whole() {
     let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]).with(&["--workers", "1"]);
     setup.set_sinks(&["stdout:"]);
     let (mut reader, writer) = pipe().expect("a pipe");
-    // As a parent's event loop leaves it: reader and writer have flags of their own.
+    // As a parent's event loop leaves the pipe: reader and writer each have their own flags.
     fcntl_setfl(&writer, OFlags::NONBLOCK).expect("a pipe has that mode");
     let server = setup.start_writing_to(OwnedFd::from(writer));
     let text: String = (0..LINES).map(|number| format!("line {number} {:x<60}\n", "")).collect();

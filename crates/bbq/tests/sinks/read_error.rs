@@ -1,4 +1,4 @@
-//! If this fails, one read that the disk refuses costs messages that it could have given a moment later.
+//! If this fails, one read error of the disk costs messages that another try would have read.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 

@@ -30,7 +30,7 @@ fn written(setup: &Setup) -> String {
     texts.collect()
 }
 
-/// Kills the server when its sink's thread comes to a certain call for a certain time.
+/// Kills the server at the n-th time that its sink's thread makes a certain system call.
 fn killed_at(call: &str, time: usize) {
     let setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"])
         .with(&["--workers", "1"])
@@ -52,8 +52,8 @@ fn killed_at(call: &str, time: usize) {
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
 }
 
-/// Two rotations and more: of the output (fdatasync, rename, openat, fsync of its directory) and of the cursor before and
-/// behind it (openat, fdatasync, rename, fsync of its directory).
+/// More than two rotations: of the output (fdatasync, rename, openat, fsync of its directory) and of the cursor before and after
+/// (openat, fdatasync, rename, fsync of its directory).
 #[test]
 fn whatever_it_was_about_to_do() {
     for (call, times) in [("fdatasync", 7), ("rename", 7), ("fsync", 8), ("openat", 12)] {

@@ -1,5 +1,5 @@
-//! If this fails, `bbq spool` does not find damage, changes what it only looks at, prints other messages than there are, or
-//! repairs by taking away what was good.
+//! If this fails, `bbq spool` does not find damage, changes files when it should only read them, prints wrong messages, or a repair
+//! removes sound data.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -102,8 +102,8 @@ fn lines_without(lost: &std::ops::Range<u64>) -> Vec<String> {
     lines
 }
 
-/// Repairs, expects that nothing is damaged then and that a second repair changes nothing, and that a server delivers all but
-/// what is lost.
+/// Repairs, and expects that nothing is damaged then, that a second repair changes nothing, and that a server delivers all but the lost
+/// messages.
 fn repair_and_deliver(setup: &mut Setup, lost: &std::ops::Range<u64>) {
     let before = contents(&setup.data());
     let output = tool(setup, &["repair"]);
@@ -111,7 +111,7 @@ fn repair_and_deliver(setup: &mut Setup, lost: &std::ops::Range<u64>) {
     let after = contents(&setup.data());
     let (code, survey) = check(setup);
     assert_eq!(code, Some(0), "{survey:#}");
-    // Nothing is deleted: each byte that is not where it was is in the quarantine.
+    // Nothing is deleted: each byte is in its old place or in the quarantine.
     let set_aside: Vec<&Vec<u8>> = after
         .iter()
         .filter(|(path, _)| path.extension().is_some_and(|extension| extension == "set-aside"))

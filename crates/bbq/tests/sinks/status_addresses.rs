@@ -1,5 +1,4 @@
-//! If this fails, `bbq status` with a wrong address stands still, or shows something else's answer as a server's, or does not say what
-//! to do.
+//! If this fails, `bbq status` with a wrong address hangs, or shows another program's answer as a server's, or does not say what to do.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -10,7 +9,7 @@ use std::thread;
 
 use crate::support::{BBQ, Setup, refused_start};
 
-/// Exit code, and what it says; it names the address and the remedy, whatever it found.
+/// The exit code and the output, which always names the address and the remedy.
 fn status(admin: SocketAddr, arguments: &[&str]) -> String {
     let (code, text) =
         refused_start(Command::new(BBQ).args(["status", "--admin", &admin.to_string()]).args(arguments));
@@ -19,7 +18,7 @@ fn status(admin: SocketAddr, arguments: &[&str]) -> String {
     text
 }
 
-/// Something else that reads a request, says this, and ends the connection.
+/// Another program that reads a request, writes this, and ends the connection.
 fn answering(answer: &'static [u8]) -> (SocketAddr, thread::JoinHandle<TcpListener>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
@@ -27,7 +26,7 @@ fn answering(answer: &'static [u8]) -> (SocketAddr, thread::JoinHandle<TcpListen
         let (mut stream, _) = listener.accept().expect("it is asked");
         let _request = stream.read(&mut [0; 1024]).expect("a request");
         stream.write_all(answer).expect("it listens");
-        // Open for as long as somebody looks whose it is.
+        // Open while `bbq status` looks for its process.
         listener
     });
     (address, other)

@@ -1,4 +1,4 @@
-//! If this fails, one sink keeps another from delivering, or its problem is not seen.
+//! If this fails, one sink keeps another from delivering, or its problem is not shown.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -45,7 +45,7 @@ fn each_gets_everything_in_its_own_format() {
     assert!(messages.collect::<String>() == text);
 }
 
-/// The first sink has all; the second has problem, which is shown, and what it owes is kept.
+/// The first sink has all messages; the second has a problem, which is shown, and its messages are kept.
 fn one_is_full(second: &str, stdout: impl Into<Stdio>) {
     let (setup, text) = setup(&["file:{dir}/out.log", second]);
     let server = setup.start_writing_to(stdout);

@@ -1,5 +1,5 @@
 //! If this fails, messages vanish from the ledger when the disk fails or has no room at the end: their senders believe that they
-//! arrived, and the server says that nothing was dropped.
+//! arrived, and the server reports no drops.
 
 use std::io::Write;
 use std::net::UdpSocket;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// No file may grow beyond 64 blocks, and a segment is allocated whole: creating it fails, and not for want of room.
 const NO_SEGMENTS: [&str; 3] = ["sh", "-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\""];
 
-/// Waits for what a listener lost while the server runs.
+/// Waits until the ledger shows what a listener lost, while the server runs.
 fn wait_unwritten(server: &Server<'_>, listener: usize, messages: u64) -> Value {
     let status = server.wait_status("the loss", |status| {
         status["listeners"][listener]["ledger"]["dropped"]["unwritten"] == messages
@@ -34,7 +34,7 @@ fn a_lane_that_fails_counts_at_once_what_nobody_sends_again() {
     received.write(&batch(stream_id(1), 1, &["one", "two", "three"]));
     assert_eq!(received.next(), Answer::Ack(3));
     wait_unwritten(&server, 0, 3);
-    // It is told, as what it sends from now on cannot be kept.
+    // The sender is told, as its next messages cannot be stored.
     assert_eq!(received.refused("a client of a failed lane").code, RefusalCode::SpoolFailed);
     server.send(1, b"four\nfive\n");
     wait_unwritten(&server, 1, 2);
@@ -61,7 +61,7 @@ fn a_lane_that_fails_takes_back_what_is_sent_again() {
 #[test]
 fn what_finds_no_room_at_the_stop_is_in_the_ledger_of_the_next_start() {
     const OF_BATCH: u64 = 100;
-    // Nothing makes room without a sink.
+    // Without a sink, nothing makes room.
     let config =
         "sink = []\ndrain_timeout_seconds = 0\n[spool]\nsegment_bytes = \"1MiB\"\nbytes_max = \"2MiB\"\n";
     let mut setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]).with(&["--workers", "1"]).config(config);

@@ -1,5 +1,5 @@
-//! If this fails, a burst that does not fit a segment is stored twice: a part of it was called durable, and a checkpoint
-//! covered it, before the table of streams knew its batches.
+//! If this fails, a burst that does not fit a segment is stored twice: a part of it was durable and covered by a checkpoint before
+//! the table of streams knew its batches.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -20,7 +20,7 @@ fn burst(numbers: std::ops::RangeInclusive<u64>) -> Vec<u8> {
     numbers.step_by(PER_BATCH as usize).flat_map(batch).collect()
 }
 
-/// Sends all that the server does not have, and compares what comes out.
+/// Sends all messages that the server does not have, and compares the output.
 fn finish(setup: &mut Setup, messages: u64) {
     std::fs::write(setup.path().join("bbq.toml"), "[spool]\nsegment_bytes = \"64KiB\"\n")
         .expect("it is written");
@@ -73,7 +73,7 @@ fn a_server_that_is_killed_between_the_parts_of_bursts_keeps_each_message_once()
         let (mut session, last) = Session::open(setup.address(0), stream_id(1));
         assert!(last + 1 >= next, "{last} {next}");
         session.write(&burst(last + 1..=last + 600));
-        // Killed as soon as something is acknowledged: the rest is on its way.
+        // Killed after the first acknowledgement: the other messages are on their way.
         if let Answer::Ack(sequence) = session.next() {
             next = sequence + 1;
         }

@@ -1,4 +1,4 @@
-//! Connections from many addresses: one pair of addresses has at most 64 Ki of them, and a hash spreads what differs.
+//! Connections from many addresses: one pair of addresses has at most 64 Ki of them, and a hash spreads only different ones.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
@@ -28,7 +28,7 @@ pub fn short_connections(numbers: std::ops::Range<u32>, to: SocketAddr) {
     }
 }
 
-/// The same from so many threads at once.
+/// The same from this many threads at once.
 pub fn short_connections_at_once(threads: u32, numbers: std::ops::Range<u32>, to: SocketAddr) {
     let share = (numbers.end - numbers.start).div_ceil(threads);
     std::thread::scope(|scope| {

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::PATIENCE;
 
-/// How many there are.
+/// The number of clients.
 pub const CLIENTS: u64 = 8;
 
-/// What became of the connections of all clients.
+/// The outcomes of the connections of all clients.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub answered: AtomicU64,
@@ -39,7 +39,7 @@ impl Outcome {
         [&self.refused, &self.reset, &self.unanswered].map(|count| count.load(Ordering::Acquire)).iter().sum()
     }
 
-    /// Connects until it is stopped, message by message.
+    /// Connects, once for each message, until it is stopped.
     fn client(&self, address: SocketAddr, number: u64) {
         let sent = &self.sent[number as usize];
         while !self.stop.load(Ordering::Acquire) {
@@ -49,13 +49,13 @@ impl Outcome {
                     sent.fetch_add(1, Ordering::Relaxed);
                     &self.answered
                 }
-                // This machine has no port left for a client: no server has seen it.
+                // This machine has no port left for a client: the connection reached no server.
                 Err(error) if error.kind() == ErrorKind::AddrNotAvailable => continue,
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => &self.refused,
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     &self.unanswered
                 }
-                // Reset, or a broken pipe, which is the same a moment later.
+                // Reset, or a broken pipe, which is a reset seen a moment later.
                 Err(_) => &self.reset,
             };
             count.fetch_add(1, Ordering::AcqRel);
@@ -63,7 +63,7 @@ impl Outcome {
     }
 }
 
-/// Stops the clients, also when the test fails, whose scope would wait for them for ever.
+/// Stops the clients, also when the test fails: its scope would wait for them for ever.
 struct Stopping<'a>(&'a Outcome);
 
 impl Drop for Stopping<'_> {
@@ -76,7 +76,7 @@ pub fn message(client: u64, number: u64) -> String {
     format!("client {client} message {number}")
 }
 
-/// Sends a message as a connection of its own. Answered is one that the other side ends in order.
+/// Sends a message on a connection of its own. The message is answered if the other side ends the connection in order.
 fn exchange(address: SocketAddr, message: &[u8]) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -107,7 +107,7 @@ pub fn while_connecting(address: SocketAddr, body: impl FnOnce(&Outcome)) -> Out
     outcome
 }
 
-/// Checks that every message that was answered is there once, and no other but those on their way when it ended.
+/// Checks that every answered message is there once, and no others except those on their way at the end.
 pub fn assert_each_once(written: &[u8], outcome: &Outcome) {
     let text = std::str::from_utf8(written).expect("as it was sent");
     let mut lines: Vec<&str> = text.lines().collect();

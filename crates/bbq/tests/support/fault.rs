@@ -1,4 +1,4 @@
-//! Faults of the system, as one thread of a server meets them: strace(1), attached to it.
+//! Faults of the system in one thread of a server, by strace(1) that is attached to the thread.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -8,14 +8,14 @@ use std::time::Instant;
 
 use super::PATIENCE;
 
-/// Injects until it is dropped; a thread that it holds goes on then.
+/// Injects a fault until it is dropped; then a thread that it holds goes on.
 pub struct Fault {
     child: Child,
     thread: u32,
 }
 
 impl Fault {
-    /// `what` as behind `-e inject=`; it is there when this returns.
+    /// `what` is the argument of `-e inject=`. The fault is active when this returns.
     pub fn inject(pid: u32, thread: &str, what: &str) -> Fault {
         let thread = thread_of(pid, thread);
         let mut child = Command::new("strace")
@@ -28,7 +28,7 @@ impl Fault {
         let mut line = String::new();
         said.read_line(&mut line).expect("it is a pipe");
         assert!(line.contains("attached"), "{line}");
-        // Whatever it says later must not stop it.
+        // Later output must not stop strace.
         std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
         Fault { child, thread }
     }
@@ -51,7 +51,7 @@ impl Fault {
 
 impl Drop for Fault {
     fn drop(&mut self) {
-        // An interrupt makes it let go; killed, it would take nothing with it, either.
+        // An interrupt makes strace detach; killing it would not harm the thread, either.
         let pid = rustix::process::Pid::from_child(&self.child);
         let _ended = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         let _ended = self.child.wait();

@@ -1,4 +1,4 @@
-//! More messages than all buffers on their way could hold, and what must be left of them.
+//! More messages than all buffers on their way can hold, and checks of the output.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,8 +13,8 @@ use super::{PATIENCE, Server};
 
 /// Bytes of a message with its line feed.
 pub const MESSAGE_BYTES: usize = 1000;
-/// So many fill everything between a sender and a spool that takes nothing: both buffers of its connection (4 + 6 MiB at
-/// most, as Linux tunes them), the worker's batch, the lane's two buffers (8 MiB each), and the disks of these tests.
+/// Enough to fill everything between a sender and a spool that takes nothing: both buffers of the connection (4 + 6 MiB at most, as
+/// Linux tunes them), the worker's batch, the lane's two buffers (8 MiB each), and the disks of these tests.
 pub const MESSAGES: u64 = 60_000;
 /// Messages of one batch.
 const BATCH: u64 = 50;
@@ -34,8 +34,8 @@ pub fn lines(address: SocketAddr, kind: &str, sent: &AtomicU64) {
     }
 }
 
-/// Sends what is missing of the numbers up to `MESSAGES` as batches; `acknowledged` follows the server's word. Ends when
-/// everything is acknowledged, or the connection does.
+/// Sends the missing numbers up to `MESSAGES` as batches; `acknowledged` follows the acknowledgements. Ends when everything is
+/// acknowledged, or with the connection.
 pub fn batches(address: SocketAddr, id: StreamId, acknowledged: &AtomicU64) {
     let (mut session, last) = Session::open(address, id);
     let known = acknowledged.load(Ordering::Acquire);
@@ -63,8 +63,8 @@ pub fn batches(address: SocketAddr, id: StreamId, acknowledged: &AtomicU64) {
     });
 }
 
-/// Waits until nothing more comes in. A server that reads on although it cannot store is found out by whoever looks at
-/// what was sent then.
+/// Waits until the server takes no more messages. Afterwards the caller checks how much was sent: a server must not read on when it
+/// cannot store.
 pub fn wait_standstill(server: &Server<'_>) -> Value {
     const LOOKS: u32 = 25;
     let mut same = 0;
@@ -80,7 +80,7 @@ pub fn wait_standstill(server: &Server<'_>) -> Value {
     }
 }
 
-/// How often each number of a kind is in an output.
+/// Counts how often each number of a kind is in an output.
 pub fn tally(output: &[u8], kind: &str) -> BTreeMap<u64, u64> {
     let mut tally = BTreeMap::new();
     for line in String::from_utf8_lossy(output).lines() {
@@ -95,7 +95,7 @@ pub fn tally(output: &[u8], kind: &str) -> BTreeMap<u64, u64> {
     tally
 }
 
-/// Every number from 1 on once.
+/// Checks that every number from 1 on is there once.
 pub fn assert_all_once(output: &[u8], kind: &str) {
     let tally = tally(output, kind);
     let missing: Vec<u64> = (1..=MESSAGES).filter(|number| !tally.contains_key(number)).take(10).collect();

@@ -1,4 +1,4 @@
-//! A server and those that take its place by upgrades, which are no children of the test's until their starter has ended.
+//! A server and its successors by upgrades. A successor becomes a child of the test when its starter has ended.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,24 +10,24 @@ use serde_json::Value;
 
 use super::{BBQ, PATIENCE, Setup, assert_balanced};
 
-/// The one that serves now. Killed when dropped.
+/// The process that serves now. Killed when dropped.
 pub struct Lineage<'a> {
     setup: &'a Setup,
     pid: u32,
 }
 
 impl<'a> Lineage<'a> {
-    /// Starts the first one, which is ready when this returns.
+    /// Starts the first server, which is ready when this returns.
     pub fn start(setup: &'a Setup) -> Lineage<'a> {
         let lineage = Lineage::spawn(setup);
         setup.wait_ready();
         lineage
     }
 
-    /// Starts the first one, and does not wait for it.
+    /// Starts the first server, and does not wait until it is ready.
     #[expect(clippy::zombie_processes, reason = "waited for by its number, as are those after it")]
     pub fn spawn(setup: &'a Setup) -> Lineage<'a> {
-        // Whose parent ends becomes a child of this process, which can wait for it.
+        // A process whose parent ends becomes a child of this process, which can wait for it.
         set_child_subreaper(Some(Pid::INIT)).expect("Linux 3.4");
         let log = fs::OpenOptions::new().create(true).append(true).open(setup.path().join("log"));
         let child = setup
@@ -47,14 +47,14 @@ impl<'a> Lineage<'a> {
         kill_process(pid(self.pid), signal).expect("it runs");
     }
 
-    /// SIGUSR2; returns when the old one has ended in order and the new one is ready.
+    /// SIGUSR2; returns when the old process has ended in order and the new one is ready.
     pub fn upgrade(&mut self) {
         let ready = self.count("ready pid=");
         self.ask(Signal::USR2, "handed over pid=");
         self.upgraded(ready + 1);
     }
 
-    /// Waits until another one has taken the place and has said, as the one of this number, that it is ready.
+    /// Waits until a successor with this number in the log is ready.
     pub fn upgraded(&mut self, ready: usize) {
         let old = self.pid;
         assert_eq!(self.wait_end(old), Some(0), "{}", self.setup.log());
@@ -63,13 +63,13 @@ impl<'a> Lineage<'a> {
         assert_eq!(self.last("ready pid="), self.pid);
     }
 
-    /// SIGHUP; returns when it is done.
+    /// SIGHUP; returns when the reload is done.
     pub fn reload(&self) {
         self.ask(Signal::HUP, "reloaded");
     }
 
-    /// A signal whose change ends with these words in the log. A disk that takes seconds for a sync cancels a change, which is
-    /// asked for again then.
+    /// A signal whose change ends with these words in the log. If a sync takes seconds, the change is cancelled; then the signal is sent
+    /// again.
     fn ask(&self, signal: Signal, done: &str) {
         const CANCELLED: &str = "did not come to a commit within";
         let start = Instant::now();
@@ -85,7 +85,7 @@ impl<'a> Lineage<'a> {
         }
     }
 
-    /// A signal whose change is refused; answers why.
+    /// A signal whose change is refused; returns why.
     pub fn refused(&self, signal: Signal) -> String {
         let before = self.count("refused; going on as before");
         self.signal(signal);
@@ -93,7 +93,7 @@ impl<'a> Lineage<'a> {
         self.status()["refused_change"].as_str().expect("it says why").to_owned()
     }
 
-    /// Waits until the log has so many lines with these words.
+    /// Waits until the log has this many lines with these words.
     pub fn wait_log(&self, words: &str, times: usize) {
         let start = Instant::now();
         while self.count(words) < times {
@@ -103,7 +103,7 @@ impl<'a> Lineage<'a> {
     }
 
     pub fn count(&self, words: &str) -> usize {
-        // A line that is still being written counts when it is whole.
+        // An incomplete line counts when it is complete.
         let log = self.setup.log();
         let whole = log.rfind('\n').map_or("", |end| &log[..end]);
         whole.lines().filter(|line| line.contains(words)).count()
@@ -136,7 +136,7 @@ impl<'a> Lineage<'a> {
         }
     }
 
-    /// Waits until so many messages were received and all of them delivered, and checks that the ledger balances.
+    /// Waits until this many messages were received and delivered, and checks that the ledger balances.
     pub fn wait_delivered(&self, messages: u64) -> Value {
         let status = self.wait_status(&format!("delivery of {messages}"), |status| {
             status["ledger"]["delivered"].as_u64() >= Some(messages) && status["ledger"]["queued"] == 0
@@ -146,13 +146,13 @@ impl<'a> Lineage<'a> {
         status
     }
 
-    /// SIGTERM; answers the exit code.
+    /// SIGTERM; returns the exit code.
     pub fn stop(self) -> Option<i32> {
         self.signal(Signal::TERM);
         self.wait_end(self.pid)
     }
 
-    /// Waits until one of them has ended; answers the exit code, if no signal ended it.
+    /// Waits until a process has ended; returns the exit code, if no signal ended it.
     pub fn wait_end(&self, number: u32) -> Option<i32> {
         let start = Instant::now();
         loop {
@@ -188,8 +188,8 @@ impl<'a> Lineage<'a> {
 
 impl Drop for Lineage<'_> {
     fn drop(&mut self) {
-        // Ended already and waited for, or ended now; a successor on its way ends with it. Only a child has this number:
-        // it was not waited for.
+        // It has ended and was waited for, or ends now; a successor on its way ends with it. Only a child that was not waited for
+        // has this number.
         if matches!(waitpid(Some(pid(self.pid)), WaitOptions::NOHANG), Ok(None)) {
             let _ended = kill_process(pid(self.pid), Signal::KILL);
             let _ended = waitpid(Some(pid(self.pid)), WaitOptions::empty());

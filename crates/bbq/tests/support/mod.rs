@@ -38,10 +38,10 @@ use tempfile::TempDir;
 
 /// The program under test.
 pub const BBQ: &str = env!("CARGO_BIN_EXE_bbq");
-/// Nothing here takes longer unless it hangs.
+/// Only a test that hangs takes longer.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a server is started with. Ports are chosen anew for each.
+/// How a server is started. Each has its own ports.
 pub struct Setup {
     pub directory: TempDir,
     pub ports: Vec<u16>,
@@ -95,7 +95,7 @@ impl Setup {
         self
     }
 
-    /// Sinks instead of the one file, for this and all later starts. Without any, the configuration file has its say.
+    /// Sinks instead of the one file, for this and all later starts. If there are none, those of the configuration file count.
     pub fn set_sinks(&mut self, specs: &[&str]) {
         self.sinks = Some(specs.iter().map(|spec| self.fill(spec)).collect());
     }
@@ -112,7 +112,7 @@ impl Setup {
         self
     }
 
-    /// Starts a copy of the program, in the directory, which the test may replace. Answers where it is.
+    /// Starts a copy of the program, in the directory, which the test may replace. Returns its path.
     pub fn copy_program(&mut self) -> PathBuf {
         self.program = self.path().join("bbq");
         fs::copy(BBQ, &self.program).expect("a copy");
@@ -242,7 +242,7 @@ impl Server<'_> {
         (code.unwrap_or_else(|| panic!("no HTTP: {answer}")), answer)
     }
 
-    /// Waits until so many messages were received and all of them delivered, and checks that the ledger balances.
+    /// Waits until this many messages were received and delivered, and checks that the ledger balances.
     pub fn wait_delivered(&self, messages: u64) -> Value {
         let status = self.wait_status(&format!("delivery of {messages}"), |status| {
             status["ledger"]["delivered"].as_u64() >= Some(messages) && status["ledger"]["queued"] == 0
@@ -252,7 +252,7 @@ impl Server<'_> {
         status
     }
 
-    /// Waits until these words stand in the log.
+    /// Waits until the log has these words.
     pub fn wait_log(&self, words: &str) {
         let start = Instant::now();
         while !self.setup.log().contains(words) {
@@ -265,7 +265,7 @@ impl Server<'_> {
         KilledIfThisFails::of(&self.child)
     }
 
-    /// Waits until nothing is queued for any sink and a certain one has handed on or dropped so many.
+    /// Waits until nothing is queued for any sink, and one sink has delivered or dropped this many messages.
     pub fn wait_delivered_by(&self, sink: usize, messages: u64) -> Value {
         self.wait_status(&format!("delivery of {messages} by sink {sink}"), |status| {
             let sink = &status["sinks"][sink];
@@ -281,13 +281,13 @@ impl Server<'_> {
         self.child.wait().expect("it was ours");
     }
 
-    /// SIGTERM; answers the exit code.
+    /// SIGTERM; returns the exit code.
     pub fn stop(self) -> Option<i32> {
         self.signal(libc::SIGTERM);
         self.wait_end()
     }
 
-    /// Waits until it has ended by itself; answers the exit code.
+    /// Waits until the server has ended by itself; returns the exit code.
     pub fn wait_end(mut self) -> Option<i32> {
         let start = Instant::now();
         loop {
@@ -305,7 +305,7 @@ impl Server<'_> {
         rustix::process::kill_process(pid, number).expect("it runs");
     }
 
-    /// Stops every thread, and returns when all have stopped: a signal alone may find them at work for a while.
+    /// Stops every thread, and returns when all have stopped: after the signal they may run for a while.
     pub fn freeze(&self) {
         self.signal(libc::SIGSTOP);
         let pid = rustix::process::Pid::from_child(&self.child);
@@ -320,7 +320,7 @@ impl Server<'_> {
     }
 }
 
-/// Kills a program when the test fails, for scopes whose threads wait for it: they would be waited for, for ever.
+/// Kills a program when the test fails, for scopes whose threads wait for it: the scope would never end.
 pub struct KilledIfThisFails(rustix::process::Pid);
 
 impl KilledIfThisFails {
@@ -331,7 +331,7 @@ impl KilledIfThisFails {
 
 impl Drop for KilledIfThisFails {
     fn drop(&mut self) {
-        // Not after it was waited for: another process may have its number then.
+        // Not after it was waited for: its number may be another process's then.
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.as_raw_nonzero())).unwrap_or_default();
         let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         let is_ours = behind_name.split_whitespace().nth(1) == Some(&std::process::id().to_string());
@@ -359,9 +359,8 @@ pub fn assert_balanced(status: &Value) {
     assert_eq!(ledger["received"].as_u64(), Some(sum), "the ledger does not balance\n{status:#}");
 }
 
-/// Ports that are free for tcp and udp, and that no other test of this machine is given while this process runs. None that the
-/// system gives to clients: while a server is down, a client of it or of another test could be given its port, or even
-/// connect to itself.
+/// Ports that are free for tcp and udp, and that no other test of this machine gets while this process runs. They are outside of the
+/// range that the system gives to clients: while a server is down, a client could get its port, or even connect to itself.
 pub fn free_ports(count: usize) -> Vec<u16> {
     const LOWEST: u16 = 10_000;
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
@@ -381,7 +380,7 @@ pub fn free_ports(count: usize) -> Vec<u16> {
     held
 }
 
-/// What says, until this process ends, that ports are taken: a test's server may be down for a while.
+/// Reserves ports until this process ends, as a test's server may be down for a while.
 static RESERVED: Mutex<Vec<UnixDatagram>> = Mutex::new(Vec::new());
 
 /// Only one process of the machine (of its network namespace, as for ports) can have an abstract socket of this name.
@@ -398,7 +397,7 @@ pub fn run(command: &mut Command, input: &[u8]) -> Output {
         );
     let mut stdin = child.stdin.take().expect("piped");
     let input = input.to_vec();
-    // A program that ends before it has read all is judged by its exit code.
+    // A program that ends before it has read everything is judged by its exit code.
     let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().expect("it was ours");
     writer.join().expect("it only writes");
@@ -406,14 +405,14 @@ pub fn run(command: &mut Command, input: &[u8]) -> Output {
     output
 }
 
-/// Runs a command that has to end by itself; answers its exit code, and all that it said.
+/// Runs a command that has to end by itself; returns its exit code, and all of its output.
 pub fn refused_start(command: &mut Command) -> (Option<i32>, String) {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).env("NO_COLOR", "1");
     let mut child = command.spawn().expect("it starts");
     let start = Instant::now();
     while child.try_wait().expect("it was ours").is_none() {
         if start.elapsed() > PATIENCE {
-            // It is judged by what it said.
+            // The command is judged by its output.
             let _ended = child.kill();
         }
         std::thread::yield_now();

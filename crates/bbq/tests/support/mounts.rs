@@ -1,15 +1,15 @@
-//! Small file systems of a test's own, in a mount namespace that ends with the test.
+//! Small file systems for a test, in a mount namespace that ends with the test.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Set where the test runs for the second time, in its namespace.
+/// Set when the test runs for the second time, in its namespace.
 const VARIABLE: &str = "BBQ_TEST_HAS_OWN_MOUNTS";
 
-/// Runs the test of this name, which calls this, again in a mount namespace of its own, and there runs `body`. Fails where
-/// that is not allowed: what the test shows would otherwise not be known.
+/// Runs the calling test, which has this name, again in a new mount namespace, and runs `body` there. Fails if that is not allowed,
+/// as the test would otherwise show nothing.
 pub fn in_own_mounts(test: &str, body: impl FnOnce()) {
     if std::env::var_os(VARIABLE).is_some() {
         return body();
@@ -42,7 +42,7 @@ pub fn in_own_mounts(test: &str, body: impl FnOnce()) {
     );
 }
 
-/// Mounts a file system in memory of a size in KiB at a directory, which is made.
+/// Creates a directory and mounts a file system in memory there, of a size in KiB.
 pub fn mount_small(directory: &Path, kib: u32) {
     fs::create_dir_all(directory).expect("a directory");
     let size = format!("size={kib}k");
@@ -51,14 +51,14 @@ pub fn mount_small(directory: &Path, kib: u32) {
     assert!(mounted.status.success(), "{mounted:?}");
 }
 
-/// What takes all the room that is left until it is removed.
+/// A file that takes all room until it is removed.
 pub struct Ballast(PathBuf);
 
 impl Ballast {
     pub fn fill(directory: &Path) -> Ballast {
         let path = directory.join("ballast");
         let mut file = File::create(&path).expect("a file");
-        // Large blocks first: what is left behind them is less than a page.
+        // Large blocks first, so that less than a page is left at the end.
         for block in [64 * 1024, 4096, 1] {
             let bytes = vec![0; block];
             loop {

@@ -1,12 +1,12 @@
-//! A network of a test's own, in which it may change what the kernel does.
+//! A separate network for a test, in which it may change settings of the kernel.
 
 use std::process::Command;
 
-/// Set where the test runs for the second time, in its namespace.
+/// Set when the test runs for the second time, in its namespace.
 const VARIABLE: &str = "BBQ_TEST_NAMESPACE";
 
-/// Runs the test of this name, which calls this, again in user and network namespaces of its own, once for each of these
-/// settings (`sysctl` arguments), and there runs `body`. Any user may do that; it fails where the system forbids it.
+/// Runs the calling test, which has this name, again in new user and network namespaces, once for each of these settings (`sysctl`
+/// arguments), and runs `body` there. Any user may do that, unless the system forbids it; then the test fails.
 pub fn in_own_network(test: &str, settings: &[&str], body: impl FnOnce()) {
     if std::env::var_os(VARIABLE).is_some() {
         return body();

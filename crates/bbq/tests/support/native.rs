@@ -1,4 +1,4 @@
-//! libbbq, installed, and C and C++ programs that are compiled with it.
+//! An installed libbbq, and C and C++ programs that are compiled with it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::run;
 
-/// Warnings are errors: the headers are compiled in strangers' projects.
+/// Warnings are errors, as the headers are compiled in other people's projects.
 const FLAGS: [&str; 5] = ["-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 
 /// Where the crate of the C library is.
@@ -42,12 +42,12 @@ impl Library {
         self.directory.path().join("prefix")
     }
 
-    /// A place for what is built.
+    /// The directory for what is built.
     pub fn scratch(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// What pkg-config says of packages.
+    /// The output of pkg-config for packages.
     fn flags(&self, packages: &[&str]) -> Vec<String> {
         let mut asked = Command::new("pkg-config");
         asked.env("PKG_CONFIG_PATH", self.prefix().join("lib/pkgconfig"));
@@ -56,7 +56,7 @@ impl Library {
         answer.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// Compiles a program as its users would, with packages of pkg-config, and answers where it is.
+    /// Compiles a program as its users would, with packages of pkg-config, and returns its path.
     pub fn compile(&self, source: &Path, packages: &[&str]) -> PathBuf {
         let is_c = source.extension().is_some_and(|extension| extension == "c");
         let (compiler, standard) = if is_c { ("cc", "-std=c11") } else { ("c++", "-std=c++17") };
@@ -64,7 +64,7 @@ impl Library {
         let to = self.scratch(&name);
         let mut command = Command::new(compiler);
         command.arg(standard).args(FLAGS).arg(source).arg("-o").arg(&to).args(self.flags(packages));
-        // Where the system looks for libraries it is not.
+        // The library is in no directory where the system looks for libraries.
         command.arg("-pthread").arg(format!("-Wl,-rpath,{}", self.prefix().join("lib").display()));
         run(&mut command, b"");
         to

@@ -1,4 +1,4 @@
-//! What the kernel says of a process, and limits of this one.
+//! What the kernel shows of a process, and limits of this process.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ pub fn resident_kib(pid: u32) -> u64 {
     memory_kib(pid, "VmRSS:")
 }
 
-/// The most that it ever was.
+/// The maximum of resident memory so far, in KiB.
 pub fn peak_kib(pid: u32) -> u64 {
     memory_kib(pid, "VmHWM:")
 }
@@ -41,7 +41,7 @@ pub fn packets_dropped() -> u64 {
     dropped.map(|hex| u64::from_str_radix(hex, 16).expect("hexadecimal")).sum()
 }
 
-/// Lets this process, and what it starts, have as many descriptors as the system allows; fails when that is too few.
+/// Raises the limit of descriptors of this process and its children to the system's maximum; fails if that is too low.
 pub fn need_descriptors(needed: u64) {
     let limit = getrlimit(Resource::Nofile);
     let hard = limit.maximum.unwrap_or(u64::MAX);

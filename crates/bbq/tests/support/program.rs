@@ -13,7 +13,7 @@ impl Program {
         Program(command.spawn().unwrap_or_else(|error| panic!("{command:?} cannot be started ({error})")))
     }
 
-    /// For threads that wait for the program and are waited for themselves.
+    /// Kills the program if the test fails, for scopes whose threads wait for the program.
     pub fn killed_if_this_fails(&self) -> KilledIfThisFails {
         KilledIfThisFails::of(self)
     }

@@ -49,7 +49,7 @@ pub fn batch(stream: u128, first_sequence: u64, messages: &[&[u8]]) -> Vec<u8> {
     sealed(b"BBQB", &rest)
 }
 
-/// Reads one control frame; answers its kind and its payload.
+/// Reads one control frame; returns its kind and its payload.
 pub fn receive(server: &mut impl std::io::Read) -> (u8, Vec<u8>) {
     let mut header = [0; 16];
     server.read_exact(&mut header).expect("a control frame");

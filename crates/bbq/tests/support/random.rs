@@ -2,14 +2,14 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-/// The seed that is repeated when it is set.
+/// The environment variable with a seed to repeat.
 const VARIABLE: &str = "BBQ_SEED";
 
 /// A splitmix64 generator.
 pub struct Random(u64);
 
 impl Random {
-    /// Seeded by the environment or else by the system; prints how to repeat it, which cargo shows when the test fails.
+    /// Seeded by the environment or by the system. Prints how to repeat the run, which cargo shows when the test fails.
     pub fn seeded() -> Random {
         let seed = match std::env::var(VARIABLE) {
             Ok(seed) => seed.parse().expect("BBQ_SEED is a number"),

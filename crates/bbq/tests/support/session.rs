@@ -1,4 +1,4 @@
-//! A bbq client of single steps: every byte that it sends is the test's (docs/PROTOCOL.md).
+//! A bbq client in single steps: the test decides every byte that it sends (docs/PROTOCOL.md).
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ use bbq_wire::{BatchBuilder, Compression, SourceKind, StreamId};
 
 use super::PATIENCE;
 
-/// What the server said.
+/// An answer of the server.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
     Welcome(Welcome),
@@ -26,7 +26,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A connection on which nothing was said.
+    /// A connection on which nothing was sent.
     pub fn connect(address: SocketAddr) -> Session {
         let stream = TcpStream::connect(address).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
@@ -49,7 +49,7 @@ impl Session {
         }
     }
 
-    /// Writes. A server that has closed already is judged by what it said.
+    /// Writes. A server that has closed the connection is judged by its last answer.
     pub fn write(&mut self, bytes: &[u8]) {
         let _judged_later = self.stream.write_all(bytes);
     }
@@ -59,7 +59,7 @@ impl Session {
         let _judged_later = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// The next thing the server says.
+    /// The server's next answer.
     pub fn next(&mut self) -> Answer {
         let mut buffer = [0; 4096];
         loop {
@@ -85,11 +85,11 @@ impl Session {
         }
     }
 
-    /// The next thing the server says to `bytes`, which are written again for as long as it says nothing to them.
+    /// The server's next answer to `bytes`, which are written again until there is an answer.
     pub fn next_while_writing(&mut self, bytes: &[u8]) -> Answer {
         let start = Instant::now();
         let mut first = [0];
-        // The time until it is written again; the answer ends the wait.
+        // The time until `bytes` are written again; an answer ends the wait.
         self.stream.set_read_timeout(Some(Duration::from_millis(10))).expect("a time-out");
         loop {
             self.write(bytes);
@@ -114,7 +114,7 @@ impl Session {
         }
     }
 
-    /// Waits for the refusal, and for the end behind it.
+    /// Waits for the refusal, and for the end after it.
     pub fn refused(mut self, what: &str) -> Refusal {
         loop {
             match self.next() {

@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Arguments: tcp or udp, host, port. Then a word a line: `first` lets nothing but the group's first socket have new
-/// connections (a classic BPF program that returns 0 for every one), `hash` takes that back. It ends with its standard
-/// input. Socket options are those of asm-generic/socket.h, and a filter is `struct sock_fprog` of linux/filter.h.
+/// Arguments: tcp or udp, host, port. Then a word per line: `first` gives all new connections to the group's first socket (a
+/// classic BPF program that always returns 0), `hash` undoes that. The program ends with its standard input. Socket options are
+/// those of asm-generic/socket.h, and a filter is `struct sock_fprog` of linux/filter.h.
 const PROGRAM: &str = "
 import ctypes, socket, struct, sys
 kind = {'tcp': socket.SOCK_STREAM, 'udp': socket.SOCK_DGRAM}[sys.argv[1]]

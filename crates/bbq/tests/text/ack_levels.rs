@@ -1,4 +1,4 @@
-//! If this fails, a sender waits for ever for an acknowledgement that it asked for.
+//! If this fails, a sender waits for ever for an acknowledgement that it requested.
 
 use std::process::Command;
 

@@ -37,7 +37,7 @@ fn messages() -> Vec<Vec<u8>> {
     messages
 }
 
-/// Sends all messages by every way that can carry them; answers what was sent in order of the file.
+/// Sends all messages over every protocol that can carry them; returns them in the order of the file.
 fn send_all(setup: &Setup) -> Vec<Vec<u8>> {
     let server = setup.start();
     let mut sent: Vec<Vec<u8>> = messages().into_iter().filter(|message| !message.contains(&b'\n')).collect();
@@ -50,7 +50,7 @@ fn send_all(setup: &Setup) -> Vec<Vec<u8>> {
     }
     sent.extend_from_slice(&whole);
     server.wait_delivered(sent.len() as u64);
-    // One at a time: which of two connections is read first is not known.
+    // One at a time: the order in which two connections are read is not known.
     for message in &whole[256..] {
         server.send(1, message);
         sent.push(message.clone());

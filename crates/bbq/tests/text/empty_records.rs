@@ -1,4 +1,4 @@
-//! If this fails, a batch of a few kilobytes that is a million messages takes a sink's memory, and keeps it.
+//! If this fails, a batch of a few kilobytes with a million messages uses much memory of a sink for ever.
 
 use crate::support;
 use crate::support::session::{Session, batch_of, stream_id};
@@ -6,7 +6,7 @@ use crate::support::{Setup, process};
 use bbq_wire::session::RefusalCode;
 use bbq_wire::{Compression, SourceKind};
 
-/// As many as a batch may have, and what they may take: the buffers of intake and sink, and some to spare.
+/// The maximum number of records in a batch, and the memory that they may use: the buffers of intake and sink, and some to spare.
 const RECORDS: u64 = 1 << 20;
 const KIB_MAX: u64 = 48 * 1024;
 

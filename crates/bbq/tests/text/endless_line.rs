@@ -1,4 +1,4 @@
-//! If this fails, `bbq send` of something that is no text takes memory without bound, or sends a part of it.
+//! If this fails, `bbq send` of a file that is no text takes memory without bound, or sends a part of the file.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use crate::support::{BBQ, free_ports};
 
 #[test]
 fn a_line_that_no_server_takes_is_refused_before_it_ends() {
-    // Nobody listens there: what is refused needs no server.
+    // No server listens there: the refusal needs none.
     let mut child = Command::new(BBQ)
         .args(["send", "--to", &format!("127.0.0.1:{}", free_ports(1)[0])])
         .stdin(Stdio::piped())

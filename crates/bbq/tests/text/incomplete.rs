@@ -1,5 +1,5 @@
-//! If this fails, a client that stops in the middle of a message takes whole ones with it, or its half is delivered as if
-//! it were whole, or vanishes uncounted.
+//! If this fails, a client that stops in the middle of a message loses whole messages, or the half message is delivered as a whole one,
+//! or is lost without being counted.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -39,7 +39,7 @@ fn incomplete(status: &Value, listener: usize) -> u64 {
     status["listeners"][listener]["ledger"]["dropped"]["incomplete"].as_u64().unwrap_or(0)
 }
 
-/// One whole message of each listener, and the halves of those that keep them.
+/// One whole message of each listener, and the halves at listeners that keep them.
 fn assert_all_kept(setup: &Setup, status: &Value) {
     let counted: Vec<u64> = (0..LISTEN.len()).map(|listener| incomplete(status, listener)).collect();
     assert_eq!(counted, [1, 1, 1, 0, 0, 0], "{status:#}");
@@ -89,7 +89,7 @@ fn a_server_that_stops_in_the_middle() {
     assert_all_kept(&setup, &server.status());
 }
 
-/// The end of such a connection is the message's only end: a reset is none, whatever the listener keeps.
+/// Only the end of such a connection ends the message: a reset does not, even if the listener keeps incomplete messages.
 #[test]
 fn a_whole_message_is_whole_only_behind_an_orderly_end() {
     let setup = Setup::new(&["whole+tcp://127.0.0.1:{0}?on_incomplete=keep"]);

@@ -1,4 +1,4 @@
-//! If this fails, what is known of a message does not reach whoever reads the JSON, or stands under another name.
+//! If this fails, the JSON of a message lacks a field, or has it under another name.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 

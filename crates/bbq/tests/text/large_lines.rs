@@ -1,5 +1,5 @@
-//! A connection whose messages fill a batch each is read on as soon as the lane has taken the batch. If this fails, it
-//! waits for `spool.flush_interval_ms` behind every one of them.
+//! A connection whose messages each fill a batch is read again as soon as the lane has taken the batch. If this fails, the connection
+//! waits for `spool.flush_interval_ms` after each message.
 
 use crate::support::Setup;
 
@@ -9,7 +9,7 @@ fn large_lines_do_not_wait_for_the_flush_interval() {
     let setup =
         Setup::new(&["lines+tcp://127.0.0.1:{0}"]).with(&["--config", "{dir}/bbq.toml", "--workers", "1"]);
     let config = setup.path().join("bbq.toml");
-    // As long as may be: eight of them are longer than the test's patience.
+    // The maximum: eight intervals are longer than the test waits.
     std::fs::write(&config, "[spool]\nflush_interval_ms = 10000\n").unwrap();
     let server = setup.start();
     let line = [vec![b'x'; 300 * 1024], vec![b'\n']].concat();

@@ -1,5 +1,5 @@
-//! The smallest whole path: if this fails, nothing works. Lines over tcp reach the file as they were sent, also those that
-//! were sent before a kill and a stop.
+//! The smallest whole path: if this fails, nothing works. Lines over tcp reach the file as they were sent, including those sent before
+//! a kill and a stop.
 
 use crate::support::{Setup, assert_balanced};
 

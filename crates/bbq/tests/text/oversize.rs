@@ -1,5 +1,4 @@
-//! If this fails, one message over the limit costs more than itself: the connection it came on, the messages around it,
-//! or the trust in the ledger.
+//! If this fails, a message over the limit costs more than itself: its connection, other messages, or a correct ledger.
 
 use std::net::UdpSocket;
 
@@ -10,7 +9,7 @@ use serde_json::Value;
 
 const DEFAULT_LIMIT: usize = 1024 * 1024;
 
-/// What one listener is sent and what must come of it.
+/// The input of one listener, and the expected output.
 struct Case {
     spec: &'static str,
     input: Vec<u8>,
@@ -167,7 +166,7 @@ fn a_batch_with_a_message_over_the_limit_is_refused_and_nothing_of_it_is_stored(
     let refusal = session.refused("a message over the limit");
     assert_eq!(refusal.code, RefusalCode::MessageTooLarge);
     assert!(refusal.text.contains("1048577") && refusal.text.contains("1048576"), "{refusal:?}");
-    // The stream itself goes on where it was.
+    // The stream goes on where it was.
     let (mut session, last) = Session::open(setup.address(0), id);
     assert_eq!(last, 1);
     session.write(&batch(id, 2, &["after"]));

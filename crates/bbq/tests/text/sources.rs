@@ -1,4 +1,4 @@
-//! Every way in that no other test takes: if one fails here, messages sent that way never arrive.
+//! All kinds of listeners that no other test uses: if one fails, messages sent to it never arrive.
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
@@ -54,7 +54,7 @@ fn lines_by_unix_stream() {
 
 #[test]
 fn lines_by_unix_datagram() {
-    // All workers take from the socket, so two datagrams could change places.
+    // All workers receive from the socket, so two datagrams could be swapped.
     let datagrams: [&[u8]; 1] = [b"one\ntwo\nthree"];
     delivers("lines+unixgram://{dir}/in", |setup| unixgram(setup, &datagrams), b"one\ntwo\nthree\n");
 }
