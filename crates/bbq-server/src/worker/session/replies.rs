@@ -5,10 +5,6 @@ use std::cell::{Cell, RefCell};
 
 use bbq_wire::session::{AckLevel, Welcome, encode_ack};
 
-/// Unsent bytes for a client that does not read: a welcome and a refusal fit; acknowledgements are cumulative, so only the
-/// newest is kept beside them.
-pub(super) const OUTBOX_BYTES_MAX: usize = 16 * 1024;
-
 /// Where a session's replies go.
 pub trait Connection {
     /// Sends as many of these bytes as the connection takes now.
@@ -138,10 +134,10 @@ impl<C: Connection> Replies<C> {
     /// Sends the replies, as far as the connection takes them now.
     pub fn push_out(&self) {
         let mut outbox = self.outbox.borrow_mut();
-        // Twice at most: what a full outbox had no room for is said when the connection took all of it: an empty one wakes
-        // nobody.
+        // Twice at most: an acknowledgement waits until the connection took what came before it, and only the newest waits. Beside
+        // it, a client that does not read costs a welcome.
         loop {
-            if self.has_unsaid() && outbox.len() < OUTBOX_BYTES_MAX {
+            if self.has_unsaid() && outbox.is_empty() {
                 outbox.extend_from_slice(&encode_ack(self.acknowledged.get()));
                 self.said.set(self.acknowledged.get());
             }
@@ -193,16 +189,20 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_that_a_full_outbox_had_no_room_for_is_said() {
+    fn of_the_acknowledgements_that_wait_only_the_newest_is_sent() {
         let replies = Replies::new(Far::default(), AckLevel::Durable, 6);
-        replies.outbox.borrow_mut().resize(OUTBOX_BYTES_MAX, 0);
         replies.acknowledge(7);
+        replies.connection.room.set(10);
         replies.push_out();
+        for sequence in 8..600 {
+            replies.acknowledge(sequence);
+            replies.push_out();
+        }
         assert!(!replies.is_settled() && !replies.is_sent());
         replies.connection.room.set(usize::MAX);
         replies.push_out();
         assert!(replies.is_settled());
-        assert_eq!(replies.connection.read.borrow()[OUTBOX_BYTES_MAX..], encode_ack(7)[..]);
+        assert_eq!(*replies.connection.read.borrow(), [encode_ack(7), encode_ack(599)].concat());
     }
 
     #[test]
