@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! thread -> failover -> connection -> session     which server, what is sent to it, what it sends
-//!       \-> stream                                the socket
+//!       \-> stream -> received                    the socket
 //! ```
 //!
 //! A destination is the servers that share one progress: all of them with [`crate::Delivery::Any`], one each with
@@ -13,6 +13,7 @@ pub(crate) mod connection;
 pub(crate) mod destination;
 pub(crate) mod error;
 pub(crate) mod failover;
+mod received;
 mod rotation;
 pub(crate) mod session;
 mod stream;

@@ -104,12 +104,14 @@ mod tests {
     fn error_of(said: &[u8], ends: bool) -> String {
         let (near, mut far) = UnixStream::pair().unwrap();
         io::Write::write_all(&mut far, said).unwrap();
-        let mut near = TcpStream::from(OwnedFd::from(near));
+        let near = TcpStream::from(OwnedFd::from(near));
         near.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         if ends {
             far.shutdown(std::net::Shutdown::Write).unwrap();
         }
-        match stream::begin(&mut near, &mut Session::new("the peer".to_owned()), b"hello").unwrap_err() {
+        let (mut writer, mut reader) = stream::plain(near).unwrap();
+        let mut session = Session::new("the peer".to_owned());
+        match stream::begin(&mut writer, &mut reader, &mut session, b"hello").unwrap_err() {
             ConnectionError::Transient(text) => format!("passing: {text}"),
             ConnectionError::Lasting(error) => format!("lasting: {error}"),
             other => format!("{other:?}"),

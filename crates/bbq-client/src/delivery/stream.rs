@@ -1,6 +1,6 @@
 //! Connections to servers. A connection over a unix socket is a `TcpStream`, too: all that is called on it works for any stream socket.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use bbq_wire::session::Welcome;
 use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::delivery::error::ConnectionError;
+use crate::delivery::received::Received;
 use crate::delivery::session::Session;
 use crate::{SendError, ServerAddress};
 
@@ -23,7 +24,65 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Acknowledgements are 24 bytes.
 const READ_BYTES: usize = 4096;
 
-pub(crate) fn connect(address: &ServerAddress) -> Result<TcpStream, ConnectionError> {
+/// The half of a connection that the destination's thread writes to.
+pub(crate) enum Writer {
+    /// Bytes as they are.
+    Plain(TcpStream),
+}
+
+/// The half of a connection that a thread of its own reads from. Neither half ever waits for the other.
+pub(crate) enum Reader {
+    /// Bytes as they are.
+    Plain(TcpStream),
+}
+
+impl Writer {
+    /// The socket, for its options and its end.
+    pub(crate) fn socket(&self) -> &TcpStream {
+        match self {
+            Writer::Plain(socket) => socket,
+        }
+    }
+}
+
+impl Write for Writer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Writer::Plain(socket) => socket.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Reader {
+    /// The socket, for its options and its end.
+    pub(crate) fn socket(&self) -> &TcpStream {
+        match self {
+            Reader::Plain(socket) => socket,
+        }
+    }
+
+    /// Waits for bytes, at most for the socket's read time-out.
+    fn read(&mut self, buffer: &mut [u8]) -> Result<Received, ConnectionError> {
+        match self {
+            Reader::Plain(socket) => Received::read(socket, buffer),
+        }
+    }
+}
+
+/// Both halves of a connection without encryption.
+pub(crate) fn plain(socket: TcpStream) -> io::Result<(Writer, Reader)> {
+    Ok((Writer::Plain(socket.try_clone()?), Reader::Plain(socket)))
+}
+
+pub(crate) fn connect(address: &ServerAddress) -> Result<(Writer, Reader), ConnectionError> {
+    Ok(plain(connect_socket(address)?)?)
+}
+
+fn connect_socket(address: &ServerAddress) -> Result<TcpStream, ConnectionError> {
     match address {
         // Networks and firewall rules change, so every error of TCP may pass.
         ServerAddress::Tcp(address) => Ok(connect_tcp(address)?),
@@ -65,27 +124,28 @@ fn connect_unix(path: &std::path::Path) -> io::Result<TcpStream> {
     Ok(TcpStream::from(OwnedFd::from(socket)))
 }
 
-/// Sends the hello and waits for the welcome, at most for the stream's read time-out.
+/// Sends the hello and waits for the welcome, at most for the read time-out.
 pub(crate) fn begin(
-    stream: &mut TcpStream,
+    writer: &mut Writer,
+    reader: &mut Reader,
     session: &mut Session,
     hello: &[u8],
 ) -> Result<Welcome, ConnectionError> {
-    stream.write_all(hello)?;
-    read_until(stream, session, Session::next_welcome)
+    writer.write_all(hello)?;
+    read_until(reader, session, Session::next_welcome)
 }
 
 /// Waits for the next acknowledgement.
 pub(crate) fn read_acknowledgement(
-    stream: &mut TcpStream,
+    reader: &mut Reader,
     session: &mut Session,
 ) -> Result<u64, ConnectionError> {
-    read_until(stream, session, Session::next_acknowledgement)
+    read_until(reader, session, Session::next_acknowledgement)
 }
 
 /// Reads until `next` finds a whole frame in the received bytes.
 fn read_until<T>(
-    stream: &mut TcpStream,
+    reader: &mut Reader,
     session: &mut Session,
     next: impl Fn(&mut Session) -> Result<Option<T>, ConnectionError>,
 ) -> Result<T, ConnectionError> {
@@ -94,21 +154,17 @@ fn read_until<T>(
         if let Some(found) = next(session)? {
             return Ok(found);
         }
-        match stream.read(&mut buffer) {
-            Ok(0) => return Err(session.ended()),
-            Ok(bytes) => session.receive(&buffer[..bytes]),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                return Err(session.silent());
-            }
-            Err(error) => return Err(error.into()),
+        match reader.read(&mut buffer)? {
+            Received::Bytes(bytes) => session.receive(&buffer[..bytes]),
+            Received::Ended => return Err(session.ended()),
+            Received::Silence => return Err(session.silent()),
         }
     }
 }
 
 /// Whether the server may be on another machine. A unix socket has no IP address.
-pub(crate) fn is_remote(stream: &TcpStream) -> bool {
-    stream.peer_addr().is_ok_and(|peer| !peer.ip().is_loopback())
+pub(crate) fn is_remote(socket: &TcpStream) -> bool {
+    socket.peer_addr().is_ok_and(|peer| !peer.ip().is_loopback())
 }
 
 #[cfg(test)]
@@ -121,7 +177,7 @@ mod tests {
     fn a_server_that_went_without_a_word_is_noticed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = ServerAddress::Tcp(listener.local_addr().unwrap().to_string());
-        let stream = connect(&address).unwrap();
-        assert!(SockRef::from(&stream).keepalive().unwrap());
+        let (writer, _reader) = connect(&address).unwrap();
+        assert!(SockRef::from(writer.socket()).keepalive().unwrap());
     }
 }

@@ -3,7 +3,7 @@
 //! and `failover` decide what is sent and what received frames mean.
 
 use std::io::{ErrorKind, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::delivery::destination::Destination;
 use crate::delivery::error::ConnectionError;
 use crate::delivery::failover::{Failover, Retry};
 use crate::delivery::session::Session;
-use crate::delivery::stream::{self, ANSWER_TIMEOUT};
+use crate::delivery::stream::{self, ANSWER_TIMEOUT, Writer};
 use crate::environment::{Environment, System};
 use crate::queue::parker::ParkState;
 use crate::shared::Shared;
@@ -33,7 +33,7 @@ const LONG: Duration = Duration::from_secs(3600);
 struct SendLoop<'a> {
     destination: &'a Destination,
     shared: &'a Arc<Shared>,
-    stream: TcpStream,
+    writer: Writer,
     connection: Connection,
     /// When the server welcomed the sender: the times of `connection` count from here.
     begin: Instant,
@@ -75,36 +75,36 @@ fn serve(
 ) -> Result<CloseReason, ConnectionError> {
     let server = failover.server();
     let address = &destination.servers[server];
-    let mut stream = stream::connect(address)?;
+    let (mut writer, mut reader) = stream::connect(address)?;
     let mut session = Session::new(address.to_string());
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    stream.set_write_timeout(Some(WRITE_SLICE))?;
-    let welcome = stream::begin(&mut stream, &mut session, &shared.hello(destination.index)?)?;
-    stream.set_read_timeout(None)?;
-    shared.queue.compressor.connected(stream::is_remote(&stream));
+    reader.socket().set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    writer.socket().set_write_timeout(Some(WRITE_SLICE))?;
+    let hello = shared.hello(destination.index)?;
+    let welcome = stream::begin(&mut writer, &mut reader, &mut session, &hello)?;
+    reader.socket().set_read_timeout(None)?;
+    shared.queue.compressor.connected(stream::is_remote(writer.socket()));
     let begin = Instant::now();
     let connection = failover.welcomed(destination, shared, &welcome, begin.elapsed())?;
-    let mut acks = stream.try_clone()?;
     let receiver = Arc::clone(shared);
     let index = destination.index;
     let acks = std::thread::Builder::new().name("bbq-acks".to_owned()).spawn(move || {
         let error = loop {
-            let received = stream::read_acknowledgement(&mut acks, &mut session)
+            let received = stream::read_acknowledgement(&mut reader, &mut session)
                 .and_then(|number| receiver.received_ack(index, server, &session, number));
             if let Err(error) = received {
                 break error;
             }
         };
         // Wakes the sending thread, which may wait for the socket or for work.
-        let _closed_already = acks.shutdown(Shutdown::Both);
+        let _closed_already = reader.socket().shutdown(Shutdown::Both);
         receiver.queue.set_broken(index);
         error
     })?;
     let preferred = failover.is_substitute().then(|| (begin + PREFERRED_INTERVAL, Arc::default()));
-    let mut send_loop = SendLoop { destination, shared, stream, connection, begin, preferred };
+    let mut send_loop = SendLoop { destination, shared, writer, connection, begin, preferred };
     let written = send_loop.send();
     // Ends the reading thread, too.
-    let _closed_already = send_loop.stream.shutdown(Shutdown::Both);
+    let _closed_already = send_loop.writer.socket().shutdown(Shutdown::Both);
     // The error of the reading thread comes first: after a refusal, writing fails as well.
     match acks.join() {
         Ok(error) if written.is_err() => Err(error),
@@ -187,7 +187,7 @@ impl SendLoop<'_> {
     /// Writes a batch. Gives up on a server that takes nothing when the delivery time-out has passed, or the sender is over.
     fn write(&mut self, mut bytes: &[u8]) -> Result<(), ConnectionError> {
         while !bytes.is_empty() {
-            match self.stream.write(bytes) {
+            match self.writer.write(bytes) {
                 Ok(0) => {
                     return Err(ConnectionError::Transient(
                         "the connection takes nothing any more".to_owned(),
@@ -239,9 +239,9 @@ fn probe(address: &ServerAddress) -> Result<(), ConnectionError> {
         client: "bbq-client, probing".to_owned(),
         epoch: 0,
     };
-    let mut stream = stream::connect(address)?;
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    let (mut writer, mut reader) = stream::connect(address)?;
+    reader.socket().set_read_timeout(Some(ANSWER_TIMEOUT))?;
     let mut frame = Vec::new();
     hello.encode(&mut frame);
-    stream::begin(&mut stream, &mut Session::new(address.to_string()), &frame).map(drop)
+    stream::begin(&mut writer, &mut reader, &mut Session::new(address.to_string()), &frame).map(drop)
 }
