@@ -121,8 +121,38 @@ impl SenderBuilder {
         self
     }
 
+    /// PEM file with the certificates of the CAs that issue those of servers reached by TLS (`bbq+tls://`). Unless set, the CAs that the
+    /// system trusts: where OpenSSL has them, or in `SSL_CERT_FILE` and `SSL_CERT_DIR`.
+    ///
+    /// This file and those of the certificate and the key are read when the sender is started, and again before a connection if they have
+    /// changed: files that are renewed need no restart. If they cannot be used then, connections fail, with the reason in a notice, and
+    /// are tried again. The system's CAs are read once, when the sender is started.
+    pub fn tls_ca(mut self, file: impl Into<PathBuf>) -> SenderBuilder {
+        self.options.tls.ca = Some(file.into());
+        self
+    }
+
+    /// PEM file with the certificate that the sender shows to servers that ask for one, followed by those between it and its CA. Needs
+    /// [`SenderBuilder::tls_key`].
+    pub fn tls_cert(mut self, file: impl Into<PathBuf>) -> SenderBuilder {
+        self.options.tls.cert = Some(file.into());
+        self
+    }
+
+    /// PEM file with the key of [`SenderBuilder::tls_cert`], which may be the same file. The key must not be encrypted.
+    pub fn tls_key(mut self, file: impl Into<PathBuf>) -> SenderBuilder {
+        self.options.tls.key = Some(file.into());
+        self
+    }
+
+    /// The name that must be in the certificate of a server reached by TLS. Unless set, the host of its address.
+    pub fn tls_server_name(mut self, name: impl Into<String>) -> SenderBuilder {
+        self.options.tls.server_name = Some(name.into());
+        self
+    }
+
     /// Whether the sender gives a server up after an error that probably lasts: no permission for its socket, an impossible address,
-    /// another protocol, or the same refusal over and over. Meant for programs that a person waits for. Unless set, the sender tries
+    /// another protocol, a certificate that is refused, or the same refusal over and over. Meant for programs that a person waits for. Unless set, the sender tries
     /// such a server again, as any other.
     pub fn end_on_lasting_errors(mut self, end: bool) -> SenderBuilder {
         self.options.end_on_lasting_errors = end;
@@ -138,7 +168,7 @@ impl SenderBuilder {
     /// Starts the sender's threads, and returns before they have connected.
     ///
     /// # Errors
-    /// An option is outside its range, the spool cannot be opened, or the system refuses a thread or random numbers.
+    /// An option is outside its range, a file for TLS cannot be used, the spool cannot be opened, or the system refuses a thread or random numbers.
     pub fn start(self) -> Result<Sender, StartError> {
         self.options.check()?;
         Sender::start(self.options)

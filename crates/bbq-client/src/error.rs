@@ -70,7 +70,7 @@ pub enum SendError {
     Unreachable {
         /// The address of the server.
         server: String,
-        /// The error of the system.
+        /// The error of the system, or what is wrong with TLS.
         problem: String,
     },
     /// The record could not be written to the sender's own spool. It was dropped and counted; the sender goes on.
@@ -111,6 +111,16 @@ pub enum StartError {
         value: String,
         /// The valid range.
         range: String,
+    },
+    /// An option for TLS, or its file, cannot be used.
+    #[error("{option} {value}: {problem}")]
+    Tls {
+        /// The name of the option.
+        option: &'static str,
+        /// Its value: a file, a name, or a server.
+        value: String,
+        /// What is wrong, and what to do about it.
+        problem: String,
     },
     /// The reconnect parameters contradict each other.
     #[error(transparent)]

@@ -19,6 +19,8 @@
 //!   a restart of the server, and with a [spool](SenderBuilder::spool) after a restart of the program. Records are numbered, so that a
 //!   server recognises those that it has. [`Counters`] says what became of every record.
 //! - **A flooded server is left alone.** Attempts become fewer and waits become longer until the server recovers: [`Reconnect`].
+//! - **Encrypted on request.** A server at `bbq+tls://HOST:PORT` is reached by TLS 1.3 or 1.2, and its certificate is checked:
+//!   [`SenderBuilder::tls_ca`], [`SenderBuilder::tls_cert`]. This needs the feature `tls`, which is on by default.
 //!
 //! Programs that log with the `log` or `tracing` crate have a backend each, with the feature of that name: `LogBackend` and
 //! `TracingLayer`.
@@ -48,6 +50,7 @@ mod shared;
 #[doc(hidden)]
 pub mod simulated;
 mod spool;
+mod tls_options;
 
 pub use bbq_wire::StreamId;
 pub use bbq_wire::session::AckLevel;

@@ -8,6 +8,7 @@ use bbq_wire::limits::{BATCH_BODY_BYTES_TARGET, NAME_BYTES_MAX};
 use bbq_wire::session::AckLevel;
 
 use crate::notice::NoticeHandler;
+use crate::tls_options::TlsOptions;
 use crate::{Reconnect, ServerAddress, StartError};
 
 /// Holds some seconds of the log of a busy program.
@@ -83,6 +84,7 @@ pub(crate) struct Options {
     pub(crate) spool_bytes_max: u64,
     pub(crate) report_drops: bool,
     pub(crate) name: String,
+    pub(crate) tls: TlsOptions,
     pub(crate) end_on_lasting_errors: bool,
     pub(crate) notice: Option<NoticeHandler>,
 }
@@ -118,6 +120,7 @@ impl Default for Options {
             spool_bytes_max: SPOOL_BYTES_DEFAULT,
             report_drops: true,
             name: concat!("bbq-client ", env!("CARGO_PKG_VERSION")).to_owned(),
+            tls: TlsOptions::default(),
             end_on_lasting_errors: false,
             notice: None,
         }
@@ -136,6 +139,7 @@ impl Options {
         {
             return Err(StartError::NamedTwice { server: server.to_string() });
         }
+        self.tls.check(&self.servers)?;
         let wrong = |option, value: String, range: String| Err(StartError::Option { option, value, range });
         if self.queue_bytes_max < QUEUE_BYTES_MIN {
             return wrong(

@@ -14,9 +14,12 @@ const HOST_BYTES_MAX: usize = 253;
 
 /// A server's address, resolved at each connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ServerAddress {
     /// Host name or address, and port.
     Tcp(String),
+    /// The same, by TLS. The host must be in the server's certificate, unless [`crate::SenderBuilder::tls_server_name`] is set.
+    Tls(String),
     /// Path of a unix socket.
     Unix(PathBuf),
 }
@@ -30,7 +33,9 @@ impl ServerAddress {
 
 /// Text that is not the address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{address:?} is not an address of a bbq server{problem}; write bbq://HOST:PORT, or bbq+unix:///PATH")]
+#[error(
+    "{address:?} is not an address of a bbq server{problem}; write bbq://HOST:PORT, bbq+tls://HOST:PORT or bbq+unix:///PATH"
+)]
 pub struct AddressError {
     address: String,
     /// Empty, or what is wrong with the address.
@@ -55,7 +60,7 @@ fn problem_of_host(host: &str) -> Option<&'static str> {
 impl FromStr for ServerAddress {
     type Err = AddressError;
 
-    /// Reads `bbq://HOST:PORT`, `bbq+tcp://HOST:PORT`, `HOST:PORT` or `bbq+unix:///PATH`.
+    /// Reads `bbq://HOST:PORT`, `bbq+tcp://HOST:PORT`, `HOST:PORT`, `bbq+tls://HOST:PORT` or `bbq+unix:///PATH`.
     fn from_str(text: &str) -> Result<ServerAddress, AddressError> {
         let wrong = |problem| AddressError { address: text.to_owned(), problem };
         let error = || wrong("");
@@ -66,7 +71,13 @@ impl FromStr for ServerAddress {
                 _ => Err(wrong(": the path of a unix socket has 107 bytes at most")),
             };
         }
-        let rest = text.strip_prefix("bbq+tcp://").or_else(|| text.strip_prefix("bbq://")).unwrap_or(text);
+        let (rest, kind): (_, fn(String) -> ServerAddress) = match text.strip_prefix("bbq+tls://") {
+            Some(rest) => (rest, ServerAddress::Tls),
+            None => {
+                let rest = text.strip_prefix("bbq+tcp://").or_else(|| text.strip_prefix("bbq://"));
+                (rest.unwrap_or(text), ServerAddress::Tcp)
+            }
+        };
         let (host, port) = rest.rsplit_once(':').ok_or_else(error)?;
         let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
         if host.is_empty() || !is_port || host.contains('/') {
@@ -75,7 +86,7 @@ impl FromStr for ServerAddress {
         if let Some(problem) = problem_of_host(host) {
             return Err(wrong(problem));
         }
-        Ok(ServerAddress::Tcp(rest.to_owned()))
+        Ok(kind(rest.to_owned()))
     }
 }
 
@@ -83,6 +94,7 @@ impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ServerAddress::Tcp(address) => write!(f, "bbq://{address}"),
+            ServerAddress::Tls(address) => write!(f, "bbq+tls://{address}"),
             ServerAddress::Unix(path) => write!(f, "bbq+unix://{}", path.display()),
         }
     }
@@ -100,11 +112,24 @@ mod tests {
             "[fe80::1%2]:7700",
             "127.0.0.1:7700",
             "a_name-1.:1",
+            "bbq+tls://logs.example:7701",
+            "bbq+tls://[::1]:7701",
             "bbq+unix:///run/bbq",
         ] {
-            assert!(text.parse::<ServerAddress>().is_ok(), "{text}");
+            let address = text.parse::<ServerAddress>().unwrap();
+            assert_eq!(address.to_string().parse(), Ok(address), "{text}");
         }
-        for text in ["", "host", "host:", ":1", "host:0", "host:99999", "http://host:80", "bbq+unix://"] {
+        for text in [
+            "",
+            "host",
+            "host:",
+            ":1",
+            "host:0",
+            "host:99999",
+            "http://host:80",
+            "bbq+unix://",
+            "bbq+tls://host",
+        ] {
             assert!(text.parse::<ServerAddress>().is_err(), "{text}");
         }
         for (text, words) in [

@@ -8,6 +8,7 @@ use bbq_wire::session::{AckLevel, Hello, Welcome};
 use crate::delivery::destination::Destination;
 use crate::delivery::error::ConnectionError;
 use crate::delivery::session::Session;
+use crate::delivery::tls;
 use crate::environment::Environment;
 use crate::intake::Intake;
 use crate::options::Options;
@@ -23,6 +24,8 @@ pub(crate) struct Shared {
     pub(crate) queue: Queue,
     pub(crate) destinations: Vec<Destination>,
     pub(crate) spool: Option<Arc<Spool>>,
+    /// Makes TLS connections; `None` if no server is reached by TLS.
+    pub(crate) tls: Option<Arc<tls::Client>>,
     recovered: u64,
     /// Connections that ended because the server broke the protocol.
     pub(crate) protocol_errors: AtomicU64,
@@ -38,6 +41,7 @@ impl Shared {
         sizes: Sizes,
     ) -> Result<Shared, StartError> {
         let stream = environment.new_stream().map_err(|error| StartError::System(error.to_string()))?;
+        let tls = tls::Client::open(&options)?.map(Arc::new);
         let servers = &options.servers;
         // The servers of each destination, and its name in a spool.
         let (groups, names): (Vec<Vec<ServerAddress>>, Vec<String>) = match options.delivery {
@@ -77,6 +81,7 @@ impl Shared {
             queue,
             destinations,
             spool,
+            tls,
             recovered: count,
             protocol_errors: AtomicU64::new(0),
             reported: AtomicU64::new(0),

@@ -158,6 +158,8 @@ impl Failover {
             }
             ConnectionError::Fatal(error) => return Err(error),
             ConnectionError::Lasting(error) if shared.options.end_on_lasting_errors => return Err(error),
+            // The notice names the server.
+            ConnectionError::Lasting(SendError::Unreachable { problem, .. }) => return Ok(problem),
             ConnectionError::Lasting(error) => return Ok(error.to_string()),
             ConnectionError::Protocol(error) => {
                 shared.protocol_errors.fetch_add(1, Ordering::Relaxed);

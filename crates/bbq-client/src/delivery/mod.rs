@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! thread -> failover -> connection -> session     which server, what is sent to it, what it sends
-//!       \-> stream -> received                    the socket
+//!       \-> stream -> received, tls               the socket
 //! ```
 //!
 //! A destination is the servers that share one progress: all of them with [`crate::Delivery::Any`], one each with
@@ -18,3 +18,8 @@ mod rotation;
 pub(crate) mod session;
 mod stream;
 pub(crate) mod thread;
+#[cfg(feature = "tls")]
+pub(crate) mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "without_tls.rs"]
+pub(crate) mod tls;

@@ -6,7 +6,10 @@ use crate::SendError;
 use crate::delivery::error::ConnectionError;
 
 /// What to do if another program answers at an address, or none does.
-const REMEDY: &str = "name the address of a bbq+tcp or bbq+unix listener";
+const REMEDY: &str =
+    "name the address of a bbq+tcp or bbq+unix listener, or write bbq+tls:// for one with TLS";
+/// A record of TLS with an alert: the answer of a TLS server to what is not TLS.
+const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 
 pub(crate) struct Session {
     session: ClientSession,
@@ -55,6 +58,10 @@ impl Session {
         match self.session.next(&self.bytes) {
             Ok(ClientStep::Refused { refusal, .. }) => Err(ConnectionError::of(&self.server, refusal)),
             Ok(step) => Ok(step),
+            Err(SessionError::Magic { found }) if !self.is_welcomed && found.starts_with(&TLS_ALERT) => {
+                let problem = "it speaks TLS; write bbq+tls://HOST:PORT".to_owned();
+                Err(ConnectionError::Lasting(SendError::Unreachable { server: self.server.clone(), problem }))
+            }
             Err(error @ SessionError::Magic { .. }) if !self.is_welcomed => {
                 Err(ConnectionError::Lasting(self.protocol(&format!("{error}; {REMEDY}"))))
             }

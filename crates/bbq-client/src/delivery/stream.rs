@@ -11,6 +11,7 @@ use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use crate::delivery::error::ConnectionError;
 use crate::delivery::received::Received;
 use crate::delivery::session::Session;
+use crate::delivery::tls;
 use crate::{SendError, ServerAddress};
 
 /// A server that does not accept a connection within this time counts as down.
@@ -28,12 +29,16 @@ const READ_BYTES: usize = 4096;
 pub(crate) enum Writer {
     /// Bytes as they are.
     Plain(TcpStream),
+    /// Encrypted bytes.
+    Tls(tls::Writer),
 }
 
 /// The half of a connection that a thread of its own reads from. Neither half ever waits for the other.
 pub(crate) enum Reader {
     /// Bytes as they are.
     Plain(TcpStream),
+    /// Encrypted bytes.
+    Tls(tls::Reader),
 }
 
 impl Writer {
@@ -41,6 +46,15 @@ impl Writer {
     pub(crate) fn socket(&self) -> &TcpStream {
         match self {
             Writer::Plain(socket) => socket,
+            Writer::Tls(writer) => writer.socket(),
+        }
+    }
+
+    /// Tells the server that nothing follows: nothing is lost if it does not hear that.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        match self {
+            Writer::Plain(_) => Ok(()),
+            Writer::Tls(writer) => writer.finish(),
         }
     }
 }
@@ -49,6 +63,7 @@ impl Write for Writer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Writer::Plain(socket) => socket.write(bytes),
+            Writer::Tls(writer) => writer.write(bytes),
         }
     }
 
@@ -62,6 +77,7 @@ impl Reader {
     pub(crate) fn socket(&self) -> &TcpStream {
         match self {
             Reader::Plain(socket) => socket,
+            Reader::Tls(reader) => reader.socket(),
         }
     }
 
@@ -69,6 +85,15 @@ impl Reader {
     fn read(&mut self, buffer: &mut [u8]) -> Result<Received, ConnectionError> {
         match self {
             Reader::Plain(socket) => Received::read(socket, buffer),
+            Reader::Tls(reader) => reader.read(buffer),
+        }
+    }
+
+    /// Adds to an error before the welcome what this half knows about its reason.
+    fn explain(&self, error: ConnectionError) -> ConnectionError {
+        match self {
+            Reader::Plain(_) => error,
+            Reader::Tls(reader) => reader.explain(error),
         }
     }
 }
@@ -78,14 +103,21 @@ pub(crate) fn plain(socket: TcpStream) -> io::Result<(Writer, Reader)> {
     Ok((Writer::Plain(socket.try_clone()?), Reader::Plain(socket)))
 }
 
-pub(crate) fn connect(address: &ServerAddress) -> Result<(Writer, Reader), ConnectionError> {
-    Ok(plain(connect_socket(address)?)?)
+/// `tls` makes TLS connections; a sender with such an address has it.
+pub(crate) fn connect(
+    address: &ServerAddress,
+    tls: Option<&tls::Client>,
+) -> Result<(Writer, Reader), ConnectionError> {
+    let socket = connect_socket(address)?;
+    let (ServerAddress::Tls(_), Some(tls)) = (address, tls) else { return Ok(plain(socket)?) };
+    let (writer, reader) = tls.connect(socket, address, ANSWER_TIMEOUT)?;
+    Ok((Writer::Tls(writer), Reader::Tls(reader)))
 }
 
 fn connect_socket(address: &ServerAddress) -> Result<TcpStream, ConnectionError> {
     match address {
         // Networks and firewall rules change, so every error of TCP may pass.
-        ServerAddress::Tcp(address) => Ok(connect_tcp(address)?),
+        ServerAddress::Tcp(address) | ServerAddress::Tls(address) => Ok(connect_tcp(address)?),
         ServerAddress::Unix(path) => connect_unix(path).map_err(|error| match error.kind() {
             ErrorKind::PermissionDenied | ErrorKind::InvalidInput | ErrorKind::InvalidFilename => {
                 ConnectionError::Lasting(SendError::Unreachable {
@@ -131,8 +163,14 @@ pub(crate) fn begin(
     session: &mut Session,
     hello: &[u8],
 ) -> Result<Welcome, ConnectionError> {
-    writer.write_all(hello)?;
-    read_until(reader, session, Session::next_welcome)
+    match writer.write_all(hello) {
+        // A server that has ended the connection may have said why.
+        Err(error) if !matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+            return Err(error.into());
+        }
+        _ => {}
+    }
+    read_until(reader, session, Session::next_welcome).map_err(|error| reader.explain(error))
 }
 
 /// Waits for the next acknowledgement.
@@ -177,7 +215,7 @@ mod tests {
     fn a_server_that_went_without_a_word_is_noticed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = ServerAddress::Tcp(listener.local_addr().unwrap().to_string());
-        let (writer, _reader) = connect(&address).unwrap();
+        let (writer, _reader) = connect(&address, None).unwrap();
         assert!(SockRef::from(writer.socket()).keepalive().unwrap());
     }
 }

@@ -17,6 +17,7 @@ use crate::delivery::error::ConnectionError;
 use crate::delivery::failover::{Failover, Retry};
 use crate::delivery::session::Session;
 use crate::delivery::stream::{self, ANSWER_TIMEOUT, Writer};
+use crate::delivery::tls;
 use crate::environment::{Environment, System};
 use crate::queue::parker::ParkState;
 use crate::shared::Shared;
@@ -75,7 +76,7 @@ fn serve(
 ) -> Result<CloseReason, ConnectionError> {
     let server = failover.server();
     let address = &destination.servers[server];
-    let (mut writer, mut reader) = stream::connect(address)?;
+    let (mut writer, mut reader) = stream::connect(address, shared.tls.as_deref())?;
     let mut session = Session::new(address.to_string());
     reader.socket().set_read_timeout(Some(ANSWER_TIMEOUT))?;
     writer.socket().set_write_timeout(Some(WRITE_SLICE))?;
@@ -103,6 +104,10 @@ fn serve(
     let preferred = failover.is_substitute().then(|| (begin + PREFERRED_INTERVAL, Arc::default()));
     let mut send_loop = SendLoop { destination, shared, writer, connection, begin, preferred };
     let written = send_loop.send();
+    if written.is_ok() {
+        // A server that hears of no end sees the socket's.
+        let _told = send_loop.writer.finish();
+    }
     // Ends the reading thread, too.
     let _closed_already = send_loop.writer.socket().shutdown(Shutdown::Both);
     // The error of the reading thread comes first: after a refusal, writing fails as well.
@@ -220,9 +225,10 @@ impl SendLoop<'_> {
         if Instant::now() >= *next {
             *next = Instant::now() + PREFERRED_INTERVAL;
             let (address, found) = (self.destination.servers[0].clone(), Arc::clone(found));
+            let tls = self.shared.tls.clone();
             // If the system refuses the thread, the next probe comes later.
             let _probing = std::thread::Builder::new().name("bbq-probe".to_owned()).spawn(move || {
-                if probe(&address).is_ok() {
+                if probe(&address, tls.as_deref()).is_ok() {
                     found.store(true, Ordering::Relaxed);
                 }
             });
@@ -232,14 +238,14 @@ impl SendLoop<'_> {
 }
 
 /// Succeeds if a server welcomes senders. That a connection is accepted does not show that: the backlog of a hung server accepts, too.
-fn probe(address: &ServerAddress) -> Result<(), ConnectionError> {
+fn probe(address: &ServerAddress, tls: Option<&tls::Client>) -> Result<(), ConnectionError> {
     let hello = Hello {
         stream: System.new_stream()?,
         ack: AckLevel::None,
         client: "bbq-client, probing".to_owned(),
         epoch: 0,
     };
-    let (mut writer, mut reader) = stream::connect(address)?;
+    let (mut writer, mut reader) = stream::connect(address, tls)?;
     reader.socket().set_read_timeout(Some(ANSWER_TIMEOUT))?;
     let mut frame = Vec::new();
     hello.encode(&mut frame);

@@ -7,7 +7,7 @@
     reason = "test support; each test file is a crate that uses a part of it"
 )]
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -28,9 +28,14 @@ pub struct Received {
     pub bytes: Vec<u8>,
 }
 
+/// TCP, or TLS over it.
+pub trait Stream: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Stream for T {}
+
 /// One connection, from the server's side.
 pub struct Connection {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     session: ServerSession,
     bytes: Vec<u8>,
 }
@@ -38,9 +43,15 @@ pub struct Connection {
 impl Connection {
     /// The listener needs a time-out, as that of a [`Setup`] has.
     pub fn accept(listener: &TcpListener) -> Connection {
-        let (stream, _) = listener.accept().unwrap_or_else(|error| panic!("no connection came: {error}"));
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Connection { stream, session: ServerSession::new(BatchLimits::FORMAT), bytes: Vec::new() }
+        Connection::over(accept(listener))
+    }
+
+    pub fn over(stream: impl Stream + 'static) -> Connection {
+        Connection {
+            stream: Box::new(stream),
+            session: ServerSession::new(BatchLimits::FORMAT),
+            bytes: Vec::new(),
+        }
     }
 
     pub fn say(&mut self, bytes: &[u8]) {
@@ -128,11 +139,19 @@ impl Connection {
         let _received = self.stream.read_to_end(&mut self.bytes);
     }
 
+    /// What comes until the client ends the connection.
+    pub fn rest(mut self) -> std::io::Result<Vec<u8>> {
+        self.stream.read_to_end(&mut self.bytes)?;
+        Ok(self.bytes)
+    }
+
     fn fill(&mut self) -> bool {
         let mut buffer = [0; 65536];
         match self.stream.read(&mut buffer) {
             Ok(0) => false,
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
+            Err(error) if [ErrorKind::ConnectionReset, ErrorKind::UnexpectedEof].contains(&error.kind()) => {
+                false
+            }
             Err(error) => panic!("{error}"),
             Ok(bytes) => {
                 self.bytes.extend_from_slice(&buffer[..bytes]);
@@ -140,6 +159,13 @@ impl Connection {
             }
         }
     }
+}
+
+/// The next connection, with a time-out for reads.
+pub fn accept(listener: &TcpListener) -> TcpStream {
+    let (stream, _) = listener.accept().unwrap_or_else(|error| panic!("no connection came: {error}"));
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
 }
 
 /// Waits until a sender knows that everything up to this record is acknowledged.
@@ -167,10 +193,15 @@ impl Setup {
 
     /// A sender that connects again at once.
     pub fn sender(&self) -> SenderBuilder {
+        self.sender_to("bbq://")
+    }
+
+    /// `scheme` is the beginning of the server's address.
+    pub fn sender_to(&self, scheme: &str) -> SenderBuilder {
         let wait = Duration::from_millis(1);
         let notices = Arc::clone(&self.notices);
         Sender::builder()
-            .server(self.listener.local_addr().unwrap().to_string().parse().unwrap())
+            .server(format!("{scheme}{}", self.listener.local_addr().unwrap()).parse().unwrap())
             .reconnect(Reconnect { attempts: 1, attempts_min: 1, wait, wait_max: wait })
             .linger(Duration::ZERO)
             .close_timeout(Duration::ZERO)
@@ -187,6 +218,19 @@ impl Setup {
         let hello = connection.hello();
         connection.welcome(last_sequence);
         (connection, hello)
+    }
+
+    /// Waits until the sender has told why a server cannot be reached.
+    pub fn unreachable(&self) -> String {
+        let start = Instant::now();
+        loop {
+            let why = |notice| if let Notice::Unreachable { why, .. } = notice { Some(why) } else { None };
+            if let Some(why) = self.notices().into_iter().find_map(why) {
+                return why;
+            }
+            assert!(start.elapsed() < PATIENCE, "no notice came");
+            std::thread::yield_now();
+        }
     }
 
     pub fn notices(&self) -> Vec<Notice> {

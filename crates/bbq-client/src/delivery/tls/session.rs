@@ -1,0 +1,57 @@
+//! The state of a TLS connection, which its two halves share.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustls::client::ResolvesClientCert;
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConnection, SignatureScheme};
+
+use crate::delivery::tls::failure::Peer;
+
+pub(super) struct Session {
+    /// Never locked while a socket is read or written.
+    connection: Mutex<ClientConnection>,
+    pub(super) peer: Peer,
+    pub(super) request: Arc<CertificateRequest>,
+}
+
+impl Session {
+    pub(super) fn new(connection: ClientConnection, peer: Peer, request: Arc<CertificateRequest>) -> Session {
+        Session { connection: Mutex::new(connection), peer, request }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, ClientConnection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Gives the client's certificate to the server, if there is one, and notes that the server asked for it: a TLS 1.3 server that refuses
+/// the client says so only after the handshake, and often not at all.
+#[derive(Debug)]
+pub(super) struct CertificateRequest {
+    certificate: Arc<dyn ResolvesClientCert>,
+    came: AtomicBool,
+}
+
+impl CertificateRequest {
+    pub(super) fn new(certificate: Arc<dyn ResolvesClientCert>) -> CertificateRequest {
+        CertificateRequest { certificate, came: AtomicBool::new(false) }
+    }
+
+    /// Whether the server has asked for a certificate.
+    pub(super) fn came(&self) -> bool {
+        self.came.load(Ordering::Relaxed)
+    }
+}
+
+impl ResolvesClientCert for CertificateRequest {
+    fn resolve(&self, issuers: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.came.store(true, Ordering::Relaxed);
+        self.certificate.resolve(issuers, schemes)
+    }
+
+    fn has_certs(&self) -> bool {
+        self.certificate.has_certs()
+    }
+}
