@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use crate::step;
 
 /// A program, or a file by its whole path, and the Debian package that contains it.
-const NEEDS: [(&str, &str); 15] = [
+const NEEDS: [(&str, &str); 16] = [
     ("/usr/include/spdlog/spdlog.h", "libspdlog-dev"),
     ("c++", "g++"),
     ("cmake", "cmake"),
@@ -21,6 +21,7 @@ const NEEDS: [(&str, &str); 15] = [
     ("logger", "bsdutils"),
     ("loggen", "syslog-ng-core"),
     ("nc", "netcat-openbsd"),
+    ("openssl", "openssl"),
     ("pkg-config", "pkg-config"),
     ("prlimit", "util-linux"),
     ("python3", "python3"),
@@ -150,6 +151,7 @@ mod tests {
             "iproute2",
             "libspdlog-dev",
             "netcat-openbsd",
+            "openssl",
             "pkg-config",
             "python3",
             "strace",

@@ -292,8 +292,9 @@ struct bbq_options *bbq_options_new(void);
 // Frees options. Senders that were started with them go on. Null is ignored.
 void bbq_options_free(struct bbq_options *options);
 
-// Adds a server: bbq://HOST:PORT or bbq+unix:///PATH. The server named first is preferred.
-bbq_status bbq_options_server(struct bbq_options *options, const char *address);
+// Adds a server: bbq://HOST:PORT, bbq+tls://HOST:PORT or bbq+unix:///PATH. The server named first is preferred.
+bbq_status bbq_options_server(struct bbq_options *options,
+                              const char *address);
 
 // Which servers get a message when several are named: a bbq_delivery, BBQ_DELIVERY_ANY unless set.
 bbq_status bbq_options_delivery(struct bbq_options *options, int32_t delivery);
@@ -347,6 +348,24 @@ bbq_status bbq_options_report_drops(struct bbq_options *options,
 
 // A name that the server shows, at most 255 bytes.
 bbq_status bbq_options_name(struct bbq_options *options, const char *name);
+
+// PEM file with the certificates of the CAs that issue those of servers reached by TLS (bbq+tls://). Unless set, the CAs that the system
+// trusts. The files for TLS are read when a sender is started, and again before a connection if they have changed.
+bbq_status bbq_options_tls_ca(struct bbq_options *options,
+                              const char *file);
+
+// PEM file with the certificate that is shown to servers that ask for one, followed by those between it and its CA. Needs
+// bbq_options_tls_key.
+bbq_status bbq_options_tls_cert(struct bbq_options *options,
+                                const char *file);
+
+// PEM file with the key of bbq_options_tls_cert, which may be the same file. The key must not be encrypted.
+bbq_status bbq_options_tls_key(struct bbq_options *options,
+                               const char *file);
+
+// The name that must be in the certificate of a server reached by TLS. Unless set, the host of its address.
+bbq_status bbq_options_tls_server_name(struct bbq_options *options,
+                                       const char *name);
 
 // Calls `callback` with `user`, on a thread of the sender, when a server begins or ceases to answer. The callback must return quickly,
 // and must not throw, fork or free the sender. `release`, which may be null, is called with `user` when neither the options nor a

@@ -130,6 +130,10 @@ class options {
     options &spool(const std::string &directory) { return did(bbq_options_spool(get(), directory.c_str())); }
     options &spool_bytes_max(std::uint64_t bytes) { return did(bbq_options_spool_bytes_max(get(), bytes)); }
     options &report_drops(bool report) { return did(bbq_options_report_drops(get(), report)); }
+    options &tls_ca(const std::string &file) { return did(bbq_options_tls_ca(get(), file.c_str())); }
+    options &tls_cert(const std::string &file) { return did(bbq_options_tls_cert(get(), file.c_str())); }
+    options &tls_key(const std::string &file) { return did(bbq_options_tls_key(get(), file.c_str())); }
+    options &tls_server_name(const std::string &name) { return did(bbq_options_tls_server_name(get(), name.c_str())); }
     options &name(const std::string &shown) { return did(bbq_options_name(get(), shown.c_str())); }
     /// The handler is called on a thread of the sender. Its exceptions are dropped.
     options &on_notice(std::function<void(const notice &)> handler) {

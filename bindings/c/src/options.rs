@@ -1,7 +1,6 @@
 //! `bbq_options`: the options of a sender. Defaults and ranges are those of bbq-client.
 
-use std::ffi::{OsStr, c_char, c_void};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
 use bbq_client::{Sender, SenderBuilder};
@@ -48,7 +47,7 @@ pub extern "C" fn bbq_options_free(options: Option<Box<Options>>) {
     boundary::value((), || drop(options));
 }
 
-/// Adds a server: bbq://HOST:PORT or bbq+unix:///PATH. The server named first is preferred.
+/// Adds a server: bbq://HOST:PORT, bbq+tls://HOST:PORT or bbq+unix:///PATH. The server named first is preferred.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bbq_options_server(options: Option<&mut Options>, address: *const c_char) -> Status {
     change(options, |builder| {
@@ -141,9 +140,9 @@ pub unsafe extern "C" fn bbq_options_spool(
     boundary::status(|| {
         let options = options.ok_or_else(null("options"))?;
         // SAFETY: a string (bbq.h), or null.
-        let directory = unsafe { pointer::string(directory, "directory") }?;
+        let directory = unsafe { pointer::path(directory, "directory") }?;
         options.has_spool = true;
-        options.builder = options.builder.clone().spool(OsStr::from_bytes(directory.to_bytes()));
+        options.builder = options.builder.clone().spool(directory);
         Ok(())
     })
 }
@@ -165,6 +164,39 @@ pub extern "C" fn bbq_options_report_drops(options: Option<&mut Options>, report
 pub unsafe extern "C" fn bbq_options_name(options: Option<&mut Options>, name: *const c_char) -> Status {
     // SAFETY: a string (bbq.h), or null.
     change(options, |builder| Ok(builder.name(unsafe { pointer::text(name, "name") }?)))
+}
+
+/// PEM file with the certificates of the CAs that issue those of servers reached by TLS (bbq+tls://). Unless set, the CAs that the system
+/// trusts. The files for TLS are read when a sender is started, and again before a connection if they have changed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bbq_options_tls_ca(options: Option<&mut Options>, file: *const c_char) -> Status {
+    // SAFETY: a string (bbq.h), or null.
+    change(options, |builder| Ok(builder.tls_ca(unsafe { pointer::path(file, "file") }?)))
+}
+
+/// PEM file with the certificate that is shown to servers that ask for one, followed by those between it and its CA. Needs
+/// bbq_options_tls_key.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bbq_options_tls_cert(options: Option<&mut Options>, file: *const c_char) -> Status {
+    // SAFETY: a string (bbq.h), or null.
+    change(options, |builder| Ok(builder.tls_cert(unsafe { pointer::path(file, "file") }?)))
+}
+
+/// PEM file with the key of bbq_options_tls_cert, which may be the same file. The key must not be encrypted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bbq_options_tls_key(options: Option<&mut Options>, file: *const c_char) -> Status {
+    // SAFETY: a string (bbq.h), or null.
+    change(options, |builder| Ok(builder.tls_key(unsafe { pointer::path(file, "file") }?)))
+}
+
+/// The name that must be in the certificate of a server reached by TLS. Unless set, the host of its address.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bbq_options_tls_server_name(
+    options: Option<&mut Options>,
+    name: *const c_char,
+) -> Status {
+    // SAFETY: a string (bbq.h), or null.
+    change(options, |builder| Ok(builder.tls_server_name(unsafe { pointer::text(name, "name") }?)))
 }
 
 /// Calls `callback` with `user`, on a thread of the sender, when a server begins or ceases to answer. The callback must return quickly,

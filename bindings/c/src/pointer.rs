@@ -1,6 +1,8 @@
 //! What C passes by pointer, checked for null and for UTF-8. A failure names the argument.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use crate::failure::Failure;
 
@@ -11,7 +13,7 @@ pub(crate) fn null(name: &str) -> impl FnOnce() -> Failure {
 
 /// # Safety
 /// Null, or a string that ends with a zero byte and does not change while the result lives.
-pub(crate) unsafe fn string<'a>(pointer: *const c_char, name: &str) -> Result<&'a CStr, Failure> {
+unsafe fn string<'a>(pointer: *const c_char, name: &str) -> Result<&'a CStr, Failure> {
     if pointer.is_null() {
         return Err(null(name)());
     }
@@ -27,6 +29,14 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a 
     string
         .to_str()
         .map_err(|_| Failure::argument(format!("{name} is not UTF-8: \"{}\"", string.to_string_lossy())))
+}
+
+/// # Safety
+/// As [`string`].
+pub(crate) unsafe fn path<'a>(pointer: *const c_char, name: &str) -> Result<&'a Path, Failure> {
+    // SAFETY: this function has the same contract.
+    let string = unsafe { string(pointer, name) }?;
+    Ok(Path::new(OsStr::from_bytes(string.to_bytes())))
 }
 
 /// # Safety

@@ -39,6 +39,7 @@ pub(crate) fn starting(error: &StartError) -> PyErr {
         StartError::NoServers
         | StartError::NamedTwice { .. }
         | StartError::Option { .. }
+        | StartError::Tls { .. }
         | StartError::Reconnect(_) => option(text),
         StartError::SpoolInUse { .. } | StartError::Spool { .. } => classes::SpoolError::new_err(text),
         _ => classes::StartError::new_err(text),

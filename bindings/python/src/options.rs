@@ -1,8 +1,9 @@
 //! Converts the arguments of Python's `Sender`. bbq-client checks their ranges.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use bbq_client::{AckLevel, Compress, Delivery, OnFull, ServerAddress};
+use bbq_client::{AckLevel, Compress, Delivery, OnFull, SenderBuilder, ServerAddress};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyString};
@@ -90,6 +91,28 @@ pub(crate) fn compress(value: &Bound<'_, PyAny>) -> PyResult<Compress> {
         "auto" => Ok(Compress::Auto),
         word => Err(unknown("compress", word, WANTED)),
     }
+}
+
+pub(crate) fn with_tls(
+    mut builder: SenderBuilder,
+    ca: Option<PathBuf>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    server_name: Option<String>,
+) -> SenderBuilder {
+    if let Some(file) = ca {
+        builder = builder.tls_ca(file);
+    }
+    if let Some(file) = cert {
+        builder = builder.tls_cert(file);
+    }
+    if let Some(file) = key {
+        builder = builder.tls_key(file);
+    }
+    if let Some(name) = server_name {
+        builder = builder.tls_server_name(name);
+    }
+    builder
 }
 
 /// Converts seconds; `inf` is without end.

@@ -40,7 +40,8 @@ impl Sender {
     #[pyo3(signature = (servers, *, ack="durable", delivery="any", queue_bytes_max=QUEUE_BYTES_DEFAULT, on_full="block",
         block_timeout=Some(1.0), batch_bytes=BATCH_BYTES_DEFAULT, linger=0.002,
         compress=Compress::Off, reconnect=None, delivery_timeout=None, close_timeout=5.0,
-        spool=None, spool_bytes_max=None, report_drops=true, name=None, on_notice=None))]
+        spool=None, spool_bytes_max=None, report_drops=true, name=None, on_notice=None,
+        tls_ca=None, tls_cert=None, tls_key=None, tls_server_name=None))]
     #[expect(clippy::too_many_arguments, reason = "Python has keywords")]
     fn new(
         py: Python<'_>,
@@ -61,6 +62,10 @@ impl Sender {
         report_drops: bool,
         name: Option<String>,
         on_notice: Option<Py<PyAny>>,
+        tls_ca: Option<PathBuf>,
+        tls_cert: Option<PathBuf>,
+        tls_key: Option<PathBuf>,
+        tls_server_name: Option<String>,
     ) -> PyResult<Sender> {
         let shown = servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let on_full = options::on_full(on_full, block_timeout)?;
@@ -90,6 +95,7 @@ impl Sender {
         if let Some(bytes) = spool_bytes_max {
             builder = builder.spool_bytes_max(bytes);
         }
+        builder = options::with_tls(builder, tls_ca, tls_cert, tls_key, tls_server_name);
         // The memory for compression has no bound that is known here.
         let is_predictable = !has_spool && compress == Compress::Off;
         let waits = match on_full {

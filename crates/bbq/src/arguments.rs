@@ -70,9 +70,10 @@ pub(crate) struct ServeArguments {
 Examples:
   bbq send access.log
   journalctl -f -o cat | bbq send
-  bbq send --to bbq://logs.example:7700 --ack received big.log")]
+  bbq send --to bbq://logs.example:7700 --ack received big.log
+  bbq send --to bbq+tls://logs.example:7701 --tls-ca ca.pem access.log")]
 pub(crate) struct SendArguments {
-    /// A server, bbq://HOST:PORT or bbq+unix:///PATH; may be repeated, then the first that answers
+    /// A server, bbq://HOST:PORT, bbq+tls://HOST:PORT or bbq+unix:///PATH; may be repeated, then the first that answers
     #[arg(long = "to", value_name = "ADDR", default_value = "bbq://127.0.0.1:7700")]
     pub(crate) servers: Vec<ServerAddress>,
     /// When a message counts as sent
@@ -87,12 +88,31 @@ pub(crate) struct SendArguments {
     /// Compress batches with LZ4
     #[arg(long)]
     pub(crate) compress: bool,
+    #[command(flatten)]
+    pub(crate) tls: TlsArguments,
     /// No progress bar and no summary
     #[arg(long, short)]
     pub(crate) quiet: bool,
     /// Files to send; - or none means standard input
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
+}
+
+/// Options for servers at bbq+tls:// addresses.
+#[derive(Args)]
+pub(crate) struct TlsArguments {
+    /// PEM file with the CAs that issue the servers' certificates; the system's if not set
+    #[arg(long = "tls-ca", value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+    /// PEM file with the certificate that is shown to servers that ask for one
+    #[arg(long = "tls-cert", value_name = "FILE")]
+    pub(crate) cert: Option<PathBuf>,
+    /// PEM file with the key of --tls-cert, not encrypted
+    #[arg(long = "tls-key", value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// The name in the servers' certificates, if it is not the host of the address
+    #[arg(long = "tls-server-name", value_name = "NAME")]
+    pub(crate) server_name: Option<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -11,11 +11,13 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bbq_client::{Compress, Delivery, MESSAGE_BYTES_MAX, Notice, OnFull, SendError, Sender, StartError};
+use bbq_client::{
+    Compress, Delivery, MESSAGE_BYTES_MAX, Notice, OnFull, SendError, Sender, SenderBuilder, StartError,
+};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use memchr::memrchr;
 
-use crate::arguments::SendArguments;
+use crate::arguments::{SendArguments, TlsArguments};
 use crate::outcome::{Outcome, misuse};
 use watch::{End, NoRoom, Watch};
 
@@ -39,9 +41,10 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
     if let Some(directory) = &arguments.spool {
         builder = builder.spool(directory);
     }
+    builder = with_tls(builder, &arguments.tls);
     let inputs = open_all(arguments).map_err(misuse)?;
     let sender = Arc::new(builder.start().map_err(|error| match error {
-        StartError::NamedTwice { .. } => misuse(error),
+        StartError::NamedTwice { .. } | StartError::Tls { .. } => misuse(error),
         error => error.into(),
     })?);
     let bar = progress_bar(arguments, &inputs);
@@ -77,10 +80,35 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
+fn with_tls(mut builder: SenderBuilder, tls: &TlsArguments) -> SenderBuilder {
+    if let Some(file) = &tls.ca {
+        builder = builder.tls_ca(file);
+    }
+    if let Some(file) = &tls.cert {
+        builder = builder.tls_cert(file);
+    }
+    if let Some(file) = &tls.key {
+        builder = builder.tls_key(file);
+    }
+    if let Some(name) = &tls.server_name {
+        builder = builder.tls_server_name(name);
+    }
+    builder
+}
+
 /// The options that name the same servers.
 fn server_options(arguments: &SendArguments) -> String {
     let all = if arguments.all { " --all" } else { "" };
-    arguments.servers.iter().fold(all.to_owned(), |options, server| format!("{options} --to {server}"))
+    let servers = arguments.servers.iter().map(|server| ("--to", server.to_string()));
+    let TlsArguments { ca, cert, key, server_name } = &arguments.tls;
+    let files = [("--tls-ca", ca), ("--tls-cert", cert), ("--tls-key", key)];
+    let files =
+        files.into_iter().filter_map(|(option, file)| Some((option, file.as_ref()?.display().to_string())));
+    let name = server_name.iter().map(|name| ("--tls-server-name", name.clone()));
+    servers
+        .chain(files)
+        .chain(name)
+        .fold(all.to_owned(), |options, (option, value)| format!("{options} {option} {value}"))
 }
 
 /// Sends everything, and waits until it is acknowledged.

@@ -32,10 +32,14 @@ class Sender:
         report_drops: bool = True,
         name: str | None = None,
         on_notice: Callable[[Notice], object] | None = None,
+        tls_ca: str | os.PathLike[str] | None = None,
+        tls_cert: str | os.PathLike[str] | None = None,
+        tls_key: str | os.PathLike[str] | None = None,
+        tls_server_name: str | None = None,
     ) -> Self:
         """Starts a sender, and returns before it has connected.
 
-        servers: `bbq://HOST:PORT`, `bbq+unix:///PATH`, or several of them.
+        servers: `bbq://HOST:PORT`, `bbq+tls://HOST:PORT`, `bbq+unix:///PATH`, or several of them.
         ack: what an acknowledgement means: the message is on the server's disk, or in its memory, or there is none.
         delivery: with several servers, the first that answers (`any`), or every one (`all`).
         queue_bytes_max: maximum memory of the queue, including messages that are sent and not acknowledged; 64 MiB, at least 64 KiB.
@@ -52,6 +56,10 @@ class Sender:
         report_drops: whether the sender, once there is room again, sends a message that says how many were dropped.
         name: a name that the server shows.
         on_notice: called, on a thread of the sender, when a connection changes. The connection waits for it.
+        tls_ca: PEM file with the certificates of the CAs that issue those of servers reached by TLS (`bbq+tls://`); the CAs that the
+            system trusts. The files for TLS are read at the start, and again before a connection if they have changed.
+        tls_cert, tls_key: PEM files with a certificate for servers that ask for one, and its key, which must not be encrypted.
+        tls_server_name: the name that must be in the certificate of a server reached by TLS; the host of its address.
 
         Raises OptionError, SpoolError, StartError, or TypeError for a value of the wrong type.
         """

@@ -4,6 +4,9 @@
 //! (limits, signals, who inherits orphans), runs itself again by its name, or needs the machine to itself has a program of its
 //! own, beside this directory.
 
+#[path = "../../../bbq-client/tests/support/authority.rs"]
+#[expect(dead_code, reason = "the tests of bbq-client use more of it")]
+mod authority;
 mod bbq_client_at_text_listener;
 mod client_killed;
 mod client_server_killed;
@@ -15,3 +18,6 @@ mod send_failures;
 mod send_lines;
 #[path = "../support/mod.rs"]
 mod support;
+mod tls;
+#[path = "../support/tls_proxy.rs"]
+mod tls_proxy;
