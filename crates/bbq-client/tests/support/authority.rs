@@ -69,6 +69,14 @@ impl Authority {
         self.write(&certificate.pem(), &key)
     }
 
+    /// A certificate for a name that is its own CA, and is no CA of others.
+    pub fn self_signed(&self, name: &str) -> Issued {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        params.is_ca = IsCa::ExplicitNoCa;
+        let key = KeyPair::generate().expect("a key");
+        self.write(&params.self_signed(&key).expect("it signs").pem(), &key)
+    }
+
     fn write(&self, certificate: &str, key: &KeyPair) -> Issued {
         let number = self.issued.fetch_add(1, Ordering::Relaxed);
         let path = |what: &str| self.directory.path().join(format!("{what}-{number}.pem"));

@@ -98,6 +98,15 @@ fn a_certificate_is_refused_before_and_after_its_time() {
 }
 
 #[test]
+fn a_certificate_that_signed_itself_is_trusted_where_it_is_named() {
+    let authority = Authority::new("the CA");
+    let issued = authority.self_signed("127.0.0.1");
+    let setup = Setup::new();
+    let sender = setup.sender_to("bbq+tls://").tls_ca(&issued.cert);
+    assert_delivers(&setup, &issued.server(BOTH, None), sender);
+}
+
+#[test]
 fn the_certificate_of_a_ca_is_not_that_of_a_server() {
     let authority = Authority::new("the CA");
     let why = why_not(&authority.itself().server(BOTH, None), |sender| {

@@ -2,6 +2,7 @@
 //! connection ends, or a server that changes its keys is not understood.
 
 use std::io::{self, Read, Write};
+use std::time::Instant;
 
 use bbq_client::Sender;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
@@ -48,13 +49,14 @@ fn acknowledgements_arrive_while_the_server_takes_no_batch() {
     (0..FIRST).for_each(|_| sender.send(&MESSAGE).unwrap());
     receive(&mut connection, 1, FIRST);
     (0..MORE).for_each(|_| sender.send(&MESSAGE).unwrap());
+    let start = Instant::now();
     for number in 1..=FIRST {
         connection.ack(number);
         acknowledged(&sender, number);
+        assert!(start.elapsed() < PATIENCE, "only {number} arrived");
     }
     let counters = sender.counters();
     assert_eq!((counters.queued, counters.reconnects), (MORE, 0), "{counters:?}");
-    // What was encrypted in parts, while the server took nothing, is whole.
     receive(&mut connection, FIRST + 1, FIRST + MORE);
     connection.ack(FIRST + MORE);
     sender.flush(PATIENCE).unwrap();

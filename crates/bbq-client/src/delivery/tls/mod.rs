@@ -19,6 +19,8 @@ mod handshake;
 mod incoming;
 mod reader;
 mod session;
+#[cfg(test)]
+mod stall_tests;
 mod writer;
 
 pub(crate) use client::Client;
