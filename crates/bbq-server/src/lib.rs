@@ -6,6 +6,7 @@
 //! - `lifecycle` starts, changes and ends the server: the sockets, the threads, signals, reload and upgrade.
 //! - `worker` receives: one thread with its own sockets, its own event loop and its own lane of the spool (bbq-spool).
 //! - `sink` delivers what the lanes hold.
+//! - `tls` has the certificates that listeners serve.
 //! - `stored` keeps what outlives a start: streams, counts, and which segments can be deleted.
 //! - `observe` reports on the server: status, admin, log.
 //!
@@ -22,6 +23,7 @@ mod observe;
 mod sink;
 mod stored;
 mod time;
+mod tls;
 mod worker;
 
 pub use config::{Config, ConfigError, ConfigSource, Overrides};

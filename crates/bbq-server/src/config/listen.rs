@@ -10,6 +10,7 @@ use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 use super::error::ConfigError;
 use super::query::{DISTRIBUTIONS, NAME_OPTION, Query, SpecOption, hint, parsed};
 use super::spec_text::SpecText;
+use super::tls::Tls;
 use super::values::Values;
 use crate::error::with_sources;
 
@@ -73,8 +74,13 @@ pub enum OnFull {
     DropOldest,
 }
 
+/// The options of TLS.
+const TLS_KEYS: [&str; 3] = ["tls_cert", "tls_key", "tls_client_ca"];
+/// One file, or several.
+const PATHS: Values = Values::Text { form: "PATH or PATH,PATH,...", pattern: "^[^,]+(,[^,]+)*$" };
+
 /// The options of listeners, beside the name.
-pub static LISTEN_OPTIONS: [SpecOption; 8] = [
+pub static LISTEN_OPTIONS: [SpecOption; 11] = [
     SpecOption {
         key: "distribution",
         values: DISTRIBUTIONS,
@@ -126,6 +132,25 @@ pub static LISTEN_OPTIONS: [SpecOption; 8] = [
         default: "4MiB",
         meaning: "the kernel's buffer for datagrams, for each socket; at most `net.core.rmem_max`",
     },
+    SpecOption {
+        key: "tls_cert",
+        values: PATHS,
+        default: "no TLS",
+        meaning: "TLS over tcp: the certificate with its chain (PEM); of several, clients get the one with the name that they \
+                  ask for, or the first",
+    },
+    SpecOption {
+        key: "tls_key",
+        values: PATHS,
+        default: "no TLS",
+        meaning: "the private key of each certificate (PEM), in the same order",
+    },
+    SpecOption {
+        key: "tls_client_ca",
+        values: Values::Text { form: "PATH", pattern: "^[^,]+$" },
+        default: "any client",
+        meaning: "TLS: only clients with a certificate of these authorities (PEM)",
+    },
 ];
 
 /// A checked listen SPEC.
@@ -151,6 +176,8 @@ pub struct ListenSpec {
     pub backlog: u32,
     /// Receive buffer to ask for, for datagrams.
     pub receive_buffer_bytes: Option<u32>,
+    /// What its connections are encrypted with, if they are.
+    pub tls: Option<Tls>,
 }
 
 impl ListenSpec {
@@ -179,6 +206,7 @@ impl ListenSpec {
         let protocol = parse_protocol(text, protocol)?;
         let address = Address::parse(transport, address)
             .map_err(|error| ConfigError::new(format!("{text:?}: {}", with_sources(&error))))?;
+        let tls = take_tls(&mut query, text, protocol, &address)?;
         let spec = ListenSpec {
             text: text.clone(),
             source: query.take_name(spec)?,
@@ -199,6 +227,7 @@ impl ListenSpec {
             backlog: query.take_number("backlog")?.map_or(BACKLOG_DEFAULT, narrow),
             receive_buffer_bytes: query.take_number("receive_buffer_bytes")?.map(narrow),
             address,
+            tls,
         };
         spec.check_keys(&query)?;
         query.finish()?;
@@ -286,9 +315,30 @@ pub(super) fn without_effect(
         ("on_oversize", is_http, "a request with a longer message is refused (413), and its client knows"),
         ("on_incomplete", is_http, "a request that does not come whole is not taken, and its client knows"),
         ("on_incomplete", is_datagram, "datagrams are complete"),
+        ("tls_cert", is_datagram, "TLS is for tcp"),
+        ("tls_key", is_datagram, "TLS is for tcp"),
+        ("tls_client_ca", is_datagram, "TLS is for tcp"),
     ]
     .into_iter()
     .filter_map(|(key, has_none, why)| has_none.then_some((key, why)))
+}
+
+/// Takes the options of TLS, which is for tcp.
+fn take_tls(
+    query: &mut Query<'_>,
+    text: &str,
+    protocol: Protocol,
+    address: &Address,
+) -> Result<Option<Tls>, ConfigError> {
+    let application: &[u8] = if protocol == Protocol::Http { b"http/1.1" } else { b"" };
+    if !matches!(address, Address::Tcp(_))
+        && let Some(key) = TLS_KEYS.into_iter().find(|key| query.is_written(key))
+    {
+        return Err(ConfigError::new(format!(
+            "{text:?}: {key} has no meaning here: TLS is for tcp; write {protocol}+tcp://ADDRESS:PORT, or leave it out"
+        )));
+    }
+    Tls::take(query, text, application)
 }
 
 fn parse_protocol(text: &str, word: &str) -> Result<Protocol, ConfigError> {
@@ -343,7 +393,7 @@ mod tests {
 
     #[test]
     fn every_option_of_the_list_is_taken() {
-        for option in &LISTEN_OPTIONS {
+        for option in LISTEN_OPTIONS.iter().filter(|option| !TLS_KEYS.contains(&option.key)) {
             let transport = if option.key == "receive_buffer_bytes" { "udp" } else { "tcp" };
             let value = if option.key == "distribution" { "auto" } else { option.default };
             ListenSpec::parse(&format!("lines+{transport}://127.0.0.1:1?{}={value}", option.key)).unwrap();
@@ -368,6 +418,14 @@ mod tests {
             ("bbq+tcp://127.0.0.1:1?on_oversize=cut", "on_oversize has no meaning here"),
             ("syslog+udp://127.0.0.1:1?backlog=5", "backlog has no meaning here"),
             ("lines+tcp://127.0.0.1:1?receive_buffer_bytes=1MiB", "receive_buffer_bytes has no meaning here"),
+            ("syslog+udp://127.0.0.1:1?tls_cert=/c", "tls_cert has no meaning here"),
+            ("lines+unix:///run/log?tls_key=/k", "tls_key has no meaning here"),
+            ("lines+tcp://127.0.0.1:1?tls_cert=/c", "write tls_key=PATH"),
+            ("lines+tcp://127.0.0.1:1?tls_key=/k", "write tls_cert=PATH"),
+            ("lines+tcp://127.0.0.1:1?tls_client_ca=/a", "write tls_cert=PATH and tls_key=PATH"),
+            ("lines+tcp://127.0.0.1:1?tls_cert=/c,/d&tls_key=/k", "tls_cert names 2 files and tls_key 1"),
+            ("lines+tcp://127.0.0.1:1?tls_cert=/c,&tls_key=/k", "empty path"),
+            ("lines+tcp://127.0.0.1:1?tls_cert=/nowhere/c&tls_key=/k", "tls_cert: cannot read /nowhere/c: No such"),
         ] {
             let error = ListenSpec::parse(spec).unwrap_err().to_string();
             assert!(error.contains(says), "{spec}: {error}");

@@ -14,6 +14,7 @@ pub(crate) mod query;
 mod schema;
 pub(crate) mod secret;
 pub(crate) mod spec_text;
+mod tls;
 pub(crate) mod values;
 
 use std::net::SocketAddr;
@@ -32,6 +33,7 @@ pub use quantity::parse_bytes;
 pub use query::{NAME_OPTION, SpecOption};
 pub use schema::schema;
 pub use secret::{SECRET_BYTES_MAX, Secret};
+pub use tls::Tls;
 pub use values::Values;
 
 use file::Settings;

@@ -150,6 +150,11 @@ impl<'a> Query<'a> {
         Ok(secret)
     }
 
+    /// Whether an option is there and not taken yet.
+    pub(super) fn is_written(&self, key: &str) -> bool {
+        self.pairs.iter().any(|(known, _)| *known == key)
+    }
+
     /// Whether an option was given and taken.
     pub(crate) fn was_given(&self, key: &str) -> bool {
         self.taken.contains(&key)

@@ -148,8 +148,9 @@ impl Control {
     /// Handles SIGHUP. Meanwhile, connections wait in the kernel's queue.
     async fn reload(&mut self, is_upgrading: bool) {
         notify(&notify::reloading());
-        if let Err(why) = self.try_reload(is_upgrading).await {
-            self.refuse("reload", &why);
+        match self.try_reload(is_upgrading).await {
+            Ok(()) => self.serve_certificates(),
+            Err(why) => self.refuse("reload", &why),
         }
         notify(notify::READY);
     }
@@ -160,6 +161,8 @@ impl Control {
         }
         let new = self.source.load().map_err(|error| error.to_string())?;
         if new == self.loaded {
+            // Equal, but for what the files of certificates hold.
+            self.loaded = new;
             self.changes.set_refused(None);
             info!("reloaded: nothing has changed");
             return Ok(());
@@ -183,7 +186,7 @@ impl Control {
             return Ok(());
         }
         now.hold_sinks().await?;
-        let halted = self.pause(plan.kept);
+        let halted = self.pause(Halt::Pause { kept: plan.kept, keeps_tls: true });
         let before = Before { config: self.config.clone(), listeners: self.sockets.listeners.clone() };
         self.config = plan.config;
         self.sockets.listeners = plan.listeners;
@@ -194,6 +197,20 @@ impl Control {
             info!("reloaded");
         }
         went_on
+    }
+
+    /// Serves the certificates that were read with the configuration.
+    fn serve_certificates(&self) {
+        for listener in &self.sockets.listeners {
+            let spec = listener.spec();
+            let read = self.loaded.listen.iter().find(|read| read.address == spec.address);
+            let Some((served, read)) = listener.tls.as_ref().zip(read.and_then(|read| read.tls.as_ref())) else {
+                continue;
+            };
+            if served.is_of(&read.files, read.application) && served.replace(read.certificates.clone()) {
+                info!(listener = spec.text, "new certificate: new connections get it");
+            }
+        }
     }
 
     /// Handles SIGUSR2: a thread starts the new program and waits until it is prepared.
@@ -222,7 +239,7 @@ impl Control {
     /// Returns `true` if the successor serves. If not, this process serves again, unless `self.running` is `None`.
     fn hand_over(&mut self, mut successor: Successor) -> bool {
         let kept = self.sockets.listeners.iter().map(|listener| successor.keeps(&listener.spec())).collect();
-        let mut halted = self.pause(kept);
+        let mut halted = self.pause(Halt::Pause { kept, keeps_tls: false });
         self.lock = None;
         let listeners = self.sockets.listeners.clone();
         let specs: Vec<Arc<ListenSpec>> = listeners.iter().map(Listener::spec).collect();
@@ -248,9 +265,9 @@ impl Control {
         }
     }
 
-    fn pause(&mut self, kept: Arc<[bool]>) -> Halted {
+    fn pause(&mut self, pause: Halt) -> Halted {
         match self.running.take() {
-            Some(running) => running.end(&Halt::Pause { kept }),
+            Some(running) => running.end(&pause),
             None => Halted { in_order: false, paused: Vec::new(), kernel_seen: Vec::new() },
         }
     }

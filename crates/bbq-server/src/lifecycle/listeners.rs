@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bbq_listen::{Address, Group, GroupOptions, Holder, Steering};
 
-use crate::config::{Config, ListenSpec};
+use crate::config::{Config, ListenSpec, Tls};
 use crate::error::StartError;
 use crate::observe::evenness::EvennessWatch;
 use crate::observe::foreign::ForeignWatch;
+use crate::tls::{HandshakeCounts, ServedTls};
 
 /// A listener, as status and control see it.
 #[derive(Clone)]
@@ -22,6 +23,8 @@ pub(crate) struct Listener {
     pub(crate) group: Arc<Group>,
     pub(crate) foreign: Arc<ForeignWatch>,
     pub(crate) evenness: Arc<EvennessWatch>,
+    /// `None` when it is plain.
+    pub(crate) tls: Option<Arc<ServedTls>>,
     /// What the kernel had dropped on the sockets when a ledger last counted.
     pub(crate) kernel_seen: u64,
 }
@@ -98,6 +101,7 @@ impl Listener {
             spec: Arc::new(Mutex::new(Arc::new(spec.clone()))),
             foreign: Arc::default(),
             evenness: Arc::new(EvennessWatch::new(group.taken())),
+            tls: spec.tls.as_ref().map(|tls| served(tls, Arc::default())),
             group: Arc::new(group),
             kernel_seen,
         })
@@ -115,7 +119,11 @@ impl Listener {
 
     /// A copy with the same sockets and another configuration.
     pub(crate) fn with_spec(&self, spec: ListenSpec) -> Listener {
-        Listener { spec: Arc::new(Mutex::new(Arc::new(spec))), ..self.clone() }
+        let tls = spec.tls.as_ref().map(|tls| match &self.tls {
+            Some(before) if before.is_of(&tls.files, tls.application) => Arc::clone(before),
+            before => served(tls, before.as_ref().map(|before| Arc::clone(&before.counts)).unwrap_or_default()),
+        });
+        Listener { spec: Arc::new(Mutex::new(Arc::new(spec))), tls, ..self.clone() }
     }
 
     fn offer(&self) -> io::Result<OfferedGroup> {
@@ -127,6 +135,10 @@ impl Listener {
             kernel_seen: self.kernel_seen,
         })
     }
+}
+
+fn served(tls: &Tls, counts: Arc<HandshakeCounts>) -> Arc<ServedTls> {
+    Arc::new(ServedTls::new(tls.files.clone(), tls.application, tls.certificates.clone(), counts))
 }
 
 /// Takes the first group of an address. Two listeners on port 0 have the same address; their order is the same everywhere.

@@ -51,6 +51,7 @@ impl Parts {
                 spec: listener.spec(),
                 ledger: Arc::clone(self.ledger.listener(place)),
                 worker_listener,
+                tls: listener.tls.clone(),
             })
         };
         Ok(Worker {

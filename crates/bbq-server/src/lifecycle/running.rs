@@ -65,7 +65,11 @@ pub(crate) enum Halt {
     /// For good: everything that was sent is taken, and the sinks have `drain_timeout` to read to the end.
     Stop { drain_timeout: Duration },
     /// To go on later: at kept listeners, queued connections stay queued, and open connections stay open.
-    Pause { kept: Arc<[bool]> },
+    Pause {
+        kept: Arc<[bool]>,
+        /// Whether this process goes on: connections through TLS cannot move to another one.
+        keeps_tls: bool,
+    },
 }
 
 /// What is left after the end.
@@ -179,11 +183,11 @@ impl Running {
         let mut in_order = true;
         let order = match halt {
             Halt::Stop { .. } => Order::Stop,
-            Halt::Pause { kept } => {
+            Halt::Pause { kept, keeps_tls } => {
                 for (listener, _) in parts.listeners.iter().zip(kept.iter()).filter(|(_, kept)| **kept) {
                     listener.group.pause();
                 }
-                Order::Pause { kept: Arc::clone(kept) }
+                Order::Pause { kept: Arc::clone(kept), keeps_tls: *keeps_tls }
             }
         };
         // A send fails only if every worker is gone already.

@@ -9,7 +9,7 @@ use bbq_spool::{LaneCondition, LanePlace};
 use crate::lifecycle::parts::{Parts, waiting_for_space};
 use crate::observe::status::{
     Dropped, LaneStatus, LedgerStatus, ListenerStatus, SinkStatus, SocketStatus, SpoolStatus, Status,
-    WorkerStatus,
+    TlsStatus, WorkerStatus,
 };
 use crate::sink::{Account, OLDEST, SinkLedger, SinkSpec};
 use crate::time::unix_ns;
@@ -64,7 +64,14 @@ impl Parts {
         let foreign = self.listeners.iter().filter_map(|listener| {
             Some(format!("listener {} {}", listener.spec().text, listener.foreign.problem()?))
         });
-        lanes.chain(sinks).chain(listeners).chain(foreign).collect()
+        let certificates = self.listeners.iter().filter_map(|listener| {
+            let why = listener.tls.as_ref()?.problem()?;
+            Some(format!(
+                "listener {} serves an old certificate, as the new one cannot be used: {why}",
+                listener.spec().text
+            ))
+        });
+        lanes.chain(sinks).chain(listeners).chain(foreign).chain(certificates).collect()
     }
 
     fn listener_status(&self, index: usize) -> ListenerStatus {
@@ -95,6 +102,10 @@ impl Parts {
             sockets: sockets.collect(),
             foreign: listener.foreign.members(),
             evenness: listener.evenness.last(),
+            tls: listener.tls.as_ref().map(|tls| TlsStatus {
+                handshakes: tls.counts.finished.load(Ordering::Relaxed),
+                failed: tls.counts.failed.load(Ordering::Relaxed),
+            }),
             ledger: self.ledger.listener(index).status(),
         }
     }

@@ -52,6 +52,15 @@ impl Parts {
         }
     }
 
+    /// Checks whether there are new certificates. Not for the control thread, as it reads files.
+    pub(crate) fn look_for_certificates(&self) {
+        for listener in &self.listeners {
+            if let Some(tls) = &listener.tls {
+                tls.look(&listener.spec().text);
+            }
+        }
+    }
+
     /// Checks whether the workers return to their event loops.
     pub(crate) fn look_at_workers(&self) {
         for worker in &self.workers {

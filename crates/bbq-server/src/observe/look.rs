@@ -1,4 +1,4 @@
-//! A thread that periodically checks whether other processes have joined a listener. A check may take a tenth of a second,
+//! A thread that periodically checks whether other processes have joined a listener, and whether certificates were replaced. A check may take a tenth of a second,
 //! which is too long for the control thread or a worker.
 
 use std::sync::Arc;
@@ -33,6 +33,7 @@ impl Look {
             loop {
                 let now = Arc::clone(&parts.borrow());
                 now.look_for_foreign_members();
+                now.look_for_certificates();
                 // Dropped before the wait: the parts of a start must end with the start.
                 drop(now);
                 if matches!(begun.recv_timeout(INTERVAL), Err(RecvTimeoutError::Disconnected)) {

@@ -108,8 +108,20 @@ pub struct ListenerStatus {
     /// How even the workers' shares of its connections were in the last window; none for datagrams, and before there
     /// were enough.
     pub evenness: Option<EvennessStatus>,
+    /// Its TLS; none when it is plain.
+    #[serde(default)]
+    pub tls: Option<TlsStatus>,
     /// What came in.
     pub ledger: ListenerLedgerStatus,
+}
+
+/// The TLS of a listener.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct TlsStatus {
+    /// Connections that finished their handshake.
+    pub handshakes: u64,
+    /// Connections that did not, whoever is to blame. Those that sent nothing and ended are not counted.
+    pub failed: u64,
 }
 
 /// A socket of a listener.

@@ -16,12 +16,15 @@ use crate::config::ListenSpec;
 use crate::stored::ledger::ListenerLedger;
 use crate::stored::retention::Retention;
 use crate::stored::streams::Streams;
+use crate::tls::ServedTls;
 
 /// A worker's place at one listener.
 pub(crate) struct ListenerSeat {
     pub(crate) spec: Arc<ListenSpec>,
     pub(crate) ledger: Arc<ListenerLedger>,
     pub(crate) worker_listener: WorkerListener,
+    /// `None` for a plain listener.
+    pub(crate) tls: Option<Arc<ServedTls>>,
 }
 
 /// A worker before it runs.

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use bbq_wire::Peer;
@@ -14,15 +15,20 @@ use super::undurable::Undurable;
 use crate::config::ListenSpec;
 use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::stored::ledger::ListenerLedger;
+use crate::tls::ServedTls;
+use crate::worker::stream::{Stream, TlsFailure};
 use crate::worker::text::batcher::Batcher;
 
 pub(crate) struct LocalListener {
     pub(crate) spec: Arc<ListenSpec>,
     pub(crate) ledger: Arc<ListenerLedger>,
     pub(crate) source: u16,
+    pub(crate) tls: Option<Arc<ServedTls>>,
     pub(crate) batcher: RefCell<Batcher>,
     /// Reports what single peers do wrong.
     pub(crate) peer_problems: RateLimitedLog,
+    /// Reports why TLS connections fail.
+    tls_problems: RateLimitedLog,
     /// Reports why the listener cannot accept. Separate from `peer_problems`, so that peers cannot suppress these lines.
     pub(crate) accept_problems: RateLimitedLog,
 }
@@ -30,14 +36,16 @@ pub(crate) struct LocalListener {
 impl LocalListener {
     /// `source` is the listener's place in its configuration.
     pub(crate) fn new(source: u16, listener: &ListenerSeat, undurable: &Arc<Undurable>) -> LocalListener {
-        let ListenerSeat { spec, ledger, .. } = listener;
+        let ListenerSeat { spec, ledger, tls, .. } = listener;
         let batcher = Batcher::new(source, spec, Arc::clone(ledger), Arc::clone(undurable));
         LocalListener {
             spec: Arc::clone(spec),
             ledger: Arc::clone(ledger),
             source,
+            tls: tls.clone(),
             batcher: RefCell::new(batcher),
             peer_problems: RateLimitedLog::default(),
+            tls_problems: RateLimitedLog::default(),
             accept_problems: RateLimitedLog::default(),
         }
     }
@@ -52,6 +60,24 @@ impl LocalListener {
     pub(crate) fn report_closed(&self, error: &io::Error) {
         if let Some(repeats) = self.peer_problems.report() {
             tracing::warn!(listener = self.spec.source, %error, repeats, "connection closed");
+        }
+    }
+
+    /// Makes a stream of a connection that was just accepted; `None` when TLS cannot begin.
+    pub(crate) fn stream(&self, socket: OwnedFd) -> Option<Stream> {
+        let stream = Stream::accepted(socket, self.tls.as_deref());
+        stream.inspect_err(|error| self.report_closed(&io::Error::other(error.clone()))).ok()
+    }
+
+    /// Reports why a TLS connection failed, if it did.
+    pub(crate) fn report_tls(&self, peer: Peer, failure: Option<TlsFailure>) {
+        let Some(TlsFailure { is_handshake, reason }) = failure else { return };
+        let Some(repeats) = self.tls_problems.report() else { return };
+        let listener = &self.spec.source;
+        if is_handshake {
+            tracing::warn!(listener, ?peer, reason, repeats, "TLS handshake failed");
+        } else {
+            tracing::warn!(listener, ?peer, reason, repeats, "TLS connection broken");
         }
     }
 

@@ -15,6 +15,8 @@ pub(crate) enum Order {
     Pause {
         /// By the index of the listener.
         kept: Arc<[bool]>,
+        /// Whether this process goes on: connections through TLS cannot move to another one.
+        keeps_tls: bool,
     },
 }
 
@@ -45,6 +47,11 @@ impl Stopping {
 
     /// Whether the next start, or a successor, goes on with this listener.
     pub(crate) fn is_kept(&self, listener_index: usize) -> bool {
-        matches!(self.order.get(), Some(Order::Pause { kept }) if kept.get(listener_index).copied().unwrap_or(false))
+        matches!(self.order.get(), Some(Order::Pause { kept, .. }) if kept.get(listener_index).copied().unwrap_or(false))
+    }
+
+    /// Whether the next start goes on with connections through TLS.
+    pub(crate) fn keeps_tls(&self) -> bool {
+        matches!(self.order.get(), Some(Order::Pause { keeps_tls: true, .. }))
     }
 }

@@ -15,7 +15,7 @@ use super::channel::Channel;
 use super::message::{Connection, Handed, Offer, Prepared, Ready};
 use super::successor::FROM;
 use crate::lifecycle::listeners::{Listener, OfferedGroup};
-use crate::worker::{Framer, PausedConnection};
+use crate::worker::{Framer, PausedConnection, Stream};
 
 /// How long to wait for the predecessor to end. If it ends later, it disturbs nothing.
 const GONE_PATIENCE: Duration = Duration::from_secs(5);
@@ -116,6 +116,7 @@ fn resumed(connection: &Connection, stream: OwnedFd, listeners: &[Listener]) -> 
         };
         let framer = Framer::resume(spec.protocol, suspended)?;
         let peer = Peer::decode(&mut peer.as_slice())?;
+        let stream = Stream::plain(stream);
         Some(PausedConnection { worker: connection.worker, listener_index, stream, framer, peer })
     });
     if resumed.is_none() {

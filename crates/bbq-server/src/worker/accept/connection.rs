@@ -1,16 +1,18 @@
 //! A connection whose messages are told apart by a text framing.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use bbq_wire::Peer;
 
 use super::open::OpenConnection;
+use super::watched::Entry;
 use crate::worker::holders::Hold;
+use crate::worker::stream::Stream;
 use crate::worker::text::framer::Framer;
 
 /// A connection and what is known of its unfinished message.
 pub(crate) struct Connection {
-    pub(crate) stream: OwnedFd,
+    pub(crate) stream: Stream,
     pub(crate) framer: Framer,
     pub(crate) peer: Peer,
     /// `None` right after it was accepted.
@@ -24,5 +26,12 @@ pub(crate) struct Connection {
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
+    }
+}
+
+impl Entry for Connection {
+    #[inline]
+    fn wants_write(&self) -> bool {
+        self.stream.wants_write()
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! They are entries of a set (`watched.rs`), served by one task.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 
@@ -30,12 +32,15 @@ pub(crate) struct Connections {
     listener_index: usize,
     entries: Watched<Connection, CONNECTIONS_PER_TURN_MAX>,
     added: Notify,
+    /// Places of connections that came before their TLS handshake was over, and when they came, oldest first. A place stays here
+    /// until the time for the handshake is over; then the connection is checked.
+    handshakes: RefCell<VecDeque<(usize, u32)>>,
 }
 
 impl Connections {
     /// An empty set, served on the current runtime.
     pub(crate) fn new(listener_index: usize) -> io::Result<Connections> {
-        Ok(Connections { listener_index, entries: Watched::new()?, added: Notify::new() })
+        Ok(Connections { listener_index, entries: Watched::new()?, added: Notify::new(), handshakes: RefCell::default() })
     }
 
     /// The index of the listener in the configuration.
@@ -45,8 +50,15 @@ impl Connections {
 
     /// Serves a connection until it or the server ends.
     pub(crate) fn add(&self, intake: &Intake, connection: Connection) {
+        let handshaking_since = connection.stream.is_handshaking().then_some(connection.heard);
         match self.entries.add(connection) {
-            Ok(_place) => self.added.notify_one(),
+            Ok(place) => {
+                if let Some(since) = handshaking_since {
+                    self.handshakes.borrow_mut().push_back((place, since));
+                    intake.view.active_sessions.add_handshake();
+                }
+                self.added.notify_one();
+            }
             Err((mut connection, error)) => {
                 intake.listeners[self.listener_index].report_closed(&error);
                 intake.abort(self.listener_index, &mut connection);
@@ -138,9 +150,31 @@ impl Connections {
         let Some(mut connection) = self.entries.take_if(place, may_go) else { return false };
         if !is_over {
             intake.abort(self.listener_index, &mut connection);
+            connection.stream.end();
             intake.listeners[self.listener_index].ledger.add_evicted(1);
         }
         true
+    }
+
+    /// Closes the connections that took too long for their TLS handshake. Not while the server itself takes nothing.
+    pub(crate) fn close_late(&self, intake: &Intake) {
+        if !intake.has_room(self.listener_index) {
+            return;
+        }
+        let now = intake.view.active_sessions.now();
+        let seconds = intake.limits.hello_timeout_seconds;
+        let mut handshakes = self.handshakes.borrow_mut();
+        let is_over = |(_, since): &(usize, u32)| now.saturating_sub(*since) > seconds;
+        while let Some((place, since)) = handshakes.pop_front_if(|entry| is_over(entry)) {
+            intake.view.active_sessions.remove_handshake();
+            let is_late =
+                |connection: &mut Connection| connection.stream.is_handshaking() && connection.heard == since;
+            if let Some(mut connection) = self.entries.take_if(place, is_late) {
+                connection.stream.fail_late(seconds);
+                let failure = connection.stream.take_failure();
+                intake.listeners[self.listener_index].report_tls(connection.peer, failure);
+            }
+        }
     }
 
     /// Closes the connections whose memory others need.
@@ -163,7 +197,8 @@ impl Connections {
     /// The server stops.
     async fn finish(&self, intake: &Intake) {
         for connection in self.entries.take_all() {
-            if intake.stopping.is_kept(self.listener_index) {
+            let can_stay = connection.stream.is_plain() || intake.stopping.keeps_tls();
+            if intake.stopping.is_kept(self.listener_index) && can_stay {
                 self.pause(intake, connection);
             } else {
                 self.read_to_the_end(intake, connection).await;
@@ -189,5 +224,6 @@ impl Connections {
             }
         }
         intake.abort(self.listener_index, &mut connection);
+        connection.stream.end();
     }
 }

@@ -1,5 +1,5 @@
 //! Makes room for new connections: closes the longest idle connections when descriptors run out, and the connections with the
-//! oldest unfinished messages when memory runs out.
+//! oldest unfinished messages when memory runs out; and those that do not finish a TLS handshake in time.
 //!
 //! A session in the middle of a batch has a task, which closes it itself (`session::task`).
 
@@ -26,6 +26,9 @@ impl Evictor {
         loop {
             tokio::select! {
                 () = intake.budget.room_wanted() => self.close_idle(),
+                () = intake.rounds.told() => {
+                    connections.iter().for_each(|connections| connections.close_late(intake));
+                }
                 () = intake.holders.marked() => {
                     // Sessions check for themselves.
                     intake.rounds.tell();

@@ -144,7 +144,8 @@ enum Welcomed {
 fn welcome(intake: &Rc<Intake>, idle: &IdleConnections, accepted: Accepted) -> Welcomed {
     let listener_index = idle.connections.listener_index();
     let peer = accepted.peer.0.map_or(Peer::Unnamed, Peer::Inet);
-    let protocol = intake.listeners[listener_index].spec.protocol;
+    let listener = &intake.listeners[listener_index];
+    let protocol = listener.spec.protocol;
     if protocol == Protocol::Http {
         let open = intake.open.add(accepted.open);
         http::begin(intake, listener_index, accepted.stream, peer, open);
@@ -154,13 +155,15 @@ fn welcome(intake: &Rc<Intake>, idle: &IdleConnections, accepted: Accepted) -> W
         // Clients wait for acknowledgements, which are small: without this, the kernel holds one back until the one before it
         // is confirmed (RFC 896). Unix sockets have no such delay, and refuse the option.
         let _not_tcp = set_tcp_nodelay(&accepted.stream, true);
+        let Some(stream) = listener.stream(accepted.stream) else { return Welcomed::Finished };
         let open = intake.open.add(accepted.open);
-        tasks::begin(intake, &idle.sessions, listener_index, accepted.stream, peer, open);
+        tasks::begin(intake, &idle.sessions, listener_index, stream, peer, open);
         return Welcomed::Stays;
     };
     let heard = intake.view.active_sessions.now();
     let hold = Hold::default();
-    let mut connection = Connection { stream: accepted.stream, framer, peer, open: None, hold, heard };
+    let Some(stream) = listener.stream(accepted.stream) else { return Welcomed::Finished };
+    let mut connection = Connection { stream, framer, peer, open: None, hold, heard };
     for _ in 0..READS_PER_TURN_MAX {
         if !intake.has_room(listener_index) {
             break;

@@ -1,9 +1,8 @@
 //! An open connection during a pause: no worker reads it, and its unfinished message is kept with it.
 
-use std::os::fd::OwnedFd;
-
 use bbq_wire::Peer;
 
+use crate::worker::stream::Stream;
 use crate::worker::text::framer::Framer;
 
 /// What the next worker needs to go on with the next byte.
@@ -12,7 +11,7 @@ pub(crate) struct PausedConnection {
     pub(crate) worker: usize,
     /// The index of the listener in the configuration.
     pub(crate) listener_index: usize,
-    pub(crate) stream: OwnedFd,
+    pub(crate) stream: Stream,
     pub(crate) framer: Framer,
     pub(crate) peer: Peer,
 }

@@ -46,7 +46,15 @@ enum Look {
     More,
 }
 
-impl<T: AsFd, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
+/// A descriptor that can be watched.
+pub(crate) trait Entry: AsFd {
+    /// Whether it also waits for room to send.
+    fn wants_write(&self) -> bool {
+        false
+    }
+}
+
+impl<T: Entry, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
     /// An empty set, served on the current runtime.
     pub(crate) fn new() -> io::Result<Watched<T, PER_TURN_MAX>> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
@@ -59,7 +67,7 @@ impl<T: AsFd, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
         let place = entries.next();
         let data = EventData::new_u64(place as u64);
         // Level-triggered: an entry with more than was read is reported again.
-        match epoll::add(&self.epoll, &entry, data, EventFlags::IN | EventFlags::RDHUP) {
+        match epoll::add(&self.epoll, &entry, data, flags(&entry)) {
             Ok(()) => {
                 entries.put(entry);
                 Ok(place)
@@ -85,7 +93,14 @@ impl<T: AsFd, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
                 match serve(entry, has_ended) {
                     Served::Waits => {}
                     Served::Again => look = Look::More,
-                    Served::Over => drop(entries.take(place)),
+                    Served::Over => {
+                        drop(entries.take(place));
+                        continue;
+                    }
+                }
+                if entry.wants_write() != { event.flags }.contains(EventFlags::OUT) {
+                    // It is there. What it waits for is ready now or makes the set ready.
+                    let _there = epoll::modify(&self.epoll, &*entry, event.data, flags(entry));
                 }
             }
             look
@@ -164,6 +179,12 @@ impl<T: AsFd, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
     }
 }
 
+/// What an entry waits for.
+fn flags(entry: &impl Entry) -> EventFlags {
+    let always = EventFlags::IN | EventFlags::RDHUP;
+    if entry.wants_write() { always | EventFlags::OUT } else { always }
+}
+
 fn place(event: &Event) -> usize {
     event.data.u64() as usize
 }
@@ -179,6 +200,10 @@ mod tests {
 
     /// Only so that a failure is one and no test that never ends.
     const PATIENCE: Duration = Duration::from_secs(60);
+
+    impl Entry for UnixStream {}
+
+    impl Entry for File {}
 
     type Streams = Watched<UnixStream, 2>;
 

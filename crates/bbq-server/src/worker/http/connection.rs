@@ -14,10 +14,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::spawn_local;
+use tokio_rustls::TlsAcceptor;
 
 use super::request::Source;
+use crate::tls::ServedTls;
 use crate::worker::accept::open::OpenConnection;
 use crate::worker::intake::Intake;
+use crate::worker::stream::{TlsFailure, reason_of_error, reason_of_late};
 
 /// Serves a connection until its client or the server ends it. `open` counts it meanwhile.
 pub(crate) fn begin(
@@ -49,9 +52,37 @@ async fn serve_any(source: Source, stream: OwnedFd) -> io::Result<()> {
         stream.set_nonblocking(true)?;
         // A response is small, and is not to wait for the acknowledgement of the one before it (RFC 896).
         stream.set_nodelay(true)?;
-        serve(source, tokio::net::TcpStream::from_std(stream)?).await;
+        let stream = tokio::net::TcpStream::from_std(stream)?;
+        match source.intake.listeners[source.listener_index].tls.clone() {
+            None => serve(source, stream).await,
+            Some(served) => serve_tls(source, stream, &served).await,
+        }
     }
     Ok(())
+}
+
+/// Serves a connection after its handshake, for which there is as much time as for the head of a request.
+async fn serve_tls(source: Source, stream: tokio::net::TcpStream, served: &ServedTls) {
+    let intake = Rc::clone(&source.intake);
+    let seconds = intake.limits.hello_timeout_seconds;
+    let handshake = TlsAcceptor::from(served.config()).accept(stream);
+    let handshake = tokio::select! {
+        biased;
+        () = intake.stopping.wait() => return,
+        // On the heap, as it is large and soon over.
+        handshake = tokio::time::timeout(Duration::from_secs(seconds.into()), Box::pin(handshake)) => handshake,
+    };
+    let reason = match handshake {
+        Ok(Ok(stream)) => {
+            served.counts.add_finished();
+            return serve(source, stream).await;
+        }
+        Ok(Err(error)) => reason_of_error(&error),
+        Err(_late) => reason_of_late(seconds),
+    };
+    served.counts.add_failed();
+    let failure = TlsFailure { is_handshake: true, reason };
+    intake.listeners[source.listener_index].report_tls(source.peer, Some(failure));
 }
 
 async fn serve(source: Source, stream: impl AsyncRead + AsyncWrite + Unpin) {

@@ -4,7 +4,6 @@
 //! worker that accepted --hello--> home of the stream elsewhere? --HandedSession--> inbox of that worker --> session there
 //! ```
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use bbq_listen::OpenCount;
@@ -14,6 +13,7 @@ use tokio::sync::mpsc;
 
 use super::state::HandedHello;
 use crate::worker::accept::budget::BudgetShare;
+use crate::worker::stream::Stream;
 
 /// Sessions on their way to a worker at most, when many clients reconnect at once. One more is refused, and its client connects
 /// again.
@@ -21,7 +21,7 @@ const INBOX_SESSIONS_MAX: usize = 1024;
 
 /// A session after its hello, independent of the worker that accepted it.
 pub(crate) struct HandedSession {
-    pub(crate) handed: HandedHello<OwnedFd>,
+    pub(crate) handed: HandedHello<Stream>,
     /// The index of the listener in the configuration.
     pub(crate) listener_index: usize,
     pub(crate) peer: Peer,

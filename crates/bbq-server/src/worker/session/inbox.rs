@@ -2,13 +2,11 @@
 //! counts what all of them hold together.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::rc::Rc;
 
-use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 
+use super::socket::SessionSocket;
 use crate::worker::holders::Hold;
 use crate::worker::intake::{Intake, SPARE_BUFFER_BYTES};
 
@@ -123,11 +121,11 @@ impl Inbox {
     }
 
     /// Reads once, without waiting; `None` when nothing is there, 0 at the end.
-    pub(crate) fn receive(&mut self, stream: impl AsFd, needed: usize) -> io::Result<Option<usize>> {
+    pub(crate) fn receive(&mut self, socket: &SessionSocket, needed: usize) -> io::Result<Option<usize>> {
         self.make_room(needed);
         loop {
-            match recv(&stream, spare_capacity(&mut self.held), RecvFlags::DONTWAIT) {
-                Ok((_, bytes)) => return Ok(Some(bytes)),
+            match socket.read(&mut self.held) {
+                Ok(bytes) => return Ok(Some(bytes)),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
                     if self.held.is_empty() {

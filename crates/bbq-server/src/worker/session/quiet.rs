@@ -15,19 +15,19 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 
 use bbq_wire::Peer;
 use bbq_wire::session::{Refusal, RefusalCode, ServerSession};
-use rustix::net::{SendFlags, send};
 
 use super::owner::Standing;
 use super::task::late_hello;
 use crate::worker::accept::idle::{Candidate, longest_idle};
 use crate::worker::accept::open::OpenConnection;
-use crate::worker::accept::watched::Watched;
+use crate::worker::accept::watched::{Entry, Watched};
 use crate::worker::intake::Intake;
+use crate::worker::stream::Stream;
 
 /// Sessions that get a task before the worker looks at anything else: a tenth of a millisecond.
 const SESSIONS_PER_TURN_MAX: usize = 64;
@@ -35,7 +35,7 @@ const SESSIONS_PER_TURN_MAX: usize = 64;
 /// A session without a task: a [`crate::worker::session::Left`] and what its worker knows of it, in one piece, as there may be
 /// very many.
 pub(crate) struct QuietSession {
-    pub(crate) stream: OwnedFd,
+    pub(crate) stream: Stream,
     /// The index of the listener in the configuration.
     pub(crate) listener_index: usize,
     pub(crate) peer: Peer,
@@ -50,6 +50,12 @@ pub(crate) struct QuietSession {
 impl AsFd for QuietSession {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
+    }
+}
+
+impl Entry for QuietSession {
+    fn wants_write(&self) -> bool {
+        self.stream.wants_write()
     }
 }
 
@@ -130,7 +136,13 @@ impl QuietSessions {
             |(_, moved): &(usize, u32)| now.saturating_sub(*moved) > intake.limits.hello_timeout_seconds;
         while let Some((place, moved)) = greeting.pop_front_if(|entry| is_over(entry)) {
             let is_late = |session: &mut QuietSession| session.standing.is_none() && session.moved == moved;
-            if let Some(session) = self.entries.take_if(place, is_late) {
+            let Some(mut session) = self.entries.take_if(place, is_late) else { continue };
+            if session.stream.is_handshaking() {
+                session.stream.fail_late(intake.limits.hello_timeout_seconds);
+                let failure = session.stream.take_failure();
+                intake.listeners[session.listener_index].report_tls(session.peer, failure);
+                intake.view.sessions.fetch_sub(1, Ordering::Relaxed);
+            } else {
                 refuse(intake, session, &late_hello(intake.limits));
             }
         }
@@ -139,12 +151,12 @@ impl QuietSessions {
 }
 
 /// Sends the refusal and closes, without waiting: the client still has everything that is not acknowledged.
-#[expect(clippy::needless_pass_by_value, reason = "it is closed here")]
-fn refuse(intake: &Intake, session: QuietSession, refusal: &Refusal) {
+fn refuse(intake: &Intake, mut session: QuietSession, refusal: &Refusal) {
     let mut frame = Vec::new();
     refusal.encode(&mut frame);
     // A client that does not read it finds the connection closed.
-    let _told = send(&session.stream, &frame, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    let _told = session.stream.write(&frame);
+    session.stream.end();
     intake.listeners[session.listener_index].report_refused(session.peer, refusal);
     intake.view.sessions.fetch_sub(1, Ordering::Relaxed);
 }

@@ -10,6 +10,11 @@ pub trait Connection {
     /// Sends as many of these bytes as the connection takes now.
     fn send(&self, bytes: &[u8]) -> Sent;
 
+    /// Whether some of what was sent waits inside for the connection to take it.
+    fn has_unsent(&self) -> bool {
+        false
+    }
+
     /// Tells the driver of the session to take a step.
     fn wake(&self);
 }
@@ -108,7 +113,7 @@ impl<C: Connection> Replies<C> {
 
     /// Whether the connection has taken everything.
     pub fn is_sent(&self) -> bool {
-        self.outbox.borrow().is_empty()
+        self.outbox.borrow().is_empty() && !self.connection.has_unsent()
     }
 
     /// Whether the lane failed with batches of the session in it.
@@ -149,7 +154,7 @@ impl<C: Connection> Replies<C> {
         if outbox.capacity() > 0 && outbox.is_empty() {
             *outbox = Vec::new();
         }
-        if !outbox.is_empty() || self.outstanding.get() == 0 {
+        if !outbox.is_empty() || self.connection.has_unsent() || self.outstanding.get() == 0 {
             self.connection.wake();
         }
     }

@@ -18,6 +18,8 @@ pub(crate) struct ActiveSessions {
     has_recent_batch: AtomicBool,
     /// A client may not have said hello yet.
     greeted: AtomicBool,
+    /// Text connections that may not have finished their TLS handshake.
+    handshakes: AtomicU64,
     /// Rounds of all kinds: a clock of seconds that costs no system call.
     now: AtomicU32,
     round: Notify,
@@ -44,10 +46,21 @@ impl ActiveSessions {
         self.greeted.store(may_be_some, Ordering::Relaxed);
     }
 
+    /// Rounds are needed for one more handshake.
+    pub(crate) fn add_handshake(&self) {
+        self.handshakes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn remove_handshake(&self) {
+        self.handshakes.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Begins a round. Wakes the worker only if it has sessions.
     pub(crate) fn begin_round(&self) {
         self.now.fetch_add(1, Ordering::Relaxed);
-        if self.count() > 0 || self.greeted.load(Ordering::Relaxed) {
+        let is_awaited =
+            self.greeted.load(Ordering::Relaxed) || self.handshakes.load(Ordering::Relaxed) > 0;
+        if self.count() > 0 || is_awaited {
             self.round.notify_one();
         }
     }

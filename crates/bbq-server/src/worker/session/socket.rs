@@ -1,16 +1,20 @@
 //! The socket of a session that has a task.
 
+use std::cell::RefCell;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use bbq_listen::AsyncConnection;
 use bbq_wire::session::Refusal;
+use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use tokio::io::unix::AsyncFdReadyGuard;
 use tokio::sync::Notify;
 
 use super::replies::{Connection, Replies, Sent};
+use crate::worker::stream::{Stream, Tls, TlsFailure};
 
 /// How long a refused client may take to read why, and how much it may send meanwhile.
 const LINGER: Duration = Duration::from_secs(1);
@@ -19,14 +23,18 @@ const LINGER_READ_BYTES: usize = 16 * 1024;
 
 /// Shared by the session's own task and the task that acknowledges.
 pub(crate) struct SessionSocket {
-    pub(crate) stream: AsyncConnection,
+    socket: AsyncConnection,
+    /// `None` is a plain connection.
+    tls: Option<RefCell<Box<Tls>>>,
     /// Wakes the session's own task.
     wake: Notify,
 }
 
 impl SessionSocket {
-    pub(crate) fn new(stream: AsyncConnection) -> SessionSocket {
-        SessionSocket { stream, wake: Notify::new() }
+    pub(crate) fn new(stream: Stream) -> io::Result<SessionSocket> {
+        let (socket, tls) = stream.into_parts();
+        let socket = AsyncConnection::for_both(socket)?;
+        Ok(SessionSocket { socket, tls: tls.map(RefCell::new), wake: Notify::new() })
     }
 
     /// Waits until there is something to look at.
@@ -34,21 +42,84 @@ impl SessionSocket {
         self.wake.notified().await;
     }
 
-    pub(crate) fn into_stream(self) -> OwnedFd {
-        self.stream.into()
+    pub(crate) fn into_stream(self) -> Stream {
+        Stream::of_parts((self.socket.into(), self.tls.map(RefCell::into_inner)))
+    }
+
+    /// Reads into the room behind what is held; see [`Stream::read`].
+    pub(crate) fn read(&self, held: &mut Vec<u8>) -> rustix::io::Result<usize> {
+        match &self.tls {
+            None => recv(&self.socket, spare_capacity(held), RecvFlags::DONTWAIT).map(|(_, bytes)| bytes),
+            Some(tls) => {
+                let room = held.capacity() - held.len();
+                tls.borrow_mut().read(self.socket.as_fd(), room, |bytes| held.extend_from_slice(bytes))
+            }
+        }
+    }
+
+    /// Waits until there is something to read, or the client has ended; see [`AsyncConnection::readable`].
+    pub(crate) async fn readable(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
+        self.socket.readable().await
+    }
+
+    /// Whether another read finds something, even if nothing more comes.
+    pub(crate) fn has_more(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.borrow().has_more())
+    }
+
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.borrow().is_handshaking())
+    }
+
+    /// Takes too long for its handshake.
+    pub(crate) fn fail_late(&self, seconds: u32) {
+        if let Some(tls) = &self.tls {
+            tls.borrow_mut().fail_late(seconds);
+        }
+    }
+
+    /// Why its TLS failed, once.
+    pub(crate) fn take_failure(&self) -> Option<TlsFailure> {
+        self.tls.as_ref()?.borrow_mut().take_failure()
+    }
+
+    /// Waits until there is room to send, and sends what is encrypted.
+    async fn writable(&self) -> io::Result<()> {
+        let mut writable = self.socket.writable().await?;
+        if let Some(tls) = &self.tls {
+            tls.borrow_mut().flush(self.socket.as_fd());
+        }
+        writable.clear_ready();
+        Ok(())
+    }
+
+    /// Tells the client that nothing more comes.
+    fn end(&self) -> io::Result<()> {
+        if let Some(tls) = &self.tls {
+            tls.borrow_mut().end(self.socket.as_fd());
+        }
+        Ok(shutdown(&self.socket, Shutdown::Write)?)
     }
 }
 
 impl Connection for SessionSocket {
     fn send(&self, bytes: &[u8]) -> Sent {
         loop {
-            match send(&self.stream, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            let sent = match &self.tls {
+                None => send(&self.socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT),
+                Some(tls) => tls.borrow_mut().write(self.socket.as_fd(), bytes),
+            };
+            match sent {
                 Ok(sent) => return Sent::Bytes(sent),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Sent::Full,
                 Err(_) => return Sent::Gone,
             }
         }
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.borrow().wants_write())
     }
 
     fn wake(&self) {
@@ -63,8 +134,7 @@ pub(crate) async fn flushed(replies: &Replies<SessionSocket>) -> io::Result<()> 
         if replies.is_sent() {
             return Ok(());
         }
-        let mut writable = replies.connection.stream.writable().await?;
-        writable.clear_ready();
+        replies.connection.writable().await?;
     }
 }
 
@@ -79,9 +149,7 @@ pub(crate) async fn unsent(replies: &Replies<SessionSocket>) {
             socket.woken().await;
         } else {
             // An error here means that the runtime ends; the reader learns it, too.
-            if let Ok(mut writable) = socket.stream.writable().await {
-                writable.clear_ready();
-            }
+            let _runs = socket.writable().await;
             return;
         }
     }
@@ -89,13 +157,15 @@ pub(crate) async fn unsent(replies: &Replies<SessionSocket>) {
 
 /// Sends a refusal, and gives the client time to read it: closing with unread bytes would reset the connection, and the
 /// refusal would be lost.
-pub(crate) async fn refuse(stream: &AsyncConnection, refusal: &Refusal) -> io::Result<()> {
+pub(crate) async fn refuse(socket: &SessionSocket, refusal: &Refusal) -> io::Result<()> {
     let mut frame = Vec::new();
     refusal.encode(&mut frame);
     // A refusal fits into an empty socket buffer; a client that let its buffer fill does not read it anyway.
-    send(stream, &frame, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
-    shutdown(stream, Shutdown::Write)?;
-    let _in_time = tokio::time::timeout(LINGER, read_away(stream)).await;
+    if socket.send(&frame) == Sent::Gone {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    }
+    socket.end()?;
+    let _in_time = tokio::time::timeout(LINGER, read_away(&socket.socket)).await;
     Ok(())
 }
 

@@ -169,7 +169,13 @@ impl SessionTask {
             Received::Quiet => return Went::Quiet,
             Received::TooMuch => state.refuse(self.evicted()),
             Received::Late if state.is_open() => state.refuse(late_batch(self.intake.limits)),
-            Received::Late => state.refuse(late_hello(self.intake.limits)),
+            Received::Late => {
+                let socket = &state.replies().connection;
+                if socket.is_handshaking() {
+                    socket.fail_late(self.intake.limits.hello_timeout_seconds);
+                }
+                state.refuse(late_hello(self.intake.limits));
+            }
             Received::End => state.input_ended(self.inbox.waiting(), needed),
             Received::Stopping => self.finish_reading(state),
         }
@@ -183,7 +189,7 @@ impl SessionTask {
                 break;
             }
             let Step::Read(needed) = self.step(state) else { break };
-            match self.inbox.receive(&state.replies().connection.stream, needed) {
+            match self.inbox.receive(&state.replies().connection, needed) {
                 Ok(Some(1..)) => {}
                 _ => break,
             }
@@ -231,6 +237,11 @@ impl SessionTask {
     /// Sends all replies and the refusal, and closes.
     async fn close(&self, state: &SessionState<SessionSocket>, refusal: Option<Refusal>) {
         let replies = state.replies();
+        let failure = replies.connection.take_failure();
+        if failure.is_some() || replies.connection.is_handshaking() {
+            // There is nothing that the client could read.
+            return self.intake.listeners[self.listener_index].report_tls(self.peer, failure);
+        }
         let patience = Duration::from_secs(self.intake.limits.batch_timeout_seconds.into());
         let flushed = tokio::time::timeout(patience, flushed(replies)).await;
         let mut closed = flushed.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()));
@@ -240,7 +251,7 @@ impl SessionTask {
             if refusal.code != RefusalCode::ShuttingDown {
                 self.intake.listeners[self.listener_index].report_refused(self.peer, &refusal);
             }
-            closed = refuse(&replies.connection.stream, &refusal).await;
+            closed = refuse(&replies.connection, &refusal).await;
         }
         if let Err(error) = closed {
             debug!(peer = ?self.peer, %error, "session ended");
@@ -256,7 +267,7 @@ impl SessionTask {
 
     async fn receive(&mut self, state: &SessionState<SessionSocket>, needed: usize) -> Received {
         let intake = Rc::clone(&self.intake);
-        let stream = &state.replies().connection.stream;
+        let socket = &state.replies().connection;
         loop {
             if intake.stopping.has_begun() {
                 return Received::Stopping;
@@ -269,7 +280,7 @@ impl SessionTask {
             }
             let mut ready = None;
             // A task begins because there is something to read.
-            if !std::mem::take(&mut self.is_new) {
+            if !std::mem::take(&mut self.is_new) && !socket.has_more() {
                 if self.is_quiet(state) {
                     return Received::Quiet;
                 }
@@ -280,7 +291,7 @@ impl SessionTask {
                         self.inbox.shrink();
                         continue;
                     }
-                    ready = stream.readable() => match ready {
+                    ready = socket.readable() => match ready {
                         Ok(ready) => Some(ready),
                         Err(_) => return Received::End,
                     },
@@ -301,7 +312,7 @@ impl SessionTask {
 
     fn receive_now(&mut self, state: &SessionState<SessionSocket>, needed: usize) -> Turn {
         for _ in 0..READS_PER_TURN_MAX {
-            let received = self.inbox.receive(&state.replies().connection.stream, needed);
+            let received = self.inbox.receive(&state.replies().connection, needed);
             if state.is_open() {
                 self.moved = self.intake.view.active_sessions.now();
             }

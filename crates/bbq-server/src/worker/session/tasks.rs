@@ -1,10 +1,8 @@
 //! Gives sessions their tasks. When a task ends, the session becomes quiet, moves to another worker, or is over.
 
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use bbq_listen::AsyncConnection;
 use bbq_wire::Peer;
 use bbq_wire::session::ServerSession;
 use tokio::task::spawn_local;
@@ -16,13 +14,14 @@ use super::state::{HandedHello, Left, SessionState};
 use super::task::{Outcome, SessionTask};
 use crate::worker::accept::open::OpenConnection;
 use crate::worker::intake::Intake;
+use crate::worker::stream::Stream;
 
 /// Keeps a connection among the quiet sessions until its client says hello.
 pub(crate) fn begin(
     intake: &Rc<Intake>,
     quiet: &Rc<QuietSessions>,
     listener_index: usize,
-    stream: OwnedFd,
+    stream: Stream,
     peer: Peer,
     open: OpenConnection,
 ) {
@@ -114,13 +113,13 @@ fn run(
     mut task: SessionTask,
     quiet: Rc<QuietSessions>,
     open: OpenConnection,
-    stream: OwnedFd,
+    stream: Stream,
     begin: impl FnOnce(SessionSocket) -> SessionState<SessionSocket>,
 ) -> impl Future<Output = ()> {
     async move {
         intake.view.active_sessions.add();
-        let outcome = match AsyncConnection::for_both(stream) {
-            Ok(stream) => task.run(begin(SessionSocket::new(stream))).await,
+        let outcome = match SessionSocket::new(stream) {
+            Ok(socket) => task.run(begin(socket)).await,
             Err(error) => {
                 intake.listeners[task.listener_index].report_closed(&error);
                 Outcome::Ended

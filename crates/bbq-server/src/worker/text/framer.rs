@@ -14,7 +14,12 @@ pub(crate) enum Misfit {
         "a bbq client says hello where {0} are expected; give it the address of a bbq+tcp or bbq+unix listener"
     )]
     Hello(&'static str),
+    #[error("TLS at a plain listener, where {0} are expected; give the listener a tls_cert, or switch TLS off in the client")]
+    Tls(&'static str),
 }
+
+/// How a TLS connection begins: a record of a handshake, of any version (RFC 8446, 5.1).
+const TLS_BEGINS: [u8; 2] = [0x16, 0x03];
 
 /// The framing of one connection.
 pub(crate) enum Framer {
@@ -85,6 +90,9 @@ impl Framer {
         };
         if Hello::begins(input) {
             return Err(Misfit::Hello(expected));
+        }
+        if input.starts_with(&TLS_BEGINS) {
+            return Err(Misfit::Tls(expected));
         }
         *self = begun;
         Ok(())

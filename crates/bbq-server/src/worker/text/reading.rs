@@ -1,7 +1,6 @@
 //! Reads text connections through the worker's buffer.
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 
 use super::framer::Misfit;
 use crate::stored::ledger::DropReason;
@@ -36,11 +35,12 @@ impl Intake {
         let Connection { stream, framer, peer, hold, heard, .. } = connection;
         let peer = *peer;
         let mut buffer = self.buffer.borrow_mut();
-        let bytes = match recv(stream, &mut **buffer, RecvFlags::DONTWAIT) {
-            Ok((_, bytes)) => bytes,
+        let bytes = match stream.read(&mut buffer) {
+            Ok(bytes) => bytes,
             Err(Errno::AGAIN) => return ReadOutcome::Blocked,
             Err(Errno::INTR) => return ReadOutcome::More,
             Err(_) => {
+                self.listeners[listener_index].report_tls(peer, stream.take_failure());
                 self.frames(listener_index, peer, |rules, emit| framer.abort(rules, emit));
                 return ReadOutcome::Finished;
             }
@@ -58,7 +58,7 @@ impl Intake {
         if let Err(error) = pushed {
             match error {
                 Misfit::Framing(_) => listener.ledger.add_dropped(DropReason::Malformed, 1),
-                Misfit::Hello(_) => listener.ledger.add_refused(1),
+                Misfit::Hello(_) | Misfit::Tls(_) => listener.ledger.add_refused(1),
             }
             if let Some(repeats) = listener.peer_problems.report() {
                 tracing::warn!(listener = listener.spec.source, ?peer, %error, repeats, "connection closed");
@@ -70,7 +70,7 @@ impl Intake {
             listener.ledger.add_dropped(DropReason::Memory, 1);
             return ReadOutcome::Finished;
         }
-        if bytes < buffer.len() { ReadOutcome::Drained } else { ReadOutcome::More }
+        if bytes < buffer.len() && !stream.has_more() { ReadOutcome::Drained } else { ReadOutcome::More }
     }
 
     /// Counts the bytes of a connection's unfinished message; `is_new` if the message began with this read. Returns `false` when

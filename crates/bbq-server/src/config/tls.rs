@@ -1,0 +1,66 @@
+//! TLS as a SPEC configures it. The files are read and checked with the rest of the configuration.
+
+use std::path::PathBuf;
+
+use super::error::ConfigError;
+use super::query::Query;
+use crate::tls::{Certificates, TlsFiles};
+
+/// A listener's TLS. Equal when it is configured equally, whatever the files hold: another certificate is no other configuration.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    pub(crate) files: TlsFiles,
+    /// The protocol inside, as clients may ask for it (ALPN); empty when they are not to.
+    pub(crate) application: &'static [u8],
+    /// As they were when the configuration was read.
+    pub(crate) certificates: Certificates,
+}
+
+impl PartialEq for Tls {
+    fn eq(&self, other: &Tls) -> bool {
+        (&self.files, self.application) == (&other.files, other.application)
+    }
+}
+
+impl Eq for Tls {}
+
+impl Tls {
+    /// Takes the options of TLS; `None` without them.
+    pub(super) fn take(
+        query: &mut Query<'_>,
+        spec: &str,
+        application: &'static [u8],
+    ) -> Result<Option<Tls>, ConfigError> {
+        let wrong = |text: &str| Err(ConfigError::new(format!("{spec:?}: {text}")));
+        let certificates = query.take("tls_cert", paths)?;
+        let keys = query.take("tls_key", paths)?;
+        let client_ca = query.take("tls_client_ca", |path| paths(path).map(|_| PathBuf::from(path)))?;
+        let (certificates, keys) = match (certificates, keys) {
+            (Some(certificates), Some(keys)) => (certificates, keys),
+            (Some(_), None) => return wrong("tls_cert needs the key of the certificate; write tls_key=PATH, too"),
+            (None, Some(_)) => return wrong("tls_key needs its certificate; write tls_cert=PATH, too"),
+            (None, None) if client_ca.is_some() => {
+                return wrong("tls_client_ca needs TLS; write tls_cert=PATH and tls_key=PATH, too");
+            }
+            (None, None) => return Ok(None),
+        };
+        if certificates.len() != keys.len() {
+            let (certificates, keys) = (certificates.len(), keys.len());
+            return wrong(&format!(
+                "tls_cert names {certificates} files and tls_key {keys}; write one key for each certificate, in the same order"
+            ));
+        }
+        let files = TlsFiles { certificates, keys, client_ca };
+        let certificates = Certificates::read(&files, application)
+            .map_err(|error| ConfigError::new(format!("{spec:?}: {error}")))?;
+        Ok(Some(Tls { files, application, certificates }))
+    }
+}
+
+fn paths(text: &str) -> Result<Vec<PathBuf>, String> {
+    let paths: Vec<PathBuf> = text.split(',').map(PathBuf::from).collect();
+    if paths.iter().any(|path| path.as_os_str().is_empty()) {
+        return Err(format!("{text:?} has an empty path; write PATH, or PATH,PATH for several"));
+    }
+    Ok(paths)
+}

@@ -1,0 +1,182 @@
+//! What a listener's connections are encrypted with, read from its files and checked as a whole.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::verify_server_name;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::{Error, InconsistentKeys, RootCertStore, ServerConfig};
+use tracing::warn;
+
+use super::files::{Stamp, TlsFiles};
+use super::validity::not_after;
+use crate::config::Secret;
+use crate::time::unix_seconds;
+
+/// The longest file of certificates: four times those of all public authorities together.
+const CERTIFICATES_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Certificates, keys and rules for new connections.
+#[derive(Clone)]
+pub(crate) struct Certificates {
+    pub(super) config: Arc<ServerConfig>,
+    /// Of the files, a moment before they were read.
+    pub(super) stamp: Stamp,
+}
+
+/// Which option names a file that cannot be used, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{key}: {problem}")]
+pub(crate) struct TlsFileError {
+    key: &'static str,
+    problem: String,
+}
+
+impl Certificates {
+    /// Reads the files. `application` is the protocol inside, as clients may ask for it (ALPN); empty when they are not to.
+    ///
+    /// # Errors
+    /// The first file that cannot be used.
+    pub(crate) fn read(files: &TlsFiles, application: &[u8]) -> Result<Certificates, TlsFileError> {
+        let stamp = files.stamp();
+        let provider = Arc::new(default_provider());
+        let pairs = files.certificates.iter().zip(&files.keys);
+        let pairs = pairs.map(|(certificate, key)| certified(certificate, key, &provider).map(Arc::new));
+        let by_name = ByName(pairs.collect::<Result<_, _>>()?);
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| problem("tls_cert", error.to_string()))?;
+        let builder = match &files.client_ca {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let roots = Arc::new(authorities(path)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+                let unusable = |error| problem("tls_client_ca", format!("{}: {error}", path.display()));
+                builder.with_client_cert_verifier(verifier.map_err(unusable)?)
+            }
+        };
+        let mut config = builder.with_cert_resolver(Arc::new(by_name));
+        // Tickets would lie unread at a client that only sends. When it closes its socket then, its kernel resets the connection
+        // and throws away what is still to be sent (RFC 2525, 2.17): messages would be lost.
+        config.send_tls13_tickets = 0;
+        if !application.is_empty() {
+            config.alpn_protocols = vec![application.to_vec()];
+        }
+        Ok(Certificates { config: Arc::new(config), stamp })
+    }
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Certificates")
+    }
+}
+
+/// Chooses a certificate by the name that the client asks for; the first one when no other has that name.
+#[derive(Debug)]
+struct ByName(Vec<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for ByName {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let first = self.0.first();
+        if self.0.len() == 1 {
+            return first.cloned();
+        }
+        let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
+        let named = name.and_then(|name| self.0.iter().find(|pair| has_name(pair, &name)));
+        named.or(first).cloned()
+    }
+}
+
+fn has_name(pair: &CertifiedKey, name: &ServerName<'_>) -> bool {
+    let certificate = pair.cert.first().and_then(|certificate| ParsedCertificate::try_from(certificate).ok());
+    certificate.is_some_and(|certificate| verify_server_name(&certificate, name).is_ok())
+}
+
+fn certified(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<CertifiedKey, TlsFileError> {
+    let chain = certificates("tls_cert", certificate)?;
+    warn_if_expired(certificate, &chain);
+    let secret = Secret::of_file(key).map_err(|why| problem("tls_key", why))?;
+    let shown = key.display();
+    let key = PrivateKeyDer::from_pem_slice(secret.expose().as_bytes()).map_err(|_| {
+        let text = format!("{shown} has no private key; it must begin with -----BEGIN PRIVATE KEY----- (PEM)");
+        problem("tls_key", text)
+    })?;
+    CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
+        Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => problem(
+            "tls_key",
+            format!(
+                "{shown} is not the key of the certificate in {}; write the key that the certificate was made with",
+                certificate.display()
+            ),
+        ),
+        Error::InvalidCertificate(error) => {
+            let shown = certificate.display();
+            problem("tls_cert", format!("{shown}: the first certificate is not valid: {error:?}"))
+        }
+        error => problem("tls_key", format!("{shown} cannot be used: {error}; use RSA with 2048 bits or more, ECDSA or Ed25519")),
+    })
+}
+
+fn authorities(path: &Path) -> Result<RootCertStore, TlsFileError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates("tls_client_ca", path)? {
+        roots.add(certificate).map_err(|error| {
+            problem("tls_client_ca", format!("{}: a certificate is not valid: {error}", path.display()))
+        })?;
+    }
+    Ok(roots)
+}
+
+/// The certificates of a file; at least one.
+fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
+    let shown = path.display();
+    let bytes = bytes(path).map_err(|why| problem(key, why))?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    let found = found.map_err(|error| problem(key, format!("{shown} is not valid PEM: {error}")))?;
+    let Some(first) = found.first() else {
+        let text = format!("{shown} has no certificate; it must begin with -----BEGIN CERTIFICATE----- (PEM)");
+        return Err(problem(key, text));
+    };
+    match ParsedCertificate::try_from(first) {
+        Ok(_) => Ok(found),
+        Err(error) => Err(problem(key, format!("{shown}: the first certificate is not valid: {error}"))),
+    }
+}
+
+fn bytes(path: &Path) -> Result<Vec<u8>, String> {
+    let shown = path.display();
+    let unreadable = |error| format!("cannot read {shown}: {error}");
+    // Before it is opened: that would wait for the writer of a pipe.
+    if !fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(format!("{shown} is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(unreadable)?;
+    file.take(CERTIFICATES_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    match bytes.len() as u64 {
+        0 => Err(format!("{shown} is empty")),
+        1..=CERTIFICATES_BYTES_MAX => Ok(bytes),
+        _ => Err(format!("{shown} is larger than {CERTIFICATES_BYTES_MAX} bytes")),
+    }
+}
+
+/// Clients decide whether they accept an expired certificate; some do.
+fn warn_if_expired(path: &Path, chain: &[CertificateDer<'static>]) {
+    let end = chain.first().and_then(|certificate| not_after(certificate));
+    if end.is_some_and(|end| end < i64::try_from(unix_seconds()).unwrap_or(i64::MAX)) {
+        warn!(path = %path.display(), "this certificate has expired, and most clients refuse it; replace the file");
+    }
+}
+
+fn problem(key: &'static str, problem: String) -> TlsFileError {
+    TlsFileError { key, problem }
+}

@@ -1,0 +1,13 @@
+//! TLS as a listener sees it: the files, the certificates made of them, and what is served now. The connections themselves are in
+//! `worker::stream`.
+//!
+//! Invariant: a certificate that cannot be used never replaces one that is served.
+
+mod certificates;
+mod files;
+mod served;
+mod validity;
+
+pub(crate) use certificates::Certificates;
+pub(crate) use files::TlsFiles;
+pub(crate) use served::{HandshakeCounts, ServedTls};

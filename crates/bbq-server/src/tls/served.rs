@@ -1,0 +1,116 @@
+//! The certificates that a listener serves now. They can be replaced at any time: each connection keeps those that it began with.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustls::ServerConfig;
+use tracing::{error, info};
+
+use super::certificates::Certificates;
+use super::files::{Stamp, TlsFiles};
+
+/// A listener's TLS, shared by its workers, the status and control.
+#[derive(Debug)]
+pub(crate) struct ServedTls {
+    files: TlsFiles,
+    /// As clients may ask for it.
+    application: &'static [u8],
+    now: Mutex<Now>,
+    pub(crate) counts: Arc<HandshakeCounts>,
+}
+
+/// Handshakes since the listener was opened.
+#[derive(Debug, Default)]
+pub(crate) struct HandshakeCounts {
+    pub(crate) finished: AtomicU64,
+    pub(crate) failed: AtomicU64,
+}
+
+impl HandshakeCounts {
+    pub(crate) fn add_finished(&self) {
+        self.finished.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_failed(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+struct Now {
+    certificates: Certificates,
+    /// The files at the last look. They are read when two looks find the same change: certificate and key are two files, and
+    /// may be replaced one after the other.
+    seen: Stamp,
+    /// The files when they were last read.
+    read: Stamp,
+    /// Why what they hold now is not served.
+    problem: Option<String>,
+}
+
+impl ServedTls {
+    /// Goes on with the counts of an earlier configuration, if there was one.
+    pub(crate) fn new(
+        files: TlsFiles,
+        application: &'static [u8],
+        certificates: Certificates,
+        counts: Arc<HandshakeCounts>,
+    ) -> ServedTls {
+        let stamp = certificates.stamp.clone();
+        let now = Now { certificates, seen: stamp.clone(), read: stamp, problem: None };
+        ServedTls { files, application, now: Mutex::new(now), counts }
+    }
+
+    /// Whether it is configured so.
+    pub(crate) fn is_of(&self, files: &TlsFiles, application: &[u8]) -> bool {
+        (&self.files, self.application) == (files, application)
+    }
+
+    /// For a new connection.
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.now().certificates.config)
+    }
+
+    /// Serves these from now on. `true` when the files have changed since those before were read.
+    pub(crate) fn replace(&self, certificates: Certificates) -> bool {
+        let mut now = self.now();
+        let has_changed = certificates.stamp != now.certificates.stamp;
+        now.seen.clone_from(&certificates.stamp);
+        now.read.clone_from(&certificates.stamp);
+        now.problem = None;
+        now.certificates = certificates;
+        has_changed
+    }
+
+    /// Reads the files again if they have changed. Not for a worker's thread.
+    pub(crate) fn look(&self, listener: &str) {
+        let stamp = self.files.stamp();
+        {
+            let mut now = self.now();
+            let is_settled = std::mem::replace(&mut now.seen, stamp.clone()) == stamp;
+            if !is_settled || stamp == now.read {
+                return;
+            }
+            now.read = stamp;
+        }
+        match Certificates::read(&self.files, self.application) {
+            Ok(certificates) => {
+                self.replace(certificates);
+                info!(listener, "new certificate: new connections get it");
+            }
+            Err(problem) => {
+                error!(listener, %problem, "the new certificate cannot be used; the one before it is still served");
+                self.now().problem = Some(problem.to_string());
+            }
+        }
+    }
+
+    /// What a person must mend.
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.now().problem.clone()
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

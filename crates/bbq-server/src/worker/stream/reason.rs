@@ -1,0 +1,59 @@
+//! Why a TLS connection failed, for the person who reads the log.
+
+use std::io;
+
+use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
+
+/// Why a connection failed.
+#[derive(Debug)]
+pub(crate) struct TlsFailure {
+    pub(crate) is_handshake: bool,
+    pub(crate) reason: String,
+}
+
+/// The same for tokio-rustls, which wraps the error.
+pub(crate) fn reason_of_error(error: &io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    match inner {
+        Some(inner) => reason(inner),
+        None if error.kind() == io::ErrorKind::UnexpectedEof => ENDED_EARLY.to_owned(),
+        None => error.to_string(),
+    }
+}
+
+/// The handshake takes too long.
+pub(crate) fn reason_of_late(seconds: u32) -> String {
+    format!("no complete handshake within {seconds} s of the connection (hello_timeout_seconds)")
+}
+
+pub(super) const ENDED_EARLY: &str = "the client ended the connection in the middle of the handshake";
+
+pub(super) fn reason(error: &Error) -> String {
+    let text = match error {
+        Error::InvalidMessage(_) => "this is not TLS: switch TLS on in the client, or give it the address of a plain listener",
+        Error::NoCertificatesPresented => {
+            "the client sent no certificate; give it one of an authority in tls_client_ca"
+        }
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "the client's certificate is of no authority in tls_client_ca"
+        }
+        Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
+            "the client's certificate has expired"
+        }
+        Error::PeerIncompatible(
+            PeerIncompatible::Tls12NotOffered
+            | PeerIncompatible::Tls12NotOfferedOrEnabled
+            | PeerIncompatible::SupportedVersionsExtensionRequired,
+        ) => "the client offers neither TLS 1.2 nor TLS 1.3",
+        Error::NoApplicationProtocol => "the client does not offer http/1.1 (ALPN)",
+        Error::AlertReceived(
+            AlertDescription::UnknownCA | AlertDescription::BadCertificate | AlertDescription::CertificateUnknown,
+        ) => "the client refuses the server's certificate: it does not know the authority, or the name is another",
+        Error::AlertReceived(AlertDescription::CertificateExpired) => {
+            "the client refuses the server's certificate, which has expired"
+        }
+        Error::AlertReceived(alert) => return format!("the client refused: {alert:?}"),
+        other => return other.to_string(),
+    };
+    text.to_owned()
+}

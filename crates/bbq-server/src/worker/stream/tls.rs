@@ -1,0 +1,250 @@
+//! A connection through TLS, in steps that never wait.
+
+use std::io::{self, BufRead as _, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustls::ServerConnection;
+
+use super::reason::{ENDED_EARLY, TlsFailure, reason, reason_of_late};
+use crate::tls::{HandshakeCounts, ServedTls};
+
+/// What may wait to be sent: the largest flight of a handshake that rustls makes of a usual chain, or one record of replies. A
+/// client that does not read costs no more.
+const UNSENT_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of one system call: as many as sixteen full records need four of, on the stack.
+const WIRE_BYTES: usize = 64 * 1024;
+/// A record on the wire (RFC 8446, 5.2: 2^14 and 256, with its header), of which rustls may already hold all but a byte.
+const RECORD_BYTES_MAX: usize = 17 * 1024;
+/// System calls in one read: somewhat more than the largest buffer of a caller takes.
+const RECEIVES_MAX: usize = 8;
+
+const _: () = assert!(RECORD_BYTES_MAX < WIRE_BYTES && RECORD_BYTES_MAX > (1 << 14) + 256 + 5);
+
+/// The state of TLS on a socket.
+pub(crate) struct Tls {
+    connection: ServerConnection,
+    counts: Arc<HandshakeCounts>,
+    is_handshaking: bool,
+    /// Something of the peer has arrived.
+    has_heard: bool,
+    /// The last read stopped before the socket was empty.
+    stopped_early: bool,
+    end: Option<End>,
+    failure: Option<TlsFailure>,
+    /// The peer takes nothing any more; reading notices this, too.
+    is_gone: bool,
+}
+
+/// How the peer's bytes end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    InOrder,
+    Broken,
+}
+
+impl Tls {
+    pub(super) fn new(served: &ServedTls) -> Result<Tls, rustls::Error> {
+        let mut connection = ServerConnection::new(served.config())?;
+        connection.set_buffer_limit(Some(UNSENT_BYTES_MAX));
+        Ok(Tls {
+            connection,
+            counts: Arc::clone(&served.counts),
+            is_handshaking: true,
+            has_heard: false,
+            stopped_early: false,
+            end: None,
+            failure: None,
+            is_gone: false,
+        })
+    }
+
+    /// Gives `take` at most `room` bytes, and returns how many; see [`super::Stream::read`]. Whatever rustls decrypts is taken at once,
+    /// so that nothing is left behind an empty socket.
+    pub(crate) fn read(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        room: usize,
+        mut take: impl FnMut(&[u8]),
+    ) -> rustix::io::Result<usize> {
+        debug_assert!(room > RECORD_BYTES_MAX, "no room for a record");
+        self.stopped_early = false;
+        let mut wire = [MaybeUninit::<u8>::uninit(); WIRE_BYTES];
+        let mut taken = 0;
+        for _ in 0..RECEIVES_MAX {
+            if self.end.is_some() {
+                break;
+            }
+            // Plaintext is shorter than its records, but some of a record may have come before.
+            let fits = room.saturating_sub(taken + RECORD_BYTES_MAX).min(WIRE_BYTES);
+            if fits == 0 {
+                self.stopped_early = true;
+                return Ok(taken);
+            }
+            let received = match recv(socket, &mut wire[..fits], RecvFlags::DONTWAIT) {
+                Ok(((received, _), _)) => received,
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => {
+                    self.flush(socket);
+                    return if taken > 0 { Ok(taken) } else { Err(Errno::AGAIN) };
+                }
+                Err(_) => {
+                    self.end = Some(End::Broken);
+                    break;
+                }
+            };
+            if received.is_empty() {
+                self.cut_off();
+                break;
+            }
+            let is_all = received.len() < fits;
+            taken += self.decrypt(received, &mut take);
+            self.flush(socket);
+            if is_all && self.end.is_none() {
+                return if taken > 0 { Ok(taken) } else { Err(Errno::AGAIN) };
+            }
+        }
+        match self.end {
+            _ if taken > 0 => {
+                self.stopped_early = true;
+                Ok(taken)
+            }
+            Some(End::InOrder) => Ok(0),
+            Some(End::Broken) => Err(Errno::CONNRESET),
+            None => {
+                self.fail("the client sends nothing but empty records".to_owned());
+                Err(Errno::PROTO)
+            }
+        }
+    }
+
+    /// Takes what these bytes make complete.
+    fn decrypt(&mut self, mut received: &[u8], take: &mut impl FnMut(&[u8])) -> usize {
+        self.has_heard = true;
+        let mut taken = 0;
+        while !received.is_empty() && self.end.is_none() {
+            // Its own buffer is small, and takes some of the bytes each time.
+            let read = self.connection.read_tls(&mut received).map_err(|error| error.to_string());
+            let processed = read.and_then(|_| {
+                self.connection.process_new_packets().map_err(|error| reason(&error))
+            });
+            let mut reader = self.connection.reader();
+            while let Ok(bytes) = reader.fill_buf()
+                && !bytes.is_empty()
+            {
+                let count = bytes.len();
+                take(bytes);
+                reader.consume(count);
+                taken += count;
+            }
+            match processed {
+                Ok(state) if state.peer_has_closed() => {
+                    self.end = Some(End::InOrder);
+                    // The peer may wait for ours.
+                    self.connection.send_close_notify();
+                }
+                Ok(_) => {}
+                Err(reason) => self.fail(reason),
+            }
+            if self.is_handshaking && !self.connection.is_handshaking() {
+                self.is_handshaking = false;
+                self.counts.add_finished();
+            }
+        }
+        taken
+    }
+
+    /// The peer's bytes have ended without a close_notify.
+    fn cut_off(&mut self) {
+        // Who only looks whether somebody listens is no failure.
+        if self.is_handshaking && self.has_heard {
+            self.fail(ENDED_EARLY.to_owned());
+        }
+        self.end = Some(End::Broken);
+    }
+
+    fn fail(&mut self, reason: String) {
+        self.end = Some(End::Broken);
+        if self.failure.is_none() {
+            if self.is_handshaking {
+                self.counts.add_failed();
+            }
+            self.failure = Some(TlsFailure { is_handshake: self.is_handshaking, reason });
+        }
+    }
+
+    pub(crate) fn fail_late(&mut self, seconds: u32) {
+        self.fail(reason_of_late(seconds));
+    }
+
+    pub(crate) fn take_failure(&mut self) -> Option<TlsFailure> {
+        self.failure.take()
+    }
+
+    /// Encrypts as many bytes as a record or two take, when what was encrypted before is sent.
+    pub(crate) fn write(&mut self, socket: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<usize> {
+        self.flush(socket);
+        if self.is_gone {
+            return Err(Errno::PIPE);
+        }
+        if self.is_handshaking || self.wants_write() {
+            return Err(Errno::AGAIN);
+        }
+        let written = self.connection.writer().write(bytes).map_err(|_| Errno::PIPE)?;
+        self.flush(socket);
+        if written == 0 { Err(Errno::AGAIN) } else { Ok(written) }
+    }
+
+    /// Sends what is encrypted, as far as there is room.
+    pub(crate) fn flush(&mut self, socket: BorrowedFd<'_>) {
+        while self.wants_write() {
+            match self.connection.write_tls(&mut Socket(socket)) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Ok(0) | Err(_) => {
+                    self.is_gone = true;
+                    break;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn end(&mut self, socket: BorrowedFd<'_>) {
+        if !self.is_handshaking {
+            self.connection.send_close_notify();
+        }
+        self.flush(socket);
+    }
+
+    #[inline]
+    pub(crate) fn wants_write(&self) -> bool {
+        self.connection.wants_write() && !self.is_gone
+    }
+
+    #[inline]
+    pub(crate) fn has_more(&self) -> bool {
+        self.stopped_early
+    }
+
+    #[inline]
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.is_handshaking
+    }
+}
+
+/// Sends without waiting.
+struct Socket<'a>(BorrowedFd<'a>);
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(send(self.0, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
