@@ -2,11 +2,17 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
+#[expect(dead_code, reason = "a part of it is used here")]
+#[path = "tls/authority.rs"]
+mod authority;
+#[expect(dead_code, reason = "a part of it is used here")]
+#[path = "tls/client.rs"]
+mod client;
 mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
+use std::io::{Read as _, Write};
 use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -32,6 +38,23 @@ fn install(path: &Path, program: &[u8]) {
     fs::write(&beside, program).expect("a program");
     fs::set_permissions(&beside, fs::Permissions::from_mode(0o755)).expect("executable");
     fs::rename(&beside, path).expect("it takes the place");
+}
+
+/// What TLS keeps of a connection cannot be handed over: the client is told to connect again, after what it sent was read.
+#[test]
+fn connections_through_tls_are_read_and_ended_in_order() {
+    let (setup, authority) = client::setup(&[&format!("lines+tcp://127.0.0.1:{{0}}?{}", client::TLS)]);
+    let mut server = Lineage::start(&setup);
+    setup.wait_ready();
+    let client = client::Client::new(&authority);
+    let mut stream = client.connect(setup.address(0)).expect("TLS");
+    stream.write_all(b"before\n").expect("it reads");
+    server.upgrade();
+    assert_eq!(stream.read(&mut [0]).expect("a close_notify"), 0);
+    client.send(setup.address(0), b"after\n").expect("TLS");
+    server.wait_delivered(2);
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    assert_eq!(setup.written(), b"before\nafter\n");
 }
 
 #[test]

@@ -425,7 +425,10 @@ mod tests {
             ("lines+tcp://127.0.0.1:1?tls_client_ca=/a", "write tls_cert=PATH and tls_key=PATH"),
             ("lines+tcp://127.0.0.1:1?tls_cert=/c,/d&tls_key=/k", "tls_cert names 2 files and tls_key 1"),
             ("lines+tcp://127.0.0.1:1?tls_cert=/c,&tls_key=/k", "empty path"),
-            ("lines+tcp://127.0.0.1:1?tls_cert=/nowhere/c&tls_key=/k", "tls_cert: cannot read /nowhere/c: No such"),
+            (
+                "lines+tcp://127.0.0.1:1?tls_cert=/nowhere/c&tls_key=/k",
+                "tls_cert: cannot read /nowhere/c: No such",
+            ),
         ] {
             let error = ListenSpec::parse(spec).unwrap_err().to_string();
             assert!(error.contains(says), "{spec}: {error}");

@@ -37,7 +37,9 @@ impl Tls {
         let client_ca = query.take("tls_client_ca", |path| paths(path).map(|_| PathBuf::from(path)))?;
         let (certificates, keys) = match (certificates, keys) {
             (Some(certificates), Some(keys)) => (certificates, keys),
-            (Some(_), None) => return wrong("tls_cert needs the key of the certificate; write tls_key=PATH, too"),
+            (Some(_), None) => {
+                return wrong("tls_cert needs the key of the certificate; write tls_key=PATH, too");
+            }
             (None, Some(_)) => return wrong("tls_key needs its certificate; write tls_cert=PATH, too"),
             (None, None) if client_ca.is_some() => {
                 return wrong("tls_client_ca needs TLS; write tls_cert=PATH and tls_key=PATH, too");

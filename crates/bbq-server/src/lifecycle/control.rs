@@ -186,7 +186,7 @@ impl Control {
             return Ok(());
         }
         now.hold_sinks().await?;
-        let halted = self.pause(Halt::Pause { kept: plan.kept, keeps_tls: true });
+        let halted = self.pause(&Halt::Pause { kept: plan.kept, keeps_tls: true });
         let before = Before { config: self.config.clone(), listeners: self.sockets.listeners.clone() };
         self.config = plan.config;
         self.sockets.listeners = plan.listeners;
@@ -204,7 +204,8 @@ impl Control {
         for listener in &self.sockets.listeners {
             let spec = listener.spec();
             let read = self.loaded.listen.iter().find(|read| read.address == spec.address);
-            let Some((served, read)) = listener.tls.as_ref().zip(read.and_then(|read| read.tls.as_ref())) else {
+            let Some((served, read)) = listener.tls.as_ref().zip(read.and_then(|read| read.tls.as_ref()))
+            else {
                 continue;
             };
             if served.is_of(&read.files, read.application) && served.replace(read.certificates.clone()) {
@@ -239,7 +240,7 @@ impl Control {
     /// Returns `true` if the successor serves. If not, this process serves again, unless `self.running` is `None`.
     fn hand_over(&mut self, mut successor: Successor) -> bool {
         let kept = self.sockets.listeners.iter().map(|listener| successor.keeps(&listener.spec())).collect();
-        let mut halted = self.pause(Halt::Pause { kept, keeps_tls: false });
+        let mut halted = self.pause(&Halt::Pause { kept, keeps_tls: false });
         self.lock = None;
         let listeners = self.sockets.listeners.clone();
         let specs: Vec<Arc<ListenSpec>> = listeners.iter().map(Listener::spec).collect();
@@ -265,9 +266,9 @@ impl Control {
         }
     }
 
-    fn pause(&mut self, pause: Halt) -> Halted {
+    fn pause(&mut self, pause: &Halt) -> Halted {
         match self.running.take() {
-            Some(running) => running.end(&pause),
+            Some(running) => running.end(pause),
             None => Halted { in_order: false, paused: Vec::new(), kernel_seen: Vec::new() },
         }
     }

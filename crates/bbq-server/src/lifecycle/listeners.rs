@@ -121,7 +121,9 @@ impl Listener {
     pub(crate) fn with_spec(&self, spec: ListenSpec) -> Listener {
         let tls = spec.tls.as_ref().map(|tls| match &self.tls {
             Some(before) if before.is_of(&tls.files, tls.application) => Arc::clone(before),
-            before => served(tls, before.as_ref().map(|before| Arc::clone(&before.counts)).unwrap_or_default()),
+            before => {
+                served(tls, before.as_ref().map(|before| Arc::clone(&before.counts)).unwrap_or_default())
+            }
         });
         Listener { spec: Arc::new(Mutex::new(Arc::new(spec))), tls, ..self.clone() }
     }

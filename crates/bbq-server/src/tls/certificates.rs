@@ -18,7 +18,7 @@ use tracing::warn;
 
 use super::files::{Stamp, TlsFiles};
 use super::validity::not_after;
-use crate::config::Secret;
+use crate::config::secret::Secret;
 use crate::time::unix_seconds;
 
 /// The longest file of certificates: four times those of all public authorities together.
@@ -101,13 +101,18 @@ fn has_name(pair: &CertifiedKey, name: &ServerName<'_>) -> bool {
     certificate.is_some_and(|certificate| verify_server_name(&certificate, name).is_ok())
 }
 
-fn certified(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<CertifiedKey, TlsFileError> {
+fn certified(
+    certificate: &Path,
+    key: &Path,
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, TlsFileError> {
     let chain = certificates("tls_cert", certificate)?;
     warn_if_expired(certificate, &chain);
     let secret = Secret::of_file(key).map_err(|why| problem("tls_key", why))?;
     let shown = key.display();
     let key = PrivateKeyDer::from_pem_slice(secret.expose().as_bytes()).map_err(|_| {
-        let text = format!("{shown} has no private key; it must begin with -----BEGIN PRIVATE KEY----- (PEM)");
+        let text =
+            format!("{shown} has no private key; it must begin with -----BEGIN PRIVATE KEY----- (PEM)");
         problem("tls_key", text)
     })?;
     CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
@@ -143,7 +148,8 @@ fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'st
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     let found = found.map_err(|error| problem(key, format!("{shown} is not valid PEM: {error}")))?;
     let Some(first) = found.first() else {
-        let text = format!("{shown} has no certificate; it must begin with -----BEGIN CERTIFICATE----- (PEM)");
+        let text =
+            format!("{shown} has no certificate; it must begin with -----BEGIN CERTIFICATE----- (PEM)");
         return Err(problem(key, text));
     };
     match ParsedCertificate::try_from(first) {

@@ -20,7 +20,8 @@ fn each_file_that_cannot_be_used_is_named_with_the_reason() {
     fs::write(path("empty"), "").expect("a file");
     fs::write(path("text"), "no certificate\n").expect("a file");
     fs::write(path("cut"), &authority.certificate()[..200]).expect("a file");
-    fs::write(path("junk"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").expect("a file");
+    fs::write(path("junk"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+        .expect("a file");
     let (cert, key) = ("DIR/good-cert.pem", "DIR/good-key.pem");
     for (cert, key, more, says) in [
         (cert, key, "", "is valid"),
@@ -34,12 +35,18 @@ fn each_file_that_cannot_be_used_is_named_with_the_reason() {
         (cert, "DIR/missing", "", "tls_key: cannot read DIR/missing"),
         (cert, "DIR/empty", "", "tls_key: DIR/empty is empty"),
         (cert, "DIR/good-cert.pem", "", "tls_key: DIR/good-cert.pem has no private key"),
-        (cert, "DIR/other-key.pem", "", "tls_key: DIR/other-key.pem is not the key of the certificate in DIR/good-cert.pem"),
+        (
+            cert,
+            "DIR/other-key.pem",
+            "",
+            "tls_key: DIR/other-key.pem is not the key of the certificate in DIR/good-cert.pem",
+        ),
         (cert, key, "&tls_client_ca=DIR/text", "tls_client_ca: DIR/text has no certificate"),
     ] {
         let there = directory.path().display().to_string();
         let file = path("bbq.toml");
-        let spec = format!("lines+tcp://127.0.0.1:1?tls_cert={cert}&tls_key={key}{more}").replace("DIR", &there);
+        let spec =
+            format!("lines+tcp://127.0.0.1:1?tls_cert={cert}&tls_key={key}{more}").replace("DIR", &there);
         fs::write(&file, format!("listen = [\n  {spec:?}]\n")).expect("a file");
         let output = Command::new(BBQ).arg("check").arg(&file).output().expect("it runs");
         let said = [output.stdout, output.stderr].concat();

@@ -8,6 +8,6 @@ mod client;
 mod configuration;
 mod real_tls_clients;
 mod refused;
-mod through_tls;
 #[path = "../support/mod.rs"]
 mod support;
+mod through_tls;

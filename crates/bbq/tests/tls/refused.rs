@@ -17,7 +17,14 @@ fn failed(server: &Server<'_>, count: u64) {
 
 /// The log is limited to a line a minute for each listener, so each case has a server of its own.
 fn refuses(listen: &str, reason: &str, client: impl FnOnce(&Setup, &Authority)) {
-    let (setup, authority) = setup(&[&format!("{listen}?{TLS}{}", if reason.contains("client's") || reason.contains("no certificate") { "&tls_client_ca={dir}/ca.pem" } else { "" })]);
+    let (setup, authority) = setup(&[&format!(
+        "{listen}?{TLS}{}",
+        if reason.contains("client's") || reason.contains("no certificate") {
+            "&tls_client_ca={dir}/ca.pem"
+        } else {
+            ""
+        }
+    )]);
     let server = setup.start();
     client(&setup, &authority);
     failed(&server, 1);
@@ -54,10 +61,14 @@ fn a_client_without_a_certificate() {
 
 #[test]
 fn a_client_with_a_certificate_of_another_authority_or_an_expired_one() {
-    refuses(LISTENERS[0], "the client's certificate is of no authority in tls_client_ca", |setup, authority| {
-        let own = Authority::new("another authority").sign("a client");
-        try_to_send(&Client::with(authority, Some(&own)), setup);
-    });
+    refuses(
+        LISTENERS[0],
+        "the client's certificate is of no authority in tls_client_ca",
+        |setup, authority| {
+            let own = Authority::new("another authority").sign("a client");
+            try_to_send(&Client::with(authority, Some(&own)), setup);
+        },
+    );
     refuses(LISTENERS[0], "the client's certificate has expired", |setup, authority| {
         let own = authority.sign_until("a client", 2021);
         try_to_send(&Client::with(authority, Some(&own)), setup);

@@ -5,9 +5,9 @@
 use std::io::{Read as _, Write as _};
 
 use crate::client::{Client, TLS, end, setup};
-use crate::support::protocol::{batch, hello, receive};
 use crate::support::assert_balanced;
 use crate::support::client::assert_numbered_lines;
+use crate::support::protocol::{batch, hello, receive};
 
 const ACK: u8 = 3;
 
@@ -136,11 +136,40 @@ fn a_reload_that_restarts_the_workers_keeps_connections() {
     let server = setup.start();
     let mut stream = Client::new(&authority).connect(setup.address(0)).expect("TLS");
     stream.write_all(b"half a li").expect("it reads");
-    std::fs::write(setup.path().join("bbq.toml"), format!("{text}batch_timeout_seconds = 77\n")).expect("a file");
+    std::fs::write(setup.path().join("bbq.toml"), format!("{text}batch_timeout_seconds = 77\n"))
+        .expect("a file");
     server.signal(libc::SIGHUP);
     server.wait_log("reloaded");
     stream.write_all(b"ne\n").expect("it reads");
     end(stream).expect("the server ends in order, too");
     server.wait_delivered(1);
     assert_eq!(setup.written(), b"half a line\n");
+}
+
+/// Nothing on the socket tells of these ends again.
+#[test]
+fn an_end_inside_tls_is_handled_while_the_socket_stays_open() {
+    let (setup, authority) = setup(&[&format!("lines+tcp://127.0.0.1:{{0}}?{TLS}")]);
+    let server = setup.start();
+    let client = Client::new(&authority);
+    let mut open = client.connect(setup.address(0)).expect("TLS");
+    open.write_all(b"whole\nhalf").expect("it reads");
+    open.conn.send_close_notify();
+    open.flush().expect("it reads");
+    let closed = |status: &serde_json::Value| {
+        status["workers"].as_array().expect("workers").iter().all(|worker| worker["connections"] == 0)
+    };
+    server.wait_status("the end", |status| status["ledger"]["dropped"]["incomplete"] == 1 && closed(status));
+    // What somebody on the way has changed is not taken, and the connection is over.
+    let mut changed = client.connect(setup.address(0)).expect("TLS");
+    changed.conn.writer().write_all(b"changed\n").expect("room");
+    let mut wire = Vec::new();
+    changed.conn.write_tls(&mut wire).expect("memory");
+    *wire.last_mut().expect("a record") ^= 1;
+    changed.sock.write_all(&wire).expect("it reads");
+    server.wait_log("TLS connection broken");
+    server.wait_status("the end", closed);
+    server.wait_delivered(1);
+    drop((open, changed));
+    assert_eq!(server.status()["listeners"][0]["tls"]["failed"], 0);
 }

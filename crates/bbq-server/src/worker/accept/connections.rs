@@ -40,7 +40,12 @@ pub(crate) struct Connections {
 impl Connections {
     /// An empty set, served on the current runtime.
     pub(crate) fn new(listener_index: usize) -> io::Result<Connections> {
-        Ok(Connections { listener_index, entries: Watched::new()?, added: Notify::new(), handshakes: RefCell::default() })
+        Ok(Connections {
+            listener_index,
+            entries: Watched::new()?,
+            added: Notify::new(),
+            handshakes: RefCell::default(),
+        })
     }
 
     /// The index of the listener in the configuration.

@@ -65,7 +65,13 @@ async fn serve_any(source: Source, stream: OwnedFd) -> io::Result<()> {
 async fn serve_tls(source: Source, stream: tokio::net::TcpStream, served: &ServedTls) {
     let intake = Rc::clone(&source.intake);
     let seconds = intake.limits.hello_timeout_seconds;
-    let handshake = TlsAcceptor::from(served.config()).accept(stream);
+    let handshake = async {
+        // Who only looks whether somebody listens is no failure.
+        if stream.peek(&mut [0]).await? == 0 {
+            return Ok(None);
+        }
+        TlsAcceptor::from(served.config()).accept(stream).await.map(Some)
+    };
     let handshake = tokio::select! {
         biased;
         () = intake.stopping.wait() => return,
@@ -73,7 +79,8 @@ async fn serve_tls(source: Source, stream: tokio::net::TcpStream, served: &Serve
         handshake = tokio::time::timeout(Duration::from_secs(seconds.into()), Box::pin(handshake)) => handshake,
     };
     let reason = match handshake {
-        Ok(Ok(stream)) => {
+        Ok(Ok(None)) => return,
+        Ok(Ok(Some(stream))) => {
             served.counts.add_finished();
             return serve(source, stream).await;
         }

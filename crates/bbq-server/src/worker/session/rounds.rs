@@ -58,8 +58,7 @@ impl ActiveSessions {
     /// Begins a round. Wakes the worker only if it has sessions.
     pub(crate) fn begin_round(&self) {
         self.now.fetch_add(1, Ordering::Relaxed);
-        let is_awaited =
-            self.greeted.load(Ordering::Relaxed) || self.handshakes.load(Ordering::Relaxed) > 0;
+        let is_awaited = self.greeted.load(Ordering::Relaxed) || self.handshakes.load(Ordering::Relaxed) > 0;
         if self.count() > 0 || is_awaited {
             self.round.notify_one();
         }

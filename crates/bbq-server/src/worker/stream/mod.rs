@@ -96,6 +96,11 @@ impl Stream {
         self.tls.as_ref().is_some_and(|tls| tls.has_more())
     }
 
+    /// Whether another read finds the end.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.has_ended())
+    }
+
     pub(crate) fn is_handshaking(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }

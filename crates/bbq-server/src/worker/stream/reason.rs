@@ -43,7 +43,9 @@ pub(super) fn reason(error: &Error) -> String {
         Error::PeerIncompatible(
             PeerIncompatible::Tls12NotOffered
             | PeerIncompatible::Tls12NotOfferedOrEnabled
-            | PeerIncompatible::SupportedVersionsExtensionRequired,
+            | PeerIncompatible::SupportedVersionsExtensionRequired
+            // The hello of an older version has none.
+            | PeerIncompatible::SignatureAlgorithmsExtensionRequired,
         ) => "the client offers neither TLS 1.2 nor TLS 1.3",
         Error::NoApplicationProtocol => "the client does not offer http/1.1 (ALPN)",
         Error::AlertReceived(

@@ -82,7 +82,7 @@ impl Tls {
             let fits = room.saturating_sub(taken + RECORD_BYTES_MAX).min(WIRE_BYTES);
             if fits == 0 {
                 self.stopped_early = true;
-                return Ok(taken);
+                return if taken > 0 { Ok(taken) } else { Err(Errno::NOBUFS) };
             }
             let received = match recv(socket, &mut wire[..fits], RecvFlags::DONTWAIT) {
                 Ok(((received, _), _)) => received,
@@ -128,9 +128,8 @@ impl Tls {
         while !received.is_empty() && self.end.is_none() {
             // Its own buffer is small, and takes some of the bytes each time.
             let read = self.connection.read_tls(&mut received).map_err(|error| error.to_string());
-            let processed = read.and_then(|_| {
-                self.connection.process_new_packets().map_err(|error| reason(&error))
-            });
+            let processed =
+                read.and_then(|_| self.connection.process_new_packets().map_err(|error| reason(&error)));
             let mut reader = self.connection.reader();
             while let Ok(bytes) = reader.fill_buf()
                 && !bytes.is_empty()
@@ -140,6 +139,11 @@ impl Tls {
                 reader.consume(count);
                 taken += count;
             }
+            // Before an error is looked at: what comes with the end of the handshake may be what is wrong.
+            if self.is_handshaking && !self.connection.is_handshaking() {
+                self.is_handshaking = false;
+                self.counts.add_finished();
+            }
             match processed {
                 Ok(state) if state.peer_has_closed() => {
                     self.end = Some(End::InOrder);
@@ -148,10 +152,6 @@ impl Tls {
                 }
                 Ok(_) => {}
                 Err(reason) => self.fail(reason),
-            }
-            if self.is_handshaking && !self.connection.is_handshaking() {
-                self.is_handshaking = false;
-                self.counts.add_finished();
             }
         }
         taken
@@ -228,6 +228,10 @@ impl Tls {
     #[inline]
     pub(crate) fn has_more(&self) -> bool {
         self.stopped_early
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.end.is_some()
     }
 
     #[inline]

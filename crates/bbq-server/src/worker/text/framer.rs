@@ -14,7 +14,9 @@ pub(crate) enum Misfit {
         "a bbq client says hello where {0} are expected; give it the address of a bbq+tcp or bbq+unix listener"
     )]
     Hello(&'static str),
-    #[error("TLS at a plain listener, where {0} are expected; give the listener a tls_cert, or switch TLS off in the client")]
+    #[error(
+        "TLS at a plain listener, where {0} are expected; give the listener a tls_cert, or switch TLS off in the client"
+    )]
     Tls(&'static str),
 }
 

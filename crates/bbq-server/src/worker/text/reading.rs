@@ -70,7 +70,15 @@ impl Intake {
             listener.ledger.add_dropped(DropReason::Memory, 1);
             return ReadOutcome::Finished;
         }
-        if bytes < buffer.len() && !stream.has_more() { ReadOutcome::Drained } else { ReadOutcome::More }
+        match stream.has_more() {
+            false if bytes < buffer.len() => ReadOutcome::Drained,
+            true if stream.has_ended() => {
+                // Nothing wakes this connection any more. The recursion ends here, as nothing can be read.
+                drop(buffer);
+                self.read_and_take(listener_index, connection)
+            }
+            _ => ReadOutcome::More,
+        }
     }
 
     /// Counts the bytes of a connection's unfinished message; `is_new` if the message began with this read. Returns `false` when
