@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn the_end_is_read_in_both_forms() {
-        for (year, month, seconds) in [(2031, 5, 1_935_446_400), (2055, 12, 2_711_145_600)] {
+        for (year, month, seconds) in [(2031, 5, 1_935_360_000), (2055, 12, 2_711_232_000)] {
             let mut parameters = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
             parameters.not_after = rcgen::date_time_ymd(year, month, 1);
             let key = rcgen::KeyPair::generate().unwrap();
