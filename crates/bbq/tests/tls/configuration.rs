@@ -1,7 +1,5 @@
 //! If this fails, a mistake in the configuration of TLS is found by the first client, or the message does not say what to write.
 
-#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;

@@ -1,7 +1,5 @@
 //! If this fails, what comes through TLS is lost, changed or doubled, or a client waits for what was decrypted and not handled.
 
-#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
-
 use std::io::{Read as _, Write as _};
 
 use crate::client::{Client, TLS, end, setup};
