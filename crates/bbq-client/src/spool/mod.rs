@@ -185,7 +185,7 @@ impl Spool {
         let recovered = Recovered {
             next_sequence: stored.next,
             damaged: stored.damaged,
-            destinations: progress_files.begin(boot, &stored.numberings(writer.header())),
+            destinations: progress_files.begin(boot, stored.next - 1, &stored.numberings(writer.header())),
             new_stream_reason: stored.new_stream_reason.take(),
             extents: stored.extents,
         };

@@ -182,8 +182,14 @@ impl ProgressFiles {
         self.saved.iter().map(|saved| saved.acknowledged).min().unwrap_or(0)
     }
 
-    /// Where each destination continues. Saves `boot` in the files.
-    pub(super) fn begin(&self, boot: Boot, numberings: &VecDeque<Numbering>) -> Vec<RecoveredDestination> {
+    /// Where each destination continues. Saves `boot` in the files. `stored` is the last record in the segments: any of them may have
+    /// been sent, as a full disk did not take that.
+    pub(super) fn begin(
+        &self,
+        boot: Boot,
+        stored: u64,
+        numberings: &VecDeque<Numbering>,
+    ) -> Vec<RecoveredDestination> {
         let begin = |(file, saved): (&Progress, &SavedProgress)| {
             file.begin(SavedProgress { boot, ..*saved });
             let mut numberings = numberings.clone();
@@ -197,7 +203,7 @@ impl ProgressFiles {
             RecoveredDestination {
                 acknowledged: saved.acknowledged,
                 acknowledged_by: saved.server,
-                sent: saved.sent,
+                sent: saved.sent.max(stored),
                 epoch: saved.epoch,
                 numberings,
             }
