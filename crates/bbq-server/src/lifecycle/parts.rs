@@ -15,7 +15,7 @@ use crate::stored::ledger::Ledger;
 use crate::stored::retention::Retention;
 use crate::stored::streams::Streams;
 use crate::worker::{
-    Colleagues, ConnectionBudget, IntakeLimits, ListenerSeat, Order, SessionInbox, Worker, WorkerView,
+    Colleagues, ConnectionBudget, IntakeLimits, Order, OwnListener, SessionInbox, Worker, WorkerView,
 };
 
 /// Everything a start has made, for control and admin.
@@ -47,7 +47,7 @@ impl Parts {
                 .group
                 .worker_listener(index)
                 .map_err(|source| StartError::Listen { spec: listener.spec().text.clone(), source })?;
-            Ok(ListenerSeat {
+            Ok(OwnListener {
                 spec: listener.spec(),
                 ledger: Arc::clone(self.ledger.listener(place)),
                 worker_listener,

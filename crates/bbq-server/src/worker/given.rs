@@ -19,7 +19,7 @@ use crate::stored::streams::Streams;
 use crate::tls::ServedTls;
 
 /// A worker's place at one listener.
-pub(crate) struct ListenerSeat {
+pub(crate) struct OwnListener {
     pub(crate) spec: Arc<ListenSpec>,
     pub(crate) ledger: Arc<ListenerLedger>,
     pub(crate) worker_listener: WorkerListener,
@@ -31,7 +31,7 @@ pub(crate) struct ListenerSeat {
 pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) lane: Lane,
-    pub(crate) listeners: Vec<ListenerSeat>,
+    pub(crate) listeners: Vec<OwnListener>,
     pub(crate) streams: Arc<Streams>,
     pub(crate) retention: Arc<Retention>,
     pub(crate) colleagues: Colleagues,

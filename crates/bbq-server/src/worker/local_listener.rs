@@ -10,7 +10,7 @@ use bbq_wire::batch::BatchLimits;
 use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
 use bbq_wire::session::Refusal;
 
-use super::given::ListenerSeat;
+use super::given::OwnListener;
 use super::undurable::Undurable;
 use crate::config::ListenSpec;
 use crate::observe::rate_limited_log::RateLimitedLog;
@@ -35,8 +35,8 @@ pub(crate) struct LocalListener {
 
 impl LocalListener {
     /// `source` is the listener's place in its configuration.
-    pub(crate) fn new(source: u16, listener: &ListenerSeat, undurable: &Arc<Undurable>) -> LocalListener {
-        let ListenerSeat { spec, ledger, tls, .. } = listener;
+    pub(crate) fn new(source: u16, listener: &OwnListener, undurable: &Arc<Undurable>) -> LocalListener {
+        let OwnListener { spec, ledger, tls, .. } = listener;
         let batcher = Batcher::new(source, spec, Arc::clone(ledger), Arc::clone(undurable));
         LocalListener {
             spec: Arc::clone(spec),

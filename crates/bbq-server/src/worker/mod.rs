@@ -34,7 +34,7 @@ pub(crate) mod waiters;
 
 pub(crate) use accept::budget::ConnectionBudget;
 pub(crate) use accept::paused::PausedConnection;
-pub(crate) use given::{ListenerSeat, Worker};
+pub(crate) use given::{OwnListener, Worker};
 pub(crate) use limits::IntakeLimits;
 pub use scratch::Scratch;
 pub(crate) use session::handover::{Colleagues, SessionInbox};
