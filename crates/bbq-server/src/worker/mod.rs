@@ -2,8 +2,9 @@
 //! the way of a message.
 //!
 //! ```text
-//! accept ------> connection --frames--> batcher --+--> lane --durable--> waiters --> session
+//! accept ------> connection --frames--> batcher --+--> lane --durable--> waiters --> sessions, tickets
 //! datagrams ------------------frames--> batcher --+
+//! http ----------------------records--> batcher --+
 //! session -------------------------------batches--+       (a stream's session may come from another worker: `handover`)
 //! ```
 //!

@@ -8,7 +8,7 @@
 //! Not here: sockets, tasks, buffers, time-outs and the memory of all sessions together. Those are `task`'s and its
 //! neighbours'; the simulation (bbq-simulation) takes the same steps on a network of its own.
 //!
-//! Invariant: nothing here waits, reads a clock or makes a system call.
+//! Invariant: `state`, `owner`, `replies` and `context` wait for nothing, read no clock and make no system call.
 
 mod context;
 pub(crate) mod handover;
