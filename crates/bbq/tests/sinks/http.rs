@@ -1,6 +1,8 @@
 //! If this fails, messages that are posted to a server are lost, come twice without a kill, or stop behind one that the server refuses;
 //! or a server that hangs holds up a reload or a stop.
 
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc;
@@ -149,7 +151,7 @@ fn answer(listener: &TcpListener, status: &str, body: &str) -> String {
 fn a_server_that_hangs_holds_up_neither_a_reload_nor_a_stop() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = listener.local_addr().expect("its own").to_string();
-    let (connected, connections) = mpsc::channel::<TcpStream>();
+    let (connected, connections) = mpsc::sync_channel::<TcpStream>(16);
     std::thread::spawn(move || {
         // Accepts, and answers nothing.
         while let Ok((stream, _)) = listener.accept() {
