@@ -438,3 +438,19 @@ fn a_closed_sender_sends_nothing_that_the_next_one_does_not_know_of() {
     let (_third, recovered) = open(1, directory.path(), 3);
     assert_eq!((recovered.destinations[0].sent, recovered.destinations[0].epoch), (4, 7));
 }
+
+#[test]
+fn any_stored_record_may_have_been_sent() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let opened = open_in(1, directory.path(), &[""], StreamId([1; 16]), Sizes::new(BYTES_MAX, 64));
+    let spool = opened.expect("it opens").0;
+    for _ in 0..5 {
+        assert!(spool.append(b"m", true).is_ok());
+    }
+    // The disk is full: it does not take that all of them are sent.
+    drop(spool);
+    let opened = open_in(1, directory.path(), &[""], StreamId([2; 16]), Sizes::new(BYTES_MAX, 64));
+    let recovered = opened.expect("it opens").1;
+    assert_eq!(recovered.new_stream_reason, None);
+    assert_eq!((recovered.destinations[0].sent, recovered.destinations[0].acknowledged), (5, 0));
+}
