@@ -452,5 +452,5 @@ fn any_stored_record_may_have_been_sent() {
     let opened = open_in(1, directory.path(), &[""], StreamId([2; 16]), Sizes::new(BYTES_MAX, 64));
     let recovered = opened.expect("it opens").1;
     assert_eq!(recovered.new_stream_reason, None);
-    assert_eq!((recovered.destinations[0].sent, recovered.destinations[0].acknowledged), (5, 0));
+    assert_eq!((recovered.destinations[0].stored, recovered.destinations[0].acknowledged), (5, 0));
 }

@@ -121,6 +121,8 @@ pub(crate) struct RecoveredDestination {
     /// The id of the server that acknowledged them; 0 if unknown.
     pub(crate) acknowledged_by: u32,
     pub(crate) sent: u64,
+    /// The last record in the segments. Any may have been sent: a full disk does not take `sent`.
+    pub(crate) stored: u64,
     pub(crate) epoch: u64,
     pub(crate) numberings: VecDeque<Numbering>,
 }
@@ -182,8 +184,7 @@ impl ProgressFiles {
         self.saved.iter().map(|saved| saved.acknowledged).min().unwrap_or(0)
     }
 
-    /// Where each destination continues. Saves `boot` in the files. `stored` is the last record in the segments: any of them may have
-    /// been sent, as a full disk did not take that.
+    /// Where each destination continues. Saves `boot` in the files.
     pub(super) fn begin(
         &self,
         boot: Boot,
@@ -203,7 +204,8 @@ impl ProgressFiles {
             RecoveredDestination {
                 acknowledged: saved.acknowledged,
                 acknowledged_by: saved.server,
-                sent: saved.sent.max(stored),
+                sent: saved.sent,
+                stored,
                 epoch: saved.epoch,
                 numberings,
             }
