@@ -9,8 +9,16 @@ use std::path::{Path, PathBuf};
 use crate::step;
 use crate::tally::{PytestOutput, Tally};
 
-/// The same versions as in bindings/python/pyproject.toml. gunicorn is a program whose logs the tests deliver.
-const TOOLS: [&str; 3] = ["maturin>=1.16,<2", "pytest>=9,<10", "gunicorn>=23,<26"];
+/// The same versions as in bindings/python/pyproject.toml. The tests deliver the logs of gunicorn, and what the exporters of OpenTelemetry
+/// send.
+const TOOLS: [&str; 6] = [
+    "maturin>=1.16,<2",
+    "pytest>=9,<10",
+    "gunicorn>=23,<26",
+    "opentelemetry-sdk>=1.45,<2",
+    "opentelemetry-exporter-otlp-proto-http>=1.45,<2",
+    "opentelemetry-exporter-otlp-proto-grpc>=1.45,<2",
+];
 const PACKAGE: &str = "bindings/python";
 
 /// Needs the program `bbq` of the release profile.

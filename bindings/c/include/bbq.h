@@ -349,6 +349,10 @@ bbq_status bbq_options_report_drops(struct bbq_options *options,
 // A name that the server shows, at most 255 bytes.
 bbq_status bbq_options_name(struct bbq_options *options, const char *name);
 
+// What is shown to servers that ask for a token: 16 to 512 visible ASCII characters. Without TLS, everybody on the way can read it.
+bbq_status bbq_options_token(struct bbq_options *options,
+                             const char *token);
+
 // PEM file with the certificates of the CAs that issue those of servers reached by TLS (bbq+tls://). Unless set, the CAs that the system
 // trusts. The files for TLS are read when a sender is started, and again before a connection if they have changed.
 bbq_status bbq_options_tls_ca(struct bbq_options *options,

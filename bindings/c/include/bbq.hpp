@@ -134,6 +134,7 @@ class options {
     options &tls_cert(const std::string &file) { return did(bbq_options_tls_cert(get(), file.c_str())); }
     options &tls_key(const std::string &file) { return did(bbq_options_tls_key(get(), file.c_str())); }
     options &tls_server_name(const std::string &name) { return did(bbq_options_tls_server_name(get(), name.c_str())); }
+    options &token(const std::string &secret) { return did(bbq_options_token(get(), secret.c_str())); }
     options &name(const std::string &shown) { return did(bbq_options_name(get(), shown.c_str())); }
     /// The handler is called on a thread of the sender. Its exceptions are dropped.
     options &on_notice(std::function<void(const notice &)> handler) {

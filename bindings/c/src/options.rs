@@ -166,6 +166,13 @@ pub unsafe extern "C" fn bbq_options_name(options: Option<&mut Options>, name: *
     change(options, |builder| Ok(builder.name(unsafe { pointer::text(name, "name") }?)))
 }
 
+/// What is shown to servers that ask for a token: 16 to 512 visible ASCII characters. Without TLS, everybody on the way can read it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bbq_options_token(options: Option<&mut Options>, token: *const c_char) -> Status {
+    // SAFETY: a string (bbq.h), or null.
+    change(options, |builder| Ok(builder.token(unsafe { pointer::text(token, "token") }?)))
+}
+
 /// PEM file with the certificates of the CAs that issue those of servers reached by TLS (bbq+tls://). Unless set, the CAs that the system
 /// trusts. The files for TLS are read when a sender is started, and again before a connection if they have changed.
 #[unsafe(no_mangle)]

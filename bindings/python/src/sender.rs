@@ -41,7 +41,7 @@ impl Sender {
         block_timeout=Some(1.0), batch_bytes=BATCH_BYTES_DEFAULT, linger=0.002,
         compress=Compress::Off, reconnect=None, delivery_timeout=None, close_timeout=5.0,
         spool=None, spool_bytes_max=None, report_drops=true, name=None, on_notice=None,
-        tls_ca=None, tls_cert=None, tls_key=None, tls_server_name=None))]
+        tls_ca=None, tls_cert=None, tls_key=None, tls_server_name=None, token=None))]
     #[expect(clippy::too_many_arguments, reason = "Python has keywords")]
     fn new(
         py: Python<'_>,
@@ -66,6 +66,7 @@ impl Sender {
         tls_cert: Option<PathBuf>,
         tls_key: Option<PathBuf>,
         tls_server_name: Option<String>,
+        token: Option<String>,
     ) -> PyResult<Sender> {
         let shown = servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let on_full = options::on_full(on_full, block_timeout)?;
@@ -94,6 +95,9 @@ impl Sender {
         }
         if let Some(bytes) = spool_bytes_max {
             builder = builder.spool_bytes_max(bytes);
+        }
+        if let Some(token) = token {
+            builder = builder.token(token);
         }
         builder = options::with_tls(builder, tls_ca, tls_cert, tls_key, tls_server_name);
         // The memory for compression has no bound that is known here.

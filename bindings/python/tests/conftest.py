@@ -53,11 +53,14 @@ class Server:
         self.file = directory / "messages.log"
         self.address = f"bbq://127.0.0.1:{free_port()}"
         self.admin = f"127.0.0.1:{free_port()}"
+        # More listeners, as SPECs.
+        self.more = []
         self.process = None
 
     def start(self):
         listen = self.address.replace("bbq://", "bbq+tcp://")
         command = [BBQ, "serve", "--listen", listen, "--sink", f"file:{self.file}", "--data", self.directory / "data"]
+        command += [word for spec in self.more for word in ("--listen", spec)]
         with open(self.directory / "server.log", "ab") as log:
             self.process = subprocess.Popen(
                 [*command, "--admin", self.admin, "--workers", "1"], stdin=subprocess.DEVNULL, stdout=log, stderr=log

@@ -52,6 +52,10 @@ impl Latency {
         sample.set(Metric::LatencyP999, micros(self.0.value_at_quantile(0.999)));
         sample.set(Metric::LatencyMax, micros(self.0.max()));
         sample.set(Metric::LatencyStdev, self.0.stdev() / 1000.0);
+        for (metric, limit) in [(Metric::Over20, 20), (Metric::Over50, 50)] {
+            let within = self.0.count_between(0, nanoseconds(Duration::from_millis(limit)));
+            sample.set(metric, (self.0.len() - within) as f64);
+        }
         sample.set(Metric::Late, 100.0 - self.0.percentile_below(nanoseconds(LATE)));
     }
 }
@@ -96,6 +100,17 @@ mod tests {
         let mut sample = Sample::default();
         latency.describe(&mut sample);
         assert_eq!(sample.value(Metric::Late), Some(25.0));
+    }
+
+    #[test]
+    fn those_over_20_and_50_ms_are_counted() {
+        let mut latency = Latency::new().unwrap();
+        [1, 19, 21, 49, 51, 3000]
+            .into_iter()
+            .for_each(|millis| latency.record(Duration::from_millis(millis)));
+        let mut sample = Sample::default();
+        latency.describe(&mut sample);
+        assert_eq!((sample.value(Metric::Over20), sample.value(Metric::Over50)), (Some(4.0), Some(2.0)));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::cpu::{self, ProcessTime};
 use crate::load::Load;
 use crate::metric::Metric;
+use crate::overflows;
 use crate::sample::Sample;
 
 /// A measurement that runs.
@@ -13,6 +14,7 @@ pub(crate) struct Meter {
     server: Option<u32>,
     server_before: ProcessTime,
     machine_before: Duration,
+    overflows_before: Option<u64>,
     began: Instant,
 }
 
@@ -20,7 +22,8 @@ impl Meter {
     /// Starts the measurement, with the process of a server that is ready, if there is one.
     pub(crate) fn start(server: Option<u32>) -> anyhow::Result<Meter> {
         let server_before = server.map_or(Ok(ProcessTime::default()), cpu::of_process)?;
-        Ok(Meter { server, server_before, machine_before: cpu::of_machine()?, began: Instant::now() })
+        let (machine_before, overflows_before) = (cpu::of_machine()?, overflows::count());
+        Ok(Meter { server, server_before, machine_before, overflows_before, began: Instant::now() })
     }
 
     /// Ends it, for a server that has ended and has reported its own processor time.
@@ -65,6 +68,9 @@ impl Meter {
         sample.set(Metric::ClientBusy, client_total * 100.0 / (load.took.as_secs_f64() * threads));
         let others = (machine - server_total - client_total).max(0.0);
         sample.set(Metric::OthersBusy, others * 100.0 / (took * processors));
+        if let (Some(before), Some(after)) = (self.overflows_before, overflows::count()) {
+            sample.set(Metric::QueueOverflows, after.saturating_sub(before) as f64);
+        }
         if let Some(latency) = &load.latency {
             latency.describe(&mut sample);
         }

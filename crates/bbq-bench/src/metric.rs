@@ -58,8 +58,14 @@ metrics! {
     LatencyStdev "stdev us"
     /// Operations of the worker that had the most, in percent.
     LargestShare "largest share %"
+    /// How many took longer than 20 ms.
+    Over20 "over 20 ms"
+    /// How many took longer than 50 ms.
+    Over50 "over 50 ms"
     /// Operations that took longer than 100 ms, in percent.
     Late "over 100 ms %"
+    /// Connections that found the queue of a listening socket full, on the whole machine.
+    QueueOverflows "queue overflows"
     /// Sent and not received, in percent.
     Loss "lost %"
     /// Of these, counted by the server or by the kernel's counter of its socket, in percent.
@@ -92,7 +98,11 @@ impl Metric {
             _ => value,
         };
         match self {
-            Metric::PendingMax | Metric::Sockets | Metric::MemoryPerConnection => format!("{value:.0}"),
+            Metric::Over20
+            | Metric::Over50
+            | Metric::PendingMax
+            | Metric::Sockets
+            | Metric::MemoryPerConnection => format!("{value:.0}"),
             _ => significant(value),
         }
     }

@@ -84,6 +84,10 @@ struct RowReport {
     /// Operations a second that were asked for; none where the load goes as fast as the server.
     asked_rate: Option<f64>,
     falls_short: bool,
+    /// Its rate is the load's own limit.
+    limited_by_load: bool,
+    /// Its longest latencies are second tries, as the queue of a listening socket was full.
+    queue_full: bool,
     samples: Vec<Option<Sample>>,
 }
 
@@ -272,13 +276,20 @@ impl RowReport {
             noisy: row.is_noisy(),
             asked_rate: row.asked.map(|asked| asked.per_second),
             falls_short: row.falls_short(),
+            limited_by_load: row.is_limited_by_load(),
+            queue_full: row.has_retries(),
             samples: row.samples.clone(),
         }
     }
 
     /// Why its figures may mislead; mostly nothing.
     fn marks(&self) -> String {
-        let marks = [(self.noisy, "noisy"), (self.falls_short, "rate not reached")];
+        let marks = [
+            (self.noisy, "noisy"),
+            (self.falls_short, "rate not reached"),
+            (self.limited_by_load, "load's limit"),
+            (self.queue_full, "queue full"),
+        ];
         let marks: Vec<&str> = marks.iter().filter(|(holds, _)| *holds).map(|(_, mark)| *mark).collect();
         marks.join(", ")
     }
@@ -396,7 +407,6 @@ fn lines(rows: &[RowReport], x: Metric, y: Metric) -> Vec<Curve> {
 
 /// Rows that say less than they seem to.
 fn warnings(results: &Results<'_>) -> Vec<String> {
-    const CLIENT_BUSY_MAX: f64 = 90.0;
     let rows =
         || results.sections.iter().flat_map(|section| section.rows.iter().map(move |row| (section, row)));
     let mut warnings = Vec::new();
@@ -418,14 +428,20 @@ fn warnings(results: &Results<'_>) -> Vec<String> {
             short.join("; ")
         ));
     }
-    let limited: Vec<&str> = rows()
-        .filter(|(_, row)| row.spread(Metric::ClientBusy).is_some_and(|busy| busy.median > CLIENT_BUSY_MAX))
-        .map(|(_, row)| row.name)
-        .collect();
+    let limited: Vec<&str> =
+        rows().filter(|(_, row)| row.is_limited_by_load()).map(|(_, row)| row.name).collect();
     if !limited.is_empty() {
         warnings.push(format!(
             "the load generator was busy to the end in {} of {} rows: their rates are its own limit, their server CPU is not",
             limited.len(),
+            rows().count()
+        ));
+    }
+    let retries = rows().filter(|(_, row)| row.has_retries()).count();
+    if retries > 0 {
+        warnings.push(format!(
+            "in {retries} of {} rows the queue of a listening socket was full (`queue full`), and clients tried again after a second: the \
+             longest latencies are these retries",
             rows().count()
         ));
     }

@@ -7,6 +7,10 @@ use crate::spread::Spread;
 
 /// Above this share, other programs on the machine decide the figures.
 pub(crate) const OTHERS_PERCENT_MAX: f64 = 25.0;
+/// A load generator that is busier than this goes no faster: the rate is its own limit.
+const CLIENT_BUSY_MAX: f64 = 90.0;
+/// Whoever finds the queue of a listening socket full tries again after this time (`TCP_TIMEOUT_INIT` of net/tcp.h).
+const RETRY_US: f64 = 1e6;
 /// The part of the requested rate that a row must reach. It allows for the start and the end of a second, and no more.
 const RATE_REACHED_MIN: f64 = 0.95;
 
@@ -30,6 +34,19 @@ impl RowResults<'_> {
     /// Whether other programs used too much of the machine in at least half of the rounds.
     pub(crate) fn is_noisy(&self) -> bool {
         self.spread(Metric::OthersBusy).is_some_and(|others| others.median > OTHERS_PERCENT_MAX)
+    }
+
+    /// Whether the load was the limit in at least half of the rounds.
+    pub(crate) fn is_limited_by_load(&self) -> bool {
+        self.spread(Metric::ClientBusy).is_some_and(|busy| busy.median > CLIENT_BUSY_MAX)
+    }
+
+    /// Whether the queue of a listening socket was full in at least half of the rounds, so that connections were made at a second
+    /// try: the longest latencies, and with them the rate, are those of the retries.
+    pub(crate) fn has_retries(&self) -> bool {
+        let median = |metric| self.spread(metric).map(|spread| spread.median);
+        median(Metric::QueueOverflows).is_some_and(|overflows| overflows > 0.0)
+            && median(Metric::LatencyMax).is_none_or(|longest| longest >= RETRY_US)
     }
 
     /// Whether the row missed the requested rate in at least half of the rounds.

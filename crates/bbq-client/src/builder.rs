@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bbq_wire::session::AckLevel;
+use bbq_wire::session::{AckLevel, Token};
 
 use crate::options::Options;
 use crate::{Compress, Delivery, Notice, OnFull, Reconnect, Sender, ServerAddress, StartError};
@@ -121,6 +121,14 @@ impl SenderBuilder {
         self
     }
 
+    /// What the sender shows to servers that ask for a token: 16 to 512 visible ASCII characters. All servers are sent the same. Without
+    /// TLS, everybody on the way can read it.
+    pub fn token(mut self, token: impl AsRef<str>) -> SenderBuilder {
+        self.options.token = Token::new(token.as_ref());
+        self.options.has_wrong_token = self.options.token.is_none();
+        self
+    }
+
     /// PEM file with the certificates of the CAs that issue those of servers reached by TLS (`bbq+tls://`). Unless set, the CAs that the
     /// system trusts: where OpenSSL has them, or in `SSL_CERT_FILE` and `SSL_CERT_DIR`.
     ///
@@ -152,7 +160,7 @@ impl SenderBuilder {
     }
 
     /// Whether the sender gives a server up after an error that probably lasts: no permission for its socket, an impossible address,
-    /// another protocol, a certificate that is refused, or the same refusal over and over. Meant for programs that a person waits for. Unless set, the sender tries
+    /// another protocol, a certificate or a token that is refused, or the same refusal over and over. Meant for programs that a person waits for. Unless set, the sender tries
     /// such a server again, as any other.
     pub fn end_on_lasting_errors(mut self, end: bool) -> SenderBuilder {
         self.options.end_on_lasting_errors = end;

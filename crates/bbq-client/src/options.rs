@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bbq_wire::limits::{BATCH_BODY_BYTES_TARGET, NAME_BYTES_MAX};
-use bbq_wire::session::AckLevel;
+use bbq_wire::limits::{BATCH_BODY_BYTES_TARGET, NAME_BYTES_MAX, TOKEN_BYTES_MAX, TOKEN_BYTES_MIN};
+use bbq_wire::session::{AckLevel, Token};
 
 use crate::notice::NoticeHandler;
 use crate::tls_options::TlsOptions;
@@ -85,6 +85,9 @@ pub(crate) struct Options {
     pub(crate) report_drops: bool,
     pub(crate) name: String,
     pub(crate) tls: TlsOptions,
+    pub(crate) token: Option<Token>,
+    /// A token was set that cannot be one.
+    pub(crate) has_wrong_token: bool,
     pub(crate) end_on_lasting_errors: bool,
     pub(crate) notice: Option<NoticeHandler>,
 }
@@ -121,6 +124,8 @@ impl Default for Options {
             report_drops: true,
             name: concat!("bbq-client ", env!("CARGO_PKG_VERSION")).to_owned(),
             tls: TlsOptions::default(),
+            token: None,
+            has_wrong_token: false,
             end_on_lasting_errors: false,
             notice: None,
         }
@@ -171,6 +176,10 @@ impl Options {
         }
         if self.name.len() > NAME_BYTES_MAX {
             return wrong("name", format!("{} bytes", self.name.len()), format!("{NAME_BYTES_MAX} at most"));
+        }
+        if self.has_wrong_token {
+            let range = format!("{TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} visible ASCII characters");
+            return wrong("token", "not valid".to_owned(), range);
         }
         Ok(self.reconnect.check()?)
     }

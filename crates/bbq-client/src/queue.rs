@@ -1,4 +1,4 @@
-//! The queue: records that are taken and not acknowledged, in the order of their numbers, and the progress of each destination.
+//! The queue: accepted records that are not acknowledged yet, in the order of their numbers, and the progress of each destination.
 //!
 //! ```text
 //! entries   | batch | batch | batch | records | records |  <- blocks of the application's threads
@@ -40,7 +40,7 @@ use crate::spool::{Extent, RecoveredDestination};
 pub(crate) use repair::Repair;
 use state::{Entry, State};
 
-/// The queue has room for this many blocks at least, so that one can be filled while another is sent.
+/// The queue has room for at least this many blocks, so that one can be filled while another is sent.
 const BLOCKS_MIN: usize = 8;
 /// Buffers that are allocated before they are needed, so that `send` does not wait for the system's memory.
 const SPARE_BUFFERS: usize = 2;
@@ -57,9 +57,9 @@ pub(crate) struct Queue {
     /// Bytes that may be sent and not acknowledged. The rest of the queue can be dropped for newer records.
     window_bytes_max: usize,
     pub(crate) compressor: Compressor,
-    /// There was no room for a block, and nothing was removed since. Changes with the lock held.
+    /// Whether there was no room for a block, and nothing was removed since. Changes only with the lock held.
     is_full: AtomicBool,
-    /// The largest message that every server takes, as far as they have said.
+    /// The largest message that all servers take, of those whose limits are known.
     message_bytes_max: AtomicU32,
     pub(crate) parkers: Box<[Parker]>,
     environment: Arc<dyn Environment>,
@@ -83,7 +83,7 @@ pub(crate) enum Next {
 
 struct PackedBatch {
     bytes: Vec<u8>,
-    /// A buffer that was not needed in the end.
+    /// A buffer that was not needed, to be reused.
     spare: Vec<u8>,
     /// Bytes of the largest record.
     largest: usize,
@@ -161,7 +161,7 @@ impl Queue {
         self.is_full.load(Ordering::Relaxed)
     }
 
-    /// Memory was freed. The caller holds the lock.
+    /// Signals that memory was freed. The caller holds the lock.
     fn made_room(&self) {
         self.is_full.store(false, Ordering::Relaxed);
         self.room.notify_all();
@@ -179,7 +179,7 @@ impl Queue {
         let extent = block.extent.take().map(|extent| extent.with_records(records));
         let (charge, largest) = (block.charge, block.largest);
         let mut entry = Entry { first, records, charge, largest, body: Body::Records(block), extent };
-        // The memory is for records that are sent soon.
+        // Beyond half of the memory, records stay only in the spool: the rest is for records that are sent soon.
         if entry.extent.is_some() && state.charged > self.bytes_max / 2 {
             self.unload(&mut state, &mut entry);
         }
@@ -206,7 +206,7 @@ impl Queue {
         state.entries = entries;
     }
 
-    /// Queues the records that an earlier sender has left in the spool. Returns how many, with the `damaged` ones.
+    /// Queues the records that an earlier sender has left in the spool. Returns their number, including the `damaged` ones.
     pub(crate) fn recover(&self, extents: Vec<Extent>, damaged: u64) -> u64 {
         let mut state = self.locked();
         let acknowledged_by_all = state.acknowledged_by_all();
@@ -415,7 +415,7 @@ impl Queue {
             if enough {
                 return;
             }
-            // Filled, so that the system allocates the pages now.
+            // Fills the buffer, so that the system allocates its pages now.
             let buffer = vec![1; self.block_bytes];
             self.recycle(&mut self.locked(), buffer);
         }

@@ -108,9 +108,10 @@ impl Shared {
         let (stream, epoch) = self.queue.begin_connection(destination);
         // If the disk does not take the epoch, the clock makes the next sender's epoch higher all the same.
         self.save_before_sending(|spool| spool.progress(destination).epoch(epoch))?;
-        let Options { ack, name, .. } = &self.options;
+        let Options { ack, name, token, .. } = &self.options;
         let mut frame = Vec::new();
-        Hello { stream, ack: *ack, client: name.clone(), epoch }.encode(&mut frame);
+        Hello { stream, ack: *ack, client: name.clone(), epoch, relays: false, token: token.clone() }
+            .encode(&mut frame);
         Ok(frame)
     }
 

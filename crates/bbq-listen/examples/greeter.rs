@@ -20,8 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use anyhow::Context;
-use bbq_listen::{AsyncConnection, AsyncListener, Errno, Group, WorkerListener};
+use bbq_listen::{AsyncConnection, AsyncListener, Group, WorkerListener};
 use clap::Parser;
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 

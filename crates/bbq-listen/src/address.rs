@@ -56,8 +56,8 @@ impl fmt::Display for Transport {
 /// A transport and an address of it. Prints as `tcp://127.0.0.1:7701`, `unixgram:///run/log`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// A TCP port. An IPv6 address takes IPv4 clients too when it is `[::]` and `net.ipv6.bindv6only` is 0: the option
-    /// is left as the system has it.
+    /// A TCP port. An IPv6 address takes IPv4 clients too when it is `[::]` and `net.ipv6.bindv6only` is 0, unless
+    /// [`GroupOptions::only_v6`](crate::GroupOptions) says otherwise.
     Tcp(SocketAddr),
     /// A UDP port; the same holds for IPv6.
     Udp(SocketAddr),
@@ -83,6 +83,14 @@ impl Address {
         match self {
             Self::Tcp(address) | Self::Udp(address) => Some(*address),
             Self::Unix(_) | Self::UnixDatagram(_) => None,
+        }
+    }
+
+    /// Whether datagrams come to every address of this machine.
+    pub(crate) const fn is_wildcard_udp(&self) -> bool {
+        match self {
+            Self::Udp(address) => address.ip().is_unspecified(),
+            _ => false,
         }
     }
 

@@ -19,8 +19,8 @@ pub enum Distribution {
     Reuseport,
     /// One socket that every worker accepts from: a free worker takes the next connection. One worker wakes up at a time.
     Shared,
-    /// One socket and a mutex: the worker that holds the mutex accepts one connection and passes the mutex to the next worker.
-    /// Even, but each connection costs a hand-over.
+    /// One socket and a mutex: the worker that holds the mutex accepts what waits, in a bounded batch, and passes the mutex to the
+    /// next worker (NGINX's `accept_mutex`). Few hand-overs under load; a connection may wait for a worker that is busy.
     AcceptMutex,
     /// One socket, and a thread that accepts for all workers: for few connections that last long.
     Handoff(HandoffRule),
@@ -31,6 +31,7 @@ pub enum Distribution {
 
 /// Which worker gets the next connection of a `handoff`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum HandoffRule {
     /// Each worker in turn.
     #[default]
@@ -73,6 +74,21 @@ impl Distribution {
     /// Whether each worker has a socket of its own.
     pub fn is_reuseport(self) -> bool {
         self == Self::Reuseport
+    }
+
+    /// Whether a connection goes to a worker that is free. With accept-mutex the workers take turns.
+    pub(crate) fn wants_free_worker(self) -> bool {
+        matches!(self, Self::Shared | Self::Duplicate(_))
+    }
+
+    /// Whether connections may be accepted that no worker has yet.
+    pub(crate) fn has_inboxes(self) -> bool {
+        matches!(self, Self::AcceptMutex | Self::Handoff(_))
+    }
+
+    /// Whether this many sockets can be those of a `duplicate`.
+    pub(crate) fn may_duplicate(self, sockets: usize) -> bool {
+        matches!(self, Self::Duplicate(wanted) if wanted.is_none_or(|wanted| usize::from(wanted.get()) == sockets))
     }
 
     /// Whether several sockets of such a group are one for each worker.

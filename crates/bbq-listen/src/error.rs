@@ -43,7 +43,7 @@ pub enum ListenError {
 
     /// Not a steering.
     #[error(
-        "unknown steering {text:?}; known are hash, cpu and weights:A,B,... (one weight of 0 to {} per worker, not all 0)",
+        "unknown steering {text:?}; known are hash, cpu, load, packets and weights:A,B,... (one weight of 0 to {} per worker, not all 0)",
         crate::WEIGHT_MAX
     )]
     UnknownSteering { text: String },
@@ -104,6 +104,19 @@ pub enum ListenError {
     )]
     DescriptorLimit { address: Address },
 
+    /// Sockets of other programs are in the kernel's group. The order of its sockets is unknown, so a new one cannot be named.
+    #[error(
+        "{address} gets no more sockets: {members} of another program joined it ({}); stop that program and try again",
+        holder.as_ref().map_or_else(|| "`ss -lntup` as root names it".to_owned(), ToString::to_string)
+    )]
+    ForeignMembers {
+        address: Address,
+        /// How many.
+        members: usize,
+        /// The process that has the first of them, if the system tells.
+        holder: Option<Holder>,
+    },
+
     /// Adopted sockets do not match the options.
     #[error("the sockets handed over for {address} do not fit: {problem}")]
     Unfit {
@@ -131,6 +144,24 @@ impl ListenError {
                 | Self::UnsupportedSteering { .. }
                 | Self::WorkerCount { .. }
         )
+    }
+}
+
+impl From<ListenError> for io::Error {
+    /// With the whole message, and the error as its source.
+    fn from(error: ListenError) -> Self {
+        let kind = match &error {
+            ListenError::AddressInUse { .. } => io::ErrorKind::AddrInUse,
+            ListenError::AddressNotAvailable { .. } => io::ErrorKind::AddrNotAvailable,
+            ListenError::PrivilegedPort { .. } | ListenError::PathPermission { .. } => {
+                io::ErrorKind::PermissionDenied
+            }
+            ListenError::NoDirectory { .. } => io::ErrorKind::NotFound,
+            ListenError::System { source, .. } | ListenError::Resolve { source, .. } => source.kind(),
+            _ if error.is_usage() => io::ErrorKind::InvalidInput,
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
     }
 }
 

@@ -50,11 +50,10 @@
 //! ```
 //!
 //! Without the feature `tokio`, [`Acceptor`] and [`Receiver`] give the same bounded batches to any event loop. The event loop
-//! waits for two descriptors: the worker's own socket, if the distribution gives it one ([`WorkerListener::own`]), and the epoll
-//! descriptor through which shared sockets come to it ([`WorkerListener::epoll_descriptor`]). It calls [`Heartbeat::sleep`]
-//! before the wait and [`Heartbeat::wake`] after it.
+//! waits for the [`WorkerListener::descriptors`] inside of [`Heartbeat::sleep_while`]. A thread that blocks needs no event loop:
+//! [`Acceptor::accept_until`] waits for one connection.
 //!
-//! `examples/` has whole servers: a greeter, HTTP, a TCP proxy, a name server.
+//! `examples/` has whole servers: a greeter, HTTP, a TCP proxy, a name server, and short ones on axum, hyper, mio and threads.
 //!
 //! # What it does for you
 //! - **An address has one owner.** [`Group::open`] refuses an address that another socket listens on, and names the holder. Plain
@@ -77,6 +76,13 @@
 //! Invariant: raw system calls and `unsafe` are in `sys`, nowhere else.
 
 #![deny(unsafe_code)]
+
+// In front of the modules, as the compiler prints it first.
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "bbq-listen needs Linux: it is made of epoll, of SO_REUSEPORT as Linux has it, and of SOCK_DIAG. On another system, build in a \
+     Linux container or virtual machine."
+);
 
 mod address;
 mod diagnose;
@@ -106,29 +112,38 @@ pub use io::acceptor::Acceptor;
 pub use io::counters::Counters;
 pub use io::receiver::{DATAGRAM_BYTES_MAX, Datagram, ReceiveOutcome, ReceiveState, Receiver};
 pub use io::send_batch::{SEND_BATCH_DATAGRAMS_MAX, SendBatch};
-pub use limits::{DescriptorLimit, WORKERS_MAX, raise_descriptor_limit, return_freed_memory, worker_count};
+pub use io::shortage::Shortage;
+pub use limits::{
+    DRAIN_TIMEOUT, DescriptorLimit, STARVED_PAUSE, WORKERS_MAX, raise_descriptor_limit, return_freed_memory,
+    worker_count,
+};
 pub use sockets::activation::{Activated, activated, bound_address};
 pub use sockets::group::Group;
 pub use sockets::listener::WorkerListener;
-pub use sockets::options::{BACKLOG_DEFAULT, GroupOptions, RECEIVE_BUFFER_BYTES_DEFAULT};
+pub use sockets::options::{
+    BACKLOG_DEFAULT, GroupOptions, KEEPALIVE_DEFAULT, RECEIVE_BUFFER_BYTES_DEFAULT, UnixOwner,
+};
 pub use sockets::socket::{PeerAddress, QueueState, Socket};
 pub use stall::heartbeat::Heartbeat;
 #[cfg(feature = "tokio")]
 pub use stall::heartbeat::install_heartbeat;
 pub use stall::monitor::{STALL_THRESHOLD_DEFAULT, STALL_THRESHOLD_MIN, StallEvent, StallMonitor};
+pub use steering::key::SteeringKey;
 pub use steering::{Steering, WEIGHT_MAX};
 pub use sys::DATAGRAMS_PER_CALL;
 #[cfg(feature = "tokio")]
 pub use tokio::connection::AsyncConnection;
 #[cfg(feature = "tokio")]
+pub use tokio::counted_stream::{CountedStream, OpenConnection};
+#[cfg(feature = "tokio")]
 pub use tokio::datagrams::{AsyncDatagrams, RECEIVE_CALLS_PER_BATCH_MAX};
 #[cfg(feature = "tokio")]
 pub use tokio::listener::AsyncListener;
-#[cfg(feature = "tokio")]
-pub use tokio::pace::STARVED_PAUSE;
 
-// Of the public API: the reason in `AcceptState::Starved` and `ReceiveState::Starved`.
-pub use rustix::io::Errno;
+/// Compiles the examples of the README.
+#[cfg(all(doctest, feature = "axum"))]
+#[doc = include_str!("../README.md")]
+struct ReadmeDocTests;
 
 /// For bbq-prefork alone, and no part of the API: `unsafe` stays in this crate's `sys`, whichever crate needs it.
 ///
@@ -138,8 +153,8 @@ pub use rustix::io::Errno;
 pub mod for_prefork {
     pub use crate::io::accepted::concerns_one_connection;
     pub use crate::sys::processes::{
-        ChildProcess, Progress, SharedWords, borrow_number, clone_sharing_descriptors, close_number,
-        tcp_progress,
+        ChildProcess, Progress, SharedWords, WAIT_FOR_CLONES, borrow_number, clone_sharing_descriptors,
+        close_number, tcp_progress,
     };
     #[cfg(feature = "tokio")]
     pub use crate::sys::register_readable;

@@ -1,12 +1,24 @@
 //! Limits of the process: descriptors, processors, and freed memory that it keeps.
 
+use std::time::Duration;
+
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
+
+/// How long a stop of `Group::run_tokio` or of [`Acceptor::accept_until`](crate::Acceptor::accept_until) may take: well within the
+/// ten seconds that Docker gives a container.
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The pause after descriptors or memory ran out, in which others can close something: long enough to cost nothing, and too short
+/// to notice.
+pub const STARVED_PAUSE: Duration = Duration::from_millis(50);
 
 /// The most workers of a group. No known machine profits from more threads, and each has a socket in every group.
 pub const WORKERS_MAX: usize = 1024;
 
 /// The process's limits of open descriptors; `u64::MAX` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DescriptorLimit {
     /// The limit in force.
     pub soft: u64,
@@ -38,6 +50,12 @@ const KEPT_BYTES: i32 = 4 * 1024 * 1024;
 /// Call it once at the start. With another allocator it has no effect.
 pub fn return_freed_memory() {
     crate::sys::set_malloc_thresholds(OWN_MAPPING_BYTES, KEPT_BYTES);
+}
+
+/// Milliseconds of a clock that never goes back, some milliseconds old: read once for each batch, and cheaper than the exact time.
+pub(crate) fn coarse_ms() -> u64 {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
 /// The default number of workers: one for each processor that this process may use, by its affinity mask and its cgroup's CPU

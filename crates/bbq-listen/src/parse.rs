@@ -127,6 +127,8 @@ impl FromStr for Steering {
         match text {
             "hash" => return Ok(Self::Hash),
             "cpu" => return Ok(Self::Cpu),
+            "load" => return Ok(Self::Load),
+            "packets" => return Ok(Self::Packets),
             _ => {}
         }
         let weights = text.strip_prefix("weights:").ok_or_else(unknown)?;
@@ -198,7 +200,7 @@ mod tests {
 
     #[test]
     fn steerings_read_back() {
-        for word in ["hash", "cpu", "weights:3,1", "weights:0,7,1000"] {
+        for word in ["hash", "cpu", "load", "packets", "weights:3,1", "weights:0,7,1000"] {
             assert_eq!(word.parse::<Steering>().unwrap().to_string(), word);
         }
         for word in [

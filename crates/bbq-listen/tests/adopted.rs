@@ -62,7 +62,7 @@ fn each_distribution_stays_what_it_is() {
     for (distribution, sockets) in [("accept-mutex", 1), ("duplicate=2", 2), ("shared", 1), ("reuseport", 4)]
     {
         let distribution: Distribution = distribution.parse().expect("one of them");
-        let options = GroupOptions { distribution, ..options("tcp://127.0.0.1:0", 4) };
+        let options = options("tcp://127.0.0.1:0", 4).distribution(distribution);
         let old = Group::open(&options).expect("it opens");
         let new = Group::adopt(&options, copies(&old)).expect("it fits");
         assert_eq!((new.distribution(), new.sockets().len()), (distribution, sockets));

@@ -2,6 +2,7 @@
 //! that does not.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod example;
+mod frozen;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};

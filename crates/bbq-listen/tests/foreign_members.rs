@@ -96,7 +96,7 @@ fn joined(word: &str, host: &str) -> (Group, Stranger) {
         let random = RandomState::new().hash_one(0) % u64::from(PORTS.end - PORTS.start);
         let address =
             Address::parse(word, &format!("127.0.0.1:{}", u64::from(PORTS.start) + random)).unwrap();
-        let options = GroupOptions { distribution: Distribution::Reuseport, ..GroupOptions::new(address, 3) };
+        let options = GroupOptions::new(address, 3).distribution(Distribution::Reuseport);
         let Ok(group) = Group::open(&options) else { continue };
         assert_eq!(group.foreign_members().unwrap(), []);
         if let Some(stranger) = Stranger::tries_to_join(word, host, common::port_of(&group).port()) {

@@ -49,10 +49,7 @@ fn of_groups_opened_at_once_only_one_gets_the_address() {
         // A port that was free a moment ago.
         let options = {
             let group = common::group(word, Distribution::Reuseport, 2);
-            GroupOptions {
-                distribution: Distribution::Reuseport,
-                ..GroupOptions::new(group.local_address().clone(), 2)
-            }
+            GroupOptions::new(group.local_address().clone(), 2).distribution(Distribution::Reuseport)
         };
         for round in 0..20 {
             let barrier = std::sync::Barrier::new(4);

@@ -11,8 +11,7 @@ use bbq_listen::{Acceptor, Address, Distribution, Group, GroupOptions, QueueStat
 #[test]
 fn the_queue_of_tcp_is_what_nobody_accepted() {
     let address: Address = "tcp://127.0.0.1:0".parse().unwrap();
-    let options =
-        GroupOptions { backlog: 10, distribution: Distribution::Reuseport, ..GroupOptions::new(address, 2) };
+    let options = GroupOptions::new(address, 2).backlog(10).distribution(Distribution::Reuseport);
     let group = Group::open(&options).unwrap();
     let clients = connect(common::port_of(&group), 7);
     let queues: Vec<QueueState> = group.sockets().iter().map(|socket| socket.queue().unwrap()).collect();
@@ -48,10 +47,10 @@ fn the_queue_of_each_socket_is_what_ss_shows() {
 fn the_queue_of_unix_is_what_nobody_accepted() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
-    let options = GroupOptions { backlog: 10, ..GroupOptions::new(Address::Unix(path.clone()), 1) };
+    let options = GroupOptions::new(Address::Unix(path.clone()), 1).backlog(10);
     let group = Group::open(&options).unwrap();
     let clients: Vec<_> = (0..3).map(|_| UnixStream::connect(&path).unwrap()).collect();
-    assert_eq!(group.sockets()[0].queue(), Some(QueueState { queue: 3, backlog: 10 }));
+    assert_eq!(group.sockets()[0].queue().map(|state| (state.queue, state.backlog)), Some((3, 10)));
     let mut peers = Vec::new();
     let acceptor = Acceptor::new(group.worker_listener(0).unwrap()).unwrap();
     acceptor.accept_batch(2, &mut |accepted| peers.push(accepted.peer.0)).unwrap();
@@ -63,7 +62,7 @@ fn the_queue_of_unix_is_what_nobody_accepted() {
 #[test]
 fn connections_dropped_for_a_full_queue_are_seen() {
     let address: Address = "tcp://127.0.0.1:0".parse().unwrap();
-    let group = Group::open(&GroupOptions { backlog: 1, ..GroupOptions::new(address, 1) }).unwrap();
+    let group = GroupOptions::new(address, 1).backlog(1).open().unwrap();
     let socket = &group.sockets()[0];
     // The kernel takes one more than the backlog; the third waits for an answer that does not come.
     let clients = connect(common::port_of(&group), 2);

@@ -7,7 +7,7 @@ use bbq_listen::{Address, Group, GroupOptions, RECEIVE_BUFFER_BYTES_DEFAULT, Rec
 #[test]
 fn what_the_full_buffer_refused_is_counted() {
     let address: Address = "udp://127.0.0.1:0".parse().unwrap();
-    let options = GroupOptions { receive_buffer_bytes: Some(8192), ..GroupOptions::new(address, 1) };
+    let options = GroupOptions::new(address, 1).receive_buffer_bytes(8192);
     let group = Group::open(&options).unwrap();
     let socket = &group.sockets()[0];
     assert_eq!(socket.receive_buffer_bytes(), Some(8192));

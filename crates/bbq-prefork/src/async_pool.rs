@@ -8,7 +8,8 @@ use std::sync::Arc;
 use bbq_listen::for_prefork::register_readable;
 use tokio::io::unix::AsyncFd;
 
-use crate::pool::{PoolEvent, PreforkPool};
+use crate::event::PoolEvent;
+use crate::pool::PreforkPool;
 
 /// A [`PreforkPool`] whose master runs in a `current_thread` runtime: with threads no child can be started.
 #[derive(Debug)]

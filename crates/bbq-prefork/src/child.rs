@@ -9,10 +9,10 @@ use std::io;
 use std::os::fd::{IntoRawFd, RawFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use bbq_listen::ACCEPTS_PER_BATCH_MAX;
 use bbq_listen::for_prefork::{close_number, concerns_one_connection};
+use bbq_listen::{ACCEPTS_PER_BATCH_MAX, DRAIN_TIMEOUT};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_cookie;
@@ -29,9 +29,7 @@ const EVENTS_MAX: usize = 64;
 /// Delay before the next accept when descriptors or memory ran out: closing a few connections takes less.
 const STARVED: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-/// For how long queued connections are accepted after a stop, at most.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Rounds of events after a stop: enough that every readable connection is handled.
+/// Rounds of events after a stop, before what idles is closed: enough that every readable connection is handled.
 const LAST_ROUNDS: usize = 16;
 
 /// The process of one worker of a [`PreforkPool`](crate::PreforkPool).
@@ -66,7 +64,8 @@ impl<'a> Child<'a> {
     }
 
     /// Accepts connections and calls `handle` when one is accepted or ready, until the pool stops or the master ends. Then it
-    /// accepts and handles what is queued.
+    /// accepts and handles what is queued, closes what idles, waits until the responses that were
+    /// [begun](Connection::begin_response) are written, for 5 s at most, and closes the rest.
     ///
     /// # Errors
     /// If waiting or accepting fails for a reason that another try will not change.
@@ -74,6 +73,7 @@ impl<'a> Child<'a> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut starved = false;
         self.words().has_started().store(1, SeqCst);
+        self.shared.set_present(self.worker)?;
         while self.shared.ledger.stopping().load(SeqCst) == 0 {
             // Lets clients send before this process sleeps, so that it wakes up once for several of them.
             sched_yield();
@@ -149,7 +149,7 @@ impl<'a> Child<'a> {
                 let Ok(cookie) = socket_cookie(&stream) else { return Ok(Accepted::Broken) };
                 let number = stream.into_raw_fd();
                 // The limit of descriptors is set so that every number has an entry.
-                let Some(entry) = self.shared.ledger.entry(number) else {
+                let Some(entry) = self.shared.ledger.new_entry(number) else {
                     close_number(number);
                     return Ok(Accepted::Broken);
                 };
@@ -211,7 +211,8 @@ impl<'a> Child<'a> {
         self.words().current().store(0, SeqCst);
     }
 
-    /// Accepts queued connections, which would be reset when the sockets are closed, and handles those that are readable.
+    /// Accepts queued connections, which would be reset when the sockets are closed, handles those that are readable, and closes
+    /// all: the others have the same descriptors, so they stay open when this process ends.
     fn drain(
         &self,
         handle: &mut impl FnMut(&Connection<'_>) -> Outcome,
@@ -227,15 +228,49 @@ impl<'a> Child<'a> {
                 }
             }
         }
+        self.shared.ignore_all_but_connections(self.worker)?;
         for _ in 0..LAST_ROUNDS {
-            self.wait(events, Some(&NOW))?;
-            for (source, is_hung_up) in events.drain(..) {
-                if let Source::Connection(number) = source {
-                    self.handle_ready(number, is_hung_up, handle);
-                }
+            self.handle_connections(NOW, handle, events)?;
+        }
+        while self.close_idle() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let left = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
+            self.handle_connections(left, handle, events)?;
+        }
+        self.shared.close_connections(self.worker);
+        Ok(())
+    }
+
+    /// Waits for at most `timeout`, and handles the connections that are ready.
+    fn handle_connections(
+        &self,
+        timeout: Timespec,
+        handle: &mut impl FnMut(&Connection<'_>) -> Outcome,
+        events: &mut Vec<(Source, bool)>,
+    ) -> io::Result<()> {
+        self.wait(events, Some(&timeout))?;
+        for (source, is_hung_up) in events.drain(..) {
+            if let Source::Connection(number) = source {
+                self.handle_ready(number, is_hung_up, handle);
             }
         }
         Ok(())
+    }
+
+    /// Closes the connections to which no response is being written. Returns whether there are others.
+    fn close_idle(&self) -> bool {
+        let mut others = false;
+        for number in self.shared.connections(self.worker) {
+            if self.shared.ledger.entry(number).is_some_and(|entry| entry.pending().is_some()) {
+                others = true;
+            } else {
+                close_number(number);
+            }
+        }
+        others
     }
 
     fn words(&self) -> ChildWords<'a> {

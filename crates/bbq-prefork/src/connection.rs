@@ -7,7 +7,6 @@ use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 
 use bbq_listen::for_prefork::{borrow_number, tcp_progress};
-use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 use crate::ledger::{Entry, KEPT_BYTES_MAX, Ledger, Pending};
@@ -27,6 +26,7 @@ pub struct PendingResponse {
 
 /// What is left to do for a response that was begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UnfinishedResponse {
     /// The response, as it was begun.
     pub response: PendingResponse,
@@ -40,6 +40,7 @@ pub struct UnfinishedResponse {
 
 /// How much of a connection's input there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PeekedInput {
     /// Bytes that were read and kept in the ledger.
     pub kept: usize,
@@ -56,6 +57,7 @@ impl PeekedInput {
 
 /// What happens to a connection after it was handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Outcome {
     /// Handle it when its peer has sent more.
     AwaitInput,
@@ -91,10 +93,10 @@ impl<'a> Connection<'a> {
     /// the peer has ended its side.
     ///
     /// # Errors
-    /// `Errno::AGAIN` if nothing is there to read, and any error of recv(2).
-    pub fn peek(&self, buffer: &mut [u8]) -> Result<PeekedInput, Errno> {
+    /// `WouldBlock` if nothing is there to read, and any error of recv(2).
+    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<PeekedInput> {
         let kept = self.entry.kept_bytes();
-        let (before, rest) = buffer.split_at_mut_checked(kept).ok_or(Errno::MSGSIZE)?;
+        let (before, rest) = buffer.split_at_mut_checked(kept).ok_or(io::ErrorKind::InvalidInput)?;
         let (unread, _) = recv(self, rest, RecvFlags::DONTWAIT | RecvFlags::PEEK)?;
         self.entry.read_kept(before);
         Ok(PeekedInput { kept, unread })
@@ -104,13 +106,13 @@ impl<'a> Connection<'a> {
     /// input. It must not stay unread: the kernel keeps the whole packets that it is part of, and may stop the peer.
     ///
     /// # Errors
-    /// `Errno::MSGSIZE` if `keep` is longer than [`KEPT_BYTES_MAX`], or a size has more than 32 bits.
-    pub fn begin_response(&self, answer: &PendingResponse, keep: &[u8]) -> Result<(), Errno> {
+    /// `InvalidInput` if `keep` is longer than [`KEPT_BYTES_MAX`], or a size has more than 32 bits.
+    pub fn begin_response(&self, answer: &PendingResponse, keep: &[u8]) -> io::Result<()> {
         if keep.len() > KEPT_BYTES_MAX {
-            return Err(Errno::MSGSIZE);
+            return Err(io::ErrorKind::InvalidInput.into());
         }
-        let output = u32::try_from(answer.output_bytes).map_err(|_| Errno::MSGSIZE)?;
-        let input = u32::try_from(answer.input_bytes).map_err(|_| Errno::MSGSIZE)?;
+        let output = u32::try_from(answer.output_bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let input = u32::try_from(answer.input_bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
         self.entry.set_pending(Pending { output, input, stamp: answer.stamp, mark: answer.mark }, keep);
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use bbq_listen::for_prefork::concerns_one_connection;
-use bbq_listen::{ACCEPTS_PER_BATCH_MAX, AcceptState, HandoffRule};
+use bbq_listen::{ACCEPTS_PER_BATCH_MAX, HandoffRule};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_cookie;
@@ -14,6 +14,14 @@ use rustix::net::{SocketFlags, accept_with};
 use crate::epolls::{self, Source};
 use crate::rescue::give;
 use crate::shared::Shared;
+
+/// Why a batch ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BatchEnd {
+    Drained,
+    More,
+    Starved,
+}
 
 #[derive(Debug)]
 pub(crate) struct Handoff {
@@ -37,9 +45,14 @@ impl Handoff {
         }
     }
 
+    /// Removes it.
+    pub(crate) fn listen_no_more(&self, shared: &Shared, epoll: &OwnedFd) {
+        let _not_there = epoll::delete(epoll, &shared.listeners[0]);
+    }
+
     /// Accepts a bounded number of connections and hands them over. When descriptors or memory ran out, the listener is removed
     /// from the epoll until [`listen`](Self::listen) is called.
-    pub(crate) fn accept_batch(&mut self, shared: &Shared, epoll: &OwnedFd) -> io::Result<AcceptState> {
+    pub(crate) fn accept_batch(&mut self, shared: &Shared, epoll: &OwnedFd) -> io::Result<BatchEnd> {
         for _ in 0..ACCEPTS_PER_BATCH_MAX {
             match accept_with(&shared.listeners[0], SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(stream) => {
@@ -47,26 +60,30 @@ impl Handoff {
                     self.last = self.next(shared);
                     give(shared, self.last, stream.into_raw_fd(), cookie)?;
                 }
-                Err(Errno::AGAIN) => return Ok(AcceptState::Drained),
-                Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
-                    let _ = epoll::delete(epoll, &shared.listeners[0]);
-                    return Ok(AcceptState::Starved(errno));
+                Err(Errno::AGAIN) => return Ok(BatchEnd::Drained),
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    self.listen_no_more(shared, epoll);
+                    return Ok(BatchEnd::Starved);
                 }
                 Err(errno) if concerns_one_connection(errno) => {}
                 Err(errno) => return Err(errno.into()),
             }
         }
-        Ok(AcceptState::More)
+        Ok(BatchEnd::More)
     }
 
     fn next(&self, shared: &Shared) -> usize {
         let children = shared.epolls.len();
-        let in_turn = (1..=children).map(|step| (self.last + step) % children);
-        match self.rule {
-            HandoffRule::RoundRobin => (self.last + 1) % children,
+        let mut in_turn = (1..=children)
+            .map(|step| (self.last + step) % children)
+            .filter(|worker| !shared.is_absent(*worker));
+        let chosen = match self.rule {
             HandoffRule::Fewest => {
-                in_turn.min_by_key(|worker| shared.ledger.child(*worker).open().load(Relaxed)).unwrap_or(0)
+                in_turn.min_by_key(|worker| shared.ledger.child(*worker).open().load(Relaxed))
             }
-        }
+            _ => in_turn.next(),
+        };
+        // Without any process, whoever is started next.
+        chosen.unwrap_or((self.last + 1) % children)
     }
 }

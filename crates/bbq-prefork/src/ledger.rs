@@ -1,8 +1,8 @@
 //! The state that the processes of a pool share: a mapping of atomics without pointers.
 //!
 //! ```text
-//!   shared        stopping | the child that has the mutex
-//!   per child     section | current | taken | open | served | has started
+//!   shared        stopping | the child that has the mutex | numbers
+//!   per child     section | current | taken | open | served | has started | is absent
 //!   per number    cookie | owner | bytes written | bytes read | pending sizes | kept | stamp | deaths and mark
 //!   kept          per number two halves: the read part of an incomplete request, and its next value
 //! ```
@@ -65,6 +65,22 @@ impl Ledger {
         &self.words[1]
     }
 
+    /// All connections have had numbers below this one.
+    pub(crate) fn numbers(&self) -> RawFd {
+        RawFd::try_from(self.words[2].load(Acquire)).unwrap_or(RawFd::MAX)
+    }
+
+    /// The entry of a connection that was just accepted. `None` for a number that the ledger has no room for.
+    pub(crate) fn new_entry(&self, number: RawFd) -> Option<Entry<'_>> {
+        let entry = self.entry(number)?;
+        let numbers = number as u64 + 1;
+        // Most numbers were in use before.
+        if self.words[2].load(Acquire) < numbers {
+            self.words[2].fetch_max(numbers, AcqRel);
+        }
+        Some(entry)
+    }
+
     pub(crate) fn child(&self, child: usize) -> ChildWords<'_> {
         let start = COMMON_WORDS + child * CHILD_WORDS;
         ChildWords(&self.words[start..start + CHILD_WORDS])
@@ -112,6 +128,11 @@ impl<'a> ChildWords<'a> {
     /// Not 0 once the process has waited for its first event.
     pub(crate) fn has_started(self) -> &'a AtomicU64 {
         &self.0[5]
+    }
+
+    /// Not 0 from a failed start until a process serves.
+    pub(crate) fn is_absent(self) -> &'a AtomicU64 {
+        &self.0[6]
     }
 }
 
@@ -263,6 +284,16 @@ mod tests {
         }
         entry.begin(100, 0);
         assert_eq!(kept(), b"");
+    }
+
+    #[test]
+    fn the_highest_number_is_known() {
+        let ledger = Ledger::new(1, 8).unwrap();
+        assert!(ledger.numbers() == 0 && ledger.new_entry(8).is_none());
+        for (number, numbers) in [(5, 6), (2, 6), (7, 8)] {
+            assert!(ledger.new_entry(number).is_some());
+            assert_eq!(ledger.numbers(), numbers);
+        }
     }
 
     #[test]

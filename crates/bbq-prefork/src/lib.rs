@@ -19,6 +19,9 @@
 //! All processes together have one limit of descriptors. A child opens nothing but connections: anything else would stay open
 //! after the child is killed.
 //!
+//! A process that cannot be started, or ends before it serves, is started again after a delay. A pool that is stopped or dropped
+//! closes all its connections: what idles at once, the others when their responses are written.
+//!
 //! Invariant: a child is waited for before its connections are touched, and its successor begins after that.
 
 #![forbid(unsafe_code)]
@@ -28,15 +31,24 @@ mod async_pool;
 mod child;
 mod connection;
 mod epolls;
+mod event;
 mod handoff;
 mod ledger;
 mod pool;
 mod rescue;
 mod shared;
+mod starts;
+mod worker_process;
 
 #[cfg(feature = "tokio")]
 pub use async_pool::AsyncPreforkPool;
 pub use child::Child;
 pub use connection::{Connection, Outcome, PeekedInput, PendingResponse, UnfinishedResponse};
+pub use event::PoolEvent;
 pub use ledger::KEPT_BYTES_MAX;
-pub use pool::{PoolEvent, PreforkPool};
+pub use pool::PreforkPool;
+
+/// Compiles the example of the README.
+#[cfg(all(doctest, feature = "tokio"))]
+#[doc = include_str!("../README.md")]
+struct ReadmeDocTests;

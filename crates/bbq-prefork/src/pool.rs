@@ -1,76 +1,53 @@
 //! The master of a pool: it starts the processes and their successors, and takes no connection itself.
 //!
 //! Invariant: a child is waited for before its connections are touched, and its successor begins after that.
+//! Invariant: when a pool has ended after a stop, no connection of it is open.
 
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, WaitOptions, setpgid, waitpid};
+use rustix::process::{Signal, kill_process, setpgid};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
 use bbq_listen::for_prefork::{ChildProcess, clone_sharing_descriptors};
-use bbq_listen::{AcceptState, Distribution, Group};
+use bbq_listen::{DRAIN_TIMEOUT, Distribution, Group};
 
 use crate::child::Child;
 use crate::epolls::{self, Source};
-use crate::handoff::Handoff;
+use crate::event::PoolEvent;
+use crate::handoff::{BatchEnd, Handoff};
 use crate::rescue::{Orphans, rescue};
 use crate::shared::Shared;
+use crate::starts::{Failure, is_shortage};
+use crate::worker_process::{WorkerProcess, number_of, wait};
 
-/// After this many children in a row that ended before they served, the worker is given up: the cause will not go away.
-const FAILED_STARTS_MAX: u32 = 3;
 /// Events that the master takes from epoll at once.
 const EVENTS_MAX: usize = 64;
 /// Delay before the next look at orphans, and before the next accept when descriptors ran out: a section takes microseconds.
-const RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+const RETRY: Duration = Duration::from_millis(1);
+/// For what is due already: a timer without a delay does not run.
+const SOON: Duration = Duration::from_micros(1);
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-
-/// What happened to a worker of a [`PreforkPool`].
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum PoolEvent {
-    /// Its process ended without having been told to, and was replaced.
-    Replaced {
-        /// Which worker.
-        worker: usize,
-        /// The process that ended.
-        pid: u32,
-        /// How it ended.
-        status: ExitStatus,
-        /// Connections that the successor took over.
-        inherited: usize,
-        /// Connections that were closed because several processes in a row died while they handled them.
-        refused: usize,
-    },
-    /// Its process has handled what was queued and ended, as it was told to.
-    Ended {
-        /// Which worker.
-        worker: usize,
-        /// The process that ended.
-        pid: u32,
-    },
-    /// Its processes end before they serve, so no more are started. Its queued connections are not served: stop the pool.
-    GivenUp {
-        /// Which worker.
-        worker: usize,
-        /// What happened to the last process.
-        reason: String,
-    },
-}
+/// How long a drop waits for the children. Those that drain are done by then; one that hangs is killed.
+const DROP_TIMEOUT: Duration = DRAIN_TIMEOUT.saturating_add(Duration::from_secs(1));
 
 /// The master: it starts a child for each worker, and a successor for each child that dies.
 ///
 /// Its descriptor is readable when [`handle_events`](Self::handle_events) has something to do. When the master ends, so do the
 /// children.
+///
+/// A pool that is dropped is stopped first, and waits until its children have handled what is queued and ended: at most 6 s, and
+/// then it kills them. To wait without blocking, [`stop`](Self::stop) it and handle its events until it
+/// [has ended](Self::has_ended).
 pub struct PreforkPool<'a> {
     shared: Shared,
     run: Box<Run<'a>>,
@@ -79,17 +56,12 @@ pub struct PreforkPool<'a> {
     timer: OwnedFd,
     orphans: Vec<Orphans>,
     handoff: Option<Handoff>,
+    /// The listener waits for the timer: descriptors or memory ran out.
+    is_starved: bool,
 }
 
 /// The function that a child runs.
 type Run<'a> = dyn Fn(&Child<'_>) -> io::Result<()> + 'a;
-
-#[derive(Debug, Default)]
-struct WorkerProcess {
-    child: Option<ChildProcess>,
-    /// In a row.
-    failed_starts: u32,
-}
 
 impl<'a> PreforkPool<'a> {
     /// Starts a process for every worker of `group`. Each process runs `run`, which calls [`Child::serve`], and ends with it.
@@ -97,8 +69,11 @@ impl<'a> PreforkPool<'a> {
     /// From now on the pool serves the group: no [`Acceptor`](bbq_listen::Acceptor) and no
     /// [`StallMonitor`](bbq_listen::StallMonitor) may serve it.
     ///
+    /// A process that the system has no room for is started later, as if it had died.
+    ///
     /// # Errors
-    /// If the group has datagrams, if this process has other threads than the caller, or if a system call fails.
+    /// If the group has datagrams, if this process has other threads than the caller, if no process at all can be started, or if
+    /// a system call fails.
     pub fn start(group: &Group, run: impl Fn(&Child<'_>) -> io::Result<()> + 'a) -> io::Result<Self> {
         if !group.local_address().transport().is_stream() {
             let problem = format!("{} has datagrams, not connections", group.local_address());
@@ -116,11 +91,33 @@ impl<'a> PreforkPool<'a> {
             _ => None,
         };
         let children = (0..group.workers()).map(|_| WorkerProcess::default()).collect();
-        let mut pool =
-            Self { shared, run: Box::new(run), children, epoll, timer, orphans: Vec::new(), handoff };
+        let mut pool = Self {
+            shared,
+            run: Box::new(run),
+            children,
+            epoll,
+            timer,
+            orphans: Vec::new(),
+            handoff,
+            is_starved: false,
+        };
+        let mut refused = None;
         for worker in 0..group.workers() {
-            pool.start_child(worker)?;
+            match pool.start_child(worker) {
+                Ok(()) => {}
+                Err(error) if is_shortage(&error) => {
+                    pool.start_failed(worker, Failure::Shortage)?;
+                    refused = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
         }
+        let has_none = pool.children.iter().all(|worker| worker.child.is_none());
+        if let Some(error) = refused.filter(|_| has_none) {
+            pool.children.clear();
+            return Err(error);
+        }
+        pool.set_timer()?;
         Ok(pool)
     }
 
@@ -142,11 +139,17 @@ impl<'a> PreforkPool<'a> {
                 Source::Listener(_) => self.hand_over()?,
                 Source::Timer => {
                     let _ = rustix::io::read(&self.timer, &mut [0_u8; 8]);
-                    if let Some(handoff) = &mut self.handoff {
+                    self.is_starved = false;
+                    if let Some(handoff) = self.handoff.as_ref().filter(|_| !self.shared.is_stopping()) {
                         handoff.listen(&self.shared, &self.epoll)?;
                     }
                 }
                 _ => {}
+            }
+        }
+        for worker in 0..self.children.len() {
+            if self.children[worker].starts.take_due() {
+                self.start_due(worker, &mut f)?;
             }
         }
         let mut left = Vec::new();
@@ -156,27 +159,31 @@ impl<'a> PreforkPool<'a> {
             }
         }
         self.orphans = left;
-        if !self.orphans.is_empty() {
-            self.retry_soon()?;
+        self.set_timer()?;
+        if self.shared.is_stopping() && self.has_ended() {
+            (0..self.children.len()).for_each(|worker| self.shared.close_connections(worker));
         }
         Ok(count > 0)
     }
 
-    /// Tells the children to handle what is queued, and to end.
+    /// Tells the children to handle what is queued, to finish the responses that they have begun, to close what idles, and to
+    /// end. That takes them 5 s at most; then they close everything. When the pool [has ended](Self::has_ended), no connection of
+    /// it is open. The group stays open.
     ///
     /// # Errors
     /// As of [`handle_events`](Self::handle_events).
     pub fn stop(&mut self) -> io::Result<()> {
         if let Some(handoff) = &mut self.handoff {
-            while handoff.accept_batch(&self.shared, &self.epoll)? == AcceptState::More {}
+            while handoff.accept_batch(&self.shared, &self.epoll)? == BatchEnd::More {}
+            handoff.listen_no_more(&self.shared, &self.epoll);
         }
         self.shared.stop();
         Ok(())
     }
 
-    /// Whether all children have ended.
+    /// Whether all children have ended, and no other will be started.
     pub fn has_ended(&self) -> bool {
-        self.children.iter().all(|worker| worker.child.is_none())
+        self.children.iter().all(WorkerProcess::has_ended)
     }
 
     /// The process of each worker; `None` where there is none.
@@ -209,66 +216,147 @@ impl<'a> PreforkPool<'a> {
             let _ = setpgid(None, None);
             (self.run)(&child).is_ok()
         })?;
-        epolls::add(&self.epoll, &child.ended, Source::Child(worker), EventFlags::IN)?;
+        if let Err(errno) = epolls::add(&self.epoll, &child.ended, Source::Child(worker), EventFlags::IN) {
+            // Nobody would hear of its end.
+            let _ = kill_process(child.pid, Signal::KILL);
+            wait(child.pid)?;
+            return Err(errno.into());
+        }
         self.children[worker].child = Some(child);
         Ok(())
     }
 
     fn child_ended(&mut self, worker: usize, f: &mut impl FnMut(PoolEvent)) -> io::Result<()> {
-        let Some(child) = self.children[worker].child.take() else { return Ok(()) };
-        let pid = number_of(child.pid);
-        let waited = rustix::io::retry_on_intr(|| waitpid(Some(child.pid), WaitOptions::empty()))?;
-        let status =
-            waited.map_or(ExitStatus::default(), |(_, status)| ExitStatus::from_raw(status.as_raw()));
+        // Its pidfd is closed here: the successor needs a descriptor.
+        let Some(ChildProcess { pid, .. }) = self.children[worker].child.take() else { return Ok(()) };
+        let status = wait(pid)?;
         if self.shared.is_stopping() && status.success() {
-            f(PoolEvent::Ended { worker, pid });
+            f(PoolEvent::Ended { worker, pid: number_of(pid) });
             return Ok(());
         }
-        let rescued = rescue(&self.shared, worker)?;
+        self.children[worker].ended = Some((pid, status));
+        self.replace(worker, f)
+    }
+
+    /// Hands over the connections of a process that has ended, and starts its successor.
+    fn replace(&mut self, worker: usize, f: &mut impl FnMut(PoolEvent)) -> io::Result<()> {
+        let Some((pid, status)) = self.children[worker].ended.take() else { return Ok(()) };
+        let rescued = match rescue(&self.shared, worker) {
+            Err(error) if is_shortage(&error) => {
+                // Without a descriptor for the list of descriptors. A connection that is closed frees one.
+                match self.start_failed(worker, Failure::Shortage)? {
+                    Some(_) => self.children[worker].ended = Some((pid, status)),
+                    None => self.give_up(worker, format!("its connections cannot be found: {error}"), f),
+                }
+                return Ok(());
+            }
+            rescued => rescued?,
+        };
         self.orphans.extend(rescued.orphans);
         self.shared.restore_listeners(worker)?;
-        let has_started = self.shared.ledger.child(worker).has_started().load(SeqCst) != 0;
-        let failed_starts = if has_started { 0 } else { self.children[worker].failed_starts + 1 };
-        self.children[worker].failed_starts = failed_starts;
-        let started = if failed_starts < FAILED_STARTS_MAX {
-            self.start_child(worker).map_err(|error| error.to_string())
-        } else {
-            Err(format!("its processes end before they serve, the last one with {status}"))
-        };
-        f(match started {
-            Ok(()) => {
-                let (inherited, refused) = (rescued.inherited, rescued.refused);
-                PoolEvent::Replaced { worker, pid, status, inherited, refused }
-            }
-            Err(reason) => PoolEvent::GivenUp { worker, reason },
-        });
+        let (inherited, refused) = (rescued.inherited, rescued.refused);
+        f(PoolEvent::Replaced { worker, pid: number_of(pid), status, inherited, refused });
+        if self.shared.ledger.child(worker).has_started().load(SeqCst) != 0 {
+            self.children[worker].starts.succeeded();
+            return self.try_start(worker, f);
+        }
+        let reason = format!("its process ended before it served, with {status}");
+        match self.start_failed(worker, Failure::Ended)? {
+            Some(retry_in) => f(PoolEvent::StartFailed { worker, reason, retry_in }),
+            None => self.give_up(worker, reason, f),
+        }
         Ok(())
+    }
+
+    fn start_due(&mut self, worker: usize, f: &mut impl FnMut(PoolEvent)) -> io::Result<()> {
+        if self.children[worker].ended.is_some() {
+            self.replace(worker, f)
+        } else {
+            self.try_start(worker, f)
+        }
+    }
+
+    fn try_start(&mut self, worker: usize, f: &mut impl FnMut(PoolEvent)) -> io::Result<()> {
+        let Err(error) = self.start_child(worker) else { return Ok(()) };
+        let retry_in = if is_shortage(&error) { self.start_failed(worker, Failure::Shortage)? } else { None };
+        let reason = format!("no process can be started: {error}");
+        match retry_in {
+            Some(retry_in) => f(PoolEvent::StartFailed { worker, reason, retry_in }),
+            None => self.give_up(worker, reason, f),
+        }
+        Ok(())
+    }
+
+    /// Plans the next start. Returns the delay, or `None` if there will be none.
+    fn start_failed(&mut self, worker: usize, failure: Failure) -> io::Result<Option<Duration>> {
+        self.shared.set_absent(worker)?;
+        Ok(self.children[worker].starts.failed(failure, self.shared.is_stopping()))
+    }
+
+    fn give_up(&mut self, worker: usize, reason: String, f: &mut impl FnMut(PoolEvent)) {
+        // The worker is absent already, unless the error is one of `clone`: then the whole pool has it.
+        let _ = self.shared.set_absent(worker);
+        self.shared.close_connections(worker);
+        f(PoolEvent::GivenUp { worker, reason });
     }
 
     fn hand_over(&mut self) -> io::Result<()> {
         let Some(handoff) = &mut self.handoff else { return Ok(()) };
-        match handoff.accept_batch(&self.shared, &self.epoll)? {
-            AcceptState::Starved(_) => self.retry_soon(),
-            AcceptState::Drained | AcceptState::More => Ok(()),
-        }
+        self.is_starved |= handoff.accept_batch(&self.shared, &self.epoll)? == BatchEnd::Starved;
+        Ok(())
     }
 
-    fn retry_soon(&self) -> io::Result<()> {
-        let once = Itimerspec { it_interval: NOW, it_value: RETRY };
+    /// Sets the timer for what is due next. Reads the clock only if something is.
+    fn set_timer(&self) -> io::Result<()> {
+        let start = self.children.iter().filter_map(|worker| worker.starts.due()).min();
+        let start = start.map(|due| due.saturating_duration_since(Instant::now()).max(SOON));
+        let retry = (self.is_starved || !self.orphans.is_empty()).then_some(RETRY);
+        let Some(delay) = start.into_iter().chain(retry).min() else { return Ok(()) };
+        let delay = Timespec::try_from(delay).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let once = Itimerspec { it_interval: NOW, it_value: delay };
         timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once)?;
+        Ok(())
+    }
+
+    /// Waits until the children have ended after a stop, at most [`DROP_TIMEOUT`].
+    fn wait_for_end(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + DROP_TIMEOUT;
+        while !self.has_ended() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            let left = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
+            match poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&left)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            self.handle_events(|_| {})?;
+        }
         Ok(())
     }
 }
 
-/// The children of a dropped pool handle what is queued and end.
+/// The descriptors of the pool are the children's, too: they would fail if it closed them before the children end.
 impl Drop for PreforkPool<'_> {
     fn drop(&mut self) {
+        // Whatever fails here, the rest has to be done.
+        let _ = self.stop();
         self.shared.stop();
+        let _ = self.wait_for_end();
+        for worker in 0..self.children.len() {
+            if let Some(child) = self.children[worker].child.take() {
+                let _ = kill_process(child.pid, Signal::KILL);
+                let _ = wait(child.pid);
+                self.orphans.extend(rescue(&self.shared, worker).ok().and_then(|rescued| rescued.orphans));
+            }
+        }
+        // No process is in a section any more.
+        for mut orphans in self.orphans.drain(..) {
+            let _ = orphans.adopt(&self.shared);
+        }
+        (0..self.children.len()).for_each(|worker| self.shared.close_connections(worker));
     }
-}
-
-fn number_of(pid: Pid) -> u32 {
-    pid.as_raw_nonzero().get().unsigned_abs()
 }
 
 impl fmt::Debug for PreforkPool<'_> {

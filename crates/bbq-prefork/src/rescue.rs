@@ -109,7 +109,7 @@ impl Orphans {
 
 /// Gives a connection that was just accepted to a child, and adds it to the child's epoll.
 pub(crate) fn give(shared: &Shared, worker: usize, number: RawFd, cookie: u64) -> io::Result<()> {
-    let Some(entry) = shared.ledger.entry(number) else {
+    let Some(entry) = shared.ledger.new_entry(number) else {
         close_number(number);
         return Ok(());
     };

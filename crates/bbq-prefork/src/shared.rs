@@ -9,11 +9,12 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use bbq_listen::for_prefork::borrow_number;
+use bbq_listen::for_prefork::{borrow_number, close_number};
 use bbq_listen::{Distribution, Group, Socket};
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_cookie;
 use rustix::process::{PidfdFlags, Resource, Rlimit, getpid, getrlimit, pidfd_open, setrlimit};
 
 use crate::epolls::{self, Source};
@@ -114,10 +115,39 @@ impl Shared {
         usize::try_from(self.ledger.mutex().load(SeqCst)).unwrap_or(0)
     }
 
-    /// Lets the next child accept.
+    /// Lets the next child accept that has a process.
     pub(crate) fn pass_mutex(&self, worker: usize) -> io::Result<()> {
-        self.ledger.mutex().store(((worker + 1) % self.epolls.len()) as u64, SeqCst);
+        let children = self.epolls.len();
+        for next in (1..=children).map(|step| (worker + step) % children) {
+            if self.is_absent(next) {
+                continue;
+            }
+            self.ledger.mutex().store(next as u64, SeqCst);
+            // It may have become absent meanwhile: `set_absent` says so first, and then looks at the mutex.
+            if !self.is_absent(next) {
+                break;
+            }
+        }
         self.arm_mutex()
+    }
+
+    /// Whether a worker has no process, for a while at least.
+    pub(crate) fn is_absent(&self, worker: usize) -> bool {
+        self.ledger.child(worker).is_absent().load(SeqCst) != 0
+    }
+
+    /// The worker has a process that serves.
+    pub(crate) fn set_present(&self, worker: usize) -> io::Result<()> {
+        self.ledger.child(worker).is_absent().store(0, SeqCst);
+        // Nobody had a process when the mutex was to be passed on.
+        let holder = self.mutex_holder();
+        if self.has_mutex && self.is_absent(holder) { self.pass_mutex(holder) } else { Ok(()) }
+    }
+
+    /// The worker has no process for a while: the others take its turns.
+    pub(crate) fn set_absent(&self, worker: usize) -> io::Result<()> {
+        self.ledger.child(worker).is_absent().store(1, SeqCst);
+        if self.has_mutex && self.mutex_holder() == worker { self.pass_mutex(worker) } else { Ok(()) }
     }
 
     /// Lets the next connection wake the holder. To arm it twice does no harm.
@@ -144,6 +174,30 @@ impl Shared {
         self.ledger.stopping().store(1, SeqCst);
         // Any number but 0 makes it readable, in whatever byte order.
         let _readable_already = rustix::io::write(&self.stop, &[1; 8]);
+    }
+
+    /// From now on the stop, the end of the master and new connections do not wake this child.
+    pub(crate) fn ignore_all_but_connections(&self, worker: usize) -> io::Result<()> {
+        let epoll = &self.epolls[worker];
+        // A predecessor that was killed may have done it.
+        let _ = epoll::delete(epoll, &self.stop);
+        let _ = epoll::delete(epoll, &self.master);
+        self.listen(worker, Listens::Not)
+    }
+
+    /// The open connections of a child. Only the child, or the master when the child has ended, may ask.
+    pub(crate) fn connections(&self, worker: usize) -> impl Iterator<Item = RawFd> {
+        (0..self.ledger.numbers()).filter(move |number| {
+            let entry = self.ledger.entry(*number).filter(|entry| entry.owner() == worker);
+            entry.is_some_and(|entry| {
+                socket_cookie(borrow_number(*number)).is_ok_and(|cookie| entry.is_of(cookie))
+            })
+        })
+    }
+
+    /// Closes them.
+    pub(crate) fn close_connections(&self, worker: usize) {
+        self.connections(worker).for_each(close_number);
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -77,6 +77,40 @@ fn killing_children_one_after_the_other_never_leaves_a_gap() {
 }
 
 #[test]
+fn a_process_that_the_system_refuses_is_started_a_little_later() {
+    // One of the first four, and the first successor.
+    for refused in [3, 5] {
+        let prefork = start_by(&mut refusing(refused), "shared");
+        wait_for("processes", || children(&prefork).len() == PROCESSES);
+        for _ in 0..10 {
+            assert!(ask(&prefork) > 0);
+        }
+        let victim = children(&prefork)[0];
+        kill_process(victim, Signal::KILL).unwrap();
+        wait_for("end of who was killed", || !children(&prefork).contains(&victim));
+        assert!(ask(&prefork) > 0);
+        wait_for("successor", || children(&prefork).len() == PROCESSES);
+        let ended = prefork.terminate();
+        assert!(ended.success && ended.workers.len() == PROCESSES, "{refused}: {:?}", ended.workers);
+    }
+}
+
+#[test]
+fn whoever_starts_the_master_may_ignore_sigchld() {
+    let mut program = Command::new("env");
+    program.args(["--ignore-signal=CHLD", "--block-signal=CHLD"]);
+    program.arg(example::command("prefork").get_program());
+    let prefork = start_by(&mut program, "shared");
+    for _ in 0..3 {
+        let pid = ask(&prefork);
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+        assert_ne!(ask(&prefork), pid);
+        wait_for("successor", || children(&prefork).len() == PROCESSES);
+    }
+    assert!(prefork.terminate().success);
+}
+
+#[test]
 fn children_end_with_a_master_that_is_killed() {
     let prefork = start("shared");
     let orphans = children(&prefork);
@@ -102,6 +136,15 @@ fn nothing_is_lost_when_children_are_killed_between_two_steps() {
             kill_under_load(&mut delayed(calls), distribution);
         }
     }
+}
+
+/// `prefork` whose master is refused the process that it clones at this call.
+fn refusing(call: usize) -> Command {
+    let mut traced = Command::new("strace");
+    traced.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=clone3"]);
+    traced.args(["-e", &format!("inject=clone3:error=EAGAIN:when={call}")]);
+    traced.arg(example::command("prefork").get_program()).stderr(Stdio::null());
+    traced
 }
 
 /// `prefork` with half a millisecond behind every fifth of these system calls of each process.
@@ -132,8 +175,12 @@ fn is_stopped(pid: i32) -> bool {
 }
 
 fn start(distribution: &str) -> Example {
-    let processes = PROCESSES.to_string();
-    Example::start("prefork", &["--processes", &processes, "--distribution", distribution])
+    Example::start("prefork", &["--processes", &PROCESSES.to_string(), "--distribution", distribution])
+}
+
+/// The same with the command that runs it.
+fn start_by(command: &mut Command, distribution: &str) -> Example {
+    Example::run(command, &["--processes", &PROCESSES.to_string(), "--distribution", distribution])
 }
 
 /// The processes that answer: with `reuseport` each gets a share of 200 connections but for one in 10^24 runs.
@@ -162,8 +209,7 @@ fn kill_under_load(command: &mut Command, distribution: &str) {
     let kills = std::env::var("BBQ_KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos().into();
     let seed = std::env::var("BBQ_SEED").map_or(now, |seed| seed.parse().unwrap());
-    let processes = PROCESSES.to_string();
-    let prefork = Example::run(command, &["--processes", &processes, "--distribution", distribution]);
+    let prefork = start_by(command, distribution);
     let before = descriptors(&prefork);
     let load = Load::default();
     load.during(prefork.address, seed, || {

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #[path = "../../bbq-listen/tests/common/mod.rs"]
 mod common;
+mod pool_tests;
 
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -12,28 +13,19 @@ use std::net::TcpStream;
 use std::sync::mpsc;
 
 use bbq_listen::Distribution;
-use bbq_prefork::{Connection, Outcome, PoolEvent, PreforkPool};
+use bbq_prefork::{PoolEvent, PreforkPool};
 use common::{group, port_of};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::{RecvFlags, SendFlags, recv, send};
-
-const TESTS: [(&str, fn()); 3] = [
-    ("what_kills_is_closed_and_the_rest_goes_on", what_kills_is_closed_and_the_rest_goes_on),
-    (
-        "a_worker_whose_processes_do_not_come_up_is_given_up",
-        a_worker_whose_processes_do_not_come_up_is_given_up,
-    ),
-    ("threads_and_datagrams_are_refused", threads_and_datagrams_are_refused),
-];
+use pool_tests::{echo, end, run, turn};
 
 fn main() {
-    // As the standard harness prints it, for whoever counts tests.
-    println!("running {} tests", TESTS.len());
-    for (name, test) in TESTS {
-        test();
-        println!("test {name} ... ok");
-    }
-    println!("\ntest result: ok. {} passed; 0 failed; 0 ignored; 0 measured; 0 filtered out", TESTS.len());
+    run(&[
+        ("what_kills_is_closed_and_the_rest_goes_on", what_kills_is_closed_and_the_rest_goes_on),
+        (
+            "a_worker_whose_processes_do_not_come_up_is_given_up",
+            a_worker_whose_processes_do_not_come_up_is_given_up,
+        ),
+        ("threads_and_datagrams_are_refused", threads_and_datagrams_are_refused),
+    ]);
 }
 
 fn what_kills_is_closed_and_the_rest_goes_on() {
@@ -67,15 +59,17 @@ fn what_kills_is_closed_and_the_rest_goes_on() {
 fn a_worker_whose_processes_do_not_come_up_is_given_up() {
     let group = group("tcp", Distribution::Shared, 1);
     let mut pool = PreforkPool::start(&group, |_| Err(io::ErrorKind::Other.into())).unwrap();
-    let (replaced, given_up) = (Cell::new(0), Cell::new(false));
+    let (failed, given_up) = (Cell::new(0), Cell::new(false));
     while !given_up.get() {
         turn(&mut pool, |event| match event {
-            PoolEvent::Replaced { .. } => replaced.set(replaced.get() + 1),
+            PoolEvent::Replaced { .. } => {}
+            PoolEvent::StartFailed { .. } => failed.set(failed.get() + 1),
             PoolEvent::GivenUp { .. } => given_up.set(true),
             other => panic!("{other:?}"),
         });
     }
-    assert_eq!(replaced.get(), 2);
+    // Ten starts take a few seconds.
+    assert_eq!(failed.get(), 9);
     assert!(pool.has_ended());
 }
 
@@ -91,32 +85,4 @@ fn threads_and_datagrams_are_refused() {
         assert!(refused.to_string().contains("threads"), "{refused}");
         drop(end);
     });
-}
-
-/// Answers each byte with itself, and dies of an exclamation mark.
-fn echo(connection: &Connection<'_>) -> Outcome {
-    let mut byte = [0];
-    match recv(connection, &mut byte, RecvFlags::PEEK) {
-        Ok((0, _)) => Outcome::Close,
-        Ok(_) if byte == *b"!" => std::process::abort(),
-        Ok(_) => {
-            recv(connection, &mut byte, RecvFlags::empty()).unwrap();
-            send(connection, &byte, SendFlags::empty()).unwrap();
-            Outcome::Yield
-        }
-        Err(_) => Outcome::AwaitInput,
-    }
-}
-
-fn turn(pool: &mut PreforkPool<'_>, f: impl FnMut(PoolEvent)) {
-    let _interrupted =
-        poll(&mut [PollFd::from_borrowed_fd(std::os::fd::AsFd::as_fd(pool), PollFlags::IN)], None);
-    pool.handle_events(f).unwrap();
-}
-
-fn end(pool: &mut PreforkPool<'_>) {
-    pool.stop().unwrap();
-    while !pool.has_ended() {
-        turn(pool, |event| assert!(matches!(event, PoolEvent::Ended { .. }), "{event:?}"));
-    }
 }

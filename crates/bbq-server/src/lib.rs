@@ -6,7 +6,7 @@
 //! - `lifecycle` starts, changes and ends the server: the sockets, the threads, signals, reload and upgrade.
 //! - `worker` receives: one thread with its own sockets, its own event loop and its own lane of the spool (bbq-spool).
 //! - `sink` delivers what the lanes hold.
-//! - `tls` has the certificates that listeners serve.
+//! - `tls` has the certificates that listeners serve, and `access` the tokens that they take.
 //! - `stored` keeps what outlives a start: streams, counts, and which segments can be deleted.
 //! - `observe` reports on the server: status, admin, log.
 //!
@@ -15,13 +15,17 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 pub mod config;
 mod error;
+mod file_stamp;
 mod format;
 mod lifecycle;
 mod observe;
+mod otlp;
 mod sink;
 mod stored;
+mod syslog;
 mod time;
 mod tls;
 mod worker;
@@ -59,6 +63,25 @@ pub mod fuzzing {
     /// Reads text as the checkpoint of streams.
     pub fn checkpoint(text: &str) -> bool {
         crate::stored::checkpoint::decode(text).is_some()
+    }
+
+    /// Makes a request of OTLP logs in Protocol Buffers of one in JSON.
+    pub fn otlp_from_json(request: &[u8]) -> Option<Vec<u8>> {
+        crate::otlp::from_json(request, 1 << 20).ok()
+    }
+
+    /// Shows a record of OTLP logs in both formats.
+    pub fn otlp_shown(record: &[u8]) {
+        let mut out = Vec::new();
+        crate::otlp::put_body(record, &mut out);
+        if let Some(fields) = crate::otlp::OtlpFields::of(record) {
+            assert!(serde_json::to_writer(&mut out, &fields).is_ok());
+        }
+    }
+
+    /// Decodes a body of a request in pieces, up to 1 MiB; `None` if it is corrupt.
+    pub fn decoded(coding: u8, bytes: &[u8], piece: usize) -> Option<Vec<u8>> {
+        crate::worker::fuzzed_body(coding, bytes, piece)
     }
 
     /// Reads text as the ledger.

@@ -1,4 +1,4 @@
-//! Planted bugs of the program under test. The simulation must find each of them, or it proves nothing.
+//! Planted bugs of the program under test. The simulation must find each of them: otherwise its success proves nothing.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! The record of a run, which the program under test cannot see: which records were made, what was promised, and so what must
-//! come out.
+//! The history of a run, which the program under test cannot see: which records were made, what was promised, and so which
+//! records must come out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -24,33 +24,35 @@ pub(crate) struct History {
     numbers: HashMap<(StreamId, u64), Record>,
     /// The epoch of the last hello of each stream.
     epochs: HashMap<StreamId, u64>,
-    /// Acknowledged as durable.
+    /// Records that were acknowledged as durable.
     acknowledged: BTreeSet<Record>,
     /// Streams whose order the program has reported as lost.
     unordered: BTreeSet<StreamId>,
+    /// Records that the server may have forgotten: they may come out twice.
+    forgotten: BTreeSet<Record>,
 }
 
 /// The output of a sink, and its counts.
 #[derive(Debug)]
 pub(crate) struct Delivered<'a> {
     pub(crate) sink: &'a str,
-    /// Its files, oldest first.
+    /// The sink's files, oldest first.
     pub(crate) outputs: &'a [Vec<u8>],
     pub(crate) delivered: u64,
     pub(crate) dropped: &'a BTreeMap<String, u64>,
     /// Records that were in the lanes.
     pub(crate) records: u64,
-    /// Its cursor was removed: it may repeat records, and its count began again.
+    /// The sink's cursor was removed: the sink may repeat records, and its count began again.
     pub(crate) may_repeat: bool,
 }
 
 impl History {
-    /// A client sends a record with a number; `false` if it has sent another record with it.
+    /// A client sends a record with a number. Returns `false` if the client has sent another record with this number.
     pub(crate) fn send(&mut self, stream: StreamId, sequence: u64, record: Record) -> bool {
         *self.numbers.entry((stream, sequence)).or_insert(record) == record
     }
 
-    /// A client sends a hello; `false` if it has sent one for the stream with a higher epoch.
+    /// A client sends a hello. Returns `false` if the client has sent a hello for the stream with a higher epoch before.
     pub(crate) fn greet(&mut self, stream: StreamId, epoch: u64) -> bool {
         self.epochs.insert(stream, epoch).is_none_or(|last| last <= epoch)
     }
@@ -63,6 +65,12 @@ impl History {
     /// A client tells its application that a record is on the server's disk.
     pub(crate) fn acknowledge(&mut self, record: Record) {
         self.acknowledged.insert(record);
+    }
+
+    /// Data of the server was damaged. With it, the server may have lost the only note of the records that a stream had sent.
+    /// Records that are not acknowledged may have been delivered, and will be sent again.
+    pub(crate) fn damage(&mut self) {
+        self.forgotten.extend(self.numbers.values().filter(|record| !self.acknowledged.contains(record)));
     }
 
     pub(crate) fn give_up_order(&mut self, streams: &BTreeSet<StreamId>) {
@@ -88,7 +96,7 @@ impl History {
             for line in text.lines() {
                 lines += 1;
                 let Some((stream, sequence, record)) = read_line(line) else {
-                    // Without a cursor it is not known where a crash tore the output.
+                    // Without a cursor, the sink does not know where a crash tore the output.
                     if sink.may_repeat {
                         continue;
                     }
@@ -97,7 +105,7 @@ impl History {
                 };
                 if self.numbers.get(&(stream, sequence)) != Some(&record) {
                     return fail(format!(
-                        "{record:?} came out as number {sequence} of {stream}, which it never was"
+                        "{record:?} came out as number {sequence} of {stream}, but never had that number"
                     ));
                 }
                 if sink.may_repeat {
@@ -105,6 +113,9 @@ impl History {
                     continue;
                 }
                 if !out.insert(record) {
+                    if self.forgotten.contains(&record) {
+                        continue;
+                    }
                     return fail(format!("{record:?}, number {sequence} of {stream}, came out twice"));
                 }
                 let before = last.insert(stream, sequence).unwrap_or(0);
@@ -144,18 +155,21 @@ impl History {
         let sum = delivered + dropped.values().sum::<u64>();
         if sum != records {
             return Err(Violation(format!(
-                "{}: delivered {delivered} and dropped {dropped:?}, which is {sum} of {records} records",
+                "{}: delivered {delivered} and dropped {dropped:?} make {sum}, but there were {records} records",
                 sink.sink
             )));
         }
         if lines != delivered && !sink.may_repeat {
-            return Err(Violation(format!("{}: {lines} lines are there, {delivered} delivered", sink.sink)));
+            return Err(Violation(format!(
+                "{}: the output has {lines} lines, the ledger has {delivered} delivered",
+                sink.sink
+            )));
         }
         Ok(())
     }
 }
 
-/// What a line of an output says: `{...,"stream":"<id>","sequence":<number>,"message":"<record>"}`. Records have no characters
+/// Reads a line of an output: `{...,"stream":"<id>","sequence":<number>,"message":"<record>"}`. Records have no characters
 /// that JSON escapes.
 fn read_line(line: &str) -> Option<(StreamId, u64, Record)> {
     let (_, rest) = line.strip_prefix('{')?.split_once(",\"stream\":\"")?;

@@ -1,5 +1,5 @@
-//! The planted bug "cursor before data": a way to the disk on which a sync comes late, with the next change of the file. So
-//! the cursor, which follows the sync, is durable before the output.
+//! The planted bug "cursor before data": a storage that delays each sync to the next change of the file. So the cursor, which is
+//! written after the sync, is durable before the output.
 
 use std::io;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! Connections, whose bytes arrive late, in pieces of any size, or never.
 //!
-//! What one end writes is *in flight* until it is delivered, perhaps byte by byte, and then *arrived* until the other end reads
-//! it. A connection that its client has given up still delivers what is in flight: so a hello may be read long after that of a
-//! newer connection.
+//! Bytes that one end writes are *in flight* until they are delivered, perhaps byte by byte. Then they have *arrived*, until the
+//! other end reads them. A connection that its client has given up still delivers the bytes in flight. So the server may read a
+//! hello long after the hello of a newer connection.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,7 @@ use crate::random::Random;
 #[derive(Debug, Default)]
 pub(crate) struct Pipe {
     flight: VecDeque<u8>,
-    /// Delivered and not read yet.
+    /// Bytes that are delivered and not read yet.
     pub(crate) arrived: Vec<u8>,
     /// The writer has ended.
     closed: bool,
@@ -32,7 +32,7 @@ impl Pipe {
         self.arrived.drain(..bytes);
     }
 
-    /// Bytes that are written and not delivered.
+    /// Bytes that are written and not delivered yet.
     pub(crate) fn in_flight(&self) -> usize {
         self.flight.len()
     }
@@ -63,9 +63,9 @@ impl Pipe {
 /// A connection between a client and the server.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// To the server.
+    /// Bytes to the server.
     pub(crate) up: Pipe,
-    /// To the client.
+    /// Bytes to the client.
     pub(crate) down: Pipe,
     /// The client has dropped it.
     left: bool,
@@ -81,7 +81,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// A client connects. Whether a server accepts shows later.
+    /// A client connects. A server may accept the connection later.
     pub(crate) fn connect(&mut self) -> u64 {
         self.made += 1;
         let (up, down) = (Pipe::default(), Pipe::default());
@@ -111,7 +111,7 @@ impl Network {
         delivered
     }
 
-    /// The client gives it up: what it has written still arrives.
+    /// The client gives the connection up. The bytes that it has written still arrive.
     pub(crate) fn leave(&mut self, number: u64) {
         if let Some(connection) = self.connections.get_mut(&number) {
             connection.up.close();
@@ -120,7 +120,7 @@ impl Network {
         self.forget(number);
     }
 
-    /// Breaks it for both ends, after some of what is in flight.
+    /// Breaks the connection for both ends, after some of the bytes in flight were delivered.
     pub(crate) fn cut(&mut self, number: u64, random: &mut Random) {
         if let Some(connection) = self.connections.get_mut(&number) {
             connection.up.cut(random);
@@ -128,7 +128,7 @@ impl Network {
         }
     }
 
-    /// The server's process ends, and with it all connections.
+    /// The server's process ends. This breaks all connections.
     pub(crate) fn server_ends(&mut self, random: &mut Random) {
         for number in self.numbers() {
             self.cut(number, random);
@@ -139,7 +139,7 @@ impl Network {
         }
     }
 
-    /// The server is done with a connection: the client reads what was written.
+    /// The server closes a connection. The client can still read what the server has written.
     pub(crate) fn finish(&mut self, number: u64) {
         if let Some(connection) = self.connections.get_mut(&number) {
             connection.down.close();

@@ -1,5 +1,5 @@
-//! What a seed decides before the run: the configuration, and which faults may happen. Each run has only some kinds of faults, so
-//! that no kind hides another.
+//! The decisions of a seed before the run: the configuration, and which faults may happen. Each run has only some kinds of
+//! faults, so that no kind hides another kind.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ pub(crate) struct Plan {
     pub(crate) clients: Vec<ClientOptions>,
     pub(crate) server: ServerOptions,
     pub(crate) rates: Rates,
-    /// Lanes may be more or fewer after a restart.
+    /// The number of lanes may change at a restart.
     pub(crate) lanes_change: bool,
     /// A cursor file is removed at some restarts.
     pub(crate) loses_cursors: bool,
@@ -73,7 +73,7 @@ pub(crate) struct Plan {
     pub(crate) rots: bool,
     /// How much more often clients act than servers.
     pub(crate) client_weight: u64,
-    /// How seldom sinks act.
+    /// How often sinks act, compared with the other parts.
     pub(crate) sink_weight: u64,
 }
 
@@ -110,7 +110,7 @@ impl Rates {
     }
 }
 
-/// Sizes of a client's spool that make segments come and go within a run.
+/// Sizes of a client's spool that are so small that segments are created and deleted within a run.
 fn sizes(random: &mut Random) -> Sizes {
     let segment_bytes_min = 1024 << random.below(4);
     Sizes {
@@ -134,7 +134,7 @@ fn client(random: &mut Random, bug: Option<Bug>) -> ClientOptions {
         delivery_timeout: Duration::from_millis([100, 1000, 30_000][random.index(3)]),
         record_bytes_max: [60, 200, 1000, 3000][random.index(4)],
         collects_one_in: random.between(1, 8),
-        // So that some streams are quiet for long.
+        // Some streams are quiet for a long time.
         one_record_in: [2, 2, 4, 30, 100][random.index(5)],
         bug,
     }
@@ -156,7 +156,7 @@ fn server(random: &mut Random, bug: Option<Bug>) -> ServerOptions {
     }
 }
 
-/// Files of a few messages, of many, or one for all.
+/// Draws a sink: its files have a few messages or many, or one file has all.
 pub(crate) fn sink(random: &mut Random) -> SinkOptions {
     let bytes = [None, None, Some(400), Some(2000), Some(8000), Some(30_000)][random.index(6)];
     let daily = random.one_in(4);

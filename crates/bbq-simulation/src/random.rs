@@ -15,7 +15,7 @@ impl Random {
         random
     }
 
-    /// 64 bits.
+    /// The next number: 64 random bits.
     #[expect(clippy::should_implement_trait, reason = "it never ends and is not iterated over")]
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
@@ -24,7 +24,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// Less than `bound`, which is not 0.
+    /// A number less than `bound`, which is not 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         (self.next() >> 11) % bound.max(1)
     }
@@ -34,7 +34,7 @@ impl Random {
         self.below(items as u64) as usize
     }
 
-    /// From `least` to `most`.
+    /// A number from `least` to `most`.
     pub fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least + 1)
     }
@@ -49,7 +49,7 @@ impl Random {
         of_65536 > 0 && self.below(65_536) < u64::from(of_65536)
     }
 
-    /// A separate sequence for a part of the run, so that the numbers that one part takes do not change another's.
+    /// A separate sequence for a part of the run. The numbers that one part takes then do not change those of another part.
     #[must_use]
     pub fn fork(&mut self) -> Random {
         Random::new(self.next())

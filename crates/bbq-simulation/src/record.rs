@@ -1,7 +1,7 @@
 //! Records that can be identified in the output.
 
-/// A record: its client, and its number among that client's records, from 1. No two records have the same numbers, also after a
-/// restart of the client.
+/// A record: its client, and its number among that client's records, from 1. No two records have the same numbers, even after
+/// a restart of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Record {
     pub(crate) client: usize,
@@ -10,7 +10,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Its bytes, which its numbers determine.
+    /// The bytes of the record. Its numbers determine them.
     pub(crate) fn text(&self) -> String {
         let mut text = format!("{} {} {} ", self.client, self.number, self.bytes);
         let wanted = self.bytes as usize;

@@ -14,7 +14,7 @@ use crate::world::{Summary, World};
 pub struct Failure {
     /// The seed.
     pub seed: u64,
-    /// What was broken.
+    /// The broken promise.
     pub what: String,
 }
 
@@ -35,13 +35,13 @@ pub struct Report {
 
 /// Seeds between two lines of progress: about a minute on one processor.
 const PROGRESS_SEEDS: u64 = 20_000;
-/// The search ends after this many failures: more tell nothing new.
+/// The search ends after this many failures: more failures show nothing new.
 const FAILURES_MAX: usize = 8;
 
-/// Runs one seed; with `is_traced`, the last events come with it.
+/// Runs one seed. With `is_traced`, also returns the last events.
 ///
 /// # Errors
-/// What was broken.
+/// The broken promise.
 pub fn run_seed(seed: u64, bug: Option<Bug>, is_traced: bool) -> (Result<Summary, String>, Vec<String>) {
     let mut world = World::new(seed, bug, is_traced);
     let result = catch_unwind(AssertUnwindSafe(|| world.run()));
@@ -58,7 +58,7 @@ fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// Runs the seeds from `first` on, on `threads` threads, until `failures_max` failed. Long runs print their progress to stderr,
-/// so that a killed run has told which seeds failed.
+/// so that a killed run has shown which seeds failed.
 #[must_use]
 pub fn run_seeds(first: u64, seeds: u64, bug: Option<Bug>, threads: usize, failures_max: usize) -> Report {
     let next = AtomicU64::new(0);

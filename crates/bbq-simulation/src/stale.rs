@@ -1,5 +1,5 @@
-//! The planted bug "stale segment": what a program would see that does not distinguish old groups from new ones. The old groups
-//! that a recycled segment still has behind its new ones get the positions that new ones would have.
+//! The planted bug "stale segment", for a program that does not distinguish old groups from new groups. A recycled segment still
+//! has old groups behind its new groups. This module gives them the positions that new groups would have.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::disk::SimDisk;
 
 /// The position field of a frame.
 const POSITION: std::ops::Range<usize> = 16..24;
-/// Groups begin at multiples of it.
+/// Groups begin at multiples of this size.
 const BLOCK: usize = 4096;
 
 /// Makes the old groups of a segment look new.

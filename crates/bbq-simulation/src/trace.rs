@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// The most lines that are kept: more than a run has that ends.
+/// The most lines that are kept. Every run that ends has fewer.
 const LINES_MAX: usize = 50_000;
 
 /// The events of a run, if they are kept.
@@ -14,7 +14,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// A trace that keeps events, or none.
+    /// A trace that keeps events if `is_on`.
     #[must_use]
     pub fn new(is_on: bool) -> Trace {
         Trace { is_on, ..Trace::default() }
@@ -26,7 +26,7 @@ impl Trace {
         self.is_on
     }
 
-    /// The events that follow belong to this step.
+    /// Sets the step of the events that follow.
     pub fn at(&mut self, step: u64) {
         self.step = step;
     }

@@ -24,11 +24,11 @@ use crate::random::Random;
 use crate::server::{OUTPUTS, Server, outputs};
 use crate::trace::Trace;
 
-/// Rounds in which everything must be drained after all faults have ended; some hundred are usual. In a round each part acts.
+/// The most rounds to drain everything after all faults have ended. Some hundred are usual. In a round each part acts once.
 const ROUNDS_MAX: u64 = 1500;
 /// Wall clocks begin shortly before this midnight (UTC): far enough from 1970 that they can be set back.
 const MIDNIGHT_UNIX_NS: u64 = 1_799_971_200_000_000_000;
-/// The longest time before midnight; about as long as a run takes.
+/// The longest time before midnight. A run takes about as long.
 const BEFORE_MIDNIGHT_NS_MAX: u64 = 2_000_000_000;
 
 /// The summary of a run.
@@ -40,7 +40,7 @@ pub struct Summary {
     pub acknowledged: u64,
     /// Starts of the server.
     pub starts: u64,
-    /// A number that differs if two runs differ in anything.
+    /// A number that differs between two runs if they differ in anything.
     pub digest: u64,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct World {
     full_until: u64,
     stuck_until: u64,
     trouble_until: u64,
-    /// The step from which a passing read error may come, by lane.
+    /// The step from which a temporary read error may happen, by lane.
     next_read_error: [u64; LANES_MAX as usize],
     step: u64,
     starts: u64,
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    /// Runs to the end; the error is the broken promise.
+    /// Runs to the end. The error is a broken promise.
     pub(crate) fn run(&mut self) -> Result<Summary, Violation> {
         while self.step < self.plan.steps {
             self.step += 1;
@@ -212,7 +212,7 @@ impl World {
     fn act_of_sink(&mut self) {
         let Some(server) = &mut self.server else { return };
         let sink = self.random.index(server.sinks.len());
-        // Hold is also for a reload that is cancelled.
+        // A hold without a stop happens in a reload that is cancelled.
         let wish = if self.random.one_in(8) { Wish::Hold } else { Wish::Deliver };
         server.deliver(sink, wish, &mut self.trace);
     }
@@ -234,7 +234,7 @@ impl World {
         }
     }
 
-    /// Starts the server with the files on its disk. If that fails, it is tried again later.
+    /// Starts the server with the files on its disk. If that fails, a later step tries again.
     fn start_server(&mut self) {
         if self.disk.halted().is_some() {
             self.disk.restart();
@@ -293,7 +293,7 @@ impl World {
                 if !clients[client].is_running() {
                     clients[client].start(&mut around);
                 }
-                // So that even a quiet client connects and is acknowledged.
+                // This makes even a quiet client connect, so that its records are acknowledged.
                 if round == 0 {
                     clients[client].make(&mut around)?;
                 }

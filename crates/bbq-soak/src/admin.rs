@@ -7,18 +7,22 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-/// Long enough for a server that was stopped by SIGSTOP.
+/// Long enough for a server that SIGSTOP has stopped for a while.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Gets a page; returns the status code and the text.
+/// Gets a page. Returns the status code and the text.
 pub(crate) fn ask(admin: SocketAddr, page: &str) -> Result<(u16, String)> {
     let mut stream = TcpStream::connect_timeout(&admin, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(format!("GET {page} HTTP/1.1\r\nHost: soak\r\nConnection: close\r\n\r\n").as_bytes())?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
-    let (head, body) = text.split_once("\r\n\r\n").context("no HTTP")?;
-    let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).context("no HTTP status")?;
+    let (head, body) = text.split_once("\r\n\r\n").context("the response is not HTTP")?;
+    let code = head
+        .split(' ')
+        .nth(1)
+        .and_then(|code| code.parse().ok())
+        .context("the response has no HTTP status")?;
     Ok((code, body.to_owned()))
 }
 

@@ -1,7 +1,7 @@
 //! Accounts for every message: what was sent, what must be in the output, and what is there.
 //!
 //! A *run* is one sender's numbered messages, from 0. Its `Promise` depends on the sender. An *epoch* ends when the server is
-//! killed or its disk fails: what was only in memory may be lost then.
+//! killed or its disk fails: messages that were only in memory may be lost then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,15 +9,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::message::Message;
 
-/// Findings for the report; further ones are only counted.
+/// The most findings in the report. Further findings are only counted.
 const FINDINGS_MAX: usize = 12;
 
-/// What is promised for the messages of a run, beside "each at most once".
+/// The promises for the messages of a run, besides "each message at most once".
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Promise {
-    /// In the order of their numbers.
+    /// The messages come in the order of their numbers.
     pub(crate) ordered: bool,
-    /// No message is missing before one that is there.
+    /// No message is missing in front of a delivered message.
     pub(crate) no_holes: bool,
     /// Acknowledged messages survive a kill.
     pub(crate) durable: bool,
@@ -28,9 +28,9 @@ struct Run {
     label: String,
     promise: Promise,
     sent: u64,
-    /// Messages below it are acknowledged...
+    /// Messages with numbers below this are acknowledged.
     acknowledged: u64,
-    /// ...in this epoch.
+    /// The epoch of the last acknowledgement.
     acknowledged_in: u64,
     /// Singly acknowledged messages, each with its epoch.
     single: BTreeMap<u64, u64>,
@@ -77,7 +77,7 @@ impl Book {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a run; returns its number.
+    /// Begins a run. Returns its number.
     pub(crate) fn begin(&self, label: String, promise: Promise) -> u32 {
         let mut pages = self.locked();
         let number = pages.runs.len() as u32;
@@ -95,7 +95,7 @@ impl Book {
         number
     }
 
-    /// The next messages of a run, which are about to be sent; returns the first number.
+    /// Notes messages of a run that are about to be sent. Returns the first number.
     pub(crate) fn send(&self, run: u32, messages: u64) -> u64 {
         let mut pages = self.locked();
         let run = &mut pages.runs[run as usize];
@@ -104,12 +104,12 @@ impl Book {
         first
     }
 
-    /// Removes the last messages of a run, which were not sent after all.
+    /// Removes the last messages of a run, because they were not sent after all.
     pub(crate) fn unsend(&self, run: u32, messages: u64) {
         self.locked().runs[run as usize].sent -= messages;
     }
 
-    /// Messages below `number` are acknowledged, by a server of this epoch.
+    /// Notes that messages below `number` were acknowledged, by a server of this epoch.
     pub(crate) fn acknowledge(&self, run: u32, number: u64, epoch: u64) {
         let mut pages = self.locked();
         let run = &mut pages.runs[run as usize];
@@ -121,7 +121,7 @@ impl Book {
         run.acknowledged_in = epoch;
     }
 
-    /// One message is acknowledged, in this epoch.
+    /// Notes that one message was acknowledged, in this epoch.
     pub(crate) fn acknowledge_single(&self, run: u32, number: u64, epoch: u64) {
         self.locked().runs[run as usize].single.insert(number, epoch);
     }
@@ -130,12 +130,12 @@ impl Book {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Ends the epoch: what was only in memory may be lost.
+    /// Ends the epoch: messages that were only in memory may be lost.
     pub(crate) fn end_epoch(&self) {
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The number of ordered stops of the server, times two; `None` during a stop.
+    /// Twice the number of the server's stops in order; `None` during a stop.
     pub(crate) fn stops(&self) -> Option<u64> {
         let changes = self.stops.load(Ordering::Acquire);
         changes.is_multiple_of(2).then_some(changes)
@@ -170,7 +170,7 @@ impl Book {
             run.next = number + 1;
         } else if run.gaps.remove(&number) {
             if run.promise.ordered {
-                let finding = format!("{} came behind {}", label(run), run.next - 1);
+                let finding = format!("{} came after message {}", label(run), run.next - 1);
                 pages.counts.disordered += 1;
                 pages.find(finding);
             }
@@ -181,7 +181,7 @@ impl Book {
         }
     }
 
-    /// Counts missing messages as lost. To be called when the whole output was read.
+    /// Counts missing messages as lost. Call this when the whole output was read.
     pub(crate) fn judge(&self) {
         let epoch = self.epoch();
         let pages = &mut *self.locked();

@@ -1,5 +1,5 @@
-//! A small disk for the data directory, which can be filled, and whose writes can fail: a file system in a file, on a file system
-//! in memory. When the file system in memory is full, writes to the other one fail with EIO.
+//! A small disk for the data directory. The disk can be filled, and its writes can be made to fail. It is a file system in a file
+//! on a file system in memory. When the file system in memory is full, writes to the other file system fail with EIO.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -20,12 +20,12 @@ pub(crate) fn has_own_mounts() -> bool {
     std::env::var_os(VARIABLE).is_some()
 }
 
-/// Runs this program again in a mount namespace of its own; returns its exit code.
+/// Runs this program again in a mount namespace of its own. Returns the exit code.
 pub(crate) fn run_in_own_mounts() -> Result<u8> {
     let program = std::env::current_exe()?;
     let mut command = Command::new("unshare");
     command.arg("--mount").arg(program).args(std::env::args_os().skip(1)).env(VARIABLE, "yes");
-    let status = command.status().context("unshare cannot be started; run as root, or with --disk none")?;
+    let status = command.status().context("cannot start unshare; run as root, or with --disk none")?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
@@ -75,7 +75,7 @@ impl Disks {
 
 impl Drop for Disks {
     fn drop(&mut self) {
-        // They also end with the namespace.
+        // The mounts also end with the namespace.
         let _ended = run(Command::new("umount").arg("--lazy").arg(&self.data));
         let _ended = run(Command::new("umount").arg("--lazy").arg(&self.backing));
     }

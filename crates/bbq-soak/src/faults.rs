@@ -123,7 +123,7 @@ impl Faults<'_> {
             Fault::Upgrade => {
                 self.made.upgrades += 1;
                 self.server.ask(Signal::USR2);
-                // Otherwise the next fault may come during the upgrade.
+                // Without this wait, the next fault may come during the upgrade.
                 if self.random.percent(60) { self.server.wait_one() } else { Ok(()) }
             }
             Fault::Pause => {
@@ -143,10 +143,10 @@ impl Faults<'_> {
         self.server.configure(&text)
     }
 
-    /// SIGKILL for all processes of the server, or for one of them.
+    /// Sends SIGKILL to all processes of the server, or to one of them.
     fn kill(&mut self, all: bool) -> Result<()> {
         self.made.kills += 1;
-        // What was only in memory before the kill may be lost, and what came until it happened.
+        // Messages that were only in memory before the kill may be lost, also those that came until the kill happened.
         self.field.book.end_epoch();
         if all {
             self.server.kill();
@@ -180,10 +180,10 @@ impl Faults<'_> {
         }
     }
 
-    /// SIGTERM, and a start.
+    /// Stops the server by SIGTERM, and starts it again.
     fn stop(&mut self) -> Result<()> {
         self.made.stops += 1;
-        // A server that is still starting handles SIGTERM in another way.
+        // A server that is still starting handles SIGTERM differently.
         self.wait_decided()?;
         self.field.book.while_stopping(|| self.server.stop())?;
         if self.random.percent(50) {
@@ -203,7 +203,7 @@ impl Faults<'_> {
         Ok(())
     }
 
-    /// Makes writes fail for a while, and restarts the server, as a lane with a failed write accepts nothing until then.
+    /// Makes writes fail for a while, and then restarts the server: a lane with a failed write accepts nothing until a restart.
     fn disk_error(&mut self) -> Result<()> {
         let Some(disks) = self.disks else { return Ok(()) };
         self.made.disk_errors += 1;
@@ -211,7 +211,7 @@ impl Faults<'_> {
         let ballast = disks.break_writes()?;
         std::thread::sleep(Duration::from_millis(self.random.below(3000)));
         drop(ballast);
-        // The exit code says that the lane failed.
+        // The exit code may report the failed lane.
         let stopped = self.field.book.while_stopping(|| self.server.stop());
         if !self.server.pids().is_empty() {
             stopped?;

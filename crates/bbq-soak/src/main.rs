@@ -1,9 +1,9 @@
 //! Runs real servers and clients of bbq under faults drawn from a seed, and accounts for every message: lost, doubled, out of
 //! order, or never sent. `cargo xtask soak` builds and runs it.
 //!
-//! A run is a series of rounds. In each, all clients send during faults of one theme. Then the faults end, every client waits for
-//! its acknowledgements, the server becomes quiet, its ledger must balance, it is stopped in order, and the new part of the
-//! sink's file is checked.
+//! A run is a series of rounds. In each round, all clients send during faults of one theme. Then the faults end, and every client
+//! waits for its acknowledgements. The server becomes quiet, and its ledger must balance. Then the server is stopped in order,
+//! and the new part of the sink's file is checked.
 
 #![forbid(unsafe_code)]
 #![expect(

@@ -1,4 +1,4 @@
-//! The text of a message: its run, its number, and bytes that depend on both, so that a changed byte is detected.
+//! The text of a message: its run, its number, and padding that depends on both, so that a changed byte is detected.
 //!
 //! ```text
 //! run-0000002a 00000017 abcdef...
@@ -6,7 +6,7 @@
 
 /// Bytes in front of the padding.
 const HEAD_BYTES: usize = 22;
-/// The padding varies and is shorter than this.
+/// The padding has a different length in each message, and is shorter than this.
 const PADDING_BYTES_MAX: u64 = 200;
 
 /// One message of one run.
@@ -27,7 +27,7 @@ impl Message {
         }
     }
 
-    /// The message of a line of the output; `None` for a line that no client sent.
+    /// The message in a line of the output. `None` for a line that no client sent.
     pub(crate) fn read(line: &[u8]) -> Option<Message> {
         // Syslog messages begin with their priority.
         let line = line.strip_prefix(b"<13>").unwrap_or(line);

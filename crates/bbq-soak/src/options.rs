@@ -13,7 +13,7 @@ pub(crate) enum Disk {
     Well,
     /// It is full at times
     Full,
-    /// It is full at times, and writes fail at others
+    /// It is full at times, and at other times writes fail
     Errors,
 }
 
@@ -21,25 +21,25 @@ pub(crate) enum Disk {
 #[derive(Clone, Debug, Parser)]
 #[command(name = "cargo xtask soak")]
 pub(crate) struct Options {
-    /// For how many minutes faults are made; the last check comes after them
+    /// How many minutes the faults last; the last check comes afterwards
     #[arg(long, value_name = "N", default_value_t = 1)]
     minutes: u64,
-    /// The same in seconds
+    /// How many seconds the faults last
     #[arg(long, value_name = "N", conflicts_with = "minutes")]
     seconds: Option<u64>,
-    /// Repeats the faults and settings of a run, at other moments [default: the time]
+    /// Repeats the faults and settings of a run, but not their exact times [default: the time]
     #[arg(long, value_name = "S", default_value_t = clock(), hide_default_value = true)]
     pub(crate) seed: u64,
     /// The size of the spool's segments [default: drawn for each round]
     #[arg(long, value_name = "N")]
     pub(crate) segment_bytes: Option<u64>,
-    /// What the disk does. `full` and `errors` need root, as they mount small file systems in a mount namespace
+    /// The faults of the disk. `full` and `errors` need root, because they mount small file systems in a mount namespace
     #[arg(long, value_name = "FAULTS", default_value = "none")]
     pub(crate) disk: Disk,
     /// The program under test
     #[arg(long, value_name = "FILE", default_value = "target/release/bbq")]
     pub(crate) bbq: PathBuf,
-    /// Where to work; the directory is kept when something is wrong
+    /// The working directory; it is kept after a failure
     #[arg(long, value_name = "DIR", default_value = "target/soak")]
     pub(crate) directory: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! The file sink's output, read in the order it was written: first the files that were set aside, then the present one.
+//! Reads the file sink's output in the order in which it was written: first the files that were set aside, then the present file.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
@@ -12,7 +12,7 @@ use crate::book::Book;
 /// Reads new lines of the output. The server must be stopped: a running one may truncate its file after a kill.
 pub(crate) struct Output {
     path: PathBuf,
-    /// The present file at the last reading, and how much of it was read.
+    /// The inode of the present file at the last reading, and how many of its bytes were read.
     inode: u64,
     read_bytes: u64,
 }
@@ -46,7 +46,7 @@ impl Output {
         Ok(())
     }
 
-    /// Reads the new part of a file; returns the file's length.
+    /// Reads the new part of a file. Returns the file's length.
     fn read_file(&self, path: &PathBuf, book: &Book) -> Result<u64> {
         let mut file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let metadata = file.metadata()?;

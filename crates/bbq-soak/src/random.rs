@@ -1,6 +1,6 @@
 //! Random numbers that a seed repeats (splitmix64).
 
-/// A generator.
+/// A generator of random numbers.
 #[derive(Clone)]
 pub(crate) struct Random(u64);
 
@@ -23,7 +23,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// 0 to `limit` - 1.
+    /// A number from 0 to `limit` - 1.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }

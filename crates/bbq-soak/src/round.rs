@@ -25,19 +25,20 @@ use crate::server::{Server, wait};
 use crate::settings::{self, Places, Sizes};
 use crate::watch;
 
-/// A round takes 4 s to 4 s more than this.
+/// The faults of a round take between 4 s and 4 s more than this.
 const ROUND_SECONDS: u64 = 12;
-/// Segments that a server has open for each lane: the one that is written, the one behind it, and one that the sink reads.
+/// The most segments that a server has open for each lane: the one that is written, the one behind it, and one that the sink
+/// reads.
 const SEGMENTS_PER_LANE: usize = 3;
-/// Counts of descriptors, of which the lowest is used. Two series must have the same result.
+/// The number of counts of descriptors in a series. The lowest count is the result, and two series must have the same result.
 const LOOKS: usize = 10;
 /// The interval of these counts.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// A server that is quiet takes less memory: buffers of a few lanes and sinks.
+/// A quiet server takes less memory than this: it has buffers for a few lanes and sinks.
 const RESIDENT_KIB_MAX: u64 = 512 * 1024;
-/// Drops are in `/health` for a minute after the last.
+/// `/health` reports drops for a minute after the last drop.
 const HEALTH_PATIENCE: Duration = Duration::from_secs(90);
-/// Ports that the system does not give to clients begin here.
+/// The first of the ports that the system does not give to clients.
 const PORT_MIN: u64 = 10_000;
 const PORTS: u64 = 20_000;
 /// Lines of the server's log in a report.
@@ -46,9 +47,9 @@ const LOG_LINES: usize = 40;
 /// A working client; its thread returns it.
 type Working = JoinHandle<(Box<dyn Client>, Result<(), String>)>;
 
-/// Runs all rounds; returns whether everything was as promised.
+/// Runs all rounds. Returns whether all promises were kept.
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    // In an upgrade the old process ends before the new one, which then becomes a child of this process.
+    // In an upgrade the old process ends before the new process. The new process then becomes a child of this process.
     let own = watch::to_pid(std::process::id());
     rustix::process::set_child_subreaper(own).context("cannot become the parent of orphans")?;
     let directory = prepare(&options.directory)?;
@@ -85,7 +86,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(soak.report(minutes, &done))
 }
 
-/// After a failure a `bbq send` may still run, and would send to the next owner of the port.
+/// Ends `bbq send` processes that still run after a failure. They would send to the next owner of the port.
 fn end_senders(places: &Places) {
     for server in places.servers() {
         watch::processes_with(&server).into_iter().for_each(|pid| watch::signal(pid, Signal::KILL));
@@ -127,7 +128,7 @@ impl Soak<'_> {
                 duration.as_secs(),
                 counts.messages
             );
-            ensure!(counts.is_clean(), "messages are not as promised, in round {number}, {theme:?}");
+            ensure!(counts.is_clean(), "messages break their promises, in round {number}, {theme:?}");
         }
         self.server.start()?;
         let health = self.server.wait_healthy(HEALTH_PATIENCE);
@@ -166,9 +167,9 @@ impl Soak<'_> {
         let unwritten = admin::sum(&status["ledger"]["dropped"]["unwritten"]);
         ensure!(
             self.disks.is_some() || unwritten == 0,
-            "{unwritten} messages are counted as unwritten, and the disk was well"
+            "{unwritten} messages are counted as unwritten, but the disk had no faults"
         );
-        // The first configuration again, which needs as many descriptors as at first.
+        // The configuration of the round's start needs as many descriptors as it did then.
         self.server.configure(&config)?;
         self.server.ask(Signal::HUP);
         self.check_resources()?;
@@ -190,7 +191,7 @@ impl Soak<'_> {
         Ok(working)
     }
 
-    /// Waits for the clients; each must end.
+    /// Waits for the clients. Each client must end.
     fn join_clients(&mut self, working: Vec<Working>) -> Result<()> {
         let begin = Instant::now();
         let mut problems = Vec::new();
@@ -214,20 +215,20 @@ impl Soak<'_> {
         Ok(())
     }
 
-    /// Checks that the sink's count is that of its file.
+    /// Checks that the ledger counts as many delivered messages as the sink's file has.
     fn check_delivered(&self) -> Result<()> {
         let status = admin::status(self.server.places().admin())?;
         let delivered = admin::sum(&status["ledger"]["delivered"]);
         let written = self.field.book.counts().messages;
         ensure!(
             delivered == written,
-            "the ledger has {delivered} messages as delivered, and the sink's file got {written}"
+            "the ledger counts {delivered} messages as delivered, but the sink's file has {written}"
         );
         Ok(())
     }
 
-    /// The number of descriptors when nothing changes: workers may still open some when the server is ready. The fewest of
-    /// several counts, as the connection of the last query may not be closed yet.
+    /// The number of descriptors when nothing changes: workers may still open some when the server is ready. The lowest of
+    /// several counts is used, because the connection of the last query may not be closed yet.
     fn steady_descriptors(&self) -> Result<usize> {
         let mut last = None;
         wait(PATIENCE, || {
@@ -260,13 +261,13 @@ impl Soak<'_> {
             let resident = watch::resident_kib(pid);
             ensure!(
                 resident <= RESIDENT_KIB_MAX,
-                "the quiet server takes {resident} KiB of memory, allowed are {RESIDENT_KIB_MAX}"
+                "the quiet server takes {resident} KiB of memory; allowed are {RESIDENT_KIB_MAX} KiB"
             );
         }
         Ok(())
     }
 
-    /// Prints the result; returns whether everything was as promised.
+    /// Prints the result. Returns whether all promises were kept.
     fn report(&self, minutes: f64, done: &Result<()>) -> bool {
         let counts = self.field.book.counts();
         let clean = counts.is_clean() && done.is_ok();
@@ -304,18 +305,18 @@ impl Soak<'_> {
             counts.doubled,
             counts.disordered,
             counts.foreign,
-            if clean { "as promised" } else { "NOT as promised" },
+            if clean { "all promises kept" } else { "promises BROKEN" },
         );
         clean
     }
 }
 
-/// Makes an empty directory, and removes what a former run left there.
+/// Makes an empty directory. Removes the files that a former run left there.
 fn prepare(directory: &Path) -> Result<std::path::PathBuf> {
     let marker = directory.join("soak");
     if directory.exists() {
         if !marker.exists() && fs::read_dir(directory)?.next().is_some() {
-            bail!("{} is not empty, and no soak made it", directory.display());
+            bail!("{} is not empty, and was not made by a soak", directory.display());
         }
         fs::remove_dir_all(directory).with_context(|| format!("cannot empty {}", directory.display()))?;
     }
@@ -339,8 +340,8 @@ fn places(directory: &Path, disks: Option<&Disks>, ports: [u16; 7]) -> Result<Pl
     Ok(places)
 }
 
-/// Ports that are free for tcp and udp, and sockets that reserve them against tests and other soaks of this machine: only one
-/// process can bind an abstract socket name, and the tests use the same names.
+/// Returns ports that are free for tcp and udp, and sockets that reserve them against tests and other soaks on this machine. Only
+/// one process can bind an abstract socket name, and the tests use the same names.
 fn free_ports(mut random: Random) -> Result<([u16; 7], Vec<UnixDatagram>)> {
     let mut ports = [0; 7];
     let mut reserved = Vec::new();

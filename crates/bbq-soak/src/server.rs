@@ -1,4 +1,4 @@
-//! The processes of the server under test. During an upgrade there are two, and then another one.
+//! The processes of the server under test. During an upgrade there are two processes; afterwards the new process is left.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -31,12 +31,12 @@ impl Server {
         &self.places
     }
 
-    /// The running processes, mostly one.
+    /// The running processes. Usually there is one.
     pub(crate) fn pids(&self) -> Vec<u32> {
         watch::processes_with(&self.places.config.display().to_string())
     }
 
-    /// Replaces the configuration by a rename, as a server that starts at this moment must find the old text or the new one.
+    /// Replaces the configuration by a rename: a server that starts at this moment must find the old text or the new text.
     pub(crate) fn configure(&self, text: &str) -> Result<()> {
         let new = self.places.config.with_extension("new");
         fs::write(&new, text)
@@ -44,7 +44,7 @@ impl Server {
             .context("cannot write the configuration")
     }
 
-    /// Starts it; it need not be ready when this returns.
+    /// Starts the server, but does not wait until it is ready.
     pub(crate) fn spawn(&self) -> Result<u32> {
         let log = File::options().create(true).append(true).open(&self.places.log)?;
         let mut command = Command::new(&self.program);
@@ -53,13 +53,13 @@ impl Server {
         Ok(command.spawn().with_context(|| format!("cannot start {}", self.program.display()))?.id())
     }
 
-    /// Starts it, and waits until it is ready.
+    /// Starts the server, and waits until it is ready.
     pub(crate) fn start(&self) -> Result<()> {
         let pid = self.spawn()?;
         self.wait_ready(Some(pid))
     }
 
-    /// Waits until it is ready: `pid`, if that is told, or any.
+    /// Waits until the server is ready. Fails if the server has ended: it has no processes, and `pid`, if given, does not run.
     pub(crate) fn wait_ready(&self, pid: Option<u32>) -> Result<()> {
         let is_ready = wait(PATIENCE, || {
             let status = admin::status(self.places.admin());
@@ -76,7 +76,7 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until there is one process, and it is ready.
+    /// Waits until there is only one process, and this process is ready.
     pub(crate) fn wait_one(&self) -> Result<()> {
         wait(PATIENCE, || {
             let pids = self.pids();
@@ -90,13 +90,13 @@ impl Server {
         self.pids().into_iter().for_each(|pid| watch::signal(pid, signal));
     }
 
-    /// Sends a signal to those processes that handle it already: a program that has just started would be killed by it.
+    /// Sends a signal to the processes that already have a handler for it. The signal would kill a program that has just started.
     pub(crate) fn ask(&self, signal: Signal) {
         let catching = self.pids().into_iter().filter(|pid| watch::catches(*pid, signal));
         catching.for_each(|pid| watch::signal(pid, signal));
     }
 
-    /// SIGKILL for all of its processes; returns when they are gone.
+    /// Sends SIGKILL to all processes of the server. Returns when they are gone.
     pub(crate) fn kill(&self) {
         loop {
             let pids = self.pids();
@@ -108,7 +108,7 @@ impl Server {
         }
     }
 
-    /// SIGKILL for one of its processes; returns when that is gone.
+    /// Sends SIGKILL to one process of the server. Returns when this process is gone.
     pub(crate) fn kill_one(&self, pid: u32) {
         watch::signal(pid, Signal::KILL);
         Server::wait_gone(pid);
@@ -120,7 +120,7 @@ impl Server {
         }
     }
 
-    /// SIGTERM; it must end with exit code 0.
+    /// Sends SIGTERM. The server must end with exit code 0.
     pub(crate) fn stop(&self) -> Result<()> {
         let pids = self.pids();
         let mut codes = Vec::new();
@@ -134,11 +134,11 @@ impl Server {
                         codes.push(status.exit_status());
                         break;
                     }
-                    // Not our child, or collected already.
+                    // The process is not our child, or was collected already.
                     Err(_) if !watch::is_running(pid) => break,
                     Ok(None) | Err(_) if begin.elapsed() < PATIENCE => std::thread::sleep(LOOK_INTERVAL),
                     Ok(None) | Err(_) => {
-                        bail!("SIGTERM does not end the server (pid {pid}) in {} s", PATIENCE.as_secs())
+                        bail!("SIGTERM did not end the server (pid {pid}) within {} s", PATIENCE.as_secs())
                     }
                 }
             }
@@ -158,7 +158,7 @@ impl Server {
         })
     }
 
-    /// Its open descriptors, without those of connections.
+    /// The server's open descriptors, without those of connections.
     pub(crate) fn own_descriptors(&self) -> Result<Descriptors> {
         let mut before = self.connections()?;
         loop {
@@ -189,7 +189,7 @@ impl Server {
         })
     }
 
-    /// The last lines of its log.
+    /// The last lines of the server's log.
     pub(crate) fn log_tail(&self, lines: usize) -> String {
         let log = fs::read(&self.places.log).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
@@ -198,13 +198,13 @@ impl Server {
     }
 }
 
-/// Calls `check` until it succeeds, for `patience`; then returns its error.
+/// Calls `check` until it succeeds. Returns the last error of `check` if that takes longer than `patience`.
 pub(crate) fn wait<T>(patience: Duration, mut check: impl FnMut() -> Result<T>) -> Result<T> {
     let begin = Instant::now();
     loop {
         match check() {
             Err(error) if begin.elapsed() > patience => {
-                return Err(error.context(format!("this did not change in {} s", patience.as_secs())));
+                return Err(error.context(format!("this did not change within {} s", patience.as_secs())));
             }
             Err(_) => std::thread::sleep(LOOK_INTERVAL),
             done => return done,

@@ -14,7 +14,7 @@ pub(crate) struct Places {
     pub(crate) data: PathBuf,
     pub(crate) output: PathBuf,
     pub(crate) log: PathBuf,
-    /// For clients' spools.
+    /// The directory of the clients' spools.
     pub(crate) clients: PathBuf,
 }
 
@@ -43,16 +43,16 @@ const SEGMENTS_MIN: u64 = 10;
 pub(crate) struct Sizes {
     segment_bytes: u64,
     bytes_max: u64,
-    /// The most workers, and those of the first configuration.
+    /// The most workers. The first configuration has this number of workers.
     workers: u64,
     is_first: bool,
-    /// It decides the number of sockets.
+    /// The distribution: it decides the number of sockets.
     distribution: &'static str,
 }
 
 /// How connections are spread.
 const DISTRIBUTIONS: [&str; 4] = ["auto", "reuseport", "shared", "duplicate=2"];
-/// Workers at most.
+/// The most workers.
 pub(crate) const WORKERS_MAX: u64 = 3;
 
 impl Sizes {

@@ -1,11 +1,11 @@
-//! What /proc and waitpid tell about processes.
+//! Information about processes from /proc and waitpid.
 
 use std::fs;
 use std::path::Path;
 
 use rustix::process::{Pid, Signal, WaitOptions, getpgrp, kill_process, waitpgid, waitpid};
 
-/// Running processes that have a word among their arguments.
+/// Running processes that have `word` among their arguments.
 pub(crate) fn processes_with(word: &str) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -17,14 +17,14 @@ pub(crate) fn processes_with(word: &str) -> Vec<u32> {
     .collect()
 }
 
-/// Whether a process runs. A child that has ended is waited for: after a kill the first thread may have ended while another one
+/// Whether a process runs. For a child, waitpid(2) decides: after a kill the first thread may have ended while another thread
 /// still has the sockets, and only waitpid(2) tells when all threads have ended.
 pub(crate) fn is_running(pid: u32) -> bool {
     let Some(number) = to_pid(pid) else { return false };
     match waitpid(Some(number), WaitOptions::NOHANG) {
         Ok(Some(_)) => false,
         Ok(None) => true,
-        // It is no child of this process.
+        // The process is not a child of this process.
         Err(_) => {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
@@ -40,12 +40,12 @@ pub(crate) fn collect_ended() {
 
 pub(crate) fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = to_pid(pid) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ended = kill_process(pid, signal);
     }
 }
 
-/// Whether a process has a handler for a signal: proc_pid_status(5).
+/// Whether a process has a handler for a signal; see proc_pid_status(5).
 pub(crate) fn catches(pid: u32, signal: Signal) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -70,7 +70,7 @@ pub(crate) struct Descriptors {
 pub(crate) fn descriptors(pid: u32, spool: &Path) -> Descriptors {
     let mut found = Descriptors::default();
     for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
-        // It may have been closed meanwhile.
+        // The descriptor may have been closed meanwhile.
         let Ok(file) = fs::read_link(entry.path()) else { continue };
         if file.starts_with(spool) {
             found.segments += 1;

@@ -30,7 +30,7 @@ pub struct LanePlace {
     pub lane: u32,
     /// Position of the next byte to read.
     pub position: u64,
-    /// Records of the lane before it.
+    /// Records of the lane before this position.
     pub record: u64,
 }
 
@@ -129,12 +129,12 @@ impl CursorStore {
     /// If the directory cannot be made.
     pub fn new(storage: Arc<dyn Storage>, directory: &Path, sink: &str) -> Result<CursorStore, SpoolError> {
         storage.create_dir_all(directory).map_err(SpoolError::io("create", directory))?;
-        let path = directory.join(file_name(sink));
+        let path = directory.join(file_name_of(sink) + SUFFIX);
         Ok(CursorStore { storage, path, sink: sink.to_owned() })
     }
 
-    /// The last commit; `None` if there was none. A damaged file is renamed and counts as none. Then the sink begins at the
-    /// oldest message: it may repeat some, and loses none.
+    /// The last commit; `None` if there was none. A damaged file is renamed and counts as missing. The sink then begins
+    /// at the oldest message: it may repeat messages, and loses none.
     ///
     /// # Errors
     /// If the file exists and cannot be read.
@@ -157,13 +157,14 @@ impl CursorStore {
     /// Makes `cursor` the last commit.
     ///
     /// # Errors
-    /// Then the last commit is still valid.
+    /// The file could not be replaced. The last commit is then still valid.
     pub fn commit(&self, cursor: &Cursor) -> io::Result<()> {
         self.storage.replace(&self.path, cursor.encode(&self.sink).as_bytes())
     }
 }
 
-/// The furthest place of any cursor in a directory, by lane: a lane never uses a position again, even if its files were removed.
+/// The furthest place of any cursor in a directory, by lane. With it a lane never uses a position again, even if its files were
+/// removed.
 pub(crate) fn furthest(storage: &dyn Storage, directory: &Path) -> BTreeMap<u32, LanePlace> {
     let mut furthest: BTreeMap<u32, LanePlace> = BTreeMap::new();
     for name in storage.list(directory).unwrap_or_default() {
@@ -184,11 +185,12 @@ pub(crate) fn furthest(storage: &dyn Storage, directory: &Path) -> BTreeMap<u32,
     furthest
 }
 
-/// A readable name that is unique for each sink.
-fn file_name(sink: &str) -> String {
+/// A readable name for a file or a directory of a sink. Each sink gets a different name.
+#[must_use]
+pub fn file_name_of(sink: &str) -> String {
     let readable: String =
         sink.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).take(80).collect();
-    format!("{readable}-{:08x}{SUFFIX}", crc32c(sink.as_bytes()))
+    format!("{readable}-{:08x}", crc32c(sink.as_bytes()))
 }
 
 #[cfg(test)]

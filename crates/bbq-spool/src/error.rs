@@ -8,17 +8,17 @@ use std::path::PathBuf;
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages name the other fields")]
 pub enum SpoolError {
-    /// Another process has the data directory.
+    /// Another process uses the data directory.
     #[error("data directory {} is in use by {holder}; stop it, or choose another with --data", directory.display())]
     Locked {
         directory: PathBuf,
-        /// "pid N", or that the process is not known.
+        /// "pid N", or "another process" if the process is not known.
         holder: String,
     },
     /// A system call failed.
     #[error("cannot {action} {}", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
-    /// An option out of range.
+    /// An option is out of range.
     #[error("{name} is {found}; allowed is {least} to {most}")]
     OutOfRange { name: &'static str, found: u64, least: u64, most: u64 },
     /// The limits leave too little room.
@@ -43,7 +43,7 @@ pub enum LaneError {
     /// The buffer in memory is full, because the disk is slow or full. Retry when the lane reports progress.
     #[error("the lane's buffer is full")]
     Full,
-    /// A write or sync failed. The lane acknowledges nothing any more; a restart reads what the disk really has.
+    /// A write or sync failed. The lane acknowledges nothing more; a restart reads what the disk really has.
     #[error("the lane failed and takes nothing until the server is started again: {0}")]
     Failed(String),
 }

@@ -10,7 +10,7 @@ use bbq_storage::direct::AlignedBuffer;
 #[derive(Debug, Default)]
 pub(crate) struct FillingGroup {
     bytes: AlignedBuffer,
-    /// Where its last entry ends in `bytes`; behind it is padding, once it is sealed.
+    /// The end of the last entry in `bytes`. Once the group is sealed, padding follows.
     end: usize,
     entries: u32,
     records: u32,
@@ -35,17 +35,17 @@ impl FillingGroup {
         self.entries == 0
     }
 
-    /// Bytes with the frame.
+    /// Bytes of the group, with the frame.
     pub(crate) fn len(&self) -> usize {
         self.end
     }
 
-    /// Bytes on disk.
+    /// Bytes of the group on disk.
     pub(crate) fn block_bytes(&self) -> usize {
         self.end.next_multiple_of(BLOCK_BYTES)
     }
 
-    /// Bytes on disk if a batch of `batch_bytes` joined it.
+    /// Bytes of the group on disk if a batch of `batch_bytes` is added.
     pub(crate) fn block_bytes_with(&self, batch_bytes: usize) -> usize {
         let held = self.end.max(GROUP_FRAME_BYTES);
         (held + ENVELOPE_BYTES + batch_bytes).next_multiple_of(BLOCK_BYTES)
@@ -79,7 +79,7 @@ impl FillingGroup {
         self.tallies[source] += u64::from(header.records);
     }
 
-    /// Writes frame and padding, and returns the whole blocks to write. It may be sealed again, for another position.
+    /// Writes frame and padding, and returns the whole blocks to write. A group may be sealed again for another position.
     pub(crate) fn seal(&mut self, position: u64, first_record: u64) -> (GroupFrame, &[u8]) {
         self.bytes.resize(self.end.next_multiple_of(BLOCK_BYTES));
         let frame = GroupFrame {
@@ -95,7 +95,7 @@ impl FillingGroup {
         (frame, &self.bytes)
     }
 
-    /// Returns its bytes, and continues with another buffer.
+    /// Returns the group's bytes, and continues with another buffer.
     pub(crate) fn take_bytes(&mut self, spare: AlignedBuffer) -> AlignedBuffer {
         std::mem::replace(&mut self.bytes, spare)
     }

@@ -4,7 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bbq_wire::Batch;
+use bbq_wire::batch::Origin;
+use bbq_wire::{Batch, Peer};
 
 use crate::LanePlace;
 use crate::format::{Envelope, GROUP_FRAME_BYTES, GroupFrame, Sources};
@@ -27,8 +28,27 @@ pub struct Entry<'a> {
     pub batch: Batch<'a>,
 }
 
-/// The batches that one write and one sync made durable. A group may be sent to another thread. Its memory is reused when it is
-/// dropped.
+impl Entry<'_> {
+    /// Where and when the batch was received. If several servers passed it on, the first server counts.
+    #[must_use]
+    pub fn origin(&self) -> Origin<'_> {
+        let here = Origin { received_ns: self.envelope.received_ns, listener: self.source };
+        self.batch.origin().unwrap_or(here)
+    }
+
+    /// The peer of each record.
+    pub fn peers(&self) -> impl Iterator<Item = Peer> {
+        // If another server passed the batch on, the envelope's peer is that server, not the sender.
+        let here = if self.batch.origin().is_some() { Peer::Unnamed } else { self.envelope.peer };
+        // A batch names peers for all of its records or for none.
+        let named =
+            self.batch.peers().flat_map(|(records, peer)| std::iter::repeat_n(peer, records as usize));
+        named.chain(std::iter::repeat(here))
+    }
+}
+
+/// The batches that one write and one sync made durable. A group may be sent to another thread. The memory of a group is
+/// reused when the group is dropped.
 pub struct Group {
     pub(crate) core: Arc<LaneCore>,
     pub(crate) frame: GroupFrame,
@@ -57,7 +77,7 @@ impl Scratch {
         }
     }
 
-    /// How large it is.
+    /// The capacity of the buffer.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.capacity()
@@ -67,7 +87,7 @@ impl Scratch {
 /// A position among the batches of a group.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GroupCursor {
-    /// Of the next entry.
+    /// The offset of the next entry.
     offset: usize,
     /// Records of the batches before it.
     records: u64,

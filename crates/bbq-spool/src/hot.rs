@@ -1,7 +1,7 @@
 //! The newest durable groups of a lane, in memory. A reader that keeps up takes them from here, without a system call, a copy, or
 //! a check of the checksums.
 //!
-//! Invariant: it is only a cache. Other groups are read from the segments.
+//! Invariant: this is only a cache. All other groups are read from the segments.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,8 +12,8 @@ use bbq_storage::direct::AlignedBuffer;
 
 /// A group as it was written.
 pub(crate) struct HotGroup {
-    /// The position of a reader that has read everything before it: the group's frame, or the header of the segment that it
-    /// begins.
+    /// The position of a reader that has read everything before the group: that of the group's frame. For the first group of a
+    /// segment, that of the segment's header.
     pub(crate) from: u64,
     pub(crate) frame: GroupFrame,
     /// Frame and entries.
@@ -35,12 +35,12 @@ struct Kept {
     spares: Vec<AlignedBuffer>,
 }
 
-/// The part of the memory that is for spare buffers. The size of groups varies with the speed of the disk, and a large one
-/// replaces many. With a quarter there were twice as many page faults.
+/// Spare buffers may use the memory divided by this number. The size of groups varies with the speed of the disk, and a large
+/// group replaces many small ones. With a quarter of the memory there were twice as many page faults.
 const SPARES_SHARE: usize = 2;
 
-/// A large buffer is not kept if it is this many times larger than its group: after one very large batch it would replace all
-/// other groups each time it is reused.
+/// A large buffer is not kept if it is this many times larger than its group. Otherwise the buffer of one very large batch would
+/// replace all other groups each time it is reused.
 const OVERSIZE: usize = 8;
 
 impl Hot {
@@ -54,8 +54,8 @@ impl Hot {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A buffer for a group that will probably have so many bytes. It takes any group without moving but one of a very large
-    /// batch; what is not written to is not taken.
+    /// A buffer for a group that will probably have `bytes` bytes. Every group fits without a reallocation, except a group with a
+    /// very large batch. Pages that are not written to take no memory.
     pub(crate) fn buffer(&self, bytes: usize) -> AlignedBuffer {
         let spares = &mut self.locked().spares;
         // The smallest spare that is large enough, or the largest one.
@@ -82,14 +82,15 @@ impl Hot {
             let buffer = Arc::try_unwrap(oldest).ok().map(|group| group.bytes);
             spares.extend(buffer.filter(|buffer| !self.is_oversize(buffer)));
         }
-        // The newest stay, as their size is that of present groups.
+        // The newest spares stay, as they have the size of present groups.
         let mut bytes: usize = spares.iter().map(AlignedBuffer::used).sum();
         while spares.len() > 1 && bytes > spare_bytes_max {
             bytes -= spares.remove(0).used();
         }
     }
 
-    /// One that leaves room for others never is, as groups vary in size, and new memory is expensive.
+    /// Whether a buffer is too large to be kept. A buffer that leaves room for other spares is kept, as groups vary in size and
+    /// new memory is expensive.
     fn is_oversize(&self, buffer: &AlignedBuffer) -> bool {
         let is_large = buffer.used() > (self.bytes_max / SPARES_SHARE / 2).max(GROUP_BYTES_TARGET);
         is_large && buffer.used() / OVERSIZE > buffer.len()
@@ -109,8 +110,8 @@ mod tests {
 
     const SMALL: usize = 100_000;
 
-    /// Pushes groups of these sizes, with two buffers on their way as a lane has; returns how many of the last eight were
-    /// there behind each push.
+    /// Pushes groups of these sizes, with two buffers in use, as in a lane. Returns how many of the last eight groups were in
+    /// memory after each push.
     fn kept_behind(hot: &Hot, sizes: impl IntoIterator<Item = usize>) -> Vec<usize> {
         let mut filling = VecDeque::from([hot.buffer(0), hot.buffer(0)]);
         let sources = Arc::new(Sources::default());

@@ -32,7 +32,7 @@ pub enum LaneCondition {
     Failed = 2,
 }
 
-/// Spreads the tags of groups over all 64 bits: neighbours in one lane are far from any in another.
+/// Spreads the tags of consecutive groups over all 64 bits, so that the tags of different lanes stay apart.
 const TAG_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The group that is filling until the writer takes it.
@@ -45,9 +45,9 @@ struct Filling {
     /// Bytes of the previous group, and its number of urgent batches.
     previous_bytes: usize,
     previous_urgent: u32,
-    /// The writer gathers, and wants to be woken when the group has this many urgent batches; 0 if it does not.
+    /// While the writer gathers, it is woken when the group has this many urgent batches. Otherwise 0.
     gathers_until: u32,
-    /// Its urgent batches: those that a client waits for.
+    /// The group's urgent batches: those for which a client waits.
     urgent: u32,
     /// When its first entry was appended, by the lane's clock.
     since: Option<Duration>,
@@ -74,10 +74,10 @@ impl Filling {
         }
     }
 
-    /// Whether it gathers a little longer although somebody waits, as long as what [`Filling::gathered`] counts grows: under
-    /// a load of many bytes, or of many who wait, one sync more costs everybody more than the wait does. Who waited for the
-    /// group before is about to send the next batch; when as many came, nobody else is to be expected, so a single client
-    /// never waits for company.
+    /// Whether the group gathers a little longer although clients wait. Gathering lasts only as long as [`Filling::gathered`]
+    /// grows. With many bytes or many clients, one more sync costs all of them more than the delay. The clients that waited for
+    /// the previous group are about to send their next batches; when as many batches have come, no more are expected. So a single
+    /// client never waits for others.
     fn may_gather(&self) -> bool {
         self.is_large() || self.urgent < self.previous_urgent
     }
@@ -94,8 +94,8 @@ impl Filling {
 /// Up to where a lane is durable: the end of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Durable {
-    /// Number of the last durable group of this run; 0 for none. All batches up to this group end at `position`; earlier ones are
-    /// from former runs.
+    /// Number of the last durable group of this run, which ends at `position`. 0 if there is none: everything before `position`
+    /// is then from former runs.
     pub group: u64,
     /// Everything before this position is durable.
     pub position: u64,
@@ -123,11 +123,11 @@ pub(crate) struct LaneCore {
     pub(crate) shared: Shared,
     pub(crate) segments: Segments,
     pub(crate) hot: Hot,
-    /// Segments below this position were deleted to make room; a reader that had not passed them lost their records.
+    /// Segments below this position were deleted to make room. A reader that had not passed them has lost their records.
     pub(crate) dropped_until: AtomicU64,
     /// Held while damaged bytes are copied to the quarantine, so that each piece is kept and counted once.
     pub(crate) setting_aside: Mutex<()>,
-    /// The largest group of several batches on disk: what fits into a segment.
+    /// The most bytes on disk of a group of several batches: such a group fits into a segment.
     group_bytes_max: usize,
     filling: Mutex<Filling>,
     work: Condvar,
@@ -135,7 +135,7 @@ pub(crate) struct LaneCore {
     /// Old messages are to be deleted to make room for this lane.
     wants_oldest_dropped: AtomicBool,
     condition: AtomicU8,
-    /// Why the writer waits for space, while it does.
+    /// Why the writer waits for space. The text is only valid while the writer waits.
     no_room: Mutex<String>,
     on_progress: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -250,7 +250,7 @@ impl LaneCore {
         }
     }
 
-    /// The same without waiting. `gathered` is 0 at first, and after a group was taken.
+    /// As `take_group`, but does not wait. `gathered` is 0 at the first call, and after a group was taken.
     pub(crate) fn try_take_group(
         &self,
         spare: &mut FillingGroup,
@@ -278,7 +278,7 @@ impl LaneCore {
         self.tell_worker();
     }
 
-    /// Whether a group, or the one that is filling, has messages for which older ones are deleted.
+    /// Whether `group`, or the group that is filling, has messages for which older messages are deleted.
     pub(crate) fn drops_oldest_for(&self, group: &FillingGroup) -> bool {
         let drops = |group: &FillingGroup| {
             let drops_of = |source: u16| self.shared.drops_oldest.get(usize::from(source)) == Some(&true);
@@ -316,7 +316,7 @@ impl LaneCore {
         unwritten
     }
 
-    /// The writer waits for room, for this reason. Called at each try.
+    /// Notes that the writer waits for room, and why. Called at each try.
     pub(crate) fn wait_for_space(&self, why: &str) {
         why.clone_into(&mut self.no_room.lock().unwrap_or_else(PoisonError::into_inner));
         if self.condition() == LaneCondition::WaitingForSpace {
@@ -366,18 +366,18 @@ impl Lane {
         self.0.index
     }
 
-    /// Sets what is called, on the writer's thread, whenever a group became durable, room came back, there is none on
+    /// Sets the function that the writer's thread calls whenever a group became durable, room was freed, there is no room on
     /// disk ([`LaneCondition::WaitingForSpace`]), or the lane failed. It must be quick. Only the first call counts.
     pub fn on_progress(&self, tell: impl Fn() + Send + Sync + 'static) {
         let _first_counts = self.0.on_progress.set(Box::new(tell));
     }
 
     /// Appends a batch unchanged and returns the number of its group. The batch is durable once [`Durable::group`] of
-    /// [`Lane::durable`] has reached it. `batch` is exactly what `header` describes and was verified. `urgent`
-    /// says that a client waits, so that the group is written as soon as the disk is free.
+    /// [`Lane::durable`] has reached it. `batch` was verified, and is exactly what `header` describes. `urgent` says that a
+    /// client waits: the group is then written as soon as the disk is free.
     ///
     /// # Errors
-    /// [`LaneError::Full`]: wait for progress. [`LaneError::Failed`]: for good.
+    /// [`LaneError::Full`]: try again after progress. [`LaneError::Failed`]: the lane takes nothing more.
     pub fn append(
         &self,
         envelope: &Envelope,
@@ -424,8 +424,8 @@ impl Lane {
         self.0.durable()
     }
 
-    /// Whether an append of a batch of so many bytes would be taken. When not, progress is told once there is room. A group
-    /// never grows beyond a segment; a single batch that is larger gets a segment of its own size.
+    /// Whether [`Lane::append`] would take a batch of so many bytes. If not, [`Lane::on_progress`] tells when there is room. A
+    /// group never grows beyond a segment; a single batch that is larger gets a segment of its own size.
     #[must_use]
     pub fn has_room_for(&self, batch_bytes: usize) -> bool {
         self.has_room_in(&mut self.0.locked(), batch_bytes)
@@ -437,7 +437,7 @@ impl Lane {
         }
         if !filling.room_wanted {
             filling.room_wanted = true;
-            // The group is due now, if it was not.
+            // The group is due now, if it was not before.
             self.0.work.notify_one();
         }
         false
@@ -482,11 +482,11 @@ impl Lane {
 pub struct LaneView {
     /// Which lane.
     pub index: u32,
-    /// The position up to which it is durable.
+    /// The position up to which the lane is durable.
     pub position: u64,
     /// Records ever made durable in it.
     pub records: u64,
-    /// Files.
+    /// The number of segments.
     pub segments: u64,
     /// What it is doing.
     pub condition: LaneCondition,

@@ -41,7 +41,7 @@ mod walk;
 mod writer;
 
 pub use bbq_storage::{DiskStorage, OpenMode, Storage, StorageFile};
-pub use cursor::{Cursor, CursorStore, LanePlace};
+pub use cursor::{Cursor, CursorStore, LanePlace, file_name_of};
 pub use error::{LaneError, SpoolError};
 pub use format::{Envelope, Sources};
 pub use group::{Entry, Group, GroupCursor, Scratch};

@@ -1,11 +1,11 @@
-//! Wakes readers when some lane has more for them.
+//! Wakes readers when a lane has more to read.
 
 use std::pin::Pin;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// A counter to wait on. It tells that something happened, but not what.
+/// A counter to wait on. A change tells that something happened, but not what.
 #[derive(Debug, Default)]
 pub struct Progress {
     state: Mutex<State>,
@@ -15,7 +15,7 @@ pub struct Progress {
 #[derive(Debug, Default)]
 struct State {
     generation: u64,
-    /// Of the futures that wait: one for each reader with an event loop.
+    /// The wakers of the futures that wait: one for each reader with an event loop.
     wakers: Vec<Waker>,
 }
 

@@ -11,7 +11,7 @@ use crate::lane::LaneCore;
 pub(crate) fn set_aside(core: &LaneCore, position: u64, bytes: &[u8]) {
     let _one_at_a_time = core.setting_aside.lock().unwrap_or_else(PoisonError::into_inner);
     let path = core.shared.quarantine.join(format!("lane-{}-{position:020}-{}.bad", core.index, bytes.len()));
-    // Another reader may have copied them, or this one before a crash.
+    // Another reader may have copied these bytes, or this reader before a crash.
     let kept = core.shared.storage.read(&path);
     if bytes.is_empty() || kept.as_ref().is_ok_and(|kept| kept == bytes) {
         return;

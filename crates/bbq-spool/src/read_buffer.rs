@@ -9,12 +9,12 @@ use crate::limits::BLOCK_BYTES;
 /// A piece of one file.
 #[derive(Debug, Default)]
 pub(crate) struct ReadBuffer {
-    /// It never gets shorter, so that memory is not cleared before it is reused. Groups that were read share it; then the next
-    /// read uses new memory.
+    /// The memory never gets shorter, so that it is not cleared before it is reused. While groups that were read share the
+    /// memory, the next read uses new memory.
     memory: Arc<Vec<u8>>,
-    /// Its offset in the file: the beginning of a block.
+    /// The offset of the piece in the file: the beginning of a block.
     offset: u64,
-    /// How many valid bytes it has.
+    /// The number of valid bytes.
     bytes: usize,
 }
 
@@ -26,8 +26,8 @@ impl ReadBuffer {
         skipped.and_then(|skipped| held.get(skipped..)).unwrap_or_default()
     }
 
-    /// Fills the buffer with the file from `offset` until `until`, or its end. Bytes behind `until` may be written meanwhile.
-    /// `read` gets an offset in the file, and is called only for missing bytes.
+    /// Fills the buffer with the file from `offset` to `until`, or to the file's end. Bytes behind `until` may be written
+    /// meanwhile. `read` gets an offset in the file, and is called only for missing bytes.
     pub(crate) fn fill(
         &mut self,
         offset: u64,
@@ -58,14 +58,15 @@ impl ReadBuffer {
         (address.next_multiple_of(BLOCK_BYTES) - address).min(self.memory.len())
     }
 
-    /// Shares the memory of up to `bytes` of the file from `offset` on, and says where in it they are.
+    /// Shares the memory of up to `bytes` of the file from `offset` on. Returns the memory, and the range of these bytes in it.
     pub(crate) fn share(&self, offset: u64, bytes: usize) -> (Arc<Vec<u8>>, Range<usize>) {
         let there = self.from(offset).len().min(bytes);
         let start = self.start() + offset.saturating_sub(self.offset) as usize;
         (Arc::clone(&self.memory), start..start + there)
     }
 
-    /// Makes it begin at `begin` of the file, with `kept` bytes of what it has and memory for `blocks`, which nobody shares.
+    /// Moves the beginning of the buffer to `begin` of the file. Keeps `kept` bytes, and makes sure that there are `blocks` bytes
+    /// of memory that no group shares.
     fn make_room(&mut self, begin: u64, kept: usize, blocks: usize) {
         let skipped = if kept > 0 { (begin - self.offset) as usize } else { 0 };
         let from = self.start() + skipped;
@@ -89,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// A file that counts what is read of it, wants whole blocks, and fails when it is told to.
+    /// A file that counts the bytes that are read, demands whole blocks, and fails on request.
     struct Counted {
         bytes: Vec<u8>,
         read: Cell<usize>,
@@ -101,7 +102,7 @@ mod tests {
             let places = [buffer.as_ptr().addr(), buffer.len(), offset as usize];
             assert!(places.iter().all(|place| place.is_multiple_of(BLOCK_BYTES)), "{places:?}");
             if self.fails.take() {
-                // A part of it may have come.
+                // A part of the data may have arrived before the error.
                 buffer[..BLOCK_BYTES].fill(0xff);
                 return Err(io::ErrorKind::OutOfMemory.into());
             }
@@ -125,7 +126,7 @@ mod tests {
     fn it_has_what_the_file_has_and_nothing_behind_the_end_that_is_wanted() {
         let file = file(100_000);
         let mut buffer = ReadBuffer::default();
-        // On, back, into what is there, apart from it, across the end, and behind it.
+        // Forwards, backwards, over buffered bytes, apart from buffered bytes, across the end of the file, and behind the end.
         let pieces = [
             (10, 50),
             (10, 9_000),
@@ -157,7 +158,7 @@ mod tests {
         for offset in [6_000, 13_000, 50_000] {
             file.fails.set(true);
             buffer.fill(offset, offset + 30_000, |at, into| file.read_at(at, into)).unwrap_err();
-            // Whole blocks of what was there, and nothing behind them.
+            // The whole blocks that were buffered before, and nothing behind them.
             let kept = 16_384_usize.saturating_sub(offset as usize);
             assert!(buffer.from(offset) == &file.bytes[offset as usize..][..kept], "{offset}");
         }

@@ -1,12 +1,12 @@
-//! In which order lanes are read where their number has changed.
+//! The order in which lanes are read after their number has changed.
 //!
-//! A lane that a run does not write any more may have what comes before batches that the run puts into other lanes. So its
-//! start leaves a *barrier*, the end of every lane at that moment: what is before it in any lane is read before what is behind
-//! it in another. Within a run, what belongs together is in one lane.
+//! A lane that is no longer written may have batches of a stream whose later batches go to another lane. So the start of a run
+//! writes a *barrier*: the end of every lane at that moment. Batches before the barrier, in any lane, are read before batches
+//! behind the barrier in any other lane. Within a run, batches that must stay in order are in one lane.
 //!
 //! ```text
 //! bbq barriers 1 <crc>                       see crate::sealed
-//! barrier <lane>:<position> ...              one line each, oldest first
+//! barrier <lane>:<position> ...              one line per barrier, oldest first
 //! ```
 
 use std::collections::VecDeque;
@@ -20,8 +20,8 @@ use tracing::error;
 use crate::cursor::LanePlace;
 use crate::{LaneReader, SpoolError, Storage, sealed};
 
-/// Barriers that are kept: as many changes of the number of workers while a sink stands still. The oldest goes for one more,
-/// and with it order for a sink that has not come to it.
+/// The most barriers that are kept: one for each change of the number of workers while a sink stands still. A further barrier
+/// replaces the oldest, and a sink that has not passed the oldest barrier loses the order.
 const BARRIERS_MAX: usize = 64;
 
 type Barrier = Vec<LanePlace>;
@@ -33,8 +33,8 @@ pub struct ReadOrder {
 }
 
 impl ReadOrder {
-    /// Reads what earlier starts left, and adds one of this start if there are lanes that it will not write. `ends` are those
-    /// of all lanes, of which the first `written` are written now. Durable on return.
+    /// Reads the barriers of earlier starts, and adds one if there are lanes that this run does not write. `ends` are the ends of
+    /// all lanes, of which the first `written` are written in this run. Durable on return.
     pub(crate) fn begin_run(
         storage: &dyn Storage,
         directory: &Path,
@@ -58,12 +58,12 @@ impl ReadOrder {
         Ok(order)
     }
 
-    /// Whether the reader at `index` may go on: nothing that comes before is unread by the others.
+    /// Whether the reader at `index` may continue: the other readers have read everything that comes before.
     pub fn is_due(&mut self, readers: &[LaneReader], index: usize) -> bool {
         while let Some(barrier) = self.barriers.front() {
             let is_behind = |reader: &LaneReader| {
                 let place = reader.place();
-                // One whose files were taken away never comes there.
+                // A reader whose files were removed by hand never gets to the barrier.
                 place.position < position_in(barrier, place.lane) && !reader.is_caught_up()
             };
             if readers.iter().any(is_behind) {
@@ -79,12 +79,12 @@ fn position_in(barrier: &Barrier, lane: u32) -> u64 {
     barrier.iter().find(|place| place.lane == lane).map_or(0, |place| place.position)
 }
 
-/// A file that is damaged or unreadable is set beside, and counts as none: order may be lost, and no message is.
+/// A damaged or unreadable file is renamed and counts as missing: order may be lost, but no message.
 fn load(storage: &dyn Storage, path: &PathBuf) -> Result<VecDeque<Barrier>, SpoolError> {
     let why = match storage.read(path) {
         Ok(bytes) => match std::str::from_utf8(&bytes).ok().and_then(decode) {
             Some(barriers) => return Ok(barriers),
-            None => "its checksum does not fit".to_owned(),
+            None => "its checksum does not match".to_owned(),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(VecDeque::new()),
         Err(error) if is_unreadable(&error) => error.to_string(),

@@ -27,9 +27,9 @@ use bbq_storage::direct::DIRECT_BYTES_MIN;
 /// Why records were lost to a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostReason {
-    /// Damaged or unreadable; set aside.
+    /// The records are damaged or unreadable, and were set aside.
     Damaged,
-    /// Deleted to make room (drop-oldest) before this reader had read them.
+    /// The records were deleted to make room (drop-oldest) before this reader had read them.
     Oldest,
 }
 
@@ -45,7 +45,7 @@ pub struct Lost {
 /// The result of [`LaneReader::next_group`].
 #[derive(Debug)]
 pub enum Next {
-    /// A group, behind which the reader is now.
+    /// A group. The reader is now behind it.
     Group(Group),
     /// Records are missing.
     Lost(Lost),
@@ -83,7 +83,7 @@ pub struct LaneReader {
     open: Option<OpenSegment>,
     /// The buffer of the open segment.
     buffer: ReadBuffer,
-    /// Bytes of the last group: large groups were written past the page cache.
+    /// Bytes of the last group. Large groups were written past the page cache, and are read past it.
     previous_bytes: usize,
     scratch: Scratch,
     /// Failed reads since the last one that succeeded.
@@ -130,7 +130,7 @@ impl LaneReader {
     /// Calls `deliver` for each batch of the next group, and moves behind the group.
     ///
     /// # Errors
-    /// As of [`LaneReader::next_group`]. Nothing was delivered.
+    /// The errors of [`LaneReader::next_group`]. Nothing was delivered.
     pub fn read(&mut self, deliver: &mut dyn FnMut(&Entry<'_>)) -> io::Result<GroupRead> {
         let group = match self.next_group()? {
             Next::Group(group) => group,
@@ -167,7 +167,7 @@ impl LaneReader {
                 if !is_shortage(error) {
                     self.failures += 1;
                 }
-                // The place stays in front of the segment's header, too: the caller may compare places.
+                // The place also stays in front of the segment's header, because the caller may compare places.
                 self.place = place;
                 self.open = None;
                 self.buffer.clear();
@@ -179,7 +179,7 @@ impl LaneReader {
     fn find_next(&mut self) -> io::Result<Next> {
         let durable = self.core.durable();
         if self.place.position >= durable.position {
-            // The next group is mostly in memory.
+            // Usually the next group is in memory.
             self.buffer = ReadBuffer::default();
             return Ok(Next::CaughtUp);
         }
@@ -187,7 +187,7 @@ impl LaneReader {
             return Ok(Next::Group(group));
         }
         let Some(segment) = self.core.segments.at_or_after(self.place.position) else {
-            // A durable position without a file: the segment was deleted meanwhile, or by hand.
+            // A durable position has no file: the segment was deleted meanwhile, or by hand.
             return Ok(Next::Lost(self.skip_to(durable.position, durable.records)));
         };
         if segment.start > self.place.position {
@@ -206,7 +206,7 @@ impl LaneReader {
         }
     }
 
-    /// Returns the next group from memory, if it is there and no record is missing before it.
+    /// Returns the next group from memory, if the group is there and no record is missing before it.
     fn take_hot(&mut self) -> Option<Group> {
         let hot = self.core.hot.at(self.place.position)?;
         if hot.frame.first_record != self.place.record {
@@ -231,7 +231,7 @@ impl LaneReader {
     }
 
     fn skip_to(&mut self, position: u64, record: u64) -> Lost {
-        // A damaged header says 0; then the next group's frame tells.
+        // A damaged header gives record 0. Then the frame of the next group has the right number.
         let record = record.max(self.place.record);
         let records = record - self.place.record;
         self.place = LanePlace { position, record, ..self.place };
@@ -325,12 +325,12 @@ impl LaneReader {
         Next::Group(Group { core, frame, until: self.place, sources, entries })
     }
 
-    /// Sets bytes aside that are no group, up to the next group or the end of the segment.
+    /// Sets aside bytes that are not a group, up to the next group or the end of the segment.
     fn pass_damage(&mut self, segment: &Segment, end: u64, durable: Durable) -> io::Result<Lost> {
         let from = self.place.position;
         let mut rest = Vec::new();
         if let Some(open) = &self.open {
-            // Never more than the file has, whatever the names of other files say.
+            // Never more bytes than the file has, whatever the names of other files say.
             let there = open.file.len()?.saturating_sub(from - segment.start);
             rest.resize(usize::try_from(there.min(end - from)).unwrap_or(usize::MAX), 0);
             let offset = from - segment.start;
@@ -369,10 +369,10 @@ impl LaneReader {
         let (until, record) = self.behind(segment, durable);
         let lost = self.skip_to(until, record);
         if !is_gone {
-            error!(path = %path.display(), %error, records = lost.records, "a segment cannot be opened and is passed over");
+            error!(path = %path.display(), %error, records = lost.records, "a segment cannot be opened and is skipped");
             self.core.segments.mark_unreadable(segment.start);
         } else if lost.reason == LostReason::Damaged {
-            error!(path = %path.display(), records = lost.records, "a segment is gone");
+            error!(path = %path.display(), records = lost.records, "a segment is missing");
         }
         Ok(lost)
     }
@@ -384,7 +384,7 @@ fn salvage(core: &LaneCore, open: &OpenSegment, offset: u64, buffer: &mut [u8]) 
     let unreadable: usize = unreadable.iter().map(ExactSizeIterator::len).sum();
     if unreadable > 0 && !core.segments.mark_unreadable(open.segment.start) {
         let path = core.segments.path(open.segment.start);
-        error!(path = %path.display(), offset, unreadable, "bytes of a segment cannot be read and are passed over");
+        error!(path = %path.display(), offset, unreadable, "bytes of a segment cannot be read and are skipped");
     }
     Ok(read)
 }

@@ -1,14 +1,14 @@
 //! Finds the state of a lane after a stop of any kind, from its segments alone.
 //!
 //! All segments except the newest were sealed: they end where the next one begins. Only the newest is read, to find its end. If
-//! it was sealed, too, all of it was durable. If not, everything up to the first torn batch is kept. What is behind was never
-//! acknowledged: it is copied to the quarantine directory, and cut off ([`crate::format`] says how these are distinguished).
-//! Readers handle damage to what was durable.
+//! it was sealed, too, all of it was durable. If not, everything up to the first torn batch is kept. The bytes behind were never
+//! acknowledged: they are copied to the quarantine directory, and cut off ([`crate::format`] says how the two cases are
+//! distinguished). Readers handle damage to what was durable.
 //!
-//! The page cache may show a last group that is not on disk: after a failed sync its pages are clean. So the group is written
-//! again, the same bytes to the same place, and synced, before it counts as durable. The groups before it were durable before it
-//! was written. That is done even if other blocks of the segment cannot be read. But a group counts as torn, and bytes are cut
-//! off, only if everything from there on was read.
+//! The page cache may show a last group that is not on disk: after a failed sync its pages are clean. So recovery writes the same
+//! bytes to the same place again and syncs them, before the group counts as durable. The groups before it were durable before it
+//! was written. Recovery does this even if other blocks of the segment cannot be read. But a group counts as torn, and bytes are
+//! cut off, only if everything from there on was read.
 
 use std::io;
 use std::ops::Range;
@@ -57,27 +57,28 @@ struct Contents {
     end: u64,
     first_record: u64,
     end_record: u64,
-    /// The sources after it; without a header only that of damaged records.
+    /// The sources, with their records up to the end of this segment. Without a header, only the source of damaged records.
     sources: Sources,
     has_header: bool,
-    /// Whether it has anything to read or to set aside.
+    /// Whether the segment has anything to read or to set aside.
     in_use: bool,
     /// The last group, which is not known to be durable, if the segment was not sealed.
     last: Option<LastGroup>,
-    /// The torn bytes behind it: none if nothing is there, or nothing that can be distinguished from old contents.
+    /// The torn bytes behind the last group. Empty if there are none, or none that can be distinguished from old contents.
     torn: Vec<u8>,
-    /// Bytes that could not be read, and count as damaged.
+    /// Ranges of bytes that could not be read. They count as damaged.
     unreadable: Vec<Range<usize>>,
 }
 
 /// The last group of a segment that was not sealed, to be written once more.
 struct LastGroup {
-    /// Whole blocks, as they are to be on disk, and where in the file: all of it but what could not be read.
+    /// Pieces of whole blocks as they must be on disk, each with its offset in the file. They are the whole group except for
+    /// blocks that could not be read.
     pieces: Vec<(usize, Vec<u8>)>,
 }
 
 impl LastGroup {
-    /// The group from `offset` of the file on, without what could not be read.
+    /// The group from `offset` of the file on, without the blocks that could not be read.
     fn new(offset: usize, bytes: &[u8], unreadable: &[Range<usize>]) -> LastGroup {
         let end = offset + bytes.len();
         let mut pieces = Vec::new();
@@ -140,14 +141,14 @@ pub(crate) fn recover(storage: &dyn Storage, files: &LaneFiles<'_>) -> Result<Re
                     is_stuck: false,
                 });
             } else {
-                // It was created and never durable: its name is free for the next one.
+                // The segment was created, but nothing in it became durable. The next segment gets its name.
                 storage.remove(&path).map_err(SpoolError::io("remove", path))?;
                 lane.end = newest;
             }
         }
         Err(error) if walk::is_shortage(&error) => return Err(SpoolError::io("read", path)(error)),
         Err(error) => {
-            warn!(path = %path.display(), %error, "the newest segment cannot be read; readers will pass over it");
+            warn!(path = %path.display(), %error, "the newest segment cannot be read; readers will skip it");
             let bytes = storage
                 .open(&path, OpenMode::Existing)
                 .and_then(|file| file.len())
@@ -167,7 +168,8 @@ pub(crate) fn recover(storage: &dyn Storage, files: &LaneFiles<'_>) -> Result<Re
     Ok(lane)
 }
 
-/// Moves a file away whose position no lane can reach; returns whether that succeeded. Otherwise it stays there, unread.
+/// Moves away a file whose position the lane cannot have reached. Returns whether that succeeded. Otherwise the file stays, and
+/// is not read.
 fn set_stranger_aside(storage: &dyn Storage, files: &LaneFiles<'_>, start: u64) -> bool {
     let path = path_of(files.directory, start);
     let name = format!("lane-{}-{start:020}.seg", files.index);
@@ -182,13 +184,13 @@ fn set_stranger_aside(storage: &dyn Storage, files: &LaneFiles<'_>, start: u64) 
             error!(path = %path.display(), moved_to = %beside.display(), "a file with the name of a segment that this lane cannot have written was set aside");
         }
         Err(error) => {
-            warn!(path = %path.display(), %error, "a file with the name of a segment that this lane cannot have written is passed over");
+            warn!(path = %path.display(), %error, "a file with the name of a segment that this lane cannot have written is ignored");
         }
     }
     moved.is_ok()
 }
 
-/// The totals before the newest segment, if its header does not have them: from reading the segment before it.
+/// Reads the segment before the newest one, and takes the lane's totals from it. Needed if the newest has no readable header.
 fn adopt_totals_of_previous(storage: &dyn Storage, directory: &Path, lane: &mut RecoveredLane) {
     let Some(previous) = lane.segments.last() else { return };
     let path = path_of(directory, previous.start);
@@ -209,9 +211,9 @@ fn sealed_segment(storage: &dyn Storage, directory: &Path, start: u64, next: u64
     let path = path_of(directory, start);
     let file = retried(|| storage.open(&path, OpenMode::Existing)).ok();
     let header = file.as_ref().and_then(|file| retried(|| read_header(&**file, start)).ok().flatten());
-    // Without the header, the first group that a reader finds tells the records before it.
+    // Without the header, a reader learns the number of records before the segment from the first group that it finds.
     let first_record = header.map_or(0, |(header, _)| header.first_record);
-    // Shorter than the gap to the next one when it was cut, or when segments between them are gone.
+    // The file is shorter than the gap to the next one if it was cut, or if segments between them are gone.
     let bytes = file.and_then(|file| file.len().ok());
     let end = bytes.map_or(next, |bytes| start.saturating_add(bytes).min(next));
     Segment {
@@ -224,7 +226,7 @@ fn sealed_segment(storage: &dyn Storage, directory: &Path, start: u64, next: u64
     }
 }
 
-/// Retries a few times what the disk refused.
+/// Tries a failed read again a few times.
 fn retried<T>(mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let mut tries = 1;
     loop {
@@ -256,7 +258,7 @@ fn header_of(bytes: &[u8], start: u64) -> Option<(SegmentHeader, usize)> {
     SegmentHeader::decode(bytes.get(..announced)?, start).map(|header| (header, announced))
 }
 
-/// Reads a segment that has the lane's end or totals. A failed read is retried before the bytes count as damaged.
+/// Reads a segment that has the lane's end or totals. Failed reads are retried before the bytes count as damaged.
 fn read_trying(storage: &dyn Storage, path: &Path, start: u64, has_successor: bool) -> io::Result<Contents> {
     let mut tries = 1;
     loop {
@@ -291,7 +293,7 @@ fn make_durable(
     if !contents.in_use || kept >= file.len()? {
         return Ok(());
     }
-    // If it is not cut, it still ends there, because the next segment begins there.
+    // If the cut fails, the segment still ends there, because the next segment begins there.
     if let Err(error) = file.set_len(kept).and_then(|()| file.sync_all()) {
         warn!(path = %path.display(), %error, "the unused end of a segment could not be cut off");
     }
@@ -315,7 +317,7 @@ fn rewrite(file: &dyn StorageFile, last: &LastGroup) -> io::Result<()> {
     }
 }
 
-/// Keeps what is cut off for a person to look at; it was never acknowledged. A failure is only logged.
+/// Keeps the bytes that are cut off for a person to look at. They were never acknowledged. A failure is only logged.
 fn keep_torn(storage: &dyn Storage, files: &LaneFiles<'_>, position: u64, torn: &[u8]) {
     if torn.is_empty() {
         return;
@@ -323,7 +325,7 @@ fn keep_torn(storage: &dyn Storage, files: &LaneFiles<'_>, position: u64, torn: 
     let prefix = format!("lane-{}-", files.index);
     let mut kept: Vec<String> = storage.list(files.quarantine).unwrap_or_default();
     kept.retain(|name| name.starts_with(&prefix) && name.ends_with(TORN_SUFFIX));
-    // Sorted by position, which has all its digits.
+    // The names sort by position, because positions have leading zeros.
     kept.sort_unstable();
     for old in kept.iter().rev().skip(TORN_KEPT_MAX - 1) {
         // The next start retries.
@@ -332,7 +334,7 @@ fn keep_torn(storage: &dyn Storage, files: &LaneFiles<'_>, position: u64, torn: 
     let path: PathBuf = files.quarantine.join(format!("{prefix}{position:020}-{}{TORN_SUFFIX}", torn.len()));
     match storage.replace(&path, torn) {
         Ok(()) => {
-            info!(path = %path.display(), bytes = torn.len(), "bytes behind the last whole group, which were never acknowledged or are old, were set aside");
+            info!(path = %path.display(), bytes = torn.len(), "bytes behind the last whole group were set aside; they were never acknowledged, or are old");
         }
         Err(error) => warn!(path = %path.display(), %error, "a torn end could not be set aside"),
     }
@@ -341,7 +343,7 @@ fn keep_torn(storage: &dyn Storage, files: &LaneFiles<'_>, position: u64, torn: 
 /// How a segment is read.
 #[derive(Clone, Copy)]
 struct Reading {
-    /// Another segment is behind it, so it was sealed.
+    /// Another segment follows, so this segment was sealed.
     has_successor: bool,
     /// Unreadable blocks count as damaged.
     salvages: bool,
@@ -363,13 +365,13 @@ fn read_file(file: &dyn StorageFile, salvages: bool) -> io::Result<(Vec<u8>, Vec
     Ok((bytes, unreadable))
 }
 
-/// Reads a segment. In one that was not sealed, the last group is cut before its first torn entry.
+/// Reads a segment. If the segment was not sealed, its last group is cut before the first torn entry.
 fn read_contents(file: &dyn StorageFile, start: u64, reading: Reading) -> io::Result<Contents> {
     let (bytes, unreadable) = read_file(file, reading.salvages)?;
     let header = header_of(&bytes, start);
     let has_header = header.is_some();
     // Without a header the allocated length is unknown. A group never reaches the end of what was allocated, so the last byte of
-    // a new file is zero until it is sealed. A recycled file counts as sealed, which sets aside too much.
+    // a new file is zero until it is sealed. A recycled file counts as sealed: then too many bytes are set aside.
     let mut sealed = reading.has_successor || (!has_header && bytes.last().is_some_and(|last| *last != 0));
     // Whether everything from `at` on was read. Without a header, even the length of the segment is unknown.
     let is_known_from = |at: usize| {
@@ -425,13 +427,13 @@ fn read_contents(file: &dyn StorageFile, start: u64, reading: Reading) -> io::Re
     }
     let torn = if ends_with_file { Vec::new() } else { torn_behind(&bytes, torn_from.unwrap_or(at), start) };
     let end = start + at as u64;
-    // An unsealed segment without a header and a group was left by a crash during its first write.
+    // An unsealed segment with neither a header nor a group was left by a crash during its first write.
     let in_use = if has_header || ends_with_file { at > first_group } else { groups > 0 };
     Ok(Contents { end, first_record, end_record, sources, has_header, in_use, last, torn, unreadable })
 }
 
-/// The torn bytes behind the last whole group: as long as its frame says, if there is one. Otherwise they end at the last byte
-/// that is not zero, with a limit, as a recycled segment has old bytes.
+/// The torn bytes behind the last whole group. If they begin with a frame, the frame says how many they are. Otherwise they end
+/// at the last byte that is not zero, with a limit, because a recycled segment has old bytes.
 fn torn_behind(bytes: &[u8], at: usize, start: u64) -> Vec<u8> {
     let rest = bytes.get(at..).unwrap_or_default();
     let torn = match GroupFrame::decode(rest, start + at as u64) {
@@ -441,7 +443,7 @@ fn torn_behind(bytes: &[u8], at: usize, start: u64) -> Vec<u8> {
     rest[..torn.min(rest.len())].to_vec()
 }
 
-/// The group at `at`, or the next one after damage.
+/// The group at `at`, or the next group after damage.
 fn next_group(bytes: &[u8], at: usize, start: u64) -> Option<(usize, GroupFrame)> {
     let rest = bytes.get(at..)?;
     match GroupFrame::decode(rest, start + at as u64) {
@@ -484,7 +486,7 @@ impl Kept {
     }
 }
 
-/// Counts a group: all of it, or, if it may be torn, the entries before the first torn one.
+/// Counts the entries of a group: all of them, or, if the group may be torn, the entries before the first torn one.
 fn keep(entries: &[u8], frame: &GroupFrame, may_be_torn: bool) -> Kept {
     let mut kept = Kept { bytes: 0, entries: 0, records: 0, damaged: 0, tallies: Vec::new() };
     let mut scratch = Vec::new();

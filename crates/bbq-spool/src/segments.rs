@@ -1,4 +1,4 @@
-//! The segments a lane has, in order.
+//! The segments of a lane, in order.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use crate::limits::{RECOVERED_MAX, SEGMENT_START_LONE_MAX, UNKNOWN_SEGMENT_BYTES
 
 const SUFFIX: &str = ".seg";
 const DIGITS: usize = 20;
-/// Two segments of a lane that follow each other are nearer, whatever is known of the first, and a cursor is nearer to the
-/// oldest one that its sink has not read.
+/// The positions of two consecutive segments of a lane differ by less than this, even if the length of the first one is unknown.
+/// So do the positions of a cursor and of the oldest segment that its sink has not read.
 const NEAR_BYTES: u64 = 2 * UNKNOWN_SEGMENT_BYTES;
 
 /// One file of a lane.
@@ -17,19 +17,19 @@ const NEAR_BYTES: u64 = 2 * UNKNOWN_SEGMENT_BYTES;
 pub(crate) struct Segment {
     /// Position of its first byte.
     pub(crate) start: u64,
-    /// Position behind its last byte once it is sealed.
+    /// Position behind its last byte; `None` until the segment is sealed.
     pub(crate) end: Option<u64>,
     /// Records in the lane before it.
     pub(crate) first_record: u64,
     /// Bytes it takes on disk.
     pub(crate) allocated: u64,
-    /// A part of it could not be read: it is kept for a person when every reader has passed it.
+    /// A part of the segment could not be read. When every reader has passed it, the segment is kept for a person to look at.
     pub(crate) is_unreadable: bool,
-    /// It could not be deleted, which was said.
+    /// Whether the segment could not be deleted, which was logged.
     pub(crate) is_stuck: bool,
 }
 
-/// Shared by the writer, who appends and seals, the readers, and whoever deletes.
+/// The segments of a lane, shared by the writer, the readers, and the thread that deletes them.
 #[derive(Debug)]
 pub(crate) struct Segments {
     directory: PathBuf,
@@ -62,19 +62,19 @@ impl Segments {
         self.locked().insert(segment.start, segment);
     }
 
-    /// Notes that a part of a segment could not be read; returns whether that was known.
+    /// Notes that a part of a segment could not be read. Returns whether that was already noted.
     pub(crate) fn mark_unreadable(&self, start: u64) -> bool {
         let mut segments = self.locked();
         segments.get_mut(&start).is_none_or(|segment| std::mem::replace(&mut segment.is_unreadable, true))
     }
 
-    /// Notes that a segment cannot be deleted; returns whether that was known.
+    /// Notes that a segment cannot be deleted. Returns whether that was already noted.
     pub(crate) fn mark_stuck(&self, start: u64) -> bool {
         let mut segments = self.locked();
         segments.get_mut(&start).is_none_or(|segment| std::mem::replace(&mut segment.is_stuck, true))
     }
 
-    /// Marks a segment as complete and notes what it takes now; returns how much less that is.
+    /// Marks a segment as complete, and notes its size on disk. Returns by how many bytes it became smaller.
     pub(crate) fn seal(&self, start: u64, end: u64) -> u64 {
         let mut segments = self.locked();
         let Some(segment) = segments.get_mut(&start) else { return 0 };
@@ -99,7 +99,7 @@ impl Segments {
         self.locked().range(start.saturating_add(1)..).next().map(|(_, segment)| segment.clone())
     }
 
-    /// Sealed segments that end at or before `position`, but never the newest one: it alone knows the lane's totals.
+    /// Sealed segments that end at or before `position`, but never the newest segment: it alone has the lane's totals.
     pub(crate) fn sealed_until(&self, position: u64) -> Vec<Segment> {
         let segments = self.locked();
         let newest = segments.keys().next_back().copied();
@@ -110,7 +110,8 @@ impl Segments {
             .collect()
     }
 
-    /// The oldest sealed segment but for the newest of all, among those that could not be deleted before, or the others.
+    /// The oldest sealed segment, but never the newest of all. With `is_stuck`, only segments count that could not be deleted
+    /// before; otherwise only the others.
     pub(crate) fn oldest_sealed(&self, is_stuck: bool) -> Option<Segment> {
         let segments = self.locked();
         let newest = *segments.keys().next_back()?;
@@ -142,8 +143,8 @@ pub(crate) fn start_of(name: &str) -> Option<u64> {
     (digits.len() == DIGITS).then(|| digits.parse().ok()).flatten()
 }
 
-/// How many of the segments that begin at `starts`, in order, are the lane's, up to whose position `cursor` a sink has read.
-/// The others have names that no lane gets to.
+/// How many of the segments that begin at `starts`, in order, belong to the lane. `cursor` is the position up to which the
+/// furthest sink has read the lane. The lane cannot have reached the positions in the names of the others.
 pub(crate) fn plausible(starts: &[u64], cursor: u64) -> usize {
     let mut before = None;
     let is_plausible = |start: &&u64| {

@@ -1,8 +1,8 @@
-//! Spare segments: every reader has passed them, and they are written again. Their blocks are allocated and were written before,
-//! so the file system needs no metadata changes.
+//! Spare segments: segments that every reader has passed, and that are written again. Their blocks are allocated and were written
+//! before, so the file system needs no metadata changes.
 //!
-//! Invariant: a spare is written again by its own lane only. Its old contents are distinguished from new ones by their position,
-//! which a lane never uses twice, but two lanes may both use.
+//! Invariant: a spare is written again by its own lane only. Old contents are distinguished from new ones by their position: a
+//! lane never uses a position twice, but two lanes may use the same position.
 //! Invariant: the next start removes spares that a crash left.
 
 use std::path::{Path, PathBuf};
@@ -45,17 +45,17 @@ impl Spares {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the file at `path` unless its lane has enough spares; returns whether it did. One caller at a time, as the lock is
-    /// not held during disk access.
+    /// Keeps the file at `path` unless its lane has enough spares. Returns whether the file was kept. One caller at a time,
+    /// because the lock is not held during disk access.
     pub(crate) fn keep(&self, storage: &dyn Storage, lane: u32, path: &Path, bytes: u64) -> bool {
         if self.locked().iter().filter(|spare| spare.lane == lane).count() >= SPARES_PER_LANE {
             return false;
         }
         let spare = self.directory.join(format!("{PREFIX}{}", self.named.fetch_add(1, Ordering::Relaxed)));
-        // Durably: a file that is written again under a third name must not reappear under its first.
+        // Renamed durably: a file that is written again under a third name must not reappear under its first name.
         if let Err(error) = storage.rename_durably(path, &spare) {
             warn!(path = %path.display(), %error, "a segment cannot be kept as a spare");
-            // The rename may have happened, so it is no segment any more.
+            // The rename may have happened: then the file is no longer a segment.
             let _has_the_old_one = storage.remove(&spare);
             return false;
         }
@@ -63,19 +63,19 @@ impl Spares {
         true
     }
 
-    /// Whether there is one of a lane.
+    /// Whether there is a spare of a lane.
     pub(crate) fn has_some(&self, lane: u32) -> bool {
         self.locked().iter().any(|spare| spare.lane == lane)
     }
 
-    /// A spare of a lane.
+    /// Takes a spare of a lane.
     pub(crate) fn take(&self, lane: u32) -> Option<Spare> {
         let mut files = self.locked();
         let newest = files.iter().rposition(|spare| spare.lane == lane)?;
         Some(files.remove(newest))
     }
 
-    /// A spare of any lane, for its room.
+    /// Takes a spare of any lane, to free its room.
     pub(crate) fn take_any(&self) -> Option<Spare> {
         self.locked().pop()
     }

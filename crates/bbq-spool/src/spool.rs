@@ -40,7 +40,7 @@ pub struct SpoolOptions {
     pub segment_bytes: u64,
     /// Bytes of all segments.
     pub bytes_max: u64,
-    /// How long messages may collect that no client waits for.
+    /// How long messages that no client waits for may collect.
     pub flush_interval: Duration,
     /// Bytes of the newest groups of a lane that stay in memory for readers that keep up; 0 for none.
     pub hot_bytes_max: usize,
@@ -150,8 +150,8 @@ impl Spool {
         Spool::open_at(storage, options, Time::system())
     }
 
-    /// As `open`, without threads: a test calls each step of the writers ([`Spool::step`]) and sets the clocks, so everything
-    /// depends on the order of calls alone.
+    /// As `open`, without threads: a test calls each step of the writers ([`Spool::step`]) and sets the clocks, so the
+    /// result depends only on the order of calls.
     ///
     /// # Errors
     /// As [`Spool::open`].
@@ -222,7 +222,7 @@ impl Spool {
             }
             spool.add_lane(index, &directory, lane, options)?;
         }
-        // Before anything is appended.
+        // This comes before anything is appended.
         spool.read_order = ReadOrder::begin_run(&*storage, &root, &spool.ends(), options.lanes)?;
         spool.recovered.sources = totals.iter().map(|(name, records)| (name.to_owned(), records)).collect();
         Ok(spool)
@@ -284,6 +284,12 @@ impl Spool {
     #[must_use]
     pub fn storage(&self) -> Arc<dyn Storage> {
         Arc::clone(&self.shared.storage)
+    }
+
+    /// The data directory.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// The directory of cursors.
@@ -399,7 +405,7 @@ impl Spool {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 if !core.segments.mark_stuck(segment.start) {
-                    warn!(path = %path.display(), %error, "cannot set a segment aside; trying again and again");
+                    warn!(path = %path.display(), %error, "cannot set a segment aside; retrying");
                 }
                 return;
             }
@@ -429,7 +435,7 @@ impl Spool {
     }
 
     /// Deletes the oldest sealed segment of the lane that has most of them, read or not (drop-oldest), if it ends at or
-    /// before `until`. If that fails, another one is deleted. Returns whether one was. One caller at a time.
+    /// before `until`. If that fails, another segment is deleted. Returns whether a segment was deleted. One caller at a time.
     pub fn drop_oldest(&self, until: &[LanePlace]) -> bool {
         let mut fullest: Vec<_> = self.lanes.iter().collect();
         fullest.sort_by_key(|core| Reverse(core.segments.count()));
@@ -448,25 +454,25 @@ impl Spool {
         self.shared.usage.on_room_wanted(Box::new(tell));
     }
 
-    /// Whether old messages are to be deleted for new ones: there is no room, or soon will be none, and the source of the new
-    /// ones has [`Source::drops_oldest`].
+    /// Whether old messages are to be deleted for new ones: there is no room, or there will soon be none, and the source of the
+    /// new messages has [`Source::drops_oldest`].
     #[must_use]
     pub fn is_room_wanted(&self) -> bool {
         self.lanes.iter().any(|core| core.wants_oldest_dropped())
     }
 
-    /// Whether there is a segment that can be deleted for that.
+    /// Whether there is a segment that can be deleted to make room.
     #[must_use]
     pub fn has_sealed(&self) -> bool {
         self.lanes.iter().any(|core| core.segments.has_sealed())
     }
 
-    /// Deletes one segment for each lane that wants room, as [`Spool::drop_oldest`]. Returns whether there was one for each.
-    /// A lane that needs more requests it again. One caller at a time.
+    /// Deletes one segment for each lane that wants room, as [`Spool::drop_oldest`] does. Returns whether there was a segment for
+    /// each lane. A lane that needs more room requests it again. One caller at a time.
     pub fn make_wanted_room(&self, until: &[LanePlace]) -> bool {
         let mut made = true;
         for core in self.lanes.iter().filter(|core| core.wants_oldest_dropped()) {
-            // Withdrawn before the deletion: a writer that needs more requests it again.
+            // The request is withdrawn before the deletion: a writer that needs more room requests it again.
             core.want_oldest_dropped(false);
             if !self.drop_oldest(until) {
                 core.still_want_oldest_dropped();
@@ -477,7 +483,7 @@ impl Spool {
     }
 
     fn delete(&self, core: &LaneCore, segment: &Segment) -> bool {
-        // Set first, so that a reader that misses the file knows why.
+        // Set first, so that a reader that does not find the file knows why.
         core.dropped_until.fetch_max(segment.end.unwrap_or(segment.start), Ordering::AcqRel);
         let path = core.segments.path(segment.start);
         match self.shared.storage.remove(&path) {
@@ -485,7 +491,7 @@ impl Spool {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 if !core.segments.mark_stuck(segment.start) {
-                    warn!(path = %path.display(), %error, "cannot delete a segment; trying again and again");
+                    warn!(path = %path.display(), %error, "cannot delete a segment; retrying");
                 }
                 return false;
             }
@@ -496,8 +502,8 @@ impl Spool {
         true
     }
 
-    /// Lets the writers write what was appended, seal the segments, and end. Returns the records for which there was no room on
-    /// disk, by source; none of them was reported durable.
+    /// Lets the writers write what was appended, seal the segments, and end. Returns, by source, the records for which there was
+    /// no room on disk. None of them was reported durable.
     pub fn close(&self) -> BTreeMap<u16, u64> {
         for core in &self.lanes {
             core.close();

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// The source of time and random numbers.
 #[derive(Clone, Debug)]
 pub(crate) enum Time {
-    /// From the system.
+    /// The clocks of the system.
     System {
         /// The zero of [`Time::now`].
         since: Instant,
     },
-    /// From a test that drives the spool by steps.
+    /// Clocks of a test that drives the spool by steps.
     Stepped(Arc<SteppedTime>),
 }
 
@@ -29,7 +29,7 @@ pub struct SteppedTime {
 }
 
 impl Time {
-    /// The system's.
+    /// The clocks and random numbers of the system.
     #[must_use]
     pub(crate) fn system() -> Time {
         Time::System { since: Instant::now() }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// The spool's budget on disk. Allocated space counts, not only what is written.
+/// The spool's budget on disk. All allocated space counts, not only the written part.
 pub struct Usage {
     taken: Mutex<Taken>,
     freed: Condvar,
@@ -16,7 +16,7 @@ pub struct Usage {
 #[derive(Debug, Default)]
 struct Taken {
     bytes: u64,
-    /// Of these, the newest segment of each lane, which is never deleted.
+    /// The part of `bytes` that the newest segment of each lane takes. This segment is never deleted.
     newest: BTreeMap<u32, u64>,
 }
 
@@ -41,7 +41,7 @@ impl Usage {
         self.bytes_max
     }
 
-    /// Counts what is there already, even over the limit.
+    /// Counts bytes that are on disk already, even over the limit.
     pub(crate) fn adopt(&self, bytes: u64) {
         let mut taken = self.locked();
         taken.bytes = taken.bytes.saturating_add(bytes);
@@ -52,8 +52,8 @@ impl Usage {
         self.locked().newest.insert(lane, bytes);
     }
 
-    /// Takes room if there is enough, or if no deletion could make more: a limit below the size of the lanes' newest segments
-    /// would stop the queue forever.
+    /// Takes room if there is enough, or if no deletion could make more. Otherwise a limit below the size of the lanes' newest
+    /// segments would stop the queue forever.
     pub(crate) fn try_take(&self, bytes: u64) -> bool {
         let mut taken = self.locked();
         let kept = taken.newest.values().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
@@ -64,7 +64,7 @@ impl Usage {
         fits
     }
 
-    /// Whether so many bytes more are within the limit.
+    /// Whether `bytes` more are within the limit.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.bytes().saturating_add(bytes) <= self.bytes_max
     }

@@ -14,14 +14,14 @@ use crate::limits::BLOCK_BYTES;
 
 /// The next item in a group.
 pub(crate) enum Step<'a> {
-    /// A batch whose checksum and structure are right.
+    /// A batch with a valid checksum and structure.
     Entry {
         /// Offset behind it.
         end: usize,
         envelope: Envelope,
         batch: Batch<'a>,
     },
-    /// Bytes that are no entry, up to the next entry or the end.
+    /// Bytes that are not an entry, up to the next entry or the end.
     Damage { end: usize },
 }
 
@@ -47,13 +47,13 @@ pub(crate) fn step<'a>(
     }
 }
 
-/// An envelope of this group, and the bytes of the batch that it was written for.
+/// The envelope at the front of `rest` and the length of its batch, if both belong to the group with this tag.
 fn valid_entry(rest: &[u8], tag: u64) -> Option<(Envelope, usize)> {
     let (envelope, binding) = Envelope::decode(rest)?;
     let batch_bytes = binding.batch_bytes as usize;
     let batch = rest.get(ENVELOPE_BYTES..ENVELOPE_BYTES + batch_bytes)?;
     let header = batch.first_chunk::<BATCH_HEADER_BYTES>()?;
-    // A recycled file has older batches, which are valid by themselves and may be at the offset of a new one.
+    // A recycled file has older batches. They are valid by themselves, and may be at the offset of a new batch.
     let is_its_own = header[4..8] == binding.batch_crc.to_le_bytes();
     (binding.tag == tag && is_its_own).then_some((envelope, batch_bytes))
 }
@@ -75,7 +75,7 @@ pub(crate) fn written_entry<'a>(
 /// order.
 ///
 /// # Errors
-/// Shortages of the system, which are no fault of the file.
+/// Shortages of the system. The file is not their cause.
 pub(crate) fn read_readable(
     file: &dyn StorageFile,
     offset: u64,
@@ -85,7 +85,7 @@ pub(crate) fn read_readable(
     let there = there.min(buffer.len());
     let (mut at, mut unreadable) = (0, Vec::new());
     while at < there {
-        // To the end of a block of the file.
+        // Up to the end of a block of the file.
         let block = BLOCK_BYTES - ((offset + at as u64) % BLOCK_BYTES as u64) as usize;
         let end = (at + block).min(there);
         match file.read_at(offset + at as u64, &mut buffer[at..end]) {
@@ -122,7 +122,7 @@ pub(crate) fn next_frame(bytes: &[u8], position: u64) -> Option<(usize, GroupFra
 /// The frame's length as an index.
 pub(crate) const FRAME: usize = GROUP_FRAME_BYTES;
 
-/// Whether a later retry may succeed: a shortage, no fault of the file.
+/// Whether a later retry may succeed: the error is a shortage of the system, not a fault of the file.
 pub(crate) fn is_shortage(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let passing = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::AGAIN];

@@ -1,5 +1,5 @@
-//! Writes the groups of a lane to disk: one write and one sync per group, while the next one fills. A thread runs the writer, or
-//! a test that calls each step.
+//! Writes the groups of a lane to disk: one write and one sync per group, while the next one fills. A thread runs the
+//! writer, or a test calls each step.
 //!
 //! Invariant: a group is written only after the one before it is durable; recovery relies on it.
 //! Invariant: groups are whole blocks, so a write never touches a sector of a durable group.
@@ -25,8 +25,8 @@ use crate::spares::Spare;
 /// What to do about a full disk.
 const MAKE_ROOM: &str = "make room on its disk";
 
-/// When the last segment that the limit allows is filled by this many quarters, old messages are deleted already, so that no
-/// append has to wait for that.
+/// Old messages are deleted as soon as this many quarters of the last segment that the limit allows are filled, so that no append
+/// has to wait for the deletion.
 const FULL_QUARTERS: u64 = 3;
 
 /// The segment that is being written.
@@ -36,8 +36,8 @@ struct Open {
     /// The offset of the next group; header_bytes <= used < capacity.
     used: u64,
     capacity: u64,
-    /// Keeps the segment before this one until the first group here is durable. Until then a restart would remove this segment,
-    /// and only the one before knows the lane's totals.
+    /// This segment is listed only when its first group is durable. Until then the segment before counts as the newest, which is
+    /// kept: a restart would remove this segment, and only the segment before has the lane's totals.
     new: Option<Segment>,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Writer {
     number: Option<u64>,
     /// See [`LaneCore::try_take_group`].
     gathered: usize,
-    /// Tries to find room since the last written group, after the lane was closed.
+    /// How often the writer has tried to find room since the last written group, after the lane was closed.
     closed_tries: u32,
     /// The writer has ended, with these records unwritten.
     ended: Option<Tallies>,
@@ -214,8 +214,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Gives the group to the readers, which may read it as soon as it is published. `from` is the position of a reader that has
-    /// read everything before it.
+    /// Gives the group to the readers. They may read the group as soon as it is published. `from` is the position of a reader
+    /// that has read everything before the group.
     fn keep_hot(&mut self, from: u64, frame: GroupFrame) {
         // The next group will be about as large.
         let next = self.core.hot.buffer(self.group.block_bytes());
@@ -224,14 +224,14 @@ impl Writer {
         self.core.hot.push(hot);
     }
 
-    /// Whether the next segment will need room that the limit does not give.
+    /// Whether the next segment will need more room than the limit allows.
     fn is_nearly_full(&self) -> bool {
         self.open.as_ref().is_some_and(|open| open.used * 4 >= open.capacity * FULL_QUARTERS)
             && !self.core.shared.spares.has_some(self.core.index)
             && !self.core.shared.usage.has_room(self.segment_bytes)
     }
 
-    /// Ends writing. What is in memory was never acknowledged, and is counted.
+    /// Ends writing, and counts the records in memory, which were never acknowledged.
     fn stopped(&self, stop: &Stop) -> Tallies {
         let (Stop::NoSpace(why) | Stop::Failed(why)) = stop;
         let collected = self.core.fail(why.clone());
@@ -353,7 +353,7 @@ impl Writer {
                 }
                 Err(error) => {
                     info!(lane = core.index, %error, "a spare segment cannot be used");
-                    // It may have its new name already, which the next try needs.
+                    // The file may have its new name already. The next try needs that name.
                     let _has_the_old_one = shared.storage.remove(&path);
                 }
             }
@@ -370,8 +370,8 @@ impl Writer {
         self.core.shared.usage.give_back(spare.bytes);
     }
 
-    /// Frees the room of a spare; returns whether there was one. Spares that are added while this writer waits for room are found
-    /// by its next try.
+    /// Frees the room of a spare; returns whether there was one. The next try finds spares that are added while this writer waits
+    /// for room.
     fn free_spare(&self) -> bool {
         self.core.shared.spares.take_any().inspect(|spare| self.remove_spare(spare)).is_some()
     }
@@ -418,7 +418,7 @@ impl Writer {
     /// Whether the disk has room for this many bytes beside what has to stay free.
     fn disk_has_room(&self, bytes: u64) -> io::Result<()> {
         let reserve = DISK_RESERVE_BYTES.min(self.segment_bytes);
-        // If this is not known, a write fails when the disk is full.
+        // If the available space is unknown, a write fails when the disk is full.
         let available =
             self.core.shared.storage.available(self.core.segments.directory()).unwrap_or(u64::MAX);
         if available >= bytes.saturating_add(reserve) {
@@ -433,13 +433,13 @@ impl Writer {
     /// no room is made.
     fn wait_for_space(&mut self, why: String) -> Result<(), Stop> {
         if self.core.condition() != LaneCondition::WaitingForSpace {
-            warn!(lane = self.core.index, why, "no room to write; senders are held back until there is");
+            warn!(lane = self.core.index, why, "no room to write; senders are held back until there is room");
         }
         // The reason may have changed.
         self.core.wait_for_space(&why);
         let drops_oldest = self.core.drops_oldest_for(&self.group);
         if self.core.is_closed() {
-            // The group in hand is newer than the messages that may be deleted for it.
+            // Old messages may still be deleted for the group in hand, which is newer. Otherwise no room is made.
             if !drops_oldest || self.closed_tries >= CLOSED_SPACE_TRIES_MAX {
                 return Err(Stop::NoSpace(why));
             }
@@ -462,7 +462,7 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether file descriptors or memory ran out: as temporary as a full disk.
+/// Whether file descriptors or memory ran out. This is as temporary as a full disk.
 fn is_scarce(error: &io::Error) -> bool {
     let scarce = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE, rustix::io::Errno::NOMEM];
     error.raw_os_error().is_some_and(|code| scarce.iter().any(|errno| errno.raw_os_error() == code))

@@ -9,10 +9,11 @@
 pub mod batch;
 pub mod framing;
 pub mod limits;
+pub mod otlp;
 pub mod session;
 mod stream;
 mod varint;
 
 pub use batch::{Batch, BatchBuilder, BatchError, BatchHeader, Compression, Peer, SourceKind};
-pub use session::{AckLevel, Hello, Refusal, RefusalCode, SessionError, Welcome};
+pub use session::{AckLevel, Hello, Refusal, RefusalCode, SessionError, Token, Welcome};
 pub use stream::{SequenceCheck, StreamId};

@@ -25,6 +25,12 @@ pub const BATCH_BODY_BYTES_TARGET: usize = 256 * 1024;
 /// Bytes of one encoded peer at most: kind, IPv6 address, port.
 pub const PEER_BYTES_MAX: usize = 1 + 16 + 2;
 
+/// Bytes of the text that says why records were rejected: the beginning of a server's response.
+pub const REJECTION_BYTES_MAX: usize = 256;
+
+/// Bytes of the name of the listener that received a batch first: a name that is configured has 200 at most.
+pub const ORIGIN_LISTENER_BYTES_MAX: usize = 256;
+
 /// Bytes of the fixed header of a control frame (hello, welcome, ack, refusal).
 pub const CONTROL_HEADER_BYTES: usize = 16;
 
@@ -35,14 +41,23 @@ pub const CONTROL_PAYLOAD_BYTES_MAX: u32 = 4096;
 /// Bytes of a client's or server's name: its length is one byte on the wire.
 pub const NAME_BYTES_MAX: usize = 255;
 
+/// Bytes of a token at least: fewer could be guessed.
+pub const TOKEN_BYTES_MIN: usize = 16;
+
+/// Bytes of a token at most: 32 random bytes take 64 in hexadecimal, and a signed token some hundreds.
+pub const TOKEN_BYTES_MAX: usize = 512;
+
 /// Bytes of a refusal's text: two long sentences.
 pub const REFUSAL_TEXT_BYTES_MAX: usize = 1024;
 
-// A message of the largest size, its length prefix and its peer fit in a batch.
-const _: () = assert!((MESSAGE_BYTES_MAX as usize) + 64 + PEER_BYTES_MAX < BATCH_BODY_BYTES_MAX as usize);
+// A message of the largest size, its length prefix and all attributes fit in a batch.
+const _: () = assert!(
+    (MESSAGE_BYTES_MAX as usize) + 128 + PEER_BYTES_MAX + REJECTION_BYTES_MAX + ORIGIN_LISTENER_BYTES_MAX
+        < BATCH_BODY_BYTES_MAX as usize
+);
 const _: () = assert!(MESSAGE_BYTES_DEFAULT <= MESSAGE_BYTES_MAX);
 // One more message of the largest size may be added to a batch that is one byte short of its target.
 const _: () = assert!(BATCH_BODY_BYTES_TARGET + (MESSAGE_BYTES_MAX as usize) < BATCH_BODY_BYTES_MAX as usize);
 // Every frame that is encoded here fits the largest payload that is read here; 64 is more than any fixed part.
 const _: () = assert!(64 + REFUSAL_TEXT_BYTES_MAX < CONTROL_PAYLOAD_BYTES_MAX as usize);
-const _: () = assert!(64 + NAME_BYTES_MAX < CONTROL_PAYLOAD_BYTES_MAX as usize);
+const _: () = assert!(64 + NAME_BYTES_MAX + TOKEN_BYTES_MAX < CONTROL_PAYLOAD_BYTES_MAX as usize);

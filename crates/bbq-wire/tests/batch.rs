@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use bbq_wire::batch::{BatchIdentity, BatchLimits, crc32c};
+use bbq_wire::batch::{BatchIdentity, BatchLimits, Origin, crc32c};
 use bbq_wire::limits::BATCH_HEADER_BYTES;
 use bbq_wire::{Batch, BatchBuilder, BatchError, BatchHeader, Compression, Peer, SourceKind, StreamId};
 use proptest::prelude::*;
@@ -313,6 +313,83 @@ proptest! {
 }
 
 #[test]
+fn why_records_were_rejected_comes_back() {
+    let peer = Peer::Inet(SocketAddr::from(([192, 0, 2, 1], 514)));
+    let record = vec![b'x'; 1000];
+    for (compression, with_peers) in [
+        (Compression::None, true),
+        (Compression::None, false),
+        (Compression::Lz4, true),
+        (Compression::Lz4, false),
+    ] {
+        let mut builder = BatchBuilder::new();
+        let identity = identity(compression);
+        let mut scratch = Vec::new();
+        let mut read = |builder: &mut BatchBuilder, records: usize| {
+            let bytes = builder.finish(&identity).expect("it has records");
+            let batch = Batch::verify(bytes, BatchLimits::FORMAT, &mut scratch).expect("it was built right");
+            let peers: Vec<(u32, Peer)> = batch.peers().collect();
+            assert_eq!(peers, if with_peers { vec![(records as u32, peer)] } else { vec![] });
+            assert_eq!(batch.records().count(), records);
+            batch.rejection().map(str::to_owned)
+        };
+        let push = |builder: &mut BatchBuilder| match with_peers {
+            true => builder.push_from(&record, peer),
+            false => builder.push(&record),
+        };
+        push(&mut builder);
+        assert_eq!(read(&mut builder, 1), None);
+        builder.set_rejection("400 Bad Request");
+        assert_eq!(read(&mut builder, 1).as_deref(), Some("400 Bad Request"));
+        push(&mut builder);
+        assert_eq!(read(&mut builder, 2).as_deref(), Some("400 Bad Request"));
+        // 255 bytes of two-byte letters and one more.
+        builder.set_rejection(&format!("x{}", "é".repeat(200)));
+        assert_eq!(read(&mut builder, 2), Some(format!("x{}", "é".repeat(127))));
+        builder.clear();
+        push(&mut builder);
+        assert_eq!(read(&mut builder, 1), None);
+    }
+}
+
+#[test]
+fn the_origin_is_beside_the_other_attributes() {
+    let origin = Origin { received_ns: u64::MAX - 1, listener: "tcp://0.0.0.0:514?mode=lines" };
+    let peer = Peer::Inet(([192, 0, 2, 1], 514).into());
+    for compression in [Compression::None, Compression::Lz4] {
+        let mut builder = BatchBuilder::new();
+        builder.push_from(&[b'x'; 400], peer);
+        builder.set_rejection("400 Bad Request");
+        builder.set_origin(&origin);
+        let mut scratch = Vec::new();
+        let bytes = builder.finish(&identity(compression)).expect("it has a record").to_vec();
+        let batch = Batch::verify(&bytes, BatchLimits::FORMAT, &mut scratch).expect("it was built right");
+        assert_eq!(batch.origin(), Some(origin));
+        assert_eq!(batch.rejection(), Some("400 Bad Request"));
+        assert_eq!(batch.peers().collect::<Vec<_>>(), [(1, peer)]);
+        assert!(batch.parts(1, 1).all(|part| part.origin() == Some(origin)));
+        builder.clear();
+        builder.push(b"own");
+        let bytes = builder.finish(&identity(compression)).expect("it has a record");
+        let batch = Batch::verify(bytes, BatchLimits::FORMAT, &mut scratch).expect("it was built right");
+        assert_eq!(batch.origin(), None);
+    }
+}
+
+/// What is too short, or no text, is no origin; the batch is valid, as it is with an unknown attribute.
+#[test]
+fn a_malformed_origin_is_none() {
+    for value in [&b""[..], b"1234567", b"12345678\xff"] {
+        let mut attributes = vec![3, value.len() as u8];
+        attributes.extend_from_slice(value);
+        let bytes = forge_raw(1, b"\x01x", &attributes);
+        let mut scratch = Vec::new();
+        let batch = Batch::verify(&bytes, BatchLimits::FORMAT, &mut scratch).expect("it is valid");
+        assert_eq!(batch.origin(), None);
+    }
+}
+
+#[test]
 fn the_parts_of_a_batch_are_its_records_with_their_numbers_and_peers() {
     let peers: Vec<Peer> = [1, 1, 1, 2, 2, 3, 1, 1, 1, 1]
         .map(|port| Peer::Inet(SocketAddr::from(([127, 0, 0, 1], port))))
@@ -345,5 +422,56 @@ fn the_parts_of_a_batch_are_its_records_with_their_numbers_and_peers() {
         assert!(parts.iter().all(|part| bytes(part) <= bytes_max || part.header.records == 1), "{bytes_max}");
         assert!(parts.windows(2).all(|pair| bytes(&pair[0]) + bytes(&pair[1]) > bytes_max), "{bytes_max}");
         assert_eq!(parts.iter().flat_map(seen).collect::<Vec<_>>(), whole, "{bytes_max}");
+    }
+}
+
+/// What a next server gets: the same records, numbers and attributes, with an origin and peers unless they were there.
+#[test]
+fn a_relayed_batch_says_who_received_it_first() {
+    let origin = Origin { received_ns: 12, listener: "lines+tcp://127.0.0.1:7701" };
+    let later = Origin { received_ns: 99, listener: "another" };
+    let peer = Peer::Inet(([192, 0, 2, 1], 514).into());
+    for (compression, has_peers) in [
+        (Compression::None, false),
+        (Compression::Lz4, false),
+        (Compression::None, true),
+        (Compression::Lz4, true),
+    ] {
+        let mut builder = BatchBuilder::new();
+        for number in 0..40 {
+            let record = format!("a message that is compressed well, number {number}");
+            match has_peers {
+                true => builder.push_from(record.as_bytes(), Peer::Unnamed),
+                false => builder.push(record.as_bytes()),
+            }
+        }
+        let identity = identity(compression);
+        let bytes = builder.finish(&identity).unwrap().to_vec();
+        let mut unpacked = Vec::new();
+        let batch = Batch::verify(&bytes, BatchLimits::FORMAT, &mut unpacked).unwrap();
+        let (mut body, mut relayed) = (Vec::new(), b"before".to_vec());
+        batch.append_relayed(&origin, peer, &mut body, &mut relayed);
+        let mut unpacked_again = Vec::new();
+        let first = Batch::verify(&relayed[6..], BatchLimits::FORMAT, &mut unpacked_again).unwrap();
+        assert_eq!(first.origin(), Some(origin));
+        assert!(first.records().eq(batch.records()));
+        let named = if has_peers { Peer::Unnamed } else { peer };
+        assert_eq!(first.peers().collect::<Vec<_>>(), [(40, named)]);
+        let BatchHeader { stream, first_sequence, base_time_ns, source, records, .. } = first.header;
+        assert_eq!(
+            (stream, first_sequence, base_time_ns, source, records, first.header.compression),
+            (
+                identity.stream,
+                identity.first_sequence,
+                identity.base_time_ns,
+                identity.source,
+                40,
+                compression
+            )
+        );
+        // A further server changes nothing.
+        let (mut body, mut again) = (Vec::new(), Vec::new());
+        first.append_relayed(&later, Peer::Unnamed, &mut body, &mut again);
+        assert_eq!(again, relayed[6..]);
     }
 }

@@ -6,7 +6,7 @@ use bbq_wire::limits::{CONTROL_HEADER_BYTES, CONTROL_PAYLOAD_BYTES_MAX};
 use bbq_wire::session::{ClientSession, ClientStep, ServerSession, ServerStep, encode_ack};
 use bbq_wire::{
     AckLevel, Batch, BatchBuilder, BatchError, Compression, Hello, Refusal, RefusalCode, SessionError,
-    SourceKind, StreamId, Welcome,
+    SourceKind, StreamId, Token, Welcome,
 };
 use proptest::prelude::*;
 
@@ -14,7 +14,14 @@ const LIMITS: BatchLimits = BatchLimits { body_bytes_max: 64 * 1024, message_byt
 const STREAM: StreamId = StreamId(*b"a stream's name.");
 
 fn hello() -> Hello {
-    Hello { stream: STREAM, ack: AckLevel::Durable, client: "till-4".into(), epoch: 0 }
+    Hello {
+        stream: STREAM,
+        ack: AckLevel::Durable,
+        client: "till-4".into(),
+        epoch: 0,
+        relays: false,
+        token: None,
+    }
 }
 
 fn welcome() -> Welcome {
@@ -248,8 +255,9 @@ fn what_a_later_version_may_do() {
         code_of(&mut ServerSession::new(LIMITS), &frame(1, 1, 0, &changed))
     };
     let fresh = || ServerSession::new(LIMITS);
-    // More fields at the end are passed over. The first of them is the epoch, which not every client writes.
-    for (more, epoch) in [(&b"bytes"[..], 0), (b"\x02\x01\0\0\0\0\0\0fields of another time", 258)] {
+    // More fields at the end are passed over. The first of them are the epoch and the token, which not every client
+    // writes.
+    for (more, epoch) in [(&b"bytes"[..], 0), (b"\x02\x01\0\0\0\0\0\0\0\0fields of another time", 258)] {
         let longer = frame(1, 1, 0, &[payload, more].concat());
         let step = fresh().next(&longer).map(|step| format!("{step:?}"));
         let wanted = ServerStep::Hello { hello: Hello { epoch, ..hello() }, consumed: longer.len() };
@@ -259,7 +267,7 @@ fn what_a_later_version_may_do() {
     assert_eq!(code_of(&mut fresh(), &frame(1, 2, 0, payload)), RefusalCode::Version);
     assert_eq!(code_of(&mut fresh(), &frame(5, 1, 0, payload)), RefusalCode::Version);
     assert_eq!(code_of(&mut greeted(), &frame(5, 1, 0, payload)), RefusalCode::Version);
-    assert_eq!(with(17, 1), RefusalCode::Version);
+    assert_eq!(with(17, 2), RefusalCode::Version);
     assert_eq!(code_of(&mut fresh(), &frame(1, 1, 1, payload)), RefusalCode::Malformed);
     assert_eq!(with(18, 1), RefusalCode::Malformed);
     assert_eq!(with(16, 3), RefusalCode::Malformed);
@@ -277,6 +285,34 @@ fn a_hello_cut_short_is_refused() {
         assert_eq!(refusal.code, RefusalCode::Malformed, "{bytes}");
         assert!(refusal.text.contains("cut short"), "{refusal}");
     }
+}
+
+#[test]
+fn a_token_comes_back_is_not_shown_and_a_wrong_one_is_refused() {
+    let token = Token::new("open-sesame-12345").unwrap();
+    let mut bytes = Vec::new();
+    Hello { token: Some(token.clone()), ..hello() }.encode(&mut bytes);
+    let Ok(ServerStep::Hello { hello: heard, .. }) = ServerSession::new(LIMITS).next(&bytes) else {
+        panic!()
+    };
+    assert_eq!(heard.token, Some(token));
+    assert!(!format!("{heard:?}").contains("sesame"));
+    for text in [
+        "short",
+        "a space in the middle",
+        "\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}",
+        &"x".repeat(513),
+    ] {
+        assert_eq!(Token::new(text), None);
+        let more = [&[0; 8][..], &(text.len() as u16).to_le_bytes(), text.as_bytes()].concat();
+        let payload = [&hello_bytes()[CONTROL_HEADER_BYTES..], &more].concat();
+        let refusal = refused(&mut ServerSession::new(LIMITS), &frame(1, 1, 0, &payload));
+        assert_eq!(refusal.code, RefusalCode::Malformed);
+        assert!(refusal.text.contains("16 to 512") && !refusal.text.contains(text), "{refusal}");
+    }
+    let cut = [&hello_bytes()[CONTROL_HEADER_BYTES..], &[0; 8], &[20, 0], b"only this"].concat();
+    let refusal = refused(&mut ServerSession::new(LIMITS), &frame(1, 1, 0, &cut));
+    assert!(refusal.text.contains("ends inside token"), "{refusal}");
 }
 
 #[test]
@@ -309,7 +345,7 @@ fn refusal_codes_keep_their_numbers() {
     for number in 0..=u16::MAX {
         let code = RefusalCode::of(number);
         assert_eq!(code.number(), number);
-        assert_eq!(matches!(code, RefusalCode::Unknown(_)), !(1..=11).contains(&number));
+        assert_eq!(matches!(code, RefusalCode::Unknown(_)), !(1..=12).contains(&number));
         assert_eq!(code.is_temporary(), (7..=9).contains(&number));
     }
     assert_eq!(RefusalCode::of(77).to_string(), "code 77");
@@ -405,11 +441,11 @@ proptest! {
 
     #[test]
     fn what_is_encoded_comes_back(
-        stream in any::<[u8; 16]>(), level in 0usize..3, name in ".{0,60}",
+        stream in any::<[u8; 16]>(), level in 0usize..3, name in ".{0,60}", relays in any::<bool>(),
         last_sequence in any::<u64>(), epoch in any::<u64>(), limits in any::<(u32, u32)>(), code in any::<u16>(), retry in any::<bool>(),
     ) {
         let ack = [AckLevel::None, AckLevel::Received, AckLevel::Durable][level];
-        let hello = Hello { stream: StreamId(stream), ack, client: name.clone(), epoch };
+        let hello = Hello { stream: StreamId(stream), ack, client: name.clone(), epoch, relays, token: None };
         let mut bytes = Vec::new();
         hello.encode(&mut bytes);
         let told = server_steps(&bytes, &[]);

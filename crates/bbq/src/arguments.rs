@@ -22,9 +22,10 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run the server
     ///
-    /// Without options the server listens on loopback: bbq on tcp 7700, lines on tcp 7701, syslog on udp and tcp 5514, admin on tcp
-    /// 7790. Data are in ./bbq-data, delivered messages in bbq-data/out/messages.log. SIGTERM and SIGINT store what was received, and
-    /// stop the server; SIGHUP reloads the configuration; SIGUSR2 replaces the process by a new one, which keeps the sockets.
+    /// Without options the server listens on loopback: bbq on tcp 7700, lines on tcp 7701, syslog on udp and tcp 5514, http on tcp
+    /// 7780, admin on tcp 7790. Data are in ./bbq-data, delivered messages in bbq-data/out/messages.log. SIGTERM and SIGINT store what
+    /// was received, and stop the server; SIGHUP reloads the configuration; SIGUSR2 replaces the process by a new one, which keeps the
+    /// sockets.
     Serve(ServeArguments),
     /// Send the lines of files or standard input, and wait until all are acknowledged
     ///
@@ -90,6 +91,9 @@ pub(crate) struct SendArguments {
     pub(crate) compress: bool,
     #[command(flatten)]
     pub(crate) tls: TlsArguments,
+    /// File with the token for servers that ask for one; the environment variable BBQ_TOKEN if not set
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
     /// No progress bar and no summary
     #[arg(long, short)]
     pub(crate) quiet: bool,
@@ -147,6 +151,9 @@ pub(crate) struct StatusArguments {
     /// The server's admin address, in numbers: its `--admin`, or `admin` in its configuration
     #[arg(long, value_name = "ADDR", default_value = bbq_server::config::ADMIN_DEFAULT, value_parser = admin_address)]
     pub(crate) admin: SocketAddr,
+    /// File with a token of the server's admin_token_file; the environment variable BBQ_TOKEN if not set
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -329,6 +336,8 @@ pub(crate) struct BenchServerArguments {
     pub(crate) workers: usize,
     #[arg(long)]
     pub(crate) distribution: String,
+    #[arg(long, default_value = "hash")]
+    pub(crate) steering: String,
     #[arg(long, default_value_t = 0)]
     pub(crate) work_us: u64,
     #[arg(long)]

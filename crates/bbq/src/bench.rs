@@ -99,6 +99,7 @@ pub(crate) fn serve(arguments: &BenchServerArguments) -> anyhow::Result<Outcome>
         listen: arguments.listen.clone(),
         workers: arguments.workers,
         distribution: arguments.distribution.clone(),
+        steering: arguments.steering.clone(),
         work: Duration::from_micros(arguments.work_us),
         rescue: !arguments.no_rescue,
     })?;

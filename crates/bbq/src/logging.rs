@@ -1,23 +1,43 @@
 //! The log: a line per event on standard error, at INFO and above, or as BBQ_LOG says (a tracing filter such as `debug`).
 
 use std::io::IsTerminal as _;
+use std::sync::OnceLock;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
-pub(crate) fn start() {
+use crate::log_queue::LogQueue;
+
+/// The queue of a server's log.
+static QUEUE: OnceLock<LogQueue> = OnceLock::new();
+
+/// With `is_queued`, threads that log never wait for a reader of the log; call [`finish`] at the end.
+pub(crate) fn start(is_queued: bool) {
     let filter = EnvFilter::builder()
         .with_default_directive(LevelFilter::INFO.into())
         .with_env_var("BBQ_LOG")
         .from_env_lossy();
     let colour =
         std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let writer = match is_queued {
+        true => {
+            let queue = QUEUE.get_or_init(LogQueue::start);
+            BoxMakeWriter::new(|| queue.clone())
+        }
+        false => BoxMakeWriter::new(std::io::stderr),
+    };
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(writer)
         .with_ansi(colour)
         .with_target(false)
         // An error of the log would be printed to standard error as well, and a closed standard error would end the program.
         .log_internal_errors(false)
         .init();
+}
+
+/// Waits until the log is written. Returns `false` if nobody reads standard error.
+pub(crate) fn finish() -> bool {
+    QUEUE.get().is_none_or(LogQueue::finish)
 }

@@ -9,6 +9,7 @@ mod arguments;
 mod bench;
 mod check;
 mod file_options;
+mod log_queue;
 mod logging;
 mod outcome;
 mod send;
@@ -17,6 +18,7 @@ mod spec_help;
 mod spool;
 mod status;
 mod status_table;
+mod token;
 
 use std::process::ExitCode;
 
@@ -27,7 +29,7 @@ use outcome::{Misuse, Outcome, complain};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    logging::start();
+    logging::start(matches!(arguments.command, Command::Serve(_)));
     let outcome = match arguments.command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Send(arguments) => send::run(&arguments),
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Command::BenchServer(arguments) => bench::serve(&arguments),
         Command::BenchLeash(arguments) => bench::leash(&arguments),
     };
+    let is_read = logging::finish();
     match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Failed) => ExitCode::FAILURE,
@@ -46,7 +49,9 @@ fn main() -> ExitCode {
         Ok(Outcome::Signal(number)) => ExitCode::from(128 + number),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&error);
+            if is_read {
+                complain(&error);
+            }
             if error.is::<Misuse>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }

@@ -19,6 +19,7 @@ use memchr::memrchr;
 
 use crate::arguments::{SendArguments, TlsArguments};
 use crate::outcome::{Outcome, misuse};
+use crate::token;
 use watch::{End, NoRoom, Watch};
 
 const READ_BYTES: usize = 256 * 1024;
@@ -42,9 +43,12 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
         builder = builder.spool(directory);
     }
     builder = with_tls(builder, &arguments.tls);
+    if let Some(token) = token::read(arguments.token_file.as_deref()).map_err(misuse)? {
+        builder = builder.token(token.expose());
+    }
     let inputs = open_all(arguments).map_err(misuse)?;
     let sender = Arc::new(builder.start().map_err(|error| match error {
-        StartError::NamedTwice { .. } | StartError::Tls { .. } => misuse(error),
+        StartError::NamedTwice { .. } | StartError::Option { .. } | StartError::Tls { .. } => misuse(error),
         error => error.into(),
     })?);
     let bar = progress_bar(arguments, &inputs);
@@ -105,9 +109,11 @@ fn server_options(arguments: &SendArguments) -> String {
     let files =
         files.into_iter().filter_map(|(option, file)| Some((option, file.as_ref()?.display().to_string())));
     let name = server_name.iter().map(|name| ("--tls-server-name", name.clone()));
+    let token = arguments.token_file.iter().map(|file| ("--token-file", file.display().to_string()));
     servers
         .chain(files)
         .chain(name)
+        .chain(token)
         .fold(all.to_owned(), |options, (option, value)| format!("{options} {option} {value}"))
 }
 

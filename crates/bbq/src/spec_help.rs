@@ -33,7 +33,7 @@ pub(crate) fn long() -> String {
 fn help(keys: impl Fn(&[&SpecOption]) -> String) -> String {
     let mut text = String::from(
         "A listen SPEC is PROTOCOL+TRANSPORT://ADDRESS[?key=value&...]\n  \
-         PROTOCOL: bbq, lines, syslog, whole (one message per connection or datagram),\n    http (requests, answered when on disk)\n  \
+         PROTOCOL: bbq, lines, syslog, whole (one message per connection or datagram),\n    http (requests, answered when on disk), otlp (OpenTelemetry logs)\n  \
          TRANSPORT: tcp, udp, unix, unixgram\n",
     );
     let push = |text: &mut String, options: &'static [SpecOption]| {

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
+use bbq_server::config::Secret;
 use bbq_server::status::Status;
 use hyper::body::Bytes;
 use tokio::time::{sleep, timeout};
@@ -14,6 +15,7 @@ use tokio::time::{sleep, timeout};
 use crate::arguments::StatusArguments;
 use crate::outcome::{Outcome, misuse};
 use crate::status_table;
+use crate::token;
 use question::{ANSWER_TIMEOUT, ask};
 
 /// The pause before the next request is as long as the last request took, at least this...
@@ -24,15 +26,17 @@ const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(1);
 pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let admin = arguments.admin;
+    let token = token::read(arguments.token_file.as_deref()).map_err(misuse)?;
+    let token = token.as_ref();
     let answer = match arguments.wait {
-        None => runtime.block_on(ask(admin, || {
+        None => runtime.block_on(ask(admin, token, || {
             eprintln!("bbq: {admin} is slow to answer; waiting for up to {} s", ANSWER_TIMEOUT.as_secs());
         }))?,
         Some(seconds) if seconds.is_finite() && (0.0..=1e9).contains(&seconds) => {
             let patience = Duration::from_secs_f64(seconds);
             let mut last = None;
             let asked =
-                runtime.block_on(async { timeout(patience, ask_until_ready(admin, &mut last)).await });
+                runtime.block_on(async { timeout(patience, ask_until_ready(admin, token, &mut last)).await });
             match asked {
                 Ok(answer) => answer,
                 Err(_) => {
@@ -59,10 +63,10 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
 }
 
 /// Sets `last` to why the server was not ready.
-async fn ask_until_ready(admin: SocketAddr, last: &mut Option<String>) -> Bytes {
+async fn ask_until_ready(admin: SocketAddr, token: Option<&Secret>, last: &mut Option<String>) -> Bytes {
     loop {
         let asked = Instant::now();
-        match ask(admin, || {}).await {
+        match ask(admin, token, || {}).await {
             Ok(answer) if serde_json::from_slice::<Status>(&answer).is_ok_and(|status| status.ready) => {
                 return answer;
             }

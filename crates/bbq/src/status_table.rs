@@ -14,6 +14,9 @@ pub(crate) fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     for notice in &status.notices {
         writeln!(out, "  notice: {notice}")?;
     }
+    for warning in &status.warnings {
+        writeln!(out, "  warning: {warning}")?;
+    }
     if let Some(why) = &status.refused_change {
         writeln!(out, "  refused: {why}")?;
     }

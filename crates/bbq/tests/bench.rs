@@ -159,7 +159,8 @@ fn listen_has_all_cases_and_ends_with_a_choice() {
         }
     }
     let last = report["conclusions"].as_array().unwrap().last().unwrap().as_str().unwrap().to_owned();
-    assert!(last.starts_with("Choose ") || last.starts_with("Cannot tell: "), "{last}");
+    let verdicts = ["Choose ", "Cannot tell: ", "It does not matter on this machine "];
+    assert!(verdicts.iter().any(|verdict| last.starts_with(verdict)), "{last}");
 }
 
 /// Descendants of this process that run `bbq serve`; a process that is about to run it does not count.

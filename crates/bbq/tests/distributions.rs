@@ -62,6 +62,7 @@ fn contradictions_are_refused_with_the_reason() {
         ("lines+unix:///tmp/never-made.sock?distribution=duplicate=2", "no SO_REUSEPORT"),
         ("lines+tcp://127.0.0.1:{0}?distribution=shared&steering=cpu", "only reuseport"),
         ("lines+tcp://127.0.0.1:{0}?steering=weights:0,0", "not all 0"),
+        ("lines+udp://127.0.0.1:{0}?steering=load", "stay with its worker"),
         ("lines+tcp://127.0.0.1:{0}?distribution=duplicate=0", "duplicate=N"),
         ("lines+tcp://127.0.0.1:{0}?steering=weights:1,2,3", "3 weights for 2 workers"),
     ] {

@@ -206,6 +206,10 @@ fn try_values(options: &[SpecOption], spec: impl Fn(&str) -> String) {
                 assert!(!accepts(&(least - 1).to_string()), "{key}: less than {values} is taken");
                 assert!(!accepts(&(most + 1).to_string()), "{key}: more than {values} is taken");
             }
+            Values::NumberOrNever(range) => {
+                assert!(accepts("0") && accepts(&range.end().to_string()), "{key}: {values} is refused");
+                assert!(!accepts(&(range.end() + 1).to_string()), "{key}: more than {values} is taken");
+            }
             // Any text, or what only a file or the environment has.
             Values::Text { pattern: "", .. } | Values::Secret => {}
             // A list of words; the last ones may have a variable part.
@@ -222,12 +226,15 @@ fn try_values(options: &[SpecOption], spec: impl Fn(&str) -> String) {
 
 #[test]
 fn the_values_of_listeners_and_sinks_are_taken_and_others_are_not() {
-    // Those of TLS name files, which must be there and fit each other (tls/configuration.rs).
-    let is_text = |option: &&SpecOption| !option.key.starts_with("tls_");
+    // Those of TLS and of tokens name files, which must be there and fit each other (tls/configuration.rs). Those of a socket's file are
+    // tried by the unit tests of bbq-server.
+    let elsewhere = ["tls_cert", "tls_key", "tls_client_ca", "tokens", "mode", "owner", "group"];
+    let is_text = |option: &&SpecOption| !elsewhere.contains(&option.key);
     let listen: Vec<SpecOption> = LISTEN_OPTIONS.iter().filter(is_text).cloned().collect();
     try_values(&listen, |pair| {
         // A key without effect is refused.
-        let transport = if pair.starts_with("receive_buffer_bytes") { "udp" } else { "tcp" };
+        let is_for_udp = ["receive_buffer_bytes", "spread"].iter().any(|key| pair.starts_with(key));
+        let transport = if is_for_udp { "udp" } else { "tcp" };
         format!("workers = 2\nlisten = [\"lines+{transport}://127.0.0.1:1?{pair}\"]\n")
     });
     for kind in SINK_KINDS {
@@ -236,7 +243,8 @@ fn the_values_of_listeners_and_sinks_are_taken_and_others_are_not() {
             let more = if pair.starts_with("keep") { "&rotate=daily" } else { "" };
             let argument = match kind.argument {
                 "" => "",
-                url if url.starts_with("//") => "//a/b",
+                url if url.ends_with("/PATH") => "//a/b",
+                address if address.starts_with("//") => "//a",
                 _ => "a",
             };
             format!("sink = [\"{}:{argument}?{pair}{more}\"]\n", kind.word)
@@ -257,6 +265,7 @@ fn every_link_between_the_pages_leads_somewhere() {
     let mut checked = 0;
     for page in [
         "README.md",
+        "SECURITY.md",
         "CONTRIBUTING.md",
         "docs/CONFIGURATION.md",
         "docs/OPERATIONS.md",

@@ -32,7 +32,8 @@ fn all_are_quiet(status: &Value, sessions: u64) -> bool {
 fn open_at(ack: AckLevel, address: SocketAddr, id: StreamId) -> Session {
     let mut session = Session::connect(address);
     let mut frame = Vec::new();
-    Hello { stream: id, ack, client: "a test".to_owned(), epoch: 0 }.encode(&mut frame);
+    Hello { stream: id, ack, client: "a test".to_owned(), epoch: 0, relays: false, token: None }
+        .encode(&mut frame);
     session.write(&frame);
     let answer = session.next();
     assert!(matches!(&answer, Answer::Welcome(welcome) if welcome.ack == ack), "{answer:?}");

@@ -106,3 +106,21 @@ fn weights_and_the_number_of_workers_change_together() {
     server.wait_delivered(u64::from(4 * CONNECTIONS));
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
 }
+
+/// Without a stall monitor, which steering by load brings with it.
+#[test]
+fn steering_by_load_comes_and_goes_with_a_reload() {
+    let setup = setup("load");
+    let server = Lineage::start(&setup);
+    for (round, steering) in ["load", "weights:1,0", "load", "hash", "load"].into_iter().enumerate() {
+        if round > 0 {
+            write(&setup, steering, 2);
+            server.reload();
+        }
+        assert_eq!(server.status()["listeners"][0]["steering"], steering);
+        let number = round as u32 * CONNECTIONS;
+        shares(&server, &setup, number);
+    }
+    server.wait_delivered(u64::from(5 * CONNECTIONS));
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}

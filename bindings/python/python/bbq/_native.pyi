@@ -36,6 +36,7 @@ class Sender:
         tls_cert: str | os.PathLike[str] | None = None,
         tls_key: str | os.PathLike[str] | None = None,
         tls_server_name: str | None = None,
+        token: str | None = None,
     ) -> Self:
         """Starts a sender, and returns before it has connected.
 
@@ -60,6 +61,8 @@ class Sender:
             system trusts. The files for TLS are read at the start, and again before a connection if they have changed.
         tls_cert, tls_key: PEM files with a certificate for servers that ask for one, and its key, which must not be encrypted.
         tls_server_name: the name that must be in the certificate of a server reached by TLS; the host of its address.
+        token: what is shown to servers that ask for a token: 16 to 512 visible ASCII characters. Without TLS, everybody on the way can
+            read it.
 
         Raises OptionError, SpoolError, StartError, or TypeError for a value of the wrong type.
         """

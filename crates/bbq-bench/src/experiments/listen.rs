@@ -18,10 +18,26 @@ use crate::verdict;
 /// All that accept; `auto` is one of these.
 pub(crate) const DISTRIBUTIONS: [&str; 6] =
     ["reuseport", "shared", "accept-mutex", "handoff", "handoff=fewest", "duplicate=2"];
-/// In flight, as wrk is mostly told.
-const CONNECTIONS: usize = 64;
 /// A handler that looks something up, or renders a page.
 const HEAVY: Duration = Duration::from_micros(100);
+
+/// How many clients there are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    /// Threads of the load; as many as the machine can use beside the server if it is none.
+    pub(crate) threads: Option<usize>,
+    /// Connections in flight.
+    pub(crate) connections: usize,
+}
+
+impl Shape {
+    /// As wrk is mostly told.
+    pub(crate) const USUAL: Shape = Shape { threads: None, connections: 64 };
+
+    pub(crate) fn threads(self, settings: &Settings) -> usize {
+        self.threads.unwrap_or_else(|| threads_beside(settings.workers))
+    }
+}
 
 /// One way of using a server.
 #[derive(Debug, Clone, Copy)]
@@ -47,19 +63,22 @@ const CASES: [Case; 6] = [
 ];
 
 pub(crate) fn plan(_settings: &Settings) -> anyhow::Result<Plan> {
-    let sections = CASES.iter().map(|case| section(*case, &DISTRIBUTIONS)).collect();
+    let sections = CASES.iter().map(|case| section(*case, Shape::USUAL, &DISTRIBUTIONS)).collect();
     Ok(Plan { conclude: Box::new(conclude), ..Plan::of(sections) })
 }
 
 /// A section with a row for each distribution.
-pub(crate) fn section(case: Case, distributions: &[&'static str]) -> Section {
+pub(crate) fn section(case: Case, shape: Shape, distributions: &[&'static str]) -> Section {
     let rows = distributions
         .iter()
         .copied()
-        .map(|distribution| Row::new(distribution, move |settings| measure(settings, case, distribution)))
+        .map(|distribution| {
+            Row::new(distribution, move |settings| measure(settings, case, shape, distribution))
+        })
         .collect();
+    let connections = shape.connections;
     let about =
-        format!("HTTP on bbq-listen, {CONNECTIONS} connections in flight; who is answered asks again.");
+        format!("HTTP on bbq-listen, {connections} connections in flight; who is answered asks again.");
     Section::new(
         case.title,
         about,
@@ -81,7 +100,12 @@ pub(crate) fn section(case: Case, distributions: &[&'static str]) -> Section {
     .beside(distributions[0], Metric::Rate)
 }
 
-pub(crate) fn measure(settings: &Settings, case: Case, distribution: &str) -> anyhow::Result<Sample> {
+pub(crate) fn measure(
+    settings: &Settings,
+    case: Case,
+    shape: Shape,
+    distribution: &str,
+) -> anyhow::Result<Sample> {
     let listen = (1..=case.addresses).map(|address| format!("tcp://127.0.0.{address}:0")).collect();
     let options =
         ServeOptions { listen, work: case.work, ..ServeOptions::new(settings.workers, distribution) };
@@ -89,8 +113,8 @@ pub(crate) fn measure(settings: &Settings, case: Case, distribution: &str) -> an
     let meter = Meter::start(Some(server.pid()))?;
     let load = http::run(&http::Requests {
         servers: server.addresses(),
-        threads: threads_beside(settings.workers),
-        connections: CONNECTIONS,
+        threads: shape.threads(settings),
+        connections: shape.connections,
         close: case.close,
         duration: settings.duration,
     })?;

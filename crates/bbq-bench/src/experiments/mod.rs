@@ -12,6 +12,8 @@ pub(crate) mod listen;
 pub(crate) mod marks;
 pub(crate) mod scale;
 pub(crate) mod servers;
+pub(crate) mod shapes;
+pub(crate) mod skew;
 pub(crate) mod stall;
 pub(crate) mod stream;
 mod streaming;

@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use bbq_listen::Errno;
 use rustix::event::epoll;
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::Load;
@@ -20,7 +20,7 @@ use crate::interrupt;
 use crate::pause::INTERRUPTED_WITHIN;
 
 const KEEP: &[u8] = b"GET / HTTP/1.1\r\nHost: bench\r\n\r\n";
-pub(super) const CLOSE: &[u8] = b"GET / HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n";
+pub(crate) const CLOSE: &[u8] = b"GET / HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n";
 /// Answers are shorter, also those of peers with their Date and Server.
 pub(super) const ANSWER_BYTES_MAX: usize = 2048;
 const EVENTS_MAX: usize = 256;

@@ -16,6 +16,7 @@ pub(crate) mod pace;
 pub(crate) mod paced;
 pub(crate) mod pipe;
 pub(crate) mod session;
+pub(crate) mod skewed;
 pub(crate) mod source;
 pub(crate) mod threads;
 pub(crate) mod window;

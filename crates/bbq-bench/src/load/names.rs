@@ -27,15 +27,37 @@ pub(crate) fn name(index: usize) -> String {
     format!("name-{index}.bench.example")
 }
 
-/// It, type A, class IN, as it stands in a query.
-fn question(index: usize) -> Vec<u8> {
+/// A name, type A, class IN, as it stands in a query.
+fn question(name: &str) -> Vec<u8> {
     let mut question = Vec::new();
-    for label in name(index).split('.') {
-        question.push(label.len() as u8); // at most 8
+    for label in name.split('.') {
+        question.push(label.len() as u8); // at most 16
         question.extend_from_slice(label.as_bytes());
     }
     question.extend_from_slice(&[0, 0, 1, 0, 1]);
     question
+}
+
+/// A query with this identifier, for the question as it stands in a query.
+fn write_query(query: &mut Vec<u8>, id: u16, question: &[u8]) {
+    let [high, low] = id.to_be_bytes();
+    query.clear();
+    query.extend_from_slice(&[high, low, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+    query.extend_from_slice(question);
+}
+
+/// A query for a name.
+pub(crate) fn query(name: &str) -> Vec<u8> {
+    let mut query = Vec::new();
+    write_query(&mut query, 1, &question(name));
+    query
+}
+
+/// An answer is NOERROR with one record.
+pub(super) fn check(answer: &[u8]) -> anyhow::Result<()> {
+    let is_answer = answer.len() > HEADER_BYTES && answer[3] & 0x0f == 0 && answer[7] == 1;
+    anyhow::ensure!(is_answer, "the answer is {answer:?}");
+    Ok(())
 }
 
 /// An answer that takes longer is none.
@@ -141,7 +163,7 @@ impl Asker {
             epoll::add(&epoll, &socket, data, epoll::EventFlags::IN).context("epoll_ctl")?;
             places.push(Place { socket, waiting: vec![None; waiting], count: 0, next: 0 });
         }
-        let questions = (0..NAMES).map(question).collect();
+        let questions = (0..NAMES).map(|index| question(&name(index))).collect();
         Ok(Asker { epoll, places, questions, turn: 0, asked: 0, query: Vec::new() })
     }
 
@@ -184,10 +206,7 @@ impl Asker {
             *slot = Some((id, now));
             self.asked += 1;
             left += 1;
-            let [high, low] = id.to_be_bytes();
-            self.query.clear();
-            self.query.extend_from_slice(&[high, low, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
-            self.query.extend_from_slice(&self.questions[self.turn % NAMES]);
+            write_query(&mut self.query, id, &self.questions[self.turn % NAMES]);
             match send(&place.socket, &self.query, SendFlags::empty()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error).context("a query cannot be sent"),
@@ -213,9 +232,7 @@ impl Asker {
                     Err(Errno::AGAIN | Errno::INTR) => break,
                     Err(error) => return Err(error).context("an answer cannot be read"),
                 };
-                // NOERROR with one answer.
-                let is_answer = length > HEADER_BYTES && answer[3] & 0x0f == 0 && answer[7] == 1;
-                anyhow::ensure!(is_answer, "the answer is {:?}", &answer[..length]);
+                check(&answer[..length])?;
                 if let Some(since) = place.answered(u16::from_be_bytes([answer[0], answer[1]])) {
                     done.count(since.elapsed());
                 }

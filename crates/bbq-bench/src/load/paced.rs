@@ -1,4 +1,4 @@
-//! New connections at a rate, each with one request: how long does who comes now wait?
+//! New connections at a rate, each with one request, or new senders of a datagram: how long does who comes now wait?
 //!
 //! The time runs from when a connection was due, so what holds up the load itself does not hide.
 
@@ -14,7 +14,7 @@ use rustix::net::{RecvFlags, recv};
 use super::pace::Pace;
 use super::source::Sources;
 use super::threads::{self, Done};
-use super::{Load, http};
+use super::{Load, http, names};
 use crate::pause;
 
 const EVENTS_MAX: usize = 256;
@@ -24,10 +24,20 @@ const LOOK_AGAIN: Duration = Duration::from_micros(100);
 /// Who has no answer by then never gets one.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 
+/// What a new client sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// A request on a connection of its own.
+    Http,
+    /// A query by UDP, which is not sent again.
+    Dns,
+}
+
 /// What to ask of whom.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrivals {
     pub(crate) server: SocketAddrV4,
+    pub(crate) question: Question,
     pub(crate) per_second: f64,
     pub(crate) count: usize,
 }
@@ -49,8 +59,17 @@ fn arrive(arrivals: &Arrivals, sources: &Sources) -> anyhow::Result<Done> {
     while done.operations < arrivals.count as u64 {
         if waiting.len() < arrivals.count && pace.due() > 0 {
             let due = pace.next();
-            let stream = OwnedFd::from(sources.connect(arrivals.server)?);
-            http::ask(&stream, http::CLOSE)?;
+            let stream = match arrivals.question {
+                Question::Http => sources.connect(arrivals.server)?,
+                Question::Dns => sources.datagrams_to(arrivals.server)?,
+            };
+            let stream = OwnedFd::from(stream);
+            match arrivals.question {
+                Question::Http => http::ask(&stream, http::CLOSE)?,
+                Question::Dns => {
+                    http::ask(&stream, &names::query(&names::name(waiting.len() % names::NAMES)))?
+                }
+            }
             let data = epoll::EventData::new_u64(waiting.len() as u64);
             epoll::add(&epoll, &stream, data, epoll::EventFlags::IN).context("epoll_ctl")?;
             waiting.push(Some((stream, due)));
@@ -73,6 +92,7 @@ fn arrive(arrivals: &Arrivals, sources: &Sources) -> anyhow::Result<Done> {
             let Some((stream, due)) = place else { continue };
             let mut answer = [0; http::ANSWER_BYTES_MAX];
             match recv(&*stream, &mut answer, RecvFlags::DONTWAIT) {
+                Ok((length, _)) if arrivals.question == Question::Dns => names::check(&answer[..length])?,
                 Ok((length, _)) => http::check(&answer[..length])?,
                 Err(Errno::AGAIN | Errno::INTR) => continue,
                 Err(error) => return Err(error).context("an answer cannot be read"),

@@ -63,8 +63,15 @@ impl Streams {
         socket.set_read_timeout(Some(SILENCE_MAX)).context("SO_RCVTIMEO")?;
         let stream = OwnedFd::from(socket);
         let mut hello = Vec::new();
-        Hello { stream: stream_id, ack: self.level, client: "bbq bench".to_owned(), epoch: 0 }
-            .encode(&mut hello);
+        Hello {
+            stream: stream_id,
+            ack: self.level,
+            client: "bbq bench".to_owned(),
+            epoch: 0,
+            relays: false,
+            token: None,
+        }
+        .encode(&mut hello);
         super::http::ask(&stream, &hello)?;
         let frame = Frame::new(stream_id, self.records, self.message_bytes)?;
         let mut session = Session { session: ClientSession::new(), frame, batches: 0, acknowledged: 0 };

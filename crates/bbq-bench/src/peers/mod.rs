@@ -17,7 +17,7 @@ pub(crate) mod zeromq;
 use crate::settings::Settings;
 pub(crate) use peer::Peer;
 use peer::Transport;
-pub(crate) use programs::installed;
+pub(crate) use programs::{find, installed};
 
 /// Starts a server, with its files in the directory of the settings.
 pub(crate) type Start = fn(&Settings) -> anyhow::Result<Peer>;

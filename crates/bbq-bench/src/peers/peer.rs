@@ -11,7 +11,7 @@ use crate::leash::{self, End};
 use crate::load::Load;
 use crate::meter::Meter;
 use crate::pause::{self, wait_for};
-use crate::process::{Output, Process, Stopped};
+use crate::process::{Output, Process};
 use crate::sample::Sample;
 use crate::settings::Settings;
 
@@ -117,12 +117,6 @@ impl Peer {
 
     fn length(&self) -> u64 {
         std::fs::metadata(&self.output).map_or(0, |file| file.len())
-    }
-
-    /// Stops one of its worker processes with a signal, as if it were blocked.
-    pub(crate) fn stop_one_worker(&self) -> anyhow::Result<Stopped> {
-        let worker = crate::cpu::family(self.pid()).into_iter().nth(1).context("it has no worker process")?;
-        Stopped::new(worker)
     }
 
     /// Loads it and ends it.

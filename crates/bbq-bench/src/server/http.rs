@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use bbq_listen::{Accepted, AsyncConnection, Errno, OpenCount};
+use bbq_listen::{Accepted, AsyncConnection, OpenCount};
 use memchr::memmem;
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::work::spend;
@@ -88,7 +89,7 @@ fn answer_all(stream: BorrowedFd<'_>, input: &[u8], work: Duration, count: &Atom
     while let Some(length) = memmem::find(&input[used..], b"\r\n\r\n") {
         let request = &input[used..used + length];
         used += length + 4;
-        block(request);
+        do_as_asked(request);
         spend(work);
         let close = memmem::find(request, b"\r\nConnection: close").is_some();
         let answer = if close { CLOSE } else { OPEN };
@@ -105,10 +106,22 @@ fn answer_all(stream: BorrowedFd<'_>, input: &[u8], work: Duration, count: &Atom
     Some(used)
 }
 
-/// `GET /block/MS` keeps the worker from everything else for so long.
-fn block(request: &[u8]) {
-    let Some(target) = request.strip_prefix(b"GET /block/") else { return };
-    let digits = target.split(|byte| *byte == b' ').next().unwrap_or_default();
-    let milliseconds = str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0);
-    crate::pause::until(std::time::Instant::now() + Duration::from_millis(milliseconds).min(BLOCK_MAX));
+/// `GET /block/MS` keeps the worker from everything else for so long, `GET /wait/US` for so many microseconds. `GET /spend/US` takes
+/// so much processor time.
+fn do_as_asked(request: &[u8]) {
+    let Some((word, rest)) = request.strip_prefix(b"GET /").and_then(|target| {
+        let slash = target.iter().position(|byte| *byte == b'/')?;
+        Some((&target[..slash], &target[slash + 1..]))
+    }) else {
+        return;
+    };
+    let digits = rest.split(|byte| *byte == b' ').next().unwrap_or_default();
+    let number = str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0);
+    let wait = |time: Duration| crate::pause::until(std::time::Instant::now() + time.min(BLOCK_MAX));
+    match word {
+        b"block" => wait(Duration::from_millis(number)),
+        b"wait" => wait(Duration::from_micros(number)),
+        b"spend" => spend(Duration::from_micros(number).min(BLOCK_MAX)),
+        _ => {}
+    }
 }

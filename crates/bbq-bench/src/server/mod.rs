@@ -19,7 +19,7 @@ use std::time::Duration;
 use anyhow::Context;
 use bbq_listen::{
     ACCEPTS_PER_BATCH_MAX, Accepted, Address, AsyncListener, Distribution, Group, GroupOptions, Heartbeat,
-    STALL_THRESHOLD_DEFAULT, StallMonitor, WorkerListener, raise_descriptor_limit,
+    STALL_THRESHOLD_DEFAULT, StallMonitor, Steering, WorkerListener, raise_descriptor_limit,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -35,6 +35,8 @@ pub struct ServeOptions {
     pub workers: usize,
     /// How connections are spread over them.
     pub distribution: String,
+    /// How a socket is chosen for a connection, with reuseport.
+    pub steering: String,
     /// Processor time to spend on each request.
     pub work: Duration,
     /// Whether other workers take the connections of a stalled worker.
@@ -48,6 +50,7 @@ impl ServeOptions {
             listen: vec!["tcp://127.0.0.1:0".to_owned()],
             workers,
             distribution: distribution.to_owned(),
+            steering: "hash".to_owned(),
             work: Duration::ZERO,
             rescue: true,
         }
@@ -61,12 +64,16 @@ impl ServeOptions {
 pub fn serve(options: &ServeOptions) -> anyhow::Result<()> {
     raise_descriptor_limit();
     let distribution: Distribution = options.distribution.parse().context("--distribution")?;
+    let steering: Steering = options.steering.parse().context("--steering")?;
     let groups = options
         .listen
         .iter()
         .map(|address| {
             let address: Address = address.parse()?;
-            Group::open(&GroupOptions { distribution, ..GroupOptions::new(address, options.workers) })
+            GroupOptions::new(address, options.workers)
+                .distribution(distribution)
+                .steering(steering.clone())
+                .open()
         })
         .collect::<Result<Vec<_>, _>>()?;
     let _watch = if options.rescue {

@@ -14,7 +14,7 @@ pub(crate) struct Destination {
     reconnect: Mutex<AdaptiveReconnect>,
     pub(crate) reconnects: AtomicU64,
     pub(crate) connected: AtomicBool,
-    /// Index of the server that is connected, or was tried last.
+    /// Index of the server that is connected or was tried last.
     pub(crate) current: AtomicUsize,
 }
 

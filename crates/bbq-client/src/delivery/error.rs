@@ -8,15 +8,15 @@ use crate::SendError;
 
 #[derive(Debug)]
 pub(crate) enum ConnectionError {
-    /// Another attempt may succeed; what happened.
+    /// Another attempt may succeed. The text says what happened.
     Transient(String),
     /// The server refused a batch that it may take when it is repaired or sent again.
     Refused(SendError, RefusalCode),
     /// The server broke the protocol: bytes changed on the way, or it has a bug.
     Protocol(SendError),
-    /// Probably lasts until a person does something about it.
+    /// Every attempt will probably fail until a person changes something.
     Lasting(SendError),
-    /// Lasts for ever.
+    /// No attempt will ever succeed.
     Fatal(SendError),
 }
 
@@ -28,13 +28,15 @@ impl ConnectionError {
         let code = refusal.code;
         let error = SendError::Refused { server: server.to_owned(), refusal };
         match code {
-            // One changed bit may cause any of these.
+            // One bit that changed on the way may cause any of these.
             RefusalCode::Malformed
             | RefusalCode::Checksum
             | RefusalCode::MessageTooLarge
             | RefusalCode::BatchTooLarge
             | RefusalCode::Sequence
             | RefusalCode::HelloExpected => ConnectionError::Refused(error, code),
+            // A person may yet give the server the token.
+            RefusalCode::NotAllowed => ConnectionError::Lasting(error),
             _ => ConnectionError::Fatal(error),
         }
     }

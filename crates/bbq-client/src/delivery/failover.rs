@@ -14,12 +14,12 @@ use crate::queue::Repair;
 use crate::shared::Shared;
 use crate::{Notice, SendError, ServerAddress};
 
-/// A refusal or a protocol error lasts, as far as can be told, if it comes this often without an acknowledgement in between.
+/// A refusal or protocol error counts as lasting if it comes this often without an acknowledgement in between.
 const FAILURES_MAX: u32 = 3;
 
 pub(crate) struct Failover {
     rotation: Rotation,
-    /// Whether the last notice was [`Notice::Connected`]: the application hears of changes, not of every attempt.
+    /// Whether the last notice was [`Notice::Connected`]: the application is told of changes, not of every attempt.
     last_notice_was_good: Option<bool>,
     /// Whether a server has welcomed the destination.
     was_welcomed: bool,
@@ -51,7 +51,7 @@ impl Failover {
         }
     }
 
-    /// The server whose turn it is.
+    /// The server to connect to.
     pub(crate) fn server(&self) -> usize {
         self.rotation.current()
     }
@@ -61,13 +61,13 @@ impl Failover {
         self.rotation.is_substitute()
     }
 
-    /// A connection is about to be made.
+    /// Notes that a connection is about to be made.
     pub(crate) fn begin(&mut self, destination: &Destination, shared: &Shared) {
         destination.current.store(self.server(), Ordering::Relaxed);
         self.acknowledged_before = shared.queue.acknowledged_by(destination.index);
     }
 
-    /// The server has welcomed the destination. `now` is from any clock that does not jump.
+    /// Begins a connection whose server has welcomed the destination. `now` is from any clock that does not jump.
     pub(crate) fn welcomed(
         &mut self,
         destination: &Destination,
@@ -83,7 +83,7 @@ impl Failover {
         Ok(Connection::new(destination.index, now))
     }
 
-    /// A connection has ended, or could not be made.
+    /// Handles the end of a connection, or that it could not be made.
     pub(crate) fn end(
         &mut self,
         destination: &Destination,
@@ -123,7 +123,7 @@ impl Failover {
         };
         self.notify(shared, &Notice::Unreachable { server: server.to_string(), why });
         destination.reconnects.fetch_add(1, Ordering::Relaxed);
-        // A welcome alone is no success: a server whose disk failed welcomes the sender and then refuses its batches.
+        // A welcome alone does not count as success: a server whose disk failed welcomes the sender, and then refuses its batches.
         if self.rotation.advance(has_taken) {
             Retry::After(destination.reconnect().failed())
         } else {
@@ -149,7 +149,7 @@ impl Failover {
     ) -> Result<String, SendError> {
         let error = match error {
             ConnectionError::Transient(why) => return Ok(why),
-            // No other sender has the spool, yet the server knows a later epoch of the stream: the spool has lost its own.
+            // No other sender can use the spool, yet the server knows a later epoch of the stream. So the spool has lost its epoch.
             ConnectionError::Fatal(error)
                 if is_taken_over(&error) && shared.spool.is_some() && !self.was_welcomed =>
             {
@@ -158,7 +158,7 @@ impl Failover {
             }
             ConnectionError::Fatal(error) => return Err(error),
             ConnectionError::Lasting(error) if shared.options.end_on_lasting_errors => return Err(error),
-            // The notice names the server.
+            // Without the server's name, as the notice contains it.
             ConnectionError::Lasting(SendError::Unreachable { problem, .. }) => return Ok(problem),
             ConnectionError::Lasting(error) => return Ok(error.to_string()),
             ConnectionError::Protocol(error) => {

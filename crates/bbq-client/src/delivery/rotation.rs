@@ -1,6 +1,6 @@
 //! Which of its servers a destination connects to.
 
-/// The preferred server is number 0.
+/// The servers of a destination. The preferred server is number 0.
 #[derive(Debug)]
 pub(crate) struct Rotation {
     current: usize,
@@ -28,13 +28,13 @@ impl Rotation {
         self.current = 0;
     }
 
-    /// The current server will never take anything. Returns whether another one is left.
+    /// Removes the current server from the rotation for good. Returns whether another one is left.
     pub(crate) fn refuse(&mut self) -> bool {
         self.refused[self.current] = true;
         self.refused.iter().any(|refused| !refused)
     }
 
-    /// Goes on to the next server. Returns whether that ends a round. A server that has taken something begins a new round.
+    /// Changes to the next server. Returns whether that ends a round. After a server that has taken something, a new round begins.
     pub(crate) fn advance(&mut self, has_taken: bool) -> bool {
         let servers = self.refused.len();
         let next =

@@ -8,7 +8,7 @@ use crate::delivery::error::ConnectionError;
 /// What to do if another program answers at an address, or none does.
 const REMEDY: &str =
     "name the address of a bbq+tcp or bbq+unix listener, or write bbq+tls:// for one with TLS";
-/// A record of TLS with an alert: the answer of a TLS server to what is not TLS.
+/// The first bytes of a TLS alert, with which a TLS server answers bytes that are not TLS.
 const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 
 pub(crate) struct Session {

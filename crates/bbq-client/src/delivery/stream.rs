@@ -1,4 +1,4 @@
-//! Connections to servers. A connection over a unix socket is a `TcpStream`, too: all that is called on it works for any stream socket.
+//! Connections to servers. A unix socket is kept in a `TcpStream`, too: only calls are made that work for any stream socket.
 
 use std::io::{self, ErrorKind, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -16,13 +16,14 @@ use crate::{SendError, ServerAddress};
 
 /// A server that does not accept a connection within this time counts as down.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A server that lost power sends nothing any more. After this time without traffic the system probes it, so that a sender that only
-/// waits for acknowledgements notices; a server that has restarted resets the connection.
+/// After this time without traffic the system probes the server. Otherwise a sender that only waits for acknowledgements would not notice
+/// that the server has lost power; a server that has restarted resets the connection.
 const KEEPALIVE_TIME: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-/// A server that sends no welcome within this time counts as down. It may first have to sync what came over an earlier connection.
+/// A server that sends no welcome within this time counts as down. Before the welcome it may have to sync batches of an earlier
+/// connection.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Acknowledgements are 24 bytes.
+/// Bytes of one read. An acknowledgement has 24 bytes.
 const READ_BYTES: usize = 4096;
 
 /// The half of a connection that the destination's thread writes to.
@@ -50,7 +51,7 @@ impl Writer {
         }
     }
 
-    /// Tells the server that nothing follows: nothing is lost if it does not hear that.
+    /// Tells the server that nothing follows. Nothing is lost if that does not arrive.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         match self {
             Writer::Plain(_) => Ok(()),
@@ -103,7 +104,7 @@ pub(crate) fn plain(socket: TcpStream) -> io::Result<(Writer, Reader)> {
     Ok((Writer::Plain(socket.try_clone()?), Reader::Plain(socket)))
 }
 
-/// `tls` makes TLS connections; a sender with such an address has it.
+/// Connects to a server. `tls` is there if any address of the sender needs TLS.
 pub(crate) fn connect(
     address: &ServerAddress,
     tls: Option<&tls::Client>,
@@ -116,7 +117,7 @@ pub(crate) fn connect(
 
 fn connect_socket(address: &ServerAddress) -> Result<TcpStream, ConnectionError> {
     match address {
-        // Networks and firewall rules change, so every error of TCP may pass.
+        // Networks and firewall rules change, so every error of TCP counts as temporary.
         ServerAddress::Tcp(address) | ServerAddress::Tls(address) => Ok(connect_tcp(address)?),
         ServerAddress::Unix(path) => connect_unix(path).map_err(|error| match error.kind() {
             ErrorKind::PermissionDenied | ErrorKind::InvalidInput | ErrorKind::InvalidFilename => {
@@ -135,7 +136,7 @@ fn connect_tcp(address: &str) -> io::Result<TcpStream> {
     for address in address.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Ok(stream) => {
-                // A batch is written as a whole, so a delay gains nothing.
+                // Each batch is one write, so delaying small segments (RFC 896) gains nothing.
                 stream.set_nodelay(true)?;
                 SockRef::from(&stream).set_tcp_keepalive(
                     &TcpKeepalive::new().with_time(KEEPALIVE_TIME).with_interval(KEEPALIVE_INTERVAL),
@@ -150,7 +151,7 @@ fn connect_tcp(address: &str) -> io::Result<TcpStream> {
 
 fn connect_unix(path: &std::path::Path) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // On a unix socket this time-out holds for connect, too, which else waits for ever if the server's backlog is full.
+    // On a unix socket this time-out also limits connect, which would otherwise wait for ever if the server's backlog is full.
     socket.set_write_timeout(Some(CONNECT_TIMEOUT))?;
     socket.connect(&SockAddr::unix(path)?)?;
     Ok(TcpStream::from(OwnedFd::from(socket)))
@@ -164,7 +165,7 @@ pub(crate) fn begin(
     hello: &[u8],
 ) -> Result<Welcome, ConnectionError> {
     match writer.write_all(hello) {
-        // A server that has ended the connection may have said why.
+        // A server that has ended the connection may have sent the reason: read it.
         Err(error) if !matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
             return Err(error.into());
         }

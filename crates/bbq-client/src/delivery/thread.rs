@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bbq_wire::session::{AckLevel, Hello};
+use bbq_wire::session::{AckLevel, Hello, Token};
 
 use crate::ServerAddress;
 use crate::delivery::connection::{Action, CloseReason, Connection};
@@ -22,13 +22,13 @@ use crate::environment::{Environment, System};
 use crate::queue::parker::ParkState;
 use crate::shared::Shared;
 
-/// A blocked write ends after this time, to check whether the sender was closed.
+/// Time-out of a blocked write, after which the thread checks whether the sender was closed.
 const WRITE_SLICE: Duration = Duration::from_millis(500);
 /// How often the preferred server is probed while another one is used.
 const PREFERRED_INTERVAL: Duration = Duration::from_secs(5);
-/// Lingers without a record, before the thread parks until a record wakes it: under load no `send` pays for a wake-up.
+/// After so many lingers without a record, the thread parks until a record wakes it. Under load no `send` pays for a wake-up.
 const LINGER_ROUNDS_MAX: u32 = 10;
-/// The bound of a wait that always ends by a wake-up.
+/// The time-out of a wait that always ends by a wake-up.
 const LONG: Duration = Duration::from_secs(3600);
 
 struct SendLoop<'a> {
@@ -42,7 +42,7 @@ struct SendLoop<'a> {
     preferred: Option<(Instant, Arc<AtomicBool>)>,
 }
 
-/// Runs until everything is acknowledged, or nothing ever will be.
+/// Runs until everything is acknowledged, or no server will ever take the rest.
 pub(crate) fn run(destination: &Destination, shared: &Arc<Shared>) {
     shared.queue.parkers[destination.index].register_thread();
     let mut failover = Failover::new(destination.servers.len());
@@ -57,7 +57,7 @@ pub(crate) fn run(destination: &Destination, shared: &Arc<Shared>) {
     }
 }
 
-/// Waits, but not beyond the end of the sender.
+/// Waits for this time, or until the sender ends.
 fn pause(destination: &Destination, shared: &Shared, wait: Duration) {
     let end = Instant::now() + wait;
     while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
@@ -105,7 +105,7 @@ fn serve(
     let mut send_loop = SendLoop { destination, shared, writer, connection, begin, preferred };
     let written = send_loop.send();
     if written.is_ok() {
-        // A server that hears of no end sees the socket's.
+        // If this fails, the server still sees that the socket is shut down.
         let _told = send_loop.writer.finish();
     }
     // Ends the reading thread, too.
@@ -173,8 +173,8 @@ impl SendLoop<'_> {
         self.check_progress()
     }
 
-    /// Parks until there may be something to send: first for some lingers, so that no `send` has to wake the thread, and then until a
-    /// `send` wakes it.
+    /// Parks until there may be something to send. Parks for single lingers at first, so that no `send` has to wake the thread, and then
+    /// until a `send` wakes it.
     fn wait_for_records(&self, linger_rounds: u32) {
         let (queue, intake, index) = (&self.shared.queue, &self.shared.intake, self.destination.index);
         let linger = self.shared.options.linger;
@@ -189,7 +189,7 @@ impl SendLoop<'_> {
         }
     }
 
-    /// Writes a batch. Gives up on a server that takes nothing when the delivery time-out has passed, or the sender is over.
+    /// Writes a batch. Fails if the server takes nothing until the delivery time-out has passed or the sender has ended.
     fn write(&mut self, mut bytes: &[u8]) -> Result<(), ConnectionError> {
         while !bytes.is_empty() {
             match self.writer.write(bytes) {
@@ -225,10 +225,10 @@ impl SendLoop<'_> {
         if Instant::now() >= *next {
             *next = Instant::now() + PREFERRED_INTERVAL;
             let (address, found) = (self.destination.servers[0].clone(), Arc::clone(found));
-            let tls = self.shared.tls.clone();
+            let (tls, token) = (self.shared.tls.clone(), self.shared.options.token.clone());
             // If the system refuses the thread, the next probe comes later.
             let _probing = std::thread::Builder::new().name("bbq-probe".to_owned()).spawn(move || {
-                if probe(&address, tls.as_deref()).is_ok() {
+                if probe(&address, tls.as_deref(), token).is_ok() {
                     found.store(true, Ordering::Relaxed);
                 }
             });
@@ -237,13 +237,19 @@ impl SendLoop<'_> {
     }
 }
 
-/// Succeeds if a server welcomes senders. That a connection is accepted does not show that: the backlog of a hung server accepts, too.
-fn probe(address: &ServerAddress, tls: Option<&tls::Client>) -> Result<(), ConnectionError> {
+/// Succeeds if a server welcomes senders. An accepted connection does not prove that, as the backlog of a hung server accepts, too.
+fn probe(
+    address: &ServerAddress,
+    tls: Option<&tls::Client>,
+    token: Option<Token>,
+) -> Result<(), ConnectionError> {
     let hello = Hello {
         stream: System.new_stream()?,
         ack: AckLevel::None,
         client: "bbq-client, probing".to_owned(),
         epoch: 0,
+        relays: false,
+        token,
     };
     let (mut writer, mut reader) = stream::connect(address, tls)?;
     reader.socket().set_read_timeout(Some(ANSWER_TIMEOUT))?;

@@ -1,5 +1,5 @@
-//! Stands for `tls` where the feature of that name is off: a sender with such an address is refused when it is started
-//! ([`crate::tls_options`]), so nothing here is ever made.
+//! Replaces `tls` if the feature of that name is off. A sender with an address that needs TLS is refused when it is started
+//! ([`crate::tls_options`]), so no value of these types ever exists.
 
 use std::io;
 use std::net::TcpStream;

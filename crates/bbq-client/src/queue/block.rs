@@ -10,7 +10,7 @@ use crate::environment::Environment;
 use crate::numbering::Numbering;
 use crate::spool::Extent;
 
-/// The largest varint in front of a record: its length.
+/// Most bytes in front of a record: its length as a varint.
 pub(crate) const RECORD_OVERHEAD_BYTES: usize = 5;
 
 /// Size of a buffer for a batch whose records have this size.
@@ -98,7 +98,7 @@ impl Packing<'_> {
         halves
     }
 
-    /// Splits a batch whose first record is `first` at the records for which `is_left_out` returns `true`, which are in no part.
+    /// Splits a batch whose first record is `first` at the records for which `is_left_out` returns `true`. These are in no part.
     pub(crate) fn parts(
         &self,
         batch: &[u8],
@@ -106,7 +106,7 @@ impl Packing<'_> {
         is_left_out: impl Fn(u64, &[u8]) -> bool,
     ) -> Vec<Part> {
         let mut scratch = Vec::new();
-        // The sender made the batch, so its checksum was right.
+        // This sender made the batch, so its checksum need not be verified.
         let Ok(view) = Batch::verified_before(batch, &mut scratch) else { return Vec::new() };
         let (mut parts, mut builder) = (Vec::new(), BatchBuilder::new());
         let mut begin = first;
@@ -128,8 +128,8 @@ impl Packing<'_> {
         parts
     }
 
-    /// A batch whose first record is `first`, rewritten for the current stream and without its records up to `known`, which the server
-    /// has. `None` if the batch can be sent as it is.
+    /// Rewrites a batch whose first record is `first` for the current stream, without its records up to `known`, which the server has.
+    /// `None` if the batch can be sent as it is.
     pub(crate) fn adapted(&self, batch: &[u8], first: u64, known: u64) -> Option<Vec<u8>> {
         let header = BatchHeader::decode(batch.first_chunk()?).ok()?;
         let is_named =

@@ -12,9 +12,9 @@ const SKIPPED: u32 = 63;
 #[derive(Debug)]
 pub(crate) struct Compressor {
     wanted: Compress,
-    /// A server is on another machine, where bytes cost more than processor time.
+    /// Whether a server is on another machine: then bytes cost more than processor time.
     remote: AtomicBool,
-    /// Batches that are still not to be compressed.
+    /// How many of the next batches are not compressed.
     skip: AtomicU32,
 }
 

@@ -31,11 +31,11 @@ pub(crate) struct DestinationState {
     pub(crate) message_bytes_max: Option<u32>,
     /// The largest batch body that the server takes.
     pub(crate) body_bytes_max: u32,
-    /// The thread that reads acknowledgements has ended.
+    /// Whether the thread that reads acknowledgements has ended.
     pub(crate) broken: bool,
     /// Records that were given up before this destination had them.
     pub(crate) given_up: u64,
-    /// The destination's servers will never take anything.
+    /// Whether the destination's servers will never take anything again.
     pub(crate) ended: bool,
 }
 
@@ -53,7 +53,8 @@ pub(crate) enum ResumePoint {
 impl DestinationState {
     /// Continues where an earlier sender ended. `servers` are the ids of the servers ([`crate::ServerAddress::id`]).
     pub(crate) fn new(before: RecoveredDestination, servers: &[u32]) -> DestinationState {
-        // Among several servers it is not known which one acknowledged how much, and a server that is new here has acknowledged nothing.
+        // With several servers it is unknown how much each of them has acknowledged. A server that was not named before has
+        // acknowledged nothing.
         let is_known = servers.len() == 1 && [0, servers[0]].contains(&before.acknowledged_by);
         let known = if is_known { before.acknowledged } else { 0 };
         let begin = before.numberings.front().map_or(0, |current| current.base);
@@ -83,7 +84,7 @@ impl DestinationState {
         self.numberings.iter()
     }
 
-    /// Goes on to the next stream, if there is one. Returns whether there was.
+    /// Changes to the next stream. Returns `false` if there is none.
     pub(crate) fn next_stream(&mut self) -> bool {
         if self.numberings.len() < 2 {
             return false;
@@ -137,7 +138,7 @@ impl DestinationState {
         self.in_flight_bytes > 0 && self.in_flight_bytes + bytes > window_bytes_max
     }
 
-    /// A batch is sent that ends with number `last`. Returns how many of its records are sent for the first time.
+    /// Notes that a batch that ends with number `last` is sent. Returns how many of its records are sent for the first time.
     pub(crate) fn send(&mut self, last: u64, records: u32, bytes: usize) -> u64 {
         self.sent = last;
         self.used = self.used.max(last);
@@ -151,7 +152,8 @@ impl DestinationState {
 
     pub(crate) fn acknowledge(&mut self, sequence: u64, bytes: usize) {
         self.acknowledged = self.acknowledged.max(sequence);
-        // A batch may be built again, with another length, after it was sent. Such differences must not add up.
+        // A batch may be rebuilt with another length after it was sent. The count starts from 0 when nothing is in flight, so that
+        // such differences do not add up.
         let left = self.in_flight_bytes.saturating_sub(bytes);
         self.in_flight_bytes = if self.is_in_flight() { left } else { 0 };
     }
@@ -161,7 +163,7 @@ impl DestinationState {
         self.sent > self.acknowledged
     }
 
-    /// A connection begins. The server has everything up to record `has`.
+    /// Begins a connection. The server has everything up to record `has`.
     pub(crate) fn connected(&mut self, server: usize, has: u64, message_bytes_max: u32, body_bytes_max: u32) {
         self.by_server[server] = has;
         self.body_bytes_max = body_bytes_max;

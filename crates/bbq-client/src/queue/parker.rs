@@ -1,5 +1,5 @@
 //! How a destination's thread parks and is woken. Producers wake the thread only if it is parked, so that a `send` pays for a wake-up
-//! only if there was nothing to do before.
+//! only if the thread had nothing to do.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering, fence};
@@ -12,11 +12,11 @@ use std::time::Duration;
 pub(crate) enum ParkState {
     /// Nothing: the thread runs.
     Running = 0,
-    /// The end of the linger: records that come meanwhile need not wake it.
+    /// The end of the linger: the first record does not wake the thread.
     Linger = 1,
-    /// Anything, the first record as well.
+    /// Any work, even a first record.
     Work = 2,
-    /// An acknowledgement, a broken connection, or the end: more work does not let it go on.
+    /// An acknowledgement, a broken connection, or the end. More records do not wake the thread, as it could not send them.
     Change = 3,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Parker {
 }
 
 impl Parker {
-    /// Makes the calling thread the one that parks here.
+    /// Registers the calling thread as the one that parks here.
     pub(crate) fn register_thread(&self) {
         // A second call is from the same thread.
         let _registered = self.thread.set(thread::current());
@@ -59,22 +59,22 @@ impl Parker {
         }
     }
 
-    /// The first record after a pause has come.
+    /// Wakes the thread because the first record after a pause has come.
     pub(crate) fn unpark_for_first_record(&self) {
         self.unpark_if(|state| state == ParkState::Work as u8);
     }
 
-    /// Something can be sent.
+    /// Wakes the thread because something can be sent.
     pub(crate) fn unpark_for_work(&self) {
         self.unpark_if(|state| state == ParkState::Work as u8 || state == ParkState::Linger as u8);
     }
 
-    /// An acknowledgement has come.
+    /// Wakes the thread because an acknowledgement has come.
     pub(crate) fn unpark_for_change(&self) {
         self.unpark_if(|state| state == ParkState::Change as u8);
     }
 
-    /// The thread must go on, whatever it waits for.
+    /// Wakes the thread, whatever it waits for.
     pub(crate) fn unpark(&self) {
         self.unpark_if(|_| true);
     }

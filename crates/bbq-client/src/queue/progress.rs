@@ -37,10 +37,10 @@ impl Queue {
         current.check_ack(server, number).ok_or(sent)
     }
 
-    /// A connection begins. The server has everything up to record `has`. `limits` are from its welcome: body and message.
+    /// Begins a connection. The server has everything up to record `has`. `limits` are the sizes of body and message in its welcome.
     pub(crate) fn connected(&self, destination: usize, server: usize, has: u64, limits: (u32, u32)) {
         self.acknowledged(destination, has);
-        // A body holds a message and its length.
+        // A message must fit into a body together with its length.
         let (body, message) = (limits.0, limits.1.min(limits.0.saturating_sub(RECORD_OVERHEAD_BYTES as u32)));
         let mut state = self.locked();
         state.destinations[destination].connected(server, has, message.min(MESSAGE_BYTES_MAX), body);
@@ -50,13 +50,13 @@ impl Queue {
         self.room.notify_all();
     }
 
-    /// The destination's connection broke.
+    /// Notes that the destination's connection broke.
     pub(crate) fn set_broken(&self, destination: usize) {
         self.locked().destinations[destination].broken = true;
         self.parkers[destination].unpark();
     }
 
-    /// The destination's servers will never take anything. If no other destination is left, the sender fails.
+    /// Ends a destination whose servers will never take anything again. If no other destination is left, the sender fails.
     pub(crate) fn fail(&self, destination: usize, error: &SendError) {
         let mut state = self.locked();
         state.destinations[destination].ended = true;
@@ -69,7 +69,7 @@ impl Queue {
         self.wake_all();
     }
 
-    /// No more records are queued, and the destinations end when everything is acknowledged.
+    /// Closes the queue: no more records are queued, and the destinations end when everything is acknowledged.
     pub(crate) fn close(&self) {
         self.locked().closed = true;
         self.wake_all();

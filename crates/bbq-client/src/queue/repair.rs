@@ -58,7 +58,7 @@ impl Queue {
                 Repair::Damaged(u64::from(records))
             }
             RefusalCode::MessageTooLarge | RefusalCode::BatchTooLarge if records > 1 => {
-                // The server refuses or takes each half.
+                // The server then takes or refuses each half by itself.
                 let parts = self.packing(numbering).halves(&bytes, first, records);
                 state.replace(at, parts, largest);
                 Repair::None

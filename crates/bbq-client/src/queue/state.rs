@@ -1,4 +1,4 @@
-//! The entries of the queue and their accounts. The lock around them, and waiting, are in other modules.
+//! The entries of the queue, and the counts of their records and bytes. The lock around them, and waiting, are in other modules.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(crate) struct State {
     pub(crate) abandoned: u64,
     /// Number of the first record that was given up when the sender was closed.
     pub(super) abandoned_from: Option<u64>,
-    /// The application has closed the sender.
+    /// Whether the application has closed the sender.
     pub(super) closed: bool,
     /// The error that ended the sender.
     pub(super) failed: Option<SendError>,

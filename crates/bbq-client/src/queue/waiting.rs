@@ -9,14 +9,14 @@ use crate::SendError;
 use crate::queue::block::buffer_bytes;
 
 impl Queue {
-    /// Waits for room, or the end of the sender; returns `false` at the deadline.
+    /// Waits until there is room, or the sender ends; returns `false` at the deadline.
     pub(crate) fn wait_for_room(&self, record_bytes: usize, deadline: Option<Instant>) -> bool {
         let charge = self.block_bytes.max(buffer_bytes(record_bytes));
         let waits = |state: &mut State| !state.is_ending() && !state.has_room(charge, self.bytes_max);
         wait_while(&self.room, self.locked(), deadline, waits).1
     }
 
-    /// Waits for `pause`, or the end of the sender; returns `false` at the deadline.
+    /// Waits for the time `pause`, or until the sender ends; returns `false` at the deadline.
     pub(crate) fn pause(&self, pause: Duration, deadline: Option<Instant>) -> bool {
         let end = Instant::now() + pause;
         let end = deadline.map_or(end, |deadline| deadline.min(end));
@@ -24,12 +24,12 @@ impl Queue {
         deadline.is_none_or(|deadline| Instant::now() < deadline)
     }
 
-    /// Whether no server has told its limit of a message yet.
+    /// Whether no server has announced its largest message yet.
     pub(crate) fn limit_is_unknown(&self) -> bool {
         self.locked().limit_is_unknown()
     }
 
-    /// Waits until a server has told its limit of a message, or the end of the sender; returns `false` at the deadline.
+    /// Waits until a server has announced its largest message, or the sender ends; returns `false` at the deadline.
     pub(crate) fn wait_for_limit(&self, deadline: Option<Instant>) -> bool {
         let waits = |state: &mut State| state.limit_is_unknown() && !state.is_ending();
         wait_while(&self.room, self.locked(), deadline, waits).1

@@ -1,10 +1,11 @@
-//! The spool of a sender: the records that `send` has taken outlive the process.
+//! The spool of a sender, in which the records that `send` has taken outlive the process.
 //!
 //! A directory with segments, a file `acknowledged...` for each destination, and a lock. Each record is appended by one `write` and never
 //! synced: the page cache survives a killed process, but not a power failure. `recovery` decides whether the stream of the stored records
 //! may continue. This is not the server's spool, which has batches, groups and syncs.
 //!
-//! Room comes back by whole segments, so a segment is small beside the spool. The last segment is reset when everything is acknowledged.
+//! Room is freed by whole segments, so a segment is small compared with the spool. The last segment is reset when everything is
+//! acknowledged.
 //!
 //! Invariant: a record is in a segment before `send` returns, and a segment is removed only when every server has acknowledged it.
 //! Invariant: a record's number follows from its place: the segment's first number plus the records before it.
@@ -45,10 +46,10 @@ pub(crate) struct Spool {
     environment: Arc<dyn Environment>,
     directory: PathBuf,
     sizes: Sizes,
-    /// Segments of which everything is acknowledged, in order, and whose files must be removed. Locked before `writer`, and while files are
-    /// removed: `send` locks only `writer`, and so does not wait for that.
+    /// Acknowledged segments whose files must be removed, in order. Locked before `writer`, and while files are removed. `send` locks only
+    /// `writer`, so that it does not wait for the removal.
     retired: Mutex<VecDeque<Arc<Segment>>>,
-    /// How often room came back.
+    /// How often room was freed.
     reclaimed: AtomicU64,
     writer: Mutex<Writer>,
     /// By destination.
@@ -58,7 +59,7 @@ pub(crate) struct Spool {
     closed: AtomicBool,
 }
 
-/// What an earlier sender has left.
+/// What an earlier sender has left in the spool.
 pub(crate) struct Recovered {
     /// Number of the next record.
     pub(crate) next_sequence: u64,
@@ -72,7 +73,7 @@ pub(crate) struct Recovered {
 }
 
 impl Recovered {
-    /// The start without a spool.
+    /// The state at a start without a spool.
     pub(crate) fn nothing(stream: StreamId, destinations: usize) -> Recovered {
         let destination = || RecoveredDestination {
             numberings: VecDeque::from([Numbering::begin(stream, 0)]),
@@ -116,7 +117,7 @@ fn lock(storage: &dyn Storage, directory: &Path) -> Result<Box<dyn StorageFile>,
     }
 }
 
-/// Creates a directory and its parents. Nothing in a sender's spool is synced, so neither are they.
+/// Creates a directory and its parents. They are not synced, as nothing in a sender's spool is.
 fn create_dir_all(storage: &dyn Storage, directory: &Path) -> io::Result<()> {
     match storage.create_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -171,14 +172,15 @@ impl Spool {
             .map_err(|error| told("acknowledged", error))?;
         check_other_servers(storage, directory, destinations, &stored.extents).map_err(failed)?;
         let (used, acknowledged_by_all) = (progress_files.used(), progress_files.acknowledged_by_all());
-        // A record that was sent and is missing is lost, unless it is acknowledged.
+        // Records that were sent, and are neither stored nor acknowledged, are lost.
         stored.damaged += used.saturating_sub(acknowledged_by_all.max(stored.next - 1));
         stored.next = stored.next.max(used + 1);
         let mut writer =
             Writer::append_to(&stored, acknowledged_by_all).map_err(|error| told("cannot write", error))?;
         let boot = match writer.begin(storage, directory, &stored, new_stream) {
             Ok(()) => boot,
-            // The stored records can still be sent. With an unknown boot, the next start needs a new stream again.
+            // A full disk does not prevent the start, as the stored records can still be sent. With an unknown boot, the next start needs
+            // a new stream again.
             Err(error) if is_full(&error) && !stored.segments.is_empty() => BOOT_UNKNOWN,
             Err(error) => return Err(told("cannot write", error)),
         };
@@ -243,7 +245,7 @@ impl Spool {
         // An unusable segment has no open extent, as everything in it was acknowledged.
         if writer.is_unusable || (begins && writer.offset >= writer.segment_bytes(&self.sizes)) {
             match writer.begin_segment(self.environment.storage(), &self.directory) {
-                // The disk may have room for a record, if not for a file.
+                // Continues in the last segment: the disk may have room for a record, even if it has none for a file.
                 Err(error) if is_full(&error) && !writer.is_unusable => {}
                 begun => begun.map_err(AppendError::of)?,
             }
@@ -256,10 +258,10 @@ impl Spool {
         Ok(begins.then_some(Extent { segment, offset, first, records: 0 }))
     }
 
-    /// Leaves the directory to the next sender, although threads of this one may still run. Every destination has acknowledged the records
-    /// up to `sequence`.
+    /// Leaves the directory to the next sender, even while threads of this sender still run. Every destination has acknowledged the
+    /// records up to `sequence`.
     pub(crate) fn close(&self, sequence: u64) {
-        // With both locks held, no thread changes a file; afterwards none does, as the spool is closed.
+        // While both locks are held, no other thread changes a file; afterwards the closed spool prevents it.
         let mut retired = self.retired();
         let mut writer = self.writer();
         writer.acknowledged_by_all = writer.acknowledged_by_all.max(sequence);
@@ -267,7 +269,7 @@ impl Spool {
         let _reset = self.retire_segments(&mut writer, &mut retired, 0);
         let _removed = self.remove(&mut retired);
         self.closed.store(true, Ordering::SeqCst);
-        // A thread that is about to send a record has saved that, or saving fails and it does not send the record.
+        // A thread saves the number of a record before it sends the record. From here on saving fails, so that nothing more is sent.
         self.progress.iter().for_each(Progress::close);
         // The end of the process releases the lock in any case.
         let _released = self.lock.unlock();
@@ -278,14 +280,14 @@ impl Spool {
     }
 
     /// Removes the segments of which everything is acknowledged. `acknowledged` returns the last record that every destination has
-    /// acknowledged, and may wake threads that wait for room: such a thread then waits until the segments are removed.
+    /// acknowledged. It may wake threads that wait for room; they then wait until the segments are removed.
     pub(crate) fn retire(&self, acknowledged: impl FnOnce() -> u64) -> io::Result<()> {
         let mut retired = self.retired();
         let sequence = acknowledged();
         self.remove_retired(&mut retired, sequence, self.sizes.reset_bytes_min)
     }
 
-    /// Tries to make room. Returns whether room came back since `reclaimed` was `before`.
+    /// Tries to make room. Returns whether room was freed since `reclaimed` was `before`.
     fn reclaim(&self, before: u64) -> bool {
         // Waits for a thread that is removing files.
         let mut retired = self.retired();
@@ -314,8 +316,8 @@ impl Spool {
         was_reset.and(removed)
     }
 
-    /// Moves the segments of which everything is acknowledged to `retired`. Resets the last one if it has `reset_bytes_min`; it stays, as its
-    /// header has the stream and the next number. Returns whether it was reset. Retired segments count as full until they are removed.
+    /// Moves acknowledged segments to `retired`, where they take room until they are removed. The last segment stays, as its header has
+    /// the stream and the next number; it is reset if it has `reset_bytes_min`. Returns whether it was reset.
     fn retire_segments(
         &self,
         writer: &mut Writer,

@@ -1,4 +1,4 @@
-//! No number of a stream stands for two records, whatever a kill or a power failure leaves of the spool.
+//! If this fails, one number of a stream may stand for two records after a kill or a power failure.
 
 use std::collections::HashMap;
 use std::fs;
@@ -120,7 +120,7 @@ fn damage(end: &End, directory: &Path, before: &HashMap<PathBuf, Vec<u8>>) {
     }
 }
 
-/// What servers call a record.
+/// The stream and the number of a record on the servers.
 fn called(numberings: &VecDeque<Numbering>, record: u64) -> (StreamId, u64) {
     let numbering =
         numberings.iter().find(|numbering| record <= numbering.until).expect("the last has no end");

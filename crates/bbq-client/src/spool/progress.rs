@@ -12,8 +12,8 @@
 //! ([`crate::ServerAddress::id`]); 0 is unknown, as in older files. Version 1 was the acknowledged number alone: twenty decimal digits
 //! and a line feed.
 //!
-//! Written in place and never synced: correct after any end of the process, but perhaps old or damaged after a power failure. `boot`
-//! tells the two apart.
+//! The file is written in place and never synced. It is correct after any end of the process, but may be old or damaged after a power
+//! failure. `boot` tells whether the system was restarted.
 
 use std::io;
 use std::path::Path;
@@ -133,7 +133,7 @@ fn read(bytes: &[u8]) -> FoundProgress {
         let problem = (valid.len() < written).then_some("the progress of its servers is damaged");
         return FoundProgress { saved: *newest, is_new: false, problem };
     }
-    // Version 1, or damage: then the server's welcome tells what it has.
+    // Version 1, or damage. After damage, the server's welcome tells what it has.
     let text = std::str::from_utf8(bytes).unwrap_or_default().trim_end();
     let (acknowledged, problem) = match text.parse() {
         Ok(number) if number <= NUMBER_MAX => (number, "it is of an earlier release"),
@@ -220,8 +220,8 @@ impl Progress {
         self.state().is_closed = true;
     }
 
-    /// Saves the progress at the start of a sender. Writes both slots, so that they have their blocks when the disk is full later. A disk
-    /// that is full now has no room for records, either.
+    /// Saves the progress at the start of a sender. Writes both slots, so that their blocks are allocated before the disk becomes full. If
+    /// the disk is full already, it has no room for records, either.
     pub(super) fn begin(&self, progress: SavedProgress) {
         let saved = &mut self.state().saved;
         *saved = SavedProgress { generation: saved.generation, ..progress };

@@ -42,7 +42,7 @@ impl Reader<'_> {
         let header = &self.buffer[self.taken..];
         let field = |at: usize| header[at..].first_chunk::<4>().copied().map_or(0, u32::from_le_bytes);
         let (crc, bytes) = (field(0), field(CRC_BYTES));
-        // Zeros are not a record: a reset that did not cut the file leaves them.
+        // Zeros are the end: a reset that could not cut the file leaves them.
         if crc == 0 && bytes == 0 {
             return Ok(Item::End);
         }
@@ -50,7 +50,7 @@ impl Reader<'_> {
             return Ok(Item::Damaged { bytes: None });
         }
         let whole = RECORD_HEADER_BYTES + bytes as usize;
-        // The process ended before it had written the record, as far as can be told.
+        // The file is shorter than the record: the process probably ended while it wrote the record.
         if !self.fill(whole)? {
             return Ok(Item::End);
         }

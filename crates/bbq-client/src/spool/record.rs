@@ -4,15 +4,15 @@
 //! record   checksum (u32) | bytes (u32) | the bytes
 //! ```
 //!
-//! The checksum is the CRC-32C of all that follows it xor the CRC-32C of the record's number (u64), or 1 if that is 0. The number is in it
-//! so that records from before a reset, which a power failure may bring back, are not taken for new ones.
+//! The checksum is the CRC-32C of all that follows it, xor the CRC-32C of the record's number (u64), or 1 if the result is 0. It covers
+//! the number so that records from before a reset, which may come back after a power failure, are not taken for new ones.
 
 use bbq_wire::batch::crc32c;
 
 pub(super) const RECORD_HEADER_BYTES: usize = 8;
 pub(super) const CRC_BYTES: usize = 4;
 
-/// The checksum of a record; without a number in earlier versions. `bytes` are the length and the record.
+/// The checksum of a record; earlier versions have no number in it. `bytes` are the length and the record.
 pub(super) fn checksum(number: Option<u64>, bytes: &[u8]) -> u32 {
     let crc = crc32c(bytes);
     match number {

@@ -1,8 +1,8 @@
 //! Finds what an earlier sender has left in a directory, and whether its stream may continue.
 //!
 //! A number that a server may know as another record must not be used again. If only the process ended, at any byte, the page cache has
-//! all segments and progress files as they were written: the stream continues. In all other cases (a restart of the system, damage, a
-//! record that was sent and is missing, an earlier release) it is unknown what was lost: stored records keep their numbers, and new
+//! all segments and progress files as they were written, and the stream continues. In all other cases (a restart of the system, damage,
+//! a missing record that was sent, an earlier release) it is unknown what was lost. Then stored records keep their numbers, and new
 //! records get a new stream.
 
 use std::collections::VecDeque;
@@ -28,8 +28,8 @@ pub(super) struct StoredSegments {
     pub(super) end: u64,
     /// Number of the next record.
     pub(super) next: u64,
-    /// The streams of the segments, in order. A stream ends with its last stored record: a record that was sent behind it and is lost may
-    /// have belonged to another stream.
+    /// The streams of the segments, in order. A stream ends with its last stored record, because a lost record behind it may have
+    /// belonged to another stream.
     streams: VecDeque<Numbering>,
     /// Whether the last segment has no record.
     pub(super) last_is_empty: bool,
@@ -88,7 +88,7 @@ impl StoredSegments {
             self.require_new_stream(format!("{path}: records are damaged"));
         }
         self.damaged += found.damaged;
-        // A gap in front of a new stream was counted when that stream began.
+        // A gap before the first segment of a stream was already counted when that stream began.
         if self.segments.back().is_some_and(|last| last.header.stream == stream) && first > self.next {
             self.damaged += first - self.next;
             self.require_new_stream(format!("{path}: records before it are missing"));
@@ -121,7 +121,7 @@ pub(crate) struct RecoveredDestination {
     /// The id of the server that acknowledged them; 0 if unknown.
     pub(crate) acknowledged_by: u32,
     pub(crate) sent: u64,
-    /// The last record in the segments. Any may have been sent: a full disk does not take `sent`.
+    /// The last record in the segments. Any record up to it may have been sent, as `sent` cannot be saved on a full disk.
     pub(crate) stored: u64,
     pub(crate) epoch: u64,
     pub(crate) numberings: VecDeque<Numbering>,
@@ -147,7 +147,7 @@ impl ProgressFiles {
         for name in names {
             let (file, read) = Progress::open(storage, directory, name)?;
             no_file &= read.is_new;
-            // A new file belongs to a server that was not named before: nothing was sent to it.
+            // A file that did not exist belongs to a server that was not named before, and nothing was sent to that server.
             if let Some(why) = read.problem {
                 stored.require_new_stream(why.to_owned());
             } else if !read.is_new && (boot == BOOT_UNKNOWN || read.saved.boot != boot) {

@@ -1,4 +1,4 @@
-//! `send` does not wait for a disk that is slow to delete a file.
+//! If this fails, `send` waits for a disk that is slow to delete a file.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use bbq_storage::forwarding::ForwardingStorage;
 use super::tests::TestSystem;
 use super::*;
 
-/// Only a test that hangs takes this long.
+/// Makes a test that hangs fail.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The disk, except that the test says when a file is deleted, or that it fails.
@@ -28,8 +28,8 @@ impl ForwardingStorage for SlowRemoval {
     }
 }
 
-/// A spool of at most `bytes_max` with records of 1 MiB: 1 to 16 in the first segment, 17 in the second. The receiver gets the beginnings of
-/// removals; the sender takes their outcomes.
+/// A spool of at most `bytes_max` with records of 1 MiB: 1 to 16 in the first segment, 17 in the second. The receiver learns when a
+/// removal begins; the sender decides how it ends.
 fn two_segments(directory: &Path, bytes_max: u64) -> (Arc<Spool>, Receiver<()>, SyncSender<io::Result<()>>) {
     let ((begun, begins), (ends, outcome)) = (sync_channel(8), sync_channel(8));
     let slow = SlowRemoval { begun: Mutex::new(begun), outcome: Mutex::new(outcome) };

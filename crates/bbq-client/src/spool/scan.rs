@@ -27,8 +27,8 @@ impl ScannedSegment {
     }
 }
 
-/// Opens a segment and adds its extents of about `extent_bytes`. Skips a damaged record if a whole one follows; otherwise its length is
-/// damaged, too, and the rest is given up.
+/// Opens a segment and adds its extents of about `extent_bytes`. Skips a damaged record if a whole record follows at its end. Otherwise
+/// its length is damaged, too, and the rest of the segment is given up.
 pub(super) fn scan(
     storage: &dyn Storage,
     path: &Path,

@@ -40,7 +40,7 @@ pub(crate) struct Segment {
     pub(super) header: SegmentHeader,
     /// Whether the version is an earlier one. Nothing is appended to such a segment.
     pub(super) is_earlier: bool,
-    /// Whether something in it cannot be read. A damaged segment is never reset, so that its bytes stay as they are.
+    /// Whether a part of the segment cannot be read. A damaged segment is never reset, so that a person can still examine it.
     is_damaged: AtomicBool,
     /// A segment that was reset has the same file. The file stays in the page cache: `send` does not wait for the disk, and batches are
     /// read from it.
@@ -90,7 +90,7 @@ impl SegmentHeader {
         }
         let (header, header_bytes) = match small(4) {
             VERSION_1 => (SegmentHeader { stream, first: number(24), base: 0 }, HEADER_1_BYTES),
-            // The checksum decides about a later version, too: every version from 2 on has it at the same place.
+            // Later versions are checked, too: every version from 2 on has the checksum at the same place.
             _ if bytes.len() < HEADER_BYTES || small(HEADER_CRC_AT) != crc32c(&bytes[..HEADER_CRC_AT]) => {
                 return Err("the checksum of its header is wrong");
             }
@@ -127,21 +127,21 @@ impl Segment {
         header: SegmentHeader,
     ) -> io::Result<Segment> {
         let path = Segment::path_of(directory, header);
-        // An existing file of this name has no whole header. Its process died before the first record.
+        // An existing file of this name has no whole header: its process died before the first record.
         let file = storage.open(&path, OpenMode::Empty)?;
         file.stay_in_cache();
         if let Err(error) = file.write_all_at(0, &header.encode()) {
-            // Nothing else would ever remove the file.
+            // No other code would ever remove this file.
             let _removed = storage.remove(&path);
             return Err(error);
         }
         Ok(Segment { path, header, is_earlier: false, is_damaged: AtomicBool::new(false), file: file.into() })
     }
 
-    /// Empties the file and writes a new header. A disk that writes blocks in place needs no room for that. After a failure nothing may
-    /// be appended before another reset succeeds.
+    /// Empties the file and writes a new header. If the file system writes in place, this needs no free space. After a failure, nothing
+    /// may be appended until another reset succeeds.
     pub(super) fn reset(&self, header: SegmentHeader) -> io::Result<Segment> {
-        // One write, so that no end of the process leaves the new header in front of an old record.
+        // One write, so that a killed process never leaves the new header in front of an old record.
         let mut bytes = header.encode();
         bytes.resize(HEADER_BYTES + RECORD_HEADER_BYTES, 0);
         self.file.write_all_at(0, &bytes)?;
@@ -211,7 +211,7 @@ impl Segment {
     /// Writes an encoded record. If that fails, removes what was written of it.
     pub(super) fn append(&self, record: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(offset, record).inspect_err(|_| {
-            // If that fails, too, the next record overwrites the rest, or the next start finds it damaged.
+            // If this fails, too, the next record overwrites the rest, or the next start finds a damaged record.
             let _cut = self.file.set_len(offset);
         })
     }

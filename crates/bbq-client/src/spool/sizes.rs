@@ -23,9 +23,9 @@ impl Sizes {
             extent_bytes,
             // Creating and deleting a file costs as much as some hundred records.
             segment_bytes_min: 1024 * 1024,
-            // Small enough that space comes back soon.
+            // Small enough that space is freed soon.
             segment_bytes_max: 16 * 1024 * 1024,
-            // A reset is two system calls, which a sender that waits for each acknowledgement must not pay each time.
+            // A reset is two system calls. A sender that waits for each acknowledgement must not make them for each record.
             reset_bytes_min: 64 * 1024,
         }
     }

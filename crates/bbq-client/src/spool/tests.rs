@@ -1,4 +1,4 @@
-//! What a sender finds in its spool after the process ended at any byte.
+//! If this fails, a sender may find wrong records or none in its spool after its process ended at any byte.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -289,7 +289,7 @@ fn an_impossible_number_in_what_a_server_has_is_damage() {
     append(&spool, 1..4);
 }
 
-/// After a power failure the version may be anything, too: only a header whose checksum fits is of a later release.
+/// A power failure may also damage the version: only a header with a right checksum is of a later release.
 #[test]
 fn a_damaged_version_is_damage_and_a_later_one_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");

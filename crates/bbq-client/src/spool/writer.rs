@@ -1,4 +1,4 @@
-//! Where the next record goes: the last segment, and when the next one begins.
+//! Decides where the next record goes: into the last segment, or into a new one.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,7 +12,7 @@ use super::recovery::StoredSegments;
 use super::segment::{self, Segment, SegmentHeader};
 use super::sizes::Sizes;
 
-/// The next segment begins when the last one is this part of the spool, as only whole segments give room back.
+/// A new segment begins when the last one has one part in this many of the used bytes, as room is freed by whole segments.
 const SEGMENT_PART: u64 = 16;
 
 pub(super) struct Writer {
@@ -25,8 +25,8 @@ pub(super) struct Writer {
     pub(super) full_bytes: u64,
     /// Where the next record goes in the last segment.
     pub(super) offset: u64,
-    /// A reset of the last segment failed: old records may stand behind its new header, so that a record behind them would not be found
-    /// again.
+    /// Whether a reset of the last segment failed. Then old records may be behind its new header, and a record appended behind them would
+    /// not be found again.
     pub(super) is_unusable: bool,
     /// Number of the next record.
     pub(super) next_sequence: u64,

@@ -8,7 +8,8 @@
 use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use bbq_listen::{AsyncConnection, Errno};
+use bbq_listen::AsyncConnection;
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt};
 
 /// Bytes of one read, with what was left of the read before: at least two of the longest requests that we take.

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use bbq_listen::{
     ACCEPTS_PER_BATCH_MAX, AcceptState, Accepted, Address, AsyncListener, Distribution, Group, GroupOptions,
-    Heartbeat, ListenError, STALL_THRESHOLD_DEFAULT, STARVED_PAUSE, StallMonitor, raise_descriptor_limit,
-    worker_count,
+    Heartbeat, ListenError, STALL_THRESHOLD_DEFAULT, STARVED_PAUSE, StallMonitor, Steering,
+    raise_descriptor_limit, worker_count,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -36,6 +36,9 @@ pub(crate) struct Options {
     /// How connections are spread over the workers
     #[arg(long, value_name = "MODE", default_value_t = Distribution::Auto)]
     distribution: Distribution,
+    /// How a worker is chosen for a connection, where each has a socket: hash, cpu, load, weights:A,B,...
+    #[arg(long, value_name = "RULE", default_value_t = Steering::Hash)]
+    steering: Steering,
 }
 
 impl Options {
@@ -48,7 +51,7 @@ impl Options {
     /// What to open at `address`.
     pub(crate) fn group(&self, address: Address) -> GroupOptions {
         let workers = self.workers.unwrap_or_else(worker_count);
-        GroupOptions { distribution: self.distribution, ..GroupOptions::new(address, workers) }
+        GroupOptions::new(address, workers).distribution(self.distribution).steering(self.steering.clone())
     }
 }
 
@@ -142,6 +145,11 @@ pub(crate) fn announce(group: &Group) -> io::Result<()> {
     write!(out, "listening on {address} by {distribution}, {workers} workers")?;
     if let Some(reason) = group.fallback() {
         write!(out, " ({reason})")?;
+    }
+    if let Some(steering) =
+        group.steering().filter(|steering| !steering.starts_with("hash by") && steering != "hash")
+    {
+        write!(out, ", steered by {steering}")?;
     }
     writeln!(out)?;
     out.flush()

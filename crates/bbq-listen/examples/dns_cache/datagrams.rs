@@ -57,11 +57,10 @@ impl Datagrams {
 
 impl Answers {
     fn add(&mut self, query: Datagram<'_>) {
-        let Some(peer) = query.peer.0 else { return };
         if self.allow_block {
             self.block(query.bytes);
         }
-        self.batch.add(peer, |output| respond(&self.table, query.bytes, Carrier::Datagram, output));
+        self.batch.reply(&query, |output| respond(&self.table, query.bytes, Carrier::Datagram, output));
     }
 
     /// If the name begins with `block-MS.`.

@@ -17,9 +17,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::Context;
-use bbq_listen::{AsyncConnection, AsyncListener, Errno, Group};
+use bbq_listen::{AsyncConnection, AsyncListener, Group};
 use clap::Parser;
 use pump::pump;
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 use tokio::sync::mpsc;
 

@@ -5,7 +5,8 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use bbq_listen::{AsyncConnection, Errno};
+use bbq_listen::AsyncConnection;
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 /// Bytes of one read, and all that waits for a slow peer: large enough that the calls cost little beside the copying.

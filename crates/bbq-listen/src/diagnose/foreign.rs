@@ -1,7 +1,7 @@
 //! Finds sockets of other programs at a group's address. With `SO_REUSEPORT` a process of the same user can join a group at any
 //! time and silently take a share; no socket option prevents it.
 //!
-//! It only reports: a person has to decide whose socket may stay.
+//! This module only reports foreign sockets: a person has to decide which of them may stay.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -25,7 +25,7 @@ impl ForeignMember {
     /// The process that has the socket; the lowest process id if several have it. `None` if /proc does not tell: only root sees
     /// processes of other users.
     ///
-    /// It reads every descriptor in /proc: call it once per member.
+    /// This reads every descriptor in /proc: call it once per member.
     #[must_use]
     pub fn holder(&self) -> Option<Holder> {
         owner_of(self.inode)
@@ -50,7 +50,7 @@ impl Group {
             Address::Unix(_) | Address::UnixDatagram(_) => return Ok(Vec::new()),
         };
         let bound = bound_sockets(protocol, address.port())?;
-        // Read after the query, so that a socket that the group opened meanwhile is known.
+        // The group's own sockets are read after the query, so that a socket that it has just opened does not count as foreign.
         let own: Vec<u64> = self
             .sockets()
             .iter()
@@ -77,7 +77,7 @@ fn foreign(bound: &[BoundSocket], address: SocketAddr, own: &[u64]) -> Vec<Forei
     bound.iter().filter(is_foreign).map(member).collect()
 }
 
-/// Whether a client could reach both of two addresses with the same port. The `bool` says that a socket takes IPv6 clients only.
+/// Whether a client could reach both of two addresses with the same port. The `bool` is true if the socket takes only IPv6 clients.
 fn share_clients(a: (IpAddr, bool), b: (IpAddr, bool)) -> bool {
     match (a, b) {
         ((IpAddr::V4(_), _), (IpAddr::V6(all), only_ipv6))

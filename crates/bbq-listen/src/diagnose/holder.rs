@@ -27,7 +27,8 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// The process that holds `address`, or an address that overlaps it (0.0.0.0 overlaps every one), if /proc tells.
+    /// The process that holds `address`, or an address that overlaps it (0.0.0.0 overlaps every one). `None` if /proc does not show
+    /// it.
     #[must_use]
     pub fn of(address: &Address) -> Option<Holder> {
         let inodes = match address {
@@ -91,7 +92,7 @@ fn hexadecimal_address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(address, port))
 }
 
-/// Whether two sockets cannot have these addresses at once.
+/// Whether these addresses overlap: two sockets cannot be bound to them at once.
 fn overlaps(held: SocketAddr, wanted: SocketAddr) -> bool {
     let (a, b) = (held.ip().to_canonical(), wanted.ip().to_canonical());
     held.port() == wanted.port() && (a == b || a.is_unspecified() || b.is_unspecified())
@@ -127,7 +128,7 @@ pub(crate) fn owner_of(inode: u64) -> Option<Holder> {
     let wanted = format!("socket:[{inode}]");
     let pids = fs::read_dir("/proc").ok()?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let mut pids: Vec<u32> = pids.collect();
-    // Children inherit sockets, and a parent mostly has the lower number.
+    // Children inherit sockets, and a parent usually has the lower number.
     pids.sort_unstable();
     let pid = pids.into_iter().find(|pid| holds(*pid, &wanted))?;
     let command = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();

@@ -37,7 +37,7 @@ pub(crate) enum Protocol {
 pub(crate) struct BoundSocket {
     pub(crate) inode: u64,
     pub(crate) address: SocketAddr,
-    /// It takes no IPv4 clients. Only IPv6 sockets.
+    /// Whether an IPv6 socket takes no IPv4 clients (`IPV6_V6ONLY`).
     pub(crate) only_ipv6: bool,
     pub(crate) user: u32,
 }

@@ -1,4 +1,4 @@
-//! Diagnosis: who holds an address, how long the queues are, and how evenly the workers share the load.
+//! Diagnosis: which process holds an address, how long the queues are, and how evenly the workers share the load.
 
 pub(crate) mod chi_square;
 pub(crate) mod evenness;

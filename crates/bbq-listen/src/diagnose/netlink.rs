@@ -47,7 +47,7 @@ pub(crate) fn query(scope: Scope, body: &[u8], mut f: impl FnMut(&[u8])) -> rust
     )?;
     retry_on_intr(|| rustix::net::send(&diagnosis, &request(scope, body), SendFlags::empty()))?;
     let mut buffer = vec![0_u8; BUFFER_BYTES];
-    // The kernel makes the first part within the send, and the next within each receive: nothing has to be waited for.
+    // Never waits: the kernel makes the first part within the send, and each further part within a receive.
     while let Progress::More = read_response(receive(&diagnosis, &mut buffer)?, scope, &mut f)? {}
     Ok(())
 }

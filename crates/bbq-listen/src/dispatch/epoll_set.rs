@@ -4,12 +4,15 @@
 //! A socket is armed for one event (`EPOLLONESHOT`), in one epoll set at a time. So a shared socket wakes one worker, not all.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
+use crate::dispatch::event_fd::EventFd;
+use crate::dispatch::handed::HandedInbox;
 use crate::dispatch::inbox::Inbox;
 use crate::dispatch::open_count::OpenCount;
 use crate::stall::heartbeat::Heartbeat;
@@ -17,8 +20,13 @@ use crate::stall::heartbeat::Heartbeat;
 /// Events that one wait returns: a group has one shared socket, or one for 8 processors.
 pub(crate) const EPOLL_EVENTS_MAX: usize = 16;
 
-/// The epoll data of the inbox; sockets have their index.
+/// Busy all the time.
+pub(crate) const BUSY: u32 = 256;
+
+/// The epoll data of the inbox, of the probe, and of handed datagrams; sockets have their index.
 const INBOX: u64 = u64::MAX;
+const PROBE: u64 = u64::MAX - 1;
+const HANDED: u64 = u64::MAX - 2;
 
 /// An event of an epoll set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +35,8 @@ pub(crate) enum Waiting {
     Socket(usize),
     /// Connections in the inbox.
     Inbox,
+    /// Datagrams that other workers handed on.
+    Handed,
 }
 
 #[derive(Debug)]
@@ -44,17 +54,22 @@ pub(crate) struct EpollSet {
     /// Connections that were handed to it and are open, those in the inbox included.
     open: Arc<AtomicUsize>,
     heartbeat: Mutex<Option<Arc<Heartbeat>>>,
-    inbox: Option<Inbox>,
+    /// Only of groups that need it.
+    inbox: OnceLock<Inbox>,
+    /// How busy its worker is, as the stall monitor sees it: 0 to [`BUSY`]. Only with steering by load.
+    busy: AtomicU32,
+    /// Connections that its worker took since it last slept. Only with steering by load.
+    at_hand: AtomicUsize,
+    /// Made when the group first grows.
+    handed: OnceLock<HandedInbox>,
+    /// Wakes its worker up. Its descriptor is open until the worker has noticed it.
+    probe: Mutex<Option<EventFd>>,
 }
 
 impl EpollSet {
     pub(crate) fn new(worker: usize, with_inbox: bool) -> Result<Self, Errno> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let inbox = if with_inbox { Some(Inbox::new()?) } else { None };
-        if let Some(inbox) = &inbox {
-            epoll::add(&epoll, inbox.event_fd(), EventData::new_u64(INBOX), EventFlags::IN)?;
-        }
-        Ok(Self {
+        let epoll_set = Self {
             worker,
             epoll: Arc::new(epoll),
             served: AtomicUsize::new(0),
@@ -63,8 +78,27 @@ impl EpollSet {
             taken: AtomicU64::new(0),
             open: Arc::new(AtomicUsize::new(0)),
             heartbeat: Mutex::new(None),
-            inbox,
-        })
+            inbox: OnceLock::new(),
+            busy: AtomicU32::new(0),
+            at_hand: AtomicUsize::new(0),
+            handed: OnceLock::new(),
+            probe: Mutex::new(None),
+        };
+        if with_inbox {
+            epoll_set.ensure_inbox()?;
+        }
+        Ok(epoll_set)
+    }
+
+    /// Gives it an inbox, if it has none.
+    pub(crate) fn ensure_inbox(&self) -> Result<(), Errno> {
+        if self.inbox.get().is_none() {
+            let inbox = Inbox::new()?;
+            epoll::add(&self.epoll, inbox.event_fd(), EventData::new_u64(INBOX), EventFlags::IN)?;
+            // Another thread may have been faster; then this one is closed.
+            let _first = self.inbox.set(inbox);
+        }
+        Ok(())
     }
 
     pub(crate) fn worker(&self) -> usize {
@@ -77,7 +111,24 @@ impl EpollSet {
     }
 
     pub(crate) fn inbox(&self) -> Option<&Inbox> {
-        self.inbox.as_ref()
+        self.inbox.get()
+    }
+
+    /// Datagrams that other workers handed on.
+    pub(crate) fn handed(&self) -> Option<&HandedInbox> {
+        self.handed.get()
+    }
+
+    /// From now on other workers can hand datagrams on to its worker.
+    pub(crate) fn open_handed(&self) -> Result<(), Errno> {
+        if self.handed.get().is_some() {
+            return Ok(());
+        }
+        let inbox = HandedInbox::new()?;
+        epoll::add(&self.epoll, inbox.event_fd(), EventData::new_u64(HANDED), EventFlags::IN)?;
+        // Resizes take turns, so nobody was faster.
+        let _first = self.handed.set(inbox);
+        Ok(())
     }
 
     /// Counts one more open connection for as long as the value that is returned lives.
@@ -99,13 +150,34 @@ impl EpollSet {
             Err(Errno::INTR) => return Ok(0),
             Err(errno) => return Err(errno),
         };
-        for (event, place) in ready.iter().zip(found.iter_mut()) {
-            *place = match event.data.u64() {
+        let mut count = 0;
+        for event in ready {
+            found[count] = match event.data.u64() {
                 INBOX => Waiting::Inbox,
+                HANDED => Waiting::Handed,
+                PROBE => {
+                    self.probe.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    continue;
+                }
                 index => Waiting::Socket(index as usize),
             };
+            count += 1;
         }
-        Ok(ready.len())
+        Ok(count)
+    }
+
+    /// Wakes its worker up. Returns `false` if there is no descriptor for that.
+    pub(crate) fn probe(&self) -> bool {
+        let mut probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
+        if probe.is_none() {
+            let Ok(event_fd) = EventFd::new() else { return false };
+            if epoll::add(&self.epoll, &event_fd, EventData::new_u64(PROBE), EventFlags::IN).is_err() {
+                return false;
+            }
+            event_fd.signal();
+            *probe = Some(event_fd);
+        }
+        true
     }
 
     /// Arms a socket for one event.
@@ -115,6 +187,19 @@ impl EpollSet {
             Err(Errno::NOENT) => epoll::add(&self.epoll, socket, data, flags),
             other => other,
         }
+    }
+
+    /// Disarms a socket, which stays in the set: to arm it again is one call.
+    pub(crate) fn disarm(&self, socket: BorrowedFd<'_>) {
+        let _not_there = epoll::modify(&self.epoll, socket, EventData::new_u64(0), EventFlags::ONESHOT);
+    }
+
+    /// Whether something waits for its worker. It takes no event.
+    pub(crate) fn has_events(&self) -> bool {
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut waits = [PollFd::new(&self.epoll, PollFlags::IN)];
+        // After an interrupted call nothing is known, and an event does no harm.
+        poll(&mut waits, Some(&now)) != Ok(0)
     }
 
     /// Removes a socket, if it is in the set.
@@ -171,6 +256,28 @@ impl EpollSet {
         self.avoided.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn set_busy(&self, busy: u32) {
+        self.busy.store(busy, Ordering::Relaxed);
+    }
+
+    pub(crate) fn busy(&self) -> u32 {
+        self.busy.load(Ordering::Relaxed)
+    }
+
+    /// Its worker, which calls this, has one more connection to work on.
+    pub(crate) fn add_at_hand(&self) {
+        self.at_hand.store(self.at_hand().wrapping_add(1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn at_hand(&self) -> usize {
+        self.at_hand.load(Ordering::Relaxed)
+    }
+
+    /// Its worker has done what was at hand, and sleeps.
+    pub(crate) fn clear_at_hand(&self) {
+        self.at_hand.store(0, Ordering::Relaxed);
+    }
+
     pub(crate) fn add_taken(&self, count: usize) {
         self.taken.fetch_add(count as u64, Ordering::Relaxed);
     }
@@ -183,5 +290,23 @@ impl EpollSet {
 impl AsFd for EpollSet {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server has many groups, and would need a descriptor for each worker and group otherwise.
+    #[test]
+    fn a_probe_that_was_noticed_leaves_no_descriptor() {
+        let epoll_set = EpollSet::new(0, false).unwrap();
+        let mut found = [Waiting::Inbox; EPOLL_EVENTS_MAX];
+        for _ in 0..3 {
+            assert!(epoll_set.probe() && epoll_set.probe());
+            assert!(epoll_set.has_events());
+            assert_eq!(epoll_set.waiting(&mut found), Ok(0));
+            assert!(!epoll_set.has_events() && epoll_set.probe.lock().unwrap().is_none());
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Connections that the acceptor thread accepted for a worker (distribution `handoff`).
+//! Connections that are accepted and that their worker does not have yet: by the acceptor thread (`handoff`), or by the worker itself
+//! in a batch (`accept-mutex`), or by another worker that has its hands full (steering by load).
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -50,12 +51,32 @@ impl Inbox {
         Ok(())
     }
 
+    /// Adds a connection, even if the inbox is full: it has been accepted already. Only its own worker does that, which has looked how
+    /// much room there is.
+    pub(crate) fn push_back(&self, connection: Accepted) {
+        let mut connections = self.locked();
+        connections.push_back(connection);
+        if connections.len() == 1 {
+            self.event_fd.signal();
+        }
+    }
+
     /// Adds a connection at the front, even if the inbox is full: it has been accepted already. So it can exceed the limit by one
     /// for each of the two threads that add connections.
     pub(crate) fn put_back(&self, connection: Accepted) {
         let mut connections = self.locked();
         connections.push_front(connection);
         self.event_fd.signal();
+    }
+
+    /// The newest connection.
+    pub(crate) fn pop_newest(&self) -> Option<Accepted> {
+        let mut connections = self.locked();
+        let newest = connections.pop_back();
+        if newest.is_some() && connections.is_empty() {
+            self.event_fd.clear();
+        }
+        newest
     }
 
     /// The oldest connection.

@@ -1,4 +1,4 @@
-//! Puts accepted connections into the inboxes of workers, and moves them between inboxes.
+//! Puts accepted connections into the inboxes of workers, and moves connections and datagrams between inboxes.
 //!
 //! Invariant: a connection is in one inbox at a time.
 
@@ -43,17 +43,35 @@ pub(crate) fn assign(
     Err(accepted)
 }
 
-/// Moves the connections in the inbox of a stalled or absent worker to other workers. Returns how many were moved.
+/// Moves what is in the inboxes of a stalled or absent worker to other workers. Returns how much was moved.
 pub(crate) fn redistribute(epoll_sets: &[Arc<EpollSet>], stalled: &EpollSet) -> usize {
-    let Some(inbox) = stalled.inbox() else { return 0 };
+    if stalled.inbox().is_none() && stalled.handed().is_none() {
+        return 0;
+    }
     let is_other = |epoll_set: &&Arc<EpollSet>| epoll_set.worker() != stalled.worker() && epoll_set.is_able();
     let others: Vec<_> = epoll_sets.iter().filter(is_other).cloned().collect();
-    let mut moved = 0;
+    let mut moved = redistribute_datagrams(&others, stalled);
+    let Some(inbox) = stalled.inbox() else { return moved };
     while others.iter().any(|epoll_set| room_of(epoll_set) > 0) {
         let Some(connection) = inbox.pop() else { break };
         if let Err(mut back) = assign(&others, HandoffRule::Fewest, 0, connection) {
             // The acceptor thread has filled the other inboxes.
             back.open = Some(stalled.open_one());
+            inbox.put_back(back);
+            break;
+        }
+        moved += 1;
+    }
+    moved
+}
+
+fn redistribute_datagrams(others: &[Arc<EpollSet>], stalled: &EpollSet) -> usize {
+    let Some(inbox) = stalled.handed() else { return 0 };
+    let mut moved = 0;
+    let takers: Vec<_> = others.iter().filter_map(|other| Some((other, other.handed()?))).collect();
+    for (other, taker) in takers.iter().cycle() {
+        let Some(datagram) = inbox.pop() else { break };
+        if let Err(back) = taker.push(datagram, || other.is_able()) {
             inbox.put_back(back);
             break;
         }

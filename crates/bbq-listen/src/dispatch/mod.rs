@@ -8,12 +8,16 @@
 //! Invariant: a shared socket is armed in an epoll set that is served, as soon as there is one.
 
 pub(crate) mod armed_in;
+pub(crate) mod around_sleep;
+pub(crate) mod balance;
 pub(crate) mod epoll_set;
 pub(crate) mod event_fd;
+pub(crate) mod handed;
 pub(crate) mod handoff;
 pub(crate) mod inbox;
 pub(crate) mod inboxes;
 pub(crate) mod open_count;
+pub(crate) mod pays;
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,10 +25,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::dispatch::armed_in::ArmedIn;
 use crate::dispatch::epoll_set::EpollSet;
+use crate::dispatch::handed::Handed;
 use crate::dispatch::inboxes::redistribute;
+use crate::dispatch::pays::Balance;
 use crate::stall::alarm::Alarm;
-use crate::steering::recent_senders::RecentSenders;
-use crate::{Address, Distribution, Socket};
+use crate::steering::conversations::Conversations;
+use crate::{Distribution, Heartbeat, Socket};
 
 /// The sockets and epoll sets of a group, and where each socket is armed.
 #[derive(Debug)]
@@ -32,7 +38,8 @@ pub(crate) struct Dispatch {
     distribution: Distribution,
     table: RwLock<Table>,
     /// Only in a reuseport group for datagrams.
-    seen: Option<RecentSenders>,
+    conversations: Option<Conversations>,
+    balance: Balance,
     /// All workers end, and others will serve later.
     paused: AtomicBool,
     /// The alarm of the stall monitor that was started last, if there is one.
@@ -50,12 +57,13 @@ impl Dispatch {
         distribution: Distribution,
         sockets: Vec<Arc<Socket>>,
         epoll_sets: Vec<Arc<EpollSet>>,
+        conversations: Option<Conversations>,
     ) -> Self {
-        let datagrams = sockets.first().is_some_and(|socket| matches!(socket.address(), Address::Udp(_)));
         Self {
             distribution,
             table: RwLock::new(Table { sockets, epoll_sets }),
-            seen: (distribution.is_reuseport() && datagrams).then(RecentSenders::new),
+            conversations,
+            balance: Balance::default(),
             paused: AtomicBool::new(false),
             alarm: Mutex::default(),
         }
@@ -65,9 +73,26 @@ impl Dispatch {
         self.paused.store(true, Ordering::Relaxed);
     }
 
-    /// The slots of recent senders; `None` in a group that does not need them.
-    pub(crate) fn seen(&self) -> Option<&RecentSenders> {
-        self.seen.as_ref()
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn balance(&self) -> &Balance {
+        &self.balance
+    }
+
+    /// Which sender belongs to which worker; `None` in a group where they belong to none.
+    pub(crate) fn conversations(&self) -> Option<&Conversations> {
+        self.conversations.as_ref()
+    }
+
+    /// Hands a datagram to the worker that it belongs to. Returns it when that worker cannot take it.
+    pub(crate) fn hand(&self, worker: usize, datagram: Handed) -> Result<(), Handed> {
+        let Some(epoll_set) = self.epoll_set(worker) else { return Err(datagram) };
+        match epoll_set.handed() {
+            Some(inbox) => inbox.push(datagram, || epoll_set.is_able()),
+            None => Err(datagram),
+        }
     }
 
     pub(crate) fn distribution(&self) -> Distribution {
@@ -84,6 +109,10 @@ impl Dispatch {
 
     pub(crate) fn socket(&self, index: usize) -> Option<Arc<Socket>> {
         self.table().sockets.get(index).cloned()
+    }
+
+    pub(crate) fn workers(&self) -> usize {
+        self.table().epoll_sets.len()
     }
 
     pub(crate) fn epoll_sets(&self) -> Vec<Arc<EpollSet>> {
@@ -131,8 +160,15 @@ impl Dispatch {
             .for_each(|heartbeat| heartbeat.tell(alarm));
     }
 
-    /// The calling thread serves `epoll_set` from now on. Sockets that no worker serves are armed in it.
-    pub(crate) fn enter(&self, epoll_set: &EpollSet) -> Arc<crate::Heartbeat> {
+    /// The stall monitor has ended: its alarm is let go, with its descriptors.
+    pub(crate) fn forget(&self, ended: &Arc<Alarm>) {
+        let mut alarm = self.alarm.lock().unwrap_or_else(PoisonError::into_inner);
+        alarm.take_if(|alarm| Arc::ptr_eq(alarm, ended));
+    }
+
+    /// The calling thread serves `epoll_set` from now on. Sockets that no worker serves are armed in it. Returns the socket that the
+    /// worker has for itself, if there is one.
+    pub(crate) fn enter(&self, epoll_set: &EpollSet) -> (Arc<Heartbeat>, Option<Arc<Socket>>) {
         self.paused.store(false, Ordering::Relaxed);
         let heartbeat = epoll_set.enter();
         if let Some(alarm) = &*self.alarm.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -142,15 +178,17 @@ impl Dispatch {
         // With handoff the acceptor thread has the socket.
         let sockets =
             if matches!(self.distribution, Distribution::Handoff(_)) { Vec::new() } else { self.sockets() };
+        let mut own = None;
         for socket in sockets {
             let mut armed_in = lock_armed_in(&socket);
             if self.is_own_of(&socket, epoll_set.worker()) {
                 self.take_back(&socket, &mut armed_in);
+                own = Some(Arc::clone(&socket));
             } else if *armed_in == ArmedIn::Nowhere {
                 self.arm_in(&socket, &mut armed_in, Some(epoll_set));
             }
         }
-        heartbeat
+        (heartbeat, own)
     }
 
     /// A listener of `epoll_set` was dropped. After the last one, the sockets armed there are armed elsewhere.
@@ -208,11 +246,55 @@ impl Dispatch {
         *armed_in = ArmedIn::Exclusive;
     }
 
-    /// Arms `socket` in the epoll set of the worker after `from`, if it is armed in that of `from`.
+    /// Arms `socket` in the epoll set of the worker after `from`, if it is armed in that of `from`. Other sockets that are armed there
+    /// go to an idle worker, as `from` is busy now.
     pub(crate) fn pass(&self, socket: &Socket, from: usize) {
         let mut armed_in = lock_armed_in(socket);
         if *armed_in == ArmedIn::Worker(from) {
             self.arm_in(socket, &mut armed_in, self.next(from).as_deref());
+        }
+        drop(armed_in);
+        if matches!(self.distribution, Distribution::Duplicate(_))
+            && let Some(epoll_set) = self.epoll_set(from)
+        {
+            self.move_to_idle(&epoll_set, || true);
+        }
+    }
+
+    /// The worker of `epoll_set` has woken up. Unless it did so for the sockets that are armed there, they go to an idle worker, if
+    /// there is one.
+    pub(crate) fn pass_to_idle(&self, epoll_set: &EpollSet) {
+        self.move_to_idle(epoll_set, || !epoll_set.has_events());
+    }
+
+    /// Moves the sockets that are armed in an epoll set to an idle worker, if there is one and `may_move` returns `true`.
+    pub(crate) fn move_to_idle(&self, epoll_set: &EpollSet, may_move: impl Fn() -> bool) {
+        for socket in (0..).map_while(|index| self.socket(index)) {
+            let Ok(mut armed_in) = socket.armed_in().try_lock() else { continue };
+            if *armed_in != ArmedIn::Worker(epoll_set.worker()) {
+                continue;
+            }
+            let Some(idle) = self.next_that(epoll_set.worker(), EpollSet::is_idle) else { return };
+            if idle.worker() == epoll_set.worker() || !may_move() {
+                return;
+            }
+            epoll_set.disarm(socket.as_fd());
+            self.arm_in(&socket, &mut armed_in, Some(&idle));
+        }
+    }
+
+    /// The worker of `epoll_set` falls asleep: it takes the sockets that are armed in workers that are not idle.
+    pub(crate) fn take_from_busy(&self, epoll_set: &EpollSet) {
+        for socket in (0..).map_while(|index| self.socket(index)) {
+            let Ok(mut armed_in) = socket.armed_in().try_lock() else { continue };
+            if let ArmedIn::Worker(worker) = *armed_in
+                && worker != epoll_set.worker()
+                && let Some(holder) = self.epoll_set(worker)
+                && !holder.is_idle()
+            {
+                holder.disarm(socket.as_fd());
+                self.arm_in(&socket, &mut armed_in, Some(epoll_set));
+            }
         }
     }
 
@@ -228,7 +310,7 @@ impl Dispatch {
         }
     }
 
-    fn arm_in(&self, socket: &Socket, armed_in: &mut ArmedIn, epoll_set: Option<&EpollSet>) {
+    pub(crate) fn arm_in(&self, socket: &Socket, armed_in: &mut ArmedIn, epoll_set: Option<&EpollSet>) {
         *armed_in =
             match epoll_set.map(|epoll_set| (epoll_set, epoll_set.arm(socket.index(), socket.as_fd()))) {
                 Some((epoll_set, Ok(()))) => ArmedIn::Worker(epoll_set.worker()),
@@ -240,15 +322,18 @@ impl Dispatch {
     /// The worker after `from`: an idle worker before a busy one, but simply the next present one with accept-mutex. `from` itself
     /// is the last choice.
     fn next(&self, from: usize) -> Option<Arc<EpollSet>> {
+        let in_turn = self.distribution == Distribution::AcceptMutex;
+        let idle = if in_turn { None } else { self.next_that(from, EpollSet::is_idle) };
+        idle.or_else(|| self.next_that(from, EpollSet::is_able))
+            .or_else(|| self.next_that(from, EpollSet::is_served))
+    }
+
+    /// The first worker after `from` that is so; `from` itself is the last choice.
+    pub(crate) fn next_that(&self, from: usize, wanted: impl Fn(&EpollSet) -> bool) -> Option<Arc<EpollSet>> {
         let table = self.table();
-        let epoll_sets = &table.epoll_sets;
-        let behind = |index: usize| &epoll_sets[(from + 1 + index) % epoll_sets.len()];
-        let first = |wanted: fn(&EpollSet) -> bool| {
-            (0..epoll_sets.len()).map(behind).find(|epoll_set| wanted(epoll_set)).cloned()
-        };
-        let idle =
-            if self.distribution == Distribution::AcceptMutex { None } else { first(EpollSet::is_idle) };
-        idle.or_else(|| first(EpollSet::is_able)).or_else(|| first(EpollSet::is_served))
+        let (before, behind) =
+            table.epoll_sets.split_at_checked(from + 1).unwrap_or((&table.epoll_sets, &[]));
+        behind.iter().chain(before).find(|epoll_set| wanted(epoll_set)).cloned()
     }
 
     /// Where a socket is armed.

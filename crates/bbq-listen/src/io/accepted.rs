@@ -6,26 +6,31 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 
 use crate::dispatch::open_count::OpenCount;
+use crate::io::shortage::Shortage;
+use crate::limits::STARVED_PAUSE;
 use crate::sockets::socket::{PeerAddress, Socket};
 
 /// Connections accepted before the worker does anything else. An accept loop that empties the queue first runs out of descriptors
 /// under load, before it has read a byte. With 64, the cost of a wake-up is already small compared with that of the accepts.
 pub const ACCEPTS_PER_BATCH_MAX: usize = 64;
 
-/// A connection just accepted. It is non-blocking and closed on exec; a tcp connection has `SO_KEEPALIVE`. No other option is
-/// set.
+/// A connection just accepted. It is non-blocking and closed on exec; a tcp connection has the options that
+/// [`GroupOptions`](crate::GroupOptions) say. No other option is set.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Accepted {
     /// The connection.
     pub stream: OwnedFd,
     /// The address of the client.
     pub peer: PeerAddress,
-    /// Only with `handoff`: counts the connection as open. Keep it for as long as the connection.
+    /// Only of a connection that was handed over, with `handoff` or steering by load: counts the connection as open. Keep it for as long
+    /// as the connection.
     pub open: Option<OpenCount>,
 }
 
@@ -36,13 +41,25 @@ pub enum AcceptState {
     Drained,
     /// The limit was reached, and more may be queued.
     More,
-    /// No descriptor or no memory was left for the next connection, which stays queued: `EMFILE`, `ENFILE`, `ENOBUFS` or `ENOMEM`.
-    /// Close something or wait; an immediate retry only uses processor time.
-    Starved(Errno),
+    /// No descriptor or no memory was left for the next connection, which stays queued. Close something or wait; an immediate
+    /// retry only uses processor time.
+    Starved(Shortage),
+}
+
+impl AcceptState {
+    /// The timeout of the event loop's next wait: none until something happens, zero, or [`STARVED_PAUSE`].
+    pub fn timeout(self) -> Option<Duration> {
+        match self {
+            Self::Drained => None,
+            Self::More => Some(Duration::ZERO),
+            Self::Starved(_) => Some(STARVED_PAUSE),
+        }
+    }
 }
 
 /// The result of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AcceptOutcome {
     /// Connections handed over, 0 to the limit.
     pub accepted: usize,
@@ -73,14 +90,12 @@ pub(crate) fn accept_from(
                 state = Ok(AcceptState::Drained);
                 break;
             }
-            Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
-                socket.counters().add_starved();
-                state = Ok(AcceptState::Starved(errno));
-                break;
-            }
             Err(errno) if concerns_one_connection(errno) => aborted += 1,
             Err(errno) => {
-                state = Err(errno);
+                state = Shortage::of(errno).map(AcceptState::Starved).ok_or(errno);
+                if state.is_ok() {
+                    socket.counters().add_starved();
+                }
                 break;
             }
         }

@@ -32,7 +32,8 @@ impl Counters {
         self.starved.load(Relaxed)
     }
 
-    /// Connections or datagrams that other workers took, because the socket's own worker was stalled or absent.
+    /// Connections or datagrams that other workers took from this socket, because its own worker was stalled or absent, or, with
+    /// steering by load, busy.
     pub fn rescued(&self) -> u64 {
         self.rescued.load(Relaxed)
     }

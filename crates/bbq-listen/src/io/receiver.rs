@@ -3,18 +3,22 @@
 //! It never waits, and needs no runtime: `tokio::datagrams` is for tokio.
 //!
 //! Invariant: the buffers are allocated once.
-//! Invariant: one call makes one system call.
+//! Invariant: a batch is `Drained` only when its worker's own socket and the shared ones are.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
 use crate::dispatch::epoll_set::{EPOLL_EVENTS_MAX, Waiting};
+use crate::dispatch::handed::{Handed, HandedInbox};
+use crate::io::shortage::Shortage;
+use crate::limits::{STARVED_PAUSE, coarse_ms};
 use crate::sockets::listener::ServedListener;
-use crate::steering::recent_senders::RecentSenders;
+use crate::steering::conversations::Conversations;
 use crate::sys::{self, DATAGRAMS_PER_CALL, Slot};
 use crate::{PeerAddress, Socket, WorkerListener};
 
@@ -23,6 +27,7 @@ pub const DATAGRAM_BYTES_MAX: usize = 64 * 1024;
 
 /// A datagram just received.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Datagram<'a> {
     /// Its bytes, or the first of them if it was longer than the buffer.
     pub bytes: &'a [u8],
@@ -30,6 +35,9 @@ pub struct Datagram<'a> {
     pub peer: PeerAddress,
     /// It was longer than `bytes`; the rest is gone.
     pub truncated: bool,
+    /// The address of this machine that the sender asked, if the group listens on a wildcard address. The reply has to leave from
+    /// there ([`SendBatch::reply`](crate::SendBatch::reply)): a sender takes no reply from another address.
+    pub local: Option<IpAddr>,
 }
 
 /// Why a batch ended.
@@ -40,11 +48,23 @@ pub enum ReceiveState {
     /// The batch is full, and more may be queued.
     More,
     /// The kernel lacks memory. The datagrams stay queued; wait before the next try.
-    Starved(Errno),
+    Starved(Shortage),
+}
+
+impl ReceiveState {
+    /// The timeout of the event loop's next wait: none until something happens, zero, or [`STARVED_PAUSE`].
+    pub fn timeout(self) -> Option<Duration> {
+        match self {
+            Self::Drained => None,
+            Self::More => Some(Duration::ZERO),
+            Self::Starved(_) => Some(STARVED_PAUSE),
+        }
+    }
 }
 
 /// The result of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReceiveOutcome {
     /// Datagrams handed over.
     pub received: usize,
@@ -96,13 +116,22 @@ impl Receiver {
         &self.worker_listener
     }
 
-    /// Receives what waits, at most [`DATAGRAMS_PER_CALL`] datagrams, and hands each to `f`.
+    /// Receives what waits: at most [`DATAGRAMS_PER_CALL`] datagrams of its own socket and, when that is empty, as many of each shared
+    /// one. Hands each to `f`.
     ///
     /// # Errors
     /// Only those that another try does not mend.
     pub fn receive_batch(&mut self, f: &mut impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
         let own = self.receive_own(f)?;
-        if own.received > 0 || own.state != ReceiveState::Drained { Ok(own) } else { self.receive_shared(f) }
+        if own.state != ReceiveState::Drained {
+            return Ok(own);
+        }
+        let shared = self.receive_shared(f)?;
+        Ok(ReceiveOutcome {
+            received: own.received + shared.received,
+            truncated: own.truncated + shared.truncated,
+            state: shared.state,
+        })
     }
 
     /// From its own socket, if it has one.
@@ -111,9 +140,16 @@ impl Receiver {
         let Some(socket) = self.worker_listener.own() else {
             return Ok(ReceiveOutcome { received: 0, truncated: 0, state: ReceiveState::Drained });
         };
-        let outcome = self.buffers.receive(socket)?;
+        let conversations = self.worker_listener.dispatch().conversations();
+        let swaps = conversations.map(Conversations::swaps);
+        let mut outcome = self.buffers.receive(socket)?;
+        outcome.received = self.buffers.hand_over(outcome.received, socket, &self.worker_listener, f);
         self.worker_listener.add_received(outcome.received);
-        self.buffers.hand_over(outcome.received, self.worker_listener.dispatch().seen(), f);
+        if outcome.state == ReceiveState::Drained {
+            conversations.zip(swaps).inspect(|(conversations, swaps)| {
+                conversations.settle(self.worker_listener.worker(), *swaps);
+            });
+        }
         Ok(outcome)
     }
 
@@ -125,7 +161,15 @@ impl Receiver {
         let found = self.worker_listener.epoll_set().waiting(&mut waiting)?;
         let (dispatch, worker) = (Arc::clone(self.worker_listener.dispatch()), self.worker_listener.worker());
         for waiting in &waiting[..found] {
-            let Waiting::Socket(index) = *waiting else { continue };
+            let index = match *waiting {
+                Waiting::Socket(index) => index,
+                Waiting::Handed => {
+                    total.received += self.receive_handed(f);
+                    total.state = ReceiveState::More;
+                    continue;
+                }
+                Waiting::Inbox => continue,
+            };
             let Some(socket) = dispatch.socket(index) else { continue };
             let outcome = self.buffers.receive(&socket);
             // Passed on before the datagrams are handled, which may take long.
@@ -133,12 +177,12 @@ impl Receiver {
                 Ok(outcome) if outcome.received > 0 => dispatch.pass(&socket, worker),
                 _ => dispatch.keep(&socket, worker),
             }
-            let outcome = outcome?;
+            let mut outcome = outcome?;
             if socket.worker().is_some_and(|own| own != worker) {
                 socket.counters().add_rescued(outcome.received);
             }
+            outcome.received = self.buffers.hand_over(outcome.received, &socket, &self.worker_listener, f);
             self.worker_listener.add_received(outcome.received);
-            self.buffers.hand_over(outcome.received, dispatch.seen(), f);
             total.received += outcome.received;
             total.truncated += outcome.truncated;
             total.state = match outcome.state {
@@ -149,22 +193,54 @@ impl Receiver {
         }
         Ok(total)
     }
+
+    /// What other workers handed on, as much as one batch.
+    fn receive_handed(&self, f: &mut impl FnMut(Datagram<'_>)) -> usize {
+        let inbox = self.worker_listener.epoll_set().handed();
+        let handed = inbox.into_iter().flat_map(|inbox| std::iter::from_fn(|| inbox.pop()));
+        let count = handed.take(DATAGRAMS_PER_CALL).map(|handed| f(handed.as_datagram())).count();
+        self.worker_listener.add_received(count);
+        count
+    }
+
+    /// Ends it, and hands to `f` what other workers have handed on to this one. For a worker that ends while the group goes on, and for
+    /// the last batches of a server: dropped instead, a receiver leaves that to the other workers, or to the worker's next receiver.
+    /// Returns how many there were.
+    pub fn finish(self, mut f: impl FnMut(Datagram<'_>)) -> usize {
+        let epoll_set = Arc::clone(self.worker_listener.epoll_set());
+        // Taken out before anybody else does; what comes meanwhile is for the others.
+        let mut handed: Vec<Handed> = Vec::new();
+        let mut take = || handed.extend(epoll_set.handed().into_iter().flat_map(HandedInbox::drain));
+        take();
+        drop(self);
+        take();
+        handed.iter().for_each(|handed| f(handed.as_datagram()));
+        epoll_set.add_taken(handed.len());
+        handed.len()
+    }
+}
+
+impl Handed {
+    fn as_datagram(&self) -> Datagram<'_> {
+        Datagram { bytes: &self.bytes, peer: self.peer, truncated: self.truncated, local: self.local }
+    }
 }
 
 impl Buffers {
     /// One batch of a socket.
     fn receive(&mut self, socket: &Socket) -> io::Result<ReceiveOutcome> {
         let nothing = |state| ReceiveOutcome { received: 0, truncated: 0, state };
+        let (bytes_max, with_local) = (self.datagram_bytes_max, socket.address().is_wildcard_udp());
         let result =
-            sys::receive_many(socket.as_fd(), &mut self.storage, self.datagram_bytes_max, &mut self.slots);
+            sys::receive_many(socket.as_fd(), with_local, &mut self.storage, bytes_max, &mut self.slots);
         let received = match result {
             Ok(received) => received,
             Err(error) => match Errno::from_io_error(&error) {
                 Some(Errno::AGAIN) => return Ok(nothing(ReceiveState::Drained)),
                 Some(Errno::INTR) => return Ok(nothing(ReceiveState::More)),
-                Some(errno @ (Errno::NOBUFS | Errno::NOMEM)) => {
+                Some(Errno::NOBUFS | Errno::NOMEM) => {
                     socket.counters().add_starved();
-                    return Ok(nothing(ReceiveState::Starved(errno)));
+                    return Ok(nothing(ReceiveState::Starved(Shortage::Memory)));
                 }
                 _ => return Err(error),
             },
@@ -176,16 +252,43 @@ impl Buffers {
         Ok(ReceiveOutcome { received, truncated, state })
     }
 
-    /// Hands over what the last call received.
-    fn hand_over(&self, received: usize, seen: Option<&RecentSenders>, f: &mut impl FnMut(Datagram<'_>)) {
-        let places = self.storage.chunks_exact(self.datagram_bytes_max);
-        for (slot, place) in self.slots.iter().zip(places).take(received) {
-            let peer = PeerAddress(socket_address(&slot.name));
-            if let (Some(seen), Some(sender)) = (seen, peer.0) {
-                seen.note(sender);
-            }
-            f(Datagram { bytes: &place[..slot.length], peer, truncated: slot.truncated });
+    /// Hands over what the last call received from `socket`: to `f`, or to the worker that the sender belongs to. Returns how many were
+    /// handed to `f`.
+    fn hand_over(
+        &self,
+        received: usize,
+        socket: &Socket,
+        listener: &ServedListener,
+        f: &mut impl FnMut(Datagram<'_>),
+    ) -> usize {
+        let (dispatch, worker) = (listener.dispatch(), listener.worker() as u16);
+        let arrived_at = socket.worker().map_or(worker, |own| own as u16);
+        let mut owners = [arrived_at; DATAGRAMS_PER_CALL];
+        if let Some(conversations) = dispatch.conversations().filter(|_| received > 0) {
+            let senders = self.slots.iter().take(received).map(|slot| socket_address(&slot.name));
+            conversations.arrive(senders, arrived_at, &mut owners, coarse_ms());
         }
+        let places = self.storage.chunks_exact(self.datagram_bytes_max);
+        let mut served = 0;
+        for ((slot, place), owner) in self.slots.iter().zip(places).zip(owners).take(received) {
+            let peer = PeerAddress(socket_address(&slot.name));
+            let bytes = &place[..slot.length];
+            let datagram = Datagram { bytes, peer, truncated: slot.truncated, local: slot.local };
+            let is_for_another = owner != arrived_at && owner != worker;
+            if is_for_another && dispatch.hand(owner.into(), Handed::from(&datagram)).is_ok() {
+                continue;
+            }
+            served += 1;
+            f(datagram);
+        }
+        served
+    }
+}
+
+impl From<&Datagram<'_>> for Handed {
+    fn from(datagram: &Datagram<'_>) -> Self {
+        let Datagram { bytes, peer, truncated, local } = *datagram;
+        Self { bytes: bytes.into(), peer, truncated, local }
     }
 }
 

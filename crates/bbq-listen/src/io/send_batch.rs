@@ -8,14 +8,14 @@
 
 use std::cmp::Reverse;
 use std::io::IoSlice;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::Socket;
 use crate::sys::{self, DATAGRAMS_PER_CALL, Message};
+use crate::{Datagram, Socket};
 
 /// The most datagrams in a batch: the replies to all that a batch of `AsyncDatagrams` receives.
 pub const SEND_BATCH_DATAGRAMS_MAX: usize = 256;
@@ -50,6 +50,8 @@ enum Segments {
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     peer: SocketAddr,
+    /// The address that it leaves from, if that matters.
+    local: Option<IpAddr>,
     start: usize,
     length: usize,
 }
@@ -74,12 +76,24 @@ impl SendBatch {
     /// Adds a datagram to `peer`: `fill` appends its bytes and returns true, or returns false for none. A batch of
     /// [`SEND_BATCH_DATAGRAMS_MAX`] datagrams is sent at once.
     pub fn add(&mut self, peer: SocketAddr, fill: impl FnOnce(&mut Vec<u8>) -> bool) {
+        self.add_from(None, peer, fill);
+    }
+
+    /// Adds a reply to a datagram, as [`add`](Self::add) does. It leaves from the address that the datagram was sent to. A datagram
+    /// without a peer gets none.
+    pub fn reply(&mut self, to: &Datagram<'_>, fill: impl FnOnce(&mut Vec<u8>) -> bool) {
+        if let Some(peer) = to.peer.0 {
+            self.add_from(to.local, peer, fill);
+        }
+    }
+
+    fn add_from(&mut self, local: Option<IpAddr>, peer: SocketAddr, fill: impl FnOnce(&mut Vec<u8>) -> bool) {
         let start = self.bytes.len();
         if !fill(&mut self.bytes) {
             self.bytes.truncate(start);
             return;
         }
-        self.waiting.push(Waiting { peer, start, length: self.bytes.len() - start });
+        self.waiting.push(Waiting { peer, local, start, length: self.bytes.len() - start });
         if self.waiting.len() == SEND_BATCH_DATAGRAMS_MAX {
             self.send();
         }
@@ -91,7 +105,7 @@ impl SendBatch {
         let bytes = std::mem::take(&mut self.bytes);
         if self.segments == Segments::Allowed {
             // By peer, and the longest first: only the last segment of a message may be shorter.
-            waiting.sort_unstable_by_key(|one| (one.peer, Reverse(one.length)));
+            waiting.sort_unstable_by_key(|one| (one.peer, one.local, Reverse(one.length)));
         }
         let pieces: Vec<IoSlice<'_>> =
             waiting.iter().map(|one| IoSlice::new(&bytes[one.start..one.start + one.length])).collect();
@@ -160,6 +174,7 @@ fn messages<'a>(waiting: &[Waiting], pieces: &'a [IoSlice<'a>], segments: Segmen
         };
         messages.push(Message {
             peer: waiting[at].peer,
+            local: waiting[at].local,
             pieces: &pieces[at..at + count],
             segment_bytes: (count > 1).then_some(waiting[at].length as u16), // at most SEGMENT_BYTES_MAX
         });
@@ -177,7 +192,7 @@ fn together(waiting: &[Waiting]) -> usize {
     let count_max = SEGMENTS_MAX.min(MESSAGE_BYTES_MAX / first.length);
     let mut count = 1;
     for next in waiting[1..].iter().take(count_max - 1) {
-        if next.peer != first.peer || next.length == 0 {
+        if (next.peer, next.local) != (first.peer, first.local) || next.length == 0 {
             break;
         }
         count += 1;
@@ -201,7 +216,7 @@ mod tests {
 
     /// Datagrams by port and length.
     fn waiting(of: &[(u16, usize)]) -> Vec<Waiting> {
-        of.iter().map(|&(port, length)| Waiting { peer: peer(port), start: 0, length }).collect()
+        of.iter().map(|&(port, length)| Waiting { peer: peer(port), local: None, start: 0, length }).collect()
     }
 
     fn add(batch: &mut SendBatch, to: SocketAddr, text: &[u8]) {

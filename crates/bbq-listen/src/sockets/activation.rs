@@ -22,6 +22,7 @@ const ACTIVATED_MAX: RawFd = 4096;
 
 /// A descriptor that systemd passed.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Activated {
     /// Its name (`FileDescriptorName=`); systemd's default is the name of the socket unit.
     pub name: String,

@@ -66,13 +66,7 @@ fn distribution_of(
         }
         1 if workers == 1 && configured == Distribution::Reuseport => Ok((Distribution::Reuseport, None)),
         1 => Ok((Distribution::Shared, shared_because(options))),
-        count
-            if let Distribution::Duplicate(wanted) = configured
-                && wanted.is_none_or(|wanted| usize::from(wanted.get()) == count)
-                && sharing() =>
-        {
-            Ok((configured, None))
-        }
+        count if configured.may_duplicate(count) && sharing() => Ok((configured, None)),
         count if options.address.transport().is_unix() => {
             Err(format!("there are {count}, and {UNIX_REASON}"))
         }

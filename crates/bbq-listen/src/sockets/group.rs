@@ -13,13 +13,15 @@ use crate::dispatch::Dispatch;
 use crate::dispatch::epoll_set::EpollSet;
 use crate::dispatch::handoff::Handoff;
 use crate::dispatch::inboxes::redistribute;
-use crate::limits::WORKERS_MAX;
+use crate::limits::{WORKERS_MAX, coarse_ms, worker_count};
 use crate::sockets::adopt::adopt;
-use crate::sockets::open::{Opened, Steps, open, open_another};
-use crate::sockets::options::GroupOptions;
+use crate::sockets::open::{Opened, Steps, open};
+use crate::sockets::options::{GroupOptions, UnixOwner};
 use crate::sockets::unix_path::OwnedPath;
 use crate::steering::applied::AppliedSteering;
-use crate::{Address, Distribution, ListenError, Socket, Steering, WorkerListener};
+use crate::steering::conversations::Conversations;
+use crate::steering::key::SenderHash;
+use crate::{Address, Distribution, ListenError, Socket, Steering, SteeringKey, WorkerListener};
 
 /// How long the socket of a removed worker stays open at least, so that handshakes can complete. A connection whose handshake
 /// completes on a closed socket is reset (unless `net.ipv4.tcp_migrate_req` is set).
@@ -34,10 +36,11 @@ pub struct Group {
     // Dropped first: while a socket is open, no other file gets its inode number.
     path: Option<OwnedPath>,
     handoff: Mutex<Option<Handoff>>,
-    inner: Arc<Inner>,
-    options: GroupOptions,
+    pub(super) inner: Arc<Inner>,
+    pub(super) options: GroupOptions,
+    key: SteeringKey,
     fallback: Option<String>,
-    receive_buffer_bytes: Option<u32>,
+    pub(super) receive_buffer_bytes: Option<u32>,
 }
 
 /// The part of a group that worker listeners and the stall monitor share.
@@ -51,13 +54,24 @@ pub(crate) struct Inner {
 
 /// Removed workers whose sockets may still be open.
 #[derive(Debug, Default)]
-struct Removed {
+pub(super) struct Removed {
     /// When the last one was removed.
-    since: Option<Instant>,
-    epoll_sets: Vec<Arc<EpollSet>>,
+    pub(super) since: Option<Instant>,
+    pub(super) epoll_sets: Vec<Arc<EpollSet>>,
 }
 
 impl Group {
+    /// Options for a group at `address`: `HOST:PORT` of tcp, or `TRANSPORT://ADDRESS`. One worker for each processor that the
+    /// process may use, unless [`workers`](GroupOptions::workers) says otherwise. [`GroupOptions::open`] opens the group.
+    ///
+    /// # Errors
+    /// If `address` is no address, or its host cannot be resolved.
+    pub fn bind(address: &str) -> Result<GroupOptions, ListenError> {
+        let address =
+            if address.contains("://") { address.parse()? } else { Address::parse("tcp", address)? };
+        Ok(GroupOptions::new(address, worker_count()))
+    }
+
     /// Opens every socket of the group.
     ///
     /// It refuses an address that another socket listens on, also one of this process, and names the holder if /proc tells. Of
@@ -75,7 +89,8 @@ impl Group {
     ///
     /// The file of a unix socket is not removed when the group closes: see [`set_owns_file`](Self::set_owns_file).
     ///
-    /// To hand over the sockets of a group, pass the descriptors of [`sockets`](Self::sockets) in their order.
+    /// To hand over the sockets of a group, pass the descriptors of [`sockets`](Self::sockets) in their order, and the
+    /// [`steering_key`](Self::steering_key), which goes into the options.
     pub fn adopt(options: &GroupOptions, sockets: Vec<OwnedFd>) -> Result<Self, ListenError> {
         check_workers(options)?;
         Self::of(options, adopt(options, sockets)?)
@@ -92,13 +107,20 @@ impl Group {
                 Arc::new(Socket::new(descriptor, index, worker, opened.address.clone(), receive_buffer_bytes))
             })
             .collect();
-        let with_inbox = matches!(opened.distribution, Distribution::Handoff(_));
+        let with_inbox = opened.distribution.has_inboxes() || (own && options.steering == Steering::Load);
         let epoll_sets = (0..options.workers).map(|worker| EpollSet::new(worker, with_inbox).map(Arc::new));
         let epoll_sets = epoll_sets
             .collect::<Result<_, _>>()
             .map_err(|error| step.failed("epoll_create", error.into()))?;
-        let steered = AppliedSteering::new(options, opened.distribution, &sockets)?;
-        let dispatch = Arc::new(Dispatch::new(opened.distribution, sockets, epoll_sets));
+        let key = options.steering_key.clone().map_or_else(SteeringKey::random, Ok);
+        let key = key.map_err(|error| step.failed("getrandom", error))?;
+        let hash = SenderHash::new(&key);
+        let steered = AppliedSteering::new(options, hash.clone(), opened.distribution, &sockets)?;
+        let layout = steered.layout().filter(|_| matches!(opened.address, Address::Udp(_)));
+        let conversations =
+            layout.map(|layout| Conversations::new(hash, layout, options.workers, coarse_ms()));
+        let dispatch = Arc::new(Dispatch::new(opened.distribution, sockets, epoll_sets, conversations));
+        dispatch.balance().set_on(steered.is_by_load());
         let handoff = start_handoff(&dispatch, &opened.address)?;
         Ok(Self {
             path: opened.path,
@@ -110,6 +132,7 @@ impl Group {
                 removed: Mutex::default(),
             }),
             options: GroupOptions { address: opened.address, ..options.clone() },
+            key,
             fallback: opened.fallback,
             receive_buffer_bytes,
         })
@@ -125,6 +148,16 @@ impl Group {
         if let Some(path) = &self.path {
             path.set_ours(owns);
         }
+    }
+
+    /// Changes permissions and owner of the file of a unix socket. Connections that are open stay open. A file that another
+    /// process has put in its place is not changed, nor is anything of other transports.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    pub fn set_file_options(&self, mode: Option<u32>, owner: UnixOwner) -> Result<(), ListenError> {
+        let Some(path) = self.path.as_ref().and_then(OwnedPath::present) else { return Ok(()) };
+        Steps { address: &self.inner.address }.set_file_options(path, mode, owner)
     }
 
     /// The address it listens on, with the port that the system chose.
@@ -152,21 +185,50 @@ impl Group {
         self.inner.steered().describe()
     }
 
+    /// The key of the hash of senders. A program that hands over the sockets hands over the key, too, so that senders of datagrams
+    /// keep their workers.
+    pub fn steering_key(&self) -> &SteeringKey {
+        &self.key
+    }
+
     /// Changes the steering. Queued and open connections stay where they are; senders of datagrams may change their worker. If the
     /// steering is in force already, nothing changes.
     ///
     /// # Errors
     /// If the group cannot be steered that way, or the system refuses. Then the steering stays as it was.
     pub fn set_steering(&self, steering: &Steering) -> Result<(), ListenError> {
+        // The number of workers stays the same meanwhile.
+        let _no_resize = self.inner.removed();
         if self.inner.steered().is_in_force(steering) {
             return Ok(());
         }
         let options =
             GroupOptions { steering: steering.clone(), workers: self.workers(), ..self.options.clone() };
-        let new = AppliedSteering::new(&options, self.distribution(), &self.inner.dispatch.sockets())?;
+        let dispatch = &self.inner.dispatch;
+        if *steering == Steering::Load {
+            let step = Steps { address: &self.inner.address };
+            for epoll_set in dispatch.epoll_sets() {
+                epoll_set.ensure_inbox().map_err(|error| step.failed("eventfd", error.into()))?;
+            }
+        }
+        let new = AppliedSteering::new(
+            &options,
+            SenderHash::new(&self.key),
+            self.distribution(),
+            &dispatch.sockets(),
+        )?;
+        dispatch.balance().set_on(new.is_by_load());
+        if let (Some(conversations), Some(layout)) = (dispatch.conversations(), new.layout()) {
+            conversations.replace(layout);
+        }
         *self.inner.steered() = new;
         self.inner.steer();
         Ok(())
+    }
+
+    /// The share of new connections that each worker gets with steering by load, in 1,024ths; `None` with any other steering.
+    pub fn load_shares(&self) -> Option<Vec<u16>> {
+        self.inner.load_shares()
     }
 
     /// The number of workers.
@@ -184,70 +246,10 @@ impl Group {
         self.inner.dispatch.epoll_sets().iter().map(|epoll_set| epoll_set.taken()).collect()
     }
 
-    /// Grows or shrinks the group to `workers` workers.
-    ///
-    /// The listeners of new workers can be taken at once. The caller ends removed workers. The other workers take what is queued on
-    /// their sockets, or still arrives there. These sockets are closed when they are empty and some seconds have passed (by the
-    /// [`StallMonitor`](crate::StallMonitor), or by [`close_removed`](Self::close_removed)). Senders of datagrams stay with their
-    /// workers, except those of removed ones.
-    ///
-    /// # Errors
-    /// If the number is out of range, or a socket cannot be opened. Then the group stays as it was.
-    pub fn resize(&self, workers: usize) -> Result<(), ListenError> {
-        check_workers(&GroupOptions { workers, ..self.options.clone() })?;
-        let before = self.workers();
-        let dispatch = &self.inner.dispatch;
-        // Held to the end, so that no socket of a worker that is added again is closed.
-        let mut removed = self.inner.removed();
-        if workers > before {
-            self.grow(before, workers)?;
-        }
-        for _ in workers..before {
-            let Some(epoll_set) = dispatch.pop_epoll_set() else { break };
-            for socket in dispatch.sockets() {
-                dispatch.pass(&socket, epoll_set.worker());
-            }
-            redistribute(&dispatch.epoll_sets(), &epoll_set);
-            removed.since = Some(Instant::now());
-            removed.epoll_sets.push(epoll_set);
-        }
-        for socket in dispatch.sockets() {
-            // All workers serve the sockets of removed workers, and that of a worker that was alone.
-            let is_left = socket.worker().map_or(workers > 1, |worker| worker >= workers);
-            if is_left {
-                dispatch.share(&socket);
-            }
-        }
-        drop(removed);
-        self.inner.steered().resize(workers, dispatch.seen());
-        self.inner.steer();
-        Ok(())
-    }
-
-    fn grow(&self, before: usize, workers: usize) -> Result<(), ListenError> {
-        let step = Steps { address: &self.inner.address };
-        let with_inbox = matches!(self.distribution(), Distribution::Handoff(_));
-        let sockets = self.inner.dispatch.sockets();
-        let mut new = Vec::new();
-        for worker in before..workers {
-            let epoll_set = EpollSet::new(worker, with_inbox)
-                .map_err(|error| step.failed("epoll_create", error.into()))?;
-            let is_missing = self.distribution().is_reuseport() && sockets.len() <= worker;
-            let socket = if is_missing { Some(open_another(&self.options)?) } else { None };
-            new.push((epoll_set, socket));
-        }
-        for (epoll_set, descriptor) in new {
-            let worker = epoll_set.worker();
-            let socket = descriptor.map(|descriptor| {
-                let address = self.inner.address.clone();
-                Arc::new(Socket::new(descriptor, worker, Some(worker), address, self.receive_buffer_bytes))
-            });
-            self.inner.dispatch.push(socket.clone(), Arc::new(epoll_set));
-            if let Some(socket) = socket {
-                self.inner.dispatch.retry(&socket);
-            }
-        }
-        Ok(())
+    /// Connections of each worker that are open: those that `AsyncListener::accept` returned. Of those accepted in
+    /// batches, only those that were handed over count, with `handoff` or steering by load.
+    pub fn open_connections(&self) -> Vec<usize> {
+        self.inner.dispatch.epoll_sets().iter().map(|epoll_set| epoll_set.open()).collect()
     }
 
     /// Closes the empty sockets of removed workers. Returns whether some are left.
@@ -287,7 +289,8 @@ impl Group {
     /// Call this when all workers end and others will start, perhaps in another process. What is queued, and what arrives
     /// meanwhile, stays in the kernel's queue of each worker. The first worker that serves again ends the pause.
     ///
-    /// With `handoff` the acceptor thread ends; the workers have to take what is in their inboxes.
+    /// With `handoff` the acceptor thread ends; the workers have to take what is in their inboxes. A worker for datagrams has to
+    /// take what other workers handed on to it ([`Receiver::finish`](crate::Receiver::finish)).
     pub fn pause(&self) {
         self.inner.dispatch.pause();
         drop(self.handoff.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -311,7 +314,7 @@ impl Group {
 }
 
 impl Inner {
-    fn steered(&self) -> MutexGuard<'_, AppliedSteering> {
+    pub(super) fn steered(&self) -> MutexGuard<'_, AppliedSteering> {
         self.steered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -320,7 +323,19 @@ impl Inner {
         self.steered().apply(&self.dispatch.sockets(), &self.dispatch.epoll_sets());
     }
 
-    fn removed(&self) -> MutexGuard<'_, Removed> {
+    pub(crate) fn load_shares(&self) -> Option<Vec<u16>> {
+        let steered = self.steered();
+        steered.is_by_load().then(|| steered.shares())
+    }
+
+    /// Steers connections in these proportions, one weight for each worker.
+    pub(crate) fn steer_by_load(&self, weights: &[u16]) {
+        let mut steered = self.steered();
+        steered.set_weights(weights);
+        steered.apply(&self.dispatch.sockets(), &self.dispatch.epoll_sets());
+    }
+
+    pub(super) fn removed(&self) -> MutexGuard<'_, Removed> {
         self.removed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -349,6 +364,29 @@ impl Inner {
     }
 }
 
+impl GroupOptions {
+    /// Opens the group: [`Group::open`].
+    ///
+    /// # Errors
+    /// If the address cannot be listened on.
+    pub fn open(&self) -> Result<Group, ListenError> {
+        Group::open(self)
+    }
+
+    /// Makes the group of sockets that are open: [`Group::adopt`]. For listeners of std, and for what [`activated`] returns.
+    ///
+    /// [`activated`]: crate::activated
+    ///
+    /// # Errors
+    /// If they do not fit the options.
+    pub fn adopt<Owned: Into<OwnedFd>>(
+        &self,
+        sockets: impl IntoIterator<Item = Owned>,
+    ) -> Result<Group, ListenError> {
+        Group::adopt(self, sockets.into_iter().map(Into::into).collect())
+    }
+}
+
 fn start_handoff(dispatch: &Arc<Dispatch>, address: &Address) -> Result<Option<Handoff>, ListenError> {
     let (Distribution::Handoff(rule), Some(socket)) = (dispatch.distribution(), dispatch.socket(0)) else {
         return Ok(None);
@@ -358,7 +396,7 @@ fn start_handoff(dispatch: &Arc<Dispatch>, address: &Address) -> Result<Option<H
     handoff.map(Some).map_err(failed)
 }
 
-fn check_workers(options: &GroupOptions) -> Result<(), ListenError> {
+pub(super) fn check_workers(options: &GroupOptions) -> Result<(), ListenError> {
     if options.workers == 0 || options.workers > WORKERS_MAX {
         return Err(ListenError::WorkerCount { workers: options.workers });
     }

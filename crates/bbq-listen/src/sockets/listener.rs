@@ -3,11 +3,15 @@
 use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
+#[cfg(feature = "tokio")]
+use crate::OpenCount;
 use crate::dispatch::Dispatch;
+use crate::dispatch::around_sleep::Presence;
 use crate::dispatch::epoll_set::EpollSet;
 use crate::io::accepted::AcceptOutcome;
+use crate::stall::heartbeat::act_around_sleep;
 use crate::{Address, Distribution, Heartbeat, Socket};
 
 /// The sockets that one worker serves: its own, if the distribution gives it one, and those in its epoll set, which it shares
@@ -49,7 +53,8 @@ impl WorkerListener {
     }
 
     /// The worker's own socket, which other workers serve only if this one stalls. An event loop waits for it and for
-    /// [`epoll_descriptor`](Self::epoll_descriptor).
+    /// [`epoll_descriptor`](Self::epoll_descriptor). It is decided when an [`Acceptor`](crate::Acceptor) or a
+    /// [`Receiver`](crate::Receiver) is made of the listener: ask theirs.
     pub fn own(&self) -> Option<&Arc<Socket>> {
         self.own.as_ref()
     }
@@ -59,9 +64,21 @@ impl WorkerListener {
         self.own.as_ref().unwrap_or(&self.first)
     }
 
+    /// The descriptors that an event loop waits for: that of its [`own`](Self::own) socket, if there is one, and the
+    /// [`epoll_descriptor`](Self::epoll_descriptor). They stay the same for as long as the worker listener lives. An edge-triggered
+    /// loop accepts batches until one is `Drained`.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.own.iter().map(|socket| socket.as_fd()).chain([self.epoll_descriptor()])
+    }
+
     /// The descriptor of the epoll set. It is readable when a shared socket or the inbox has something for this worker.
     pub fn epoll_descriptor(&self) -> BorrowedFd<'_> {
         self.epoll_set.as_fd()
+    }
+
+    /// How many connections wait that others have accepted for this worker: with `handoff`, `accept-mutex`, and steering by load.
+    pub fn given(&self) -> usize {
+        self.epoll_set.inbox().map_or(0, |inbox| inbox.len())
     }
 
     pub(crate) fn epoll_set(&self) -> &Arc<EpollSet> {
@@ -70,6 +87,12 @@ impl WorkerListener {
 
     pub(crate) fn dispatch(&self) -> &Arc<Dispatch> {
         &self.dispatch
+    }
+
+    /// Counts one more open connection of this worker.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn open_one(&self) -> OpenCount {
+        self.epoll_set.open_one()
     }
 
     #[cfg(feature = "tokio")]
@@ -83,12 +106,47 @@ impl WorkerListener {
 pub(crate) struct ServedListener {
     worker_listener: WorkerListener,
     heartbeat: Arc<Heartbeat>,
+    /// In a group whose connections go to free workers.
+    presence: OnceLock<Arc<Presence>>,
 }
 
 impl ServedListener {
-    pub(crate) fn new(worker_listener: WorkerListener) -> Self {
-        let heartbeat = worker_listener.dispatch.enter(&worker_listener.epoll_set);
-        Self { worker_listener, heartbeat }
+    pub(crate) fn new(mut worker_listener: WorkerListener) -> Self {
+        let WorkerListener { dispatch, epoll_set, own, .. } = &mut worker_listener;
+        // The group may have been resized since the listener was taken.
+        let (heartbeat, own_now) = dispatch.enter(epoll_set);
+        *own = own_now;
+        let wants_free_worker = dispatch.distribution().wants_free_worker();
+        let served = Self { worker_listener, heartbeat, presence: OnceLock::new() };
+        if wants_free_worker {
+            served.act_around_sleep(None);
+        }
+        served
+    }
+
+    /// Its own socket, if connections are steered by load. Call it on the thread that serves it.
+    pub(crate) fn balanced(&self) -> Option<&Arc<Socket>> {
+        if !self.worker_listener.dispatch.balance().is_on() {
+            return None;
+        }
+        let own = self.worker_listener.own.as_ref()?;
+        if self.presence.get().is_none() {
+            self.act_around_sleep(Some(own));
+        }
+        Some(own)
+    }
+
+    fn act_around_sleep(&self, own: Option<&Arc<Socket>>) {
+        let WorkerListener { dispatch, epoll_set, .. } = &self.worker_listener;
+        let (dispatch, epoll_set) = (Arc::clone(dispatch), Arc::clone(epoll_set));
+        let presence =
+            self.presence.get_or_init(|| Arc::new(Presence { dispatch, epoll_set, own: own.cloned() }));
+        let weak: Weak<Presence> = Arc::downgrade(presence);
+        act_around_sleep(weak);
+    }
+
+    pub(crate) fn heartbeat(&self) -> &Heartbeat {
+        &self.heartbeat
     }
 
     pub(crate) fn beat(&self) {

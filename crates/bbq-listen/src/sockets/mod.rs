@@ -6,5 +6,6 @@ pub(crate) mod group;
 pub(crate) mod listener;
 pub(crate) mod open;
 pub(crate) mod options;
+mod resize;
 pub(crate) mod socket;
 pub(crate) mod unix_path;

@@ -9,22 +9,24 @@
 //!
 //! Invariant: a group that fails to open leaves no socket and no file.
 
+use std::fs::{Permissions, set_permissions};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{PermissionsExt, lchown};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use socket2::{SockAddr, SockRef, TcpKeepalive};
+use socket2::{Domain, SockAddr, SockRef, TcpKeepalive};
 
 use crate::diagnose::holder::Holder;
-use crate::sockets::options::{GroupOptions, RECEIVE_BUFFER_BYTES_DEFAULT};
+use crate::sockets::options::{GroupOptions, RECEIVE_BUFFER_BYTES_DEFAULT, UnixOwner};
 use crate::sockets::unix_path::{OwnedPath, make_way};
+use crate::sys::{set_defer_accept, tell_local_address};
 use crate::{Address, Distribution, ListenError, worker_count};
 
-/// A peer that lost its power or its network sends nothing any more, and its connection would stay forever. The kernel probes
-/// after this time without a packet, and then at the interval (nine times, unless configured otherwise). Connections inherit
-/// both from their listener, so it costs no system call for each.
-const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
+/// Between the probes of a silent connection (nine, unless the system is configured otherwise). Connections inherit the options
+/// from their listener, so they cost no system call for each.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
 pub(crate) const UNIX_REASON: &str = "unix sockets have no SO_REUSEPORT";
@@ -66,14 +68,23 @@ pub(crate) fn open(options: &GroupOptions) -> Result<Opened, ListenError> {
     }
 }
 
-/// Opens one more socket of a group that is open, the last of it.
-pub(crate) fn open_another(options: &GroupOptions) -> Result<OwnedFd, ListenError> {
+/// Opens more sockets of a group that is open, behind its last. A step is taken for all of them before the next: a socket that is
+/// closed again after it got clients would lose them.
+pub(crate) fn open_more(options: &GroupOptions, count: usize) -> Result<Vec<OwnedFd>, ListenError> {
     let step = Steps { address: &options.address };
-    let socket = step.create(options)?;
-    allow_sharing(&socket).map_err(|error| step.failed("setsockopt SO_REUSEPORT", error))?;
-    step.bind(&socket, &options.address)?;
-    step.listen(&socket, options.backlog)?;
-    Ok(socket.into())
+    let mut sockets = Vec::with_capacity(count);
+    for _ in 0..count {
+        let socket = step.create(options)?;
+        allow_sharing(&socket).map_err(|error| step.failed("setsockopt SO_REUSEPORT", error))?;
+        sockets.push(socket);
+    }
+    for socket in &sockets {
+        step.bind(socket, &options.address)?;
+    }
+    for socket in &sockets {
+        step.listen(socket, options.backlog)?;
+    }
+    Ok(sockets.into_iter().map(OwnedFd::from).collect())
 }
 
 fn allow_sharing(socket: &socket2::Socket) -> io::Result<()> {
@@ -95,6 +106,9 @@ fn open_first(options: &GroupOptions) -> Result<Opened, ListenError> {
     step.bind(&socket, &options.address)?;
     let path = options.address.unix_path().map(OwnedPath::created).transpose();
     let path = path.map_err(|error| step.failed("lstat", error))?;
+    if let Some(path) = options.address.unix_path() {
+        step.set_file_options(path, options.unix_mode, options.unix_owner)?;
+    }
     step.listen(&socket, options.backlog)?;
     Ok(Opened {
         address: step.bound_address(&socket)?,
@@ -152,6 +166,11 @@ impl Steps<'_> {
         let socket =
             socket2::Socket::new(domain, kind, None).map_err(|error| self.failed("socket", error))?;
         self.set_options(&socket, options)?;
+        if let Some(only_v6) = options.only_v6
+            && domain == Domain::IPV6
+        {
+            socket.set_only_v6(only_v6).map_err(|error| self.failed("setsockopt IPV6_V6ONLY", error))?;
+        }
         Ok(socket)
     }
 
@@ -168,19 +187,61 @@ impl Steps<'_> {
                 socket
                     .set_reuse_address(true)
                     .map_err(|error| self.failed("setsockopt SO_REUSEADDR", error))?;
-                let keepalive =
-                    TcpKeepalive::new().with_time(KEEPALIVE_TIME).with_interval(KEEPALIVE_INTERVAL);
-                socket
-                    .set_tcp_keepalive(&keepalive)
-                    .map_err(|error| self.failed("setsockopt SO_KEEPALIVE", error))?;
+                self.set_connection_options(socket, options)?;
             }
             Address::Udp(_) | Address::UnixDatagram(_) => {
                 let bytes = options.receive_buffer_bytes.unwrap_or(RECEIVE_BUFFER_BYTES_DEFAULT);
                 socket
                     .set_recv_buffer_size(bytes as usize)
                     .map_err(|error| self.failed("setsockopt SO_RCVBUF", error))?;
+                if self.address.is_wildcard_udp() {
+                    let is_ipv6 = self.address.domain_and_type().0 == Domain::IPV6;
+                    tell_local_address(socket.as_fd(), is_ipv6)
+                        .map_err(|error| self.failed("setsockopt IP_PKTINFO", error))?;
+                }
             }
             Address::Unix(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Options that connections inherit.
+    fn set_connection_options(
+        &self,
+        socket: &socket2::Socket,
+        options: &GroupOptions,
+    ) -> Result<(), ListenError> {
+        let keepalive = match options.keepalive {
+            Some(time) => socket
+                .set_tcp_keepalive(&TcpKeepalive::new().with_time(time).with_interval(KEEPALIVE_INTERVAL)),
+            None => socket.set_keepalive(false),
+        };
+        keepalive.map_err(|error| self.failed("setsockopt SO_KEEPALIVE", error))?;
+        socket
+            .set_tcp_user_timeout(options.user_timeout)
+            .map_err(|error| self.failed("setsockopt TCP_USER_TIMEOUT", error))?;
+        socket
+            .set_tcp_nodelay(options.nodelay)
+            .map_err(|error| self.failed("setsockopt TCP_NODELAY", error))?;
+        let seconds = options.defer_accept.map_or(0, |timeout| timeout.as_secs().max(1));
+        set_defer_accept(socket.as_fd(), u32::try_from(seconds).unwrap_or(u32::MAX))
+            .map_err(|error| self.failed("setsockopt TCP_DEFER_ACCEPT", error))
+    }
+
+    /// Sets owner and mode of a socket file; of a new one, before anybody can connect.
+    pub(crate) fn set_file_options(
+        &self,
+        path: &Path,
+        mode: Option<u32>,
+        owner: UnixOwner,
+    ) -> Result<(), ListenError> {
+        let UnixOwner { user, group } = owner;
+        if user.is_some() || group.is_some() {
+            lchown(path, user, group).map_err(|error| self.failed("chown", error))?;
+        }
+        if let Some(mode) = mode {
+            set_permissions(path, Permissions::from_mode(mode))
+                .map_err(|error| self.failed("chmod", error))?;
         }
         Ok(())
     }

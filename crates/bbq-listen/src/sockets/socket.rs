@@ -13,6 +13,7 @@ use crate::{Address, Counters, sys};
 
 /// The length of a socket's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QueueState {
     /// What is queued: connections for tcp and unix, bytes with the kernel's overhead for udp.
     pub queue: u64,

@@ -70,6 +70,11 @@ impl OwnedPath {
         Ok(path)
     }
 
+    /// The path, unless another file is there now.
+    pub(crate) fn present(&self) -> Option<&Path> {
+        identity(&self.path).is_ok_and(|now| now == self.identity).then_some(&self.path)
+    }
+
     pub(crate) fn is_ours(&self) -> bool {
         self.ours.load(Ordering::Relaxed)
     }
@@ -81,9 +86,11 @@ impl OwnedPath {
 
 impl Drop for OwnedPath {
     fn drop(&mut self) {
-        if self.is_ours() && identity(&self.path).is_ok_and(|now| now == self.identity) {
+        if self.is_ours()
+            && let Some(path) = self.present()
+        {
             // The next start removes a stale file.
-            let _ = fs::remove_file(&self.path);
+            let _ = fs::remove_file(path);
         }
     }
 }

@@ -5,15 +5,34 @@
 //!
 //! Invariant: only the worker's own thread writes; a beat is a load and a store, no locked instruction.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::stall::alarm::Alarm;
 
 thread_local! {
     static HEARTBEAT: OnceCell<Arc<Heartbeat>> = const { OnceCell::new() };
+    static AROUND_SLEEP: RefCell<Vec<Weak<dyn AroundSleep>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Acts on a worker's thread before the thread sleeps, and when it has woken up.
+pub(crate) trait AroundSleep {
+    fn falls_asleep(&self);
+    fn woke_up(&self);
+}
+
+/// From now on acts around each sleep of this thread, until it is dropped.
+pub(crate) fn act_around_sleep(acts: Weak<dyn AroundSleep>) {
+    AROUND_SLEEP.with_borrow_mut(|all| {
+        all.retain(|acts| acts.strong_count() > 0);
+        all.push(acts);
+    });
+}
+
+fn for_all_around_sleep(act: impl Fn(&dyn AroundSleep)) {
+    AROUND_SLEEP.with_borrow(|all| all.iter().filter_map(Weak::upgrade).for_each(|acts| act(&*acts)));
 }
 
 /// Shows whether a worker thread makes progress. All listeners that a thread serves share it.
@@ -57,6 +76,7 @@ impl Heartbeat {
     /// The thread is about to wait for events.
     pub fn sleep(&self) {
         self.sleeps.store(true, Ordering::SeqCst);
+        for_all_around_sleep(|acts| acts.falls_asleep());
     }
 
     /// The thread has events to work on.
@@ -68,6 +88,20 @@ impl Heartbeat {
         if let Some(alarm) = self.alarm.get() {
             alarm.ring();
         }
+        for_all_around_sleep(|acts| acts.woke_up());
+    }
+
+    /// How often the thread came back to its event loop.
+    pub(crate) fn beats(&self) -> u64 {
+        self.beats.load(Ordering::SeqCst)
+    }
+
+    /// Calls `wait`, which waits for events, between [`sleep`](Self::sleep) and [`wake`](Self::wake).
+    pub fn sleep_while<T>(&self, wait: impl FnOnce() -> T) -> T {
+        self.sleep();
+        let events = wait();
+        self.wake();
+        events
     }
 
     /// Whether the thread waits for events.

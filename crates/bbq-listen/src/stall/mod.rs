@@ -1,5 +1,7 @@
 //! Detection of workers that do not come back to their event loop.
 
 pub(crate) mod alarm;
+pub(crate) mod arrived;
 pub(crate) mod heartbeat;
 pub(crate) mod monitor;
+pub(crate) mod sleeper;

@@ -5,22 +5,28 @@
 //! (`dispatch`), steers new connections away from the worker (`steering`), and undoes both when the worker is back. With the other
 //! distributions the monitor arms shared sockets elsewhere, and empties the inbox of the stalled worker.
 //!
-//! While every worker sleeps, the monitor sleeps, too. The first worker that wakes up wakes it.
+//! A worker that sleeps while something waits for it is stalled, too, if it cannot run (`stall::sleeper`).
+//!
+//! While every worker sleeps, the monitor sleeps, too. The first worker that wakes up wakes it, and so does an arrival.
 //!
 //! Invariant: the monitor takes no connection and no datagram itself.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::dispatch::armed_in::ArmedIn;
 use crate::dispatch::epoll_set::EpollSet;
 use crate::dispatch::inboxes::redistribute;
 use crate::sockets::group::Inner;
 use crate::stall::alarm::Alarm;
-use crate::{Distribution, Group, Socket};
+use crate::stall::arrived::Arrived;
+use crate::stall::sleeper::Sleeper;
+use crate::steering::load::{LOOK_EVERY, LoadWatch};
+use crate::{Distribution, Group, Heartbeat, Socket};
 
 /// By default, a worker that runs for longer without coming back to its event loop counts as stalled. This is far longer than a
 /// batch takes, and so short that no client waits for 20 ms, with the check and the wake-up.
@@ -72,13 +78,13 @@ impl StallMonitor {
     /// worker that does neither counts as running: it has to come back to its event loop in time even when nothing happens.
     ///
     /// # Errors
-    /// If the thread cannot be started.
+    /// If the thread cannot be started, or there is no descriptor for it.
     pub fn start<'a>(
         groups: impl IntoIterator<Item = &'a Group>,
         threshold: Duration,
         tell: impl FnMut(StallEvent) + Send + 'static,
     ) -> io::Result<StallMonitor> {
-        let alarm = Arc::new(Alarm::new());
+        let alarm = Arc::new(Alarm::new()?);
         let over = Arc::new(AtomicBool::new(false));
         let round = Round {
             groups: Arc::default(),
@@ -108,7 +114,7 @@ impl StallMonitor {
 impl Drop for StallMonitor {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
-        self.alarm.set_asleep(false);
+        self.alarm.end();
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
             let _ended = thread.join();
@@ -123,6 +129,8 @@ struct Watched {
     address: String,
     /// `None` for workers that are not stalled.
     stalled: Vec<Option<Stall>>,
+    sleepers: Vec<Sleeper>,
+    load: LoadWatch,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -131,11 +139,20 @@ struct Stall {
     rescued: u64,
     /// New connections are steered away.
     steered: bool,
+    since: Instant,
+    /// The worker's beats, if it said that it sleeps: it stays stalled until it beats.
+    beats: Option<u64>,
 }
 
 impl Watched {
     fn new(group: &Arc<Inner>) -> Self {
-        Self { group: Arc::downgrade(group), address: group.address.to_string(), stalled: Vec::new() }
+        Self {
+            group: Arc::downgrade(group),
+            address: group.address.to_string(),
+            stalled: Vec::new(),
+            sleepers: Vec::new(),
+            load: LoadWatch::default(),
+        }
     }
 }
 
@@ -148,34 +165,40 @@ struct Round<F> {
 
 impl<F: FnMut(StallEvent)> Round<F> {
     fn run(mut self, over: &AtomicBool) {
-        self.alarm.wakes_this_thread();
+        let mut is_regular = false;
         while !over.load(Ordering::SeqCst) {
-            if self.check() {
-                std::thread::park_timeout(self.threshold / 2);
+            if self.check(is_regular) {
+                std::thread::park_timeout(self.pause());
+                is_regular = true;
                 continue;
             }
             // Set the flag first, and then check for a worker that is awake. A worker that wakes up does both in the opposite
             // order.
             self.alarm.set_asleep(true);
-            if self.is_anybody_awake() {
-                self.alarm.set_asleep(false);
-            } else {
-                while self.alarm.is_asleep() && !over.load(Ordering::SeqCst) {
-                    if self.alarm.polls() {
-                        std::thread::park_timeout(self.threshold / 2);
-                        break;
-                    }
-                    std::thread::park();
-                }
+            if !self.is_anybody_awake() && !over.load(Ordering::SeqCst) {
+                self.alarm.wait(self.alarm.polls().then_some(self.threshold / 2));
             }
+            self.alarm.set_asleep(false);
+            // A worker may have woken it up, and then that one is awake of course.
+            is_regular = false;
         }
         self.undo();
+    }
+
+    /// How long to wait between two checks.
+    fn pause(&self) -> Duration {
+        let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_by_load =
+            |watched: &Watched| watched.group.upgrade().is_some_and(|group| group.dispatch.balance().is_on());
+        let pause = self.threshold / 2;
+        if groups.iter().any(is_by_load) { pause.min(LOOK_EVERY) } else { pause }
     }
 
     /// At the end, undoes what was changed for stalled workers.
     fn undo(&self) {
         for watched in self.groups.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let Some(group) = watched.group.upgrade() else { continue };
+            group.dispatch.forget(&self.alarm);
             for epoll_set in group.dispatch.epoll_sets() {
                 if watched.stalled.get(epoll_set.worker()).is_none_or(Option::is_none) {
                     continue;
@@ -187,12 +210,15 @@ impl<F: FnMut(StallEvent)> Round<F> {
                 }
             }
             group.steer();
+            LoadWatch::undo(&group);
         }
     }
 
+    /// From now on an arrival rings the alarm. Returns whether a worker is awake.
     fn is_anybody_awake(&self) -> bool {
         let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         groups.iter().filter_map(|watched| watched.group.upgrade()).any(|group| {
+            group.dispatch.sockets().iter().for_each(|socket| self.alarm.watch(socket.as_fd()));
             let epoll_sets = group.dispatch.epoll_sets();
             let mut served = epoll_sets.iter().filter(|epoll_set| epoll_set.is_served());
             served.any(|epoll_set| {
@@ -201,66 +227,88 @@ impl<F: FnMut(StallEvent)> Round<F> {
         })
     }
 
-    /// Checks every worker once. Returns whether to check again soon.
-    fn check(&mut self) -> bool {
+    /// Checks every worker once, at a regular time or because something happened. Returns whether to check again soon.
+    fn check(&mut self, is_regular: bool) -> bool {
         let mut soon = false;
         for watched in self.groups.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
             let Some(group) = watched.group.upgrade() else { continue };
             let epoll_sets = group.dispatch.epoll_sets();
+            let sockets = group.dispatch.sockets();
+            let arrived = Arrived::at(&sockets);
             watched.stalled.resize(epoll_sets.len().max(watched.stalled.len()), None);
+            watched.sleepers.resize(watched.stalled.len(), Sleeper::default());
             for epoll_set in &epoll_sets {
                 if !epoll_set.is_served() {
                     redistribute(&epoll_sets, epoll_set);
                 } else if let Some(heartbeat) = epoll_set.heartbeat_of_worker() {
-                    soon |= !heartbeat.is_asleep();
-                    check_worker(
+                    soon |= check_worker(
                         &group,
                         epoll_set,
-                        heartbeat.running_for(),
+                        &heartbeat,
+                        &arrived,
                         self.threshold,
                         watched,
                         &mut self.tell,
                     );
                 }
             }
-            for socket in group.dispatch.sockets() {
-                soon |= retry_unarmed(&group, &socket);
+            for socket in &sockets {
+                soon |= retry_unarmed(&group, socket);
             }
+            soon |= watched.load.look(&group, is_regular);
             soon |= group.close_removed();
-            group.dispatch.seen().inspect(|seen| seen.age());
         }
         soon
     }
 }
 
+/// Returns whether to check it again soon.
 fn check_worker(
     group: &Inner,
     epoll_set: &Arc<EpollSet>,
-    running_for: Duration,
+    heartbeat: &Heartbeat,
+    arrived: &Arrived<'_>,
     threshold: Duration,
     watched: &mut Watched,
     tell: &mut impl FnMut(StallEvent),
-) {
+) -> bool {
     let worker = epoll_set.worker();
     let own = own_socket(group, epoll_set);
     let rescued = own.as_ref().map_or(0, |socket| socket.counters().rescued());
-    let overdue = running_for >= threshold;
+    let waits = arrived.for_worker(group, epoll_set, own.as_deref());
+    let sleeper = &mut watched.sleepers[worker];
+    // Read before the beats: a thread counts a beat before it is seen awake.
+    let is_asleep = heartbeat.is_asleep();
+    let (overdue, beats) = match watched.stalled[worker] {
+        Some(Stall { beats: Some(beats), .. }) => (heartbeat.beats() == beats, None),
+        None if is_asleep && waits => {
+            let beats = heartbeat.beats();
+            (sleeper.is_overdue(heartbeat, epoll_set, threshold), Some(beats))
+        }
+        _ => {
+            sleeper.forget();
+            (heartbeat.running_for() >= threshold, None)
+        }
+    };
+    let soon = !is_asleep || sleeper.is_suspected();
     match watched.stalled[worker] {
-        None if overdue && has_waiting(group, epoll_set, own.as_deref()) => {
-            watched.stalled[worker] = Some(Stall { rescued, steered: false });
+        None if overdue && waits => {
+            let since = Instant::now();
+            watched.stalled[worker] = Some(Stall { rescued, steered: false, since, beats });
             epoll_set.set_stalled(true);
             if let Some(socket) = &own {
                 group.dispatch.share(socket);
             }
             tell(StallEvent::Stalled { address: watched.address.clone(), worker });
         }
-        Some(stall) if overdue && !stall.steered && running_for >= threshold * STEER_AFTER => {
+        Some(stall) if overdue && !stall.steered && stall.since.elapsed() >= threshold * STEER_AFTER => {
             watched.stalled[worker] = Some(Stall { steered: true, ..stall });
             epoll_set.set_avoided(true);
             group.steer();
         }
         Some(stall) if !overdue => {
             watched.stalled[worker] = None;
+            watched.sleepers[worker].forget();
             epoll_set.set_stalled(false);
             epoll_set.set_avoided(false);
             if let Some(socket) = &own {
@@ -288,20 +336,11 @@ fn check_worker(
             socket.counters().add_rescued(moved);
         }
     }
+    soon || watched.stalled[worker].is_some()
 }
 
 fn own_socket(group: &Inner, epoll_set: &EpollSet) -> Option<Arc<Socket>> {
     group.dispatch.socket(epoll_set.worker()).filter(|socket| socket.worker() == Some(epoll_set.worker()))
-}
-
-/// Whether something waits that only this worker would take.
-fn has_waiting(group: &Inner, epoll_set: &EpollSet, own: Option<&Socket>) -> bool {
-    let is_queued = |socket: &Socket| socket.queue().is_none_or(|state| state.queue > 0);
-    own.is_some_and(is_queued)
-        || epoll_set.inbox().is_some_and(|inbox| inbox.len() > 0)
-        || group.dispatch.sockets().iter().any(|socket| {
-            group.dispatch.armed_in(socket) == ArmedIn::Worker(epoll_set.worker()) && is_queued(socket)
-        })
 }
 
 /// Arms a socket again that could not be armed anywhere. Returns whether there was one to arm.
@@ -313,4 +352,20 @@ fn retry_unarmed(group: &Inner, socket: &Socket) -> bool {
     }
     group.dispatch.retry(socket);
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that turns its monitor off at a reload keeps the group.
+    #[test]
+    fn a_monitor_that_has_ended_leaves_no_descriptor_in_its_groups() {
+        let group = Group::bind("127.0.0.1:0").unwrap().workers(2).open().unwrap();
+        let monitor = StallMonitor::start([&group], STALL_THRESHOLD_DEFAULT, drop).unwrap();
+        let alarm = Arc::downgrade(&monitor.alarm);
+        drop(monitor);
+        assert!(alarm.upgrade().is_none());
+        drop(group);
+    }
 }

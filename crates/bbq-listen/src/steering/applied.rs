@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use crate::dispatch::epoll_set::EpollSet;
 use crate::sockets::options::GroupOptions;
-use crate::steering::recent_senders::RecentSenders;
-use crate::steering::slots::{Slots, cpu_program};
+use crate::steering::key::SenderHash;
+use crate::steering::slots::{Slots, cpu_program, packets_program};
 use crate::{Address, Distribution, ListenError, Socket, Steering, sys};
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct AppliedSteering {
     /// Whether the group has several sockets to choose from.
     chooses: bool,
@@ -18,7 +18,8 @@ pub(crate) struct AppliedSteering {
     steering: Steering,
     workers: usize,
     slots: Slots,
-    /// Workers that get nothing new now.
+    hash: SenderHash,
+    /// Workers that get no new senders now.
     absent: Vec<u16>,
     /// Whether the kernel has a program of this group.
     attached: bool,
@@ -29,6 +30,7 @@ pub(crate) struct AppliedSteering {
 impl AppliedSteering {
     pub(crate) fn new(
         options: &GroupOptions,
+        hash: SenderHash,
         distribution: Distribution,
         sockets: &[Arc<Socket>],
     ) -> Result<Self, ListenError> {
@@ -39,11 +41,25 @@ impl AppliedSteering {
             reason,
         };
         let chooses = distribution.is_reuseport();
-        if !chooses && *steering != Steering::Hash {
+        let datagrams = matches!(address, Address::Udp(_) | Address::UnixDatagram(_));
+        if datagrams && *steering == Steering::Load {
+            return Err(refused(
+                "a sender of datagrams has to stay with its worker; use hash, cpu or weights, or listen at tcp".to_owned(),
+            ));
+        }
+        // Load may be wanted of a server wherever it runs, also with one worker, which has no choice.
+        let may_be_idle = *steering == Steering::Load
+            && matches!(options.distribution, Distribution::Auto | Distribution::Reuseport);
+        if !chooses && *steering != Steering::Hash && !may_be_idle {
             return Err(refused(format!(
                 "with the distribution {distribution} there is no socket per worker to choose; leave steering out, or use \
                  the distribution reuseport with 2 workers or more"
             )));
+        }
+        if *steering == Steering::Packets && !matches!(address, Address::Udp(_)) {
+            return Err(refused(
+                "a connection has one worker for all of its packets; leave steering out".to_owned(),
+            ));
         }
         let slots = match steering {
             Steering::Weights(weights) if weights.len() != workers => {
@@ -53,15 +69,15 @@ impl AppliedSteering {
                 )));
             }
             Steering::Weights(weights) => Slots::of(weights),
-            Steering::Hash | Steering::Cpu => Slots::even(workers),
+            Steering::Hash | Steering::Cpu | Steering::Load | Steering::Packets => Slots::even(workers),
         };
-        let datagrams = matches!(address, Address::Udp(_) | Address::UnixDatagram(_));
         let mut steered = Self {
             chooses,
             datagrams,
             steering: steering.clone(),
             workers,
             slots,
+            hash,
             absent: Vec::new(),
             attached: false,
             problem: None,
@@ -74,7 +90,9 @@ impl AppliedSteering {
         }
         steered.apply(sockets, &[]);
         match &steered.problem {
-            Some(problem) if *steering != Steering::Hash => Err(refused(problem.clone())),
+            Some(problem) if !matches!(steering, Steering::Hash | Steering::Load) => {
+                Err(refused(problem.clone()))
+            }
             _ => Ok(steered),
         }
     }
@@ -83,30 +101,73 @@ impl AppliedSteering {
     pub(crate) fn is_in_force(&self, steering: &Steering) -> bool {
         let is_exact = match steering {
             Steering::Weights(weights) => weights.len() == self.workers && self.slots == Slots::of(weights),
-            Steering::Hash | Steering::Cpu => true,
+            Steering::Hash | Steering::Cpu | Steering::Load | Steering::Packets => true,
         };
         self.steering == *steering && is_exact && self.problem.is_none()
     }
 
+    /// Why the kernel refused the last program, if it had taken one before. A system that takes none leaves the choice to the kernel's
+    /// hash.
+    pub(crate) fn refusal(&self) -> Option<&str> {
+        self.problem.as_deref().filter(|_| self.attached || self.steering != Steering::Hash)
+    }
+
+    pub(crate) fn steering(&self) -> &Steering {
+        &self.steering
+    }
+
     /// Sets the number of workers.
-    pub(crate) fn resize(&mut self, workers: usize, seen: Option<&RecentSenders>) {
-        if workers > self.workers {
+    pub(crate) fn resize(&mut self, workers: usize) {
+        match &mut self.steering {
+            Steering::Hash | Steering::Cpu | Steering::Load | Steering::Packets => {
+                self.slots = Slots::even(workers);
+            }
             // A worker that was removed and is added again gets its slots back.
-            let is_busy = |slot| seen.is_some_and(|seen| seen.is_busy(slot));
-            self.slots = self.slots.with_more(workers as u16, is_busy);
-        }
-        if let Steering::Weights(weights) = &mut self.steering {
-            weights.resize(workers.max(weights.len()), 1);
+            Steering::Weights(weights) if workers > weights.len() => {
+                weights.resize(workers, 1);
+                self.slots = Slots::of(weights);
+            }
+            Steering::Weights(_) => {}
         }
         self.workers = workers;
+    }
+
+    /// Whether connections are steered by load.
+    pub(crate) fn is_by_load(&self) -> bool {
+        self.chooses && self.steering == Steering::Load
+    }
+
+    /// How many of all slots each worker has.
+    pub(crate) fn shares(&self) -> Vec<u16> {
+        self.slots.counts(self.workers)
+    }
+
+    /// With steering by load: the proportions from the next `apply` on, one weight for each worker.
+    pub(crate) fn set_weights(&mut self, weights: &[u16]) {
+        if self.is_by_load() && weights.len() == self.workers {
+            self.slots = Slots::of(weights);
+        }
+    }
+
+    /// The worker of each slot, of a group for datagrams that chooses by slots.
+    pub(crate) fn layout(&self) -> Option<Slots> {
+        let is_by_slots = matches!(self.steering, Steering::Hash | Steering::Weights(_));
+        let is_by_slots = is_by_slots && self.chooses && self.datagrams;
+        is_by_slots.then(|| self.slots.without(|worker| usize::from(worker) >= self.workers))
+    }
+
+    /// Whether the kernel chooses by this steering's program.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.attached && self.problem.is_none()
     }
 
     /// Attaches the program for the present workers.
     pub(crate) fn apply(&mut self, sockets: &[Arc<Socket>], epoll_sets: &[Arc<EpollSet>]) {
         let Some(first) = sockets.first().filter(|_| self.chooses) else { return };
         // Senders of datagrams stay with a stalled worker: others receive from its socket.
+        let have_workers = self.datagrams && self.steering != Steering::Packets;
         let is_avoided = |worker: u16| {
-            !self.datagrams
+            !have_workers
                 && epoll_sets.get(usize::from(worker)).is_some_and(|epoll_set| epoll_set.is_avoided())
         };
         let is_absent = |worker: u16| usize::from(worker) >= self.workers || is_avoided(worker);
@@ -114,7 +175,9 @@ impl AppliedSteering {
         let program = match self.steering {
             Steering::Hash if !self.datagrams && absent.is_empty() => None,
             Steering::Cpu => Some(cpu_program(sockets.len(), is_absent)),
-            Steering::Hash | Steering::Weights(_) => Some(self.slots.without(is_absent).program()),
+            Steering::Packets => Some(packets_program(sockets.len(), is_absent)),
+            Steering::Load => Some(self.slots.without(is_absent).program_by_chance()),
+            Steering::Hash | Steering::Weights(_) => Some(self.slots.without(is_absent).program(&self.hash)),
         };
         if program.is_none() && !self.attached {
             self.absent = absent;
@@ -125,18 +188,26 @@ impl AppliedSteering {
                 self.attached = program.is_some();
                 self.problem = None;
             }
-            Err(error) => self.problem = Some(format!("the system refuses to choose by a program ({error})")),
+            Err(error) => {
+                self.problem = Some(format!("the system refuses to choose by a program ({error})"));
+                if self.steering == Steering::Load {
+                    // Instead of a program that a former steering has left.
+                    self.attached = sys::choose_by(first.as_fd(), None).is_err() && self.attached;
+                }
+            }
         }
         self.absent = absent;
     }
 
     pub(crate) fn describe(&self) -> Option<String> {
         if !self.chooses {
-            return None;
+            let is_idle = self.steering == Steering::Load;
+            return is_idle.then(|| "load, without effect: there is one socket for all".to_owned());
         }
         let mut text = match (&self.steering, self.attached) {
             (Steering::Hash, false) => "hash".to_owned(),
             (Steering::Hash, true) => "hash by program".to_owned(),
+            (Steering::Load, _) if self.problem.is_some() => "hash instead of load".to_owned(),
             (steering, _) => steering.to_string(),
         };
         // Writing to a String cannot fail.
@@ -147,5 +218,26 @@ impl AppliedSteering {
             let _infallible = write!(text, "; {problem}");
         }
         Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use crate::{Group, GroupOptions, Steering};
+
+    /// A kernel that refuses programs must not keep a server from its start.
+    #[test]
+    fn where_programs_are_refused_the_hash_chooses_instead_of_load_and_that_is_seen() {
+        let options = GroupOptions::new("tcp://127.0.0.1:0".parse().unwrap(), 2);
+        let opened = options.open().unwrap();
+        let sockets: Vec<_> =
+            opened.sockets().iter().map(|socket| socket.as_fd().try_clone_to_owned().unwrap()).collect();
+        crate::sys::lock_filter(sockets[0].as_fd()).unwrap();
+        let group = Group::adopt(&options.clone().steering(Steering::Load), sockets).unwrap();
+        let steering = group.steering().unwrap();
+        assert!(steering.starts_with("hash instead of load; the system refuses"), "{steering}");
+        assert!(group.set_steering(&Steering::Weights(vec![1, 2])).is_err());
     }
 }

@@ -1,11 +1,15 @@
 //! Chooses the socket of a `reuseport` group that a sender gets: by the kernel's hash, or by a BPF program (`program`).
 //!
 //! When the number of sockets changes, the kernel's hash moves about half of all senders of datagrams to other workers. So groups
-//! for datagrams always choose by slots, and a change moves only the slots of removed workers.
+//! for datagrams always choose by slots. When a group shrinks, only the slots of removed workers move; when it grows, senders that are
+//! in conversation keep their workers (`conversations`).
 
 pub(crate) mod applied;
+pub(crate) mod conversations;
+pub(crate) mod key;
+pub(crate) mod load;
 pub(crate) mod program;
-pub(crate) mod recent_senders;
+pub(crate) mod sender_filter;
 pub(crate) mod slots;
 
 use std::fmt;
@@ -23,8 +27,18 @@ pub enum Steering {
     /// By the processor that handles the packet. If the network card has a receive queue for each processor, and workers are pinned
     /// to processors, a packet stays on its processor. Otherwise this is uneven.
     Cpu,
+    /// By load: a worker that is busy, or behind with accepting, gets fewer new connections. Only for tcp.
+    ///
+    /// A [`StallMonitor`](crate::StallMonitor) has to run: it renews the shares, at most 100 times a second. Where the work is worth it
+    /// (100 us and more), a worker that has its hands full also leaves connections to workers that are free. Without a stall monitor
+    /// the shares are even. Where the kernel refuses the program, its hash chooses; [`Group::steering`](crate::Group::steering) says
+    /// so.
+    Load,
     /// Shares of the senders in these proportions, one weight per worker; 0 for none.
     Weights(Vec<u16>),
+    /// Each datagram by itself, by chance: for one flow that is too busy for one worker. The datagrams of a sender come to all workers,
+    /// and in no order. Only for udp.
+    Packets,
 }
 
 impl fmt::Display for Steering {
@@ -32,6 +46,8 @@ impl fmt::Display for Steering {
         match self {
             Self::Hash => f.write_str("hash"),
             Self::Cpu => f.write_str("cpu"),
+            Self::Load => f.write_str("load"),
+            Self::Packets => f.write_str("packets"),
             Self::Weights(weights) => {
                 f.write_str("weights:")?;
                 for (index, weight) in weights.iter().enumerate() {

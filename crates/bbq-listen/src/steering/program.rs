@@ -4,27 +4,15 @@
 //! The program gets the packet that opens a connection, or the datagram. It returns the index of a socket, in the order in which
 //! they were bound. For an invalid index the kernel's hash decides.
 
-use std::net::{IpAddr, SocketAddr};
-
+use crate::steering::key::{FIRST_SHIFT, LAST_FACTOR, SECOND_SHIFT, SLOT_BITS, SenderHash};
 use crate::sys::Instruction;
-
-/// The number of slots into which senders are divided. Each worker needs one at least. A program has at most 4,096 instructions,
-/// and needs at most three for a slot.
-pub(crate) const SLOTS: usize = 1024;
-const SLOT_BITS: u32 = SLOTS.ilog2();
-const _: () = assert!(SLOTS.is_power_of_two() && SLOTS >= crate::WORKERS_MAX);
-
-/// Odd factors that spread neighbouring addresses and ports over all bits (the golden ratio; Knuth 6.4).
-const ADDRESS_FACTOR: u32 = 0x85eb_ca6b;
-const PORT_FACTOR: u32 = 0x9e37_79b1;
 
 // linux/filter.h, linux/bpf_common.h
 const LD_W_ABS: u16 = 0x20;
 const LD_H_ABS: u16 = 0x28;
 const LD_B_ABS: u16 = 0x30;
 const LD_H_IND: u16 = 0x48;
-const LDX_MEM: u16 = 0x61;
-const ST: u16 = 0x02;
+const ALU_ADD: u16 = 0x04;
 const ALU_MUL: u16 = 0x24;
 const ALU_MOD: u16 = 0x94;
 const ALU_AND: u16 = 0x54;
@@ -40,6 +28,7 @@ const RET_K: u16 = 0x06;
 /// The offset of the network header, independent of the data pointer.
 const NET: u32 = 0xfff0_0000;
 const AD_CPU: u32 = 0xffff_f000 + 36;
+const AD_RANDOM: u32 = 0xffff_f000 + 56;
 
 fn plain(code: u16, k: u32) -> Instruction {
     Instruction { code, jump_true: 0, jump_false: 0, k }
@@ -50,69 +39,63 @@ fn jump(code: u16, k: u32, jump_true: u8, jump_false: u8) -> Instruction {
 }
 
 /// Chooses by the sender's address and port. `owners` has the socket of each slot.
-pub(crate) fn by_slot(owners: &[u16]) -> Vec<Instruction> {
-    let mut program = slot_of_packet();
+pub(crate) fn by_slot(hash: &SenderHash, owners: &[u16]) -> Vec<Instruction> {
+    let mut program = slot_of_packet(hash);
     program.extend(choose(owners, 0));
     program
 }
 
 /// Chooses by the processor that handles the packet. `owners` has the socket for each processor, modulo its length.
 pub(crate) fn by_cpu(owners: &[u16]) -> Vec<Instruction> {
-    let mut program = vec![plain(LD_W_ABS, AD_CPU), plain(ALU_MOD, owners.len() as u32)];
+    by_number(AD_CPU, owners)
+}
+
+/// Chooses by chance. `owners` has equally likely sockets.
+pub(crate) fn by_chance(owners: &[u16]) -> Vec<Instruction> {
+    by_number(AD_RANDOM, owners)
+}
+
+/// Chooses by a number of the kernel's, modulo the length of `owners`.
+fn by_number(number: u32, owners: &[u16]) -> Vec<Instruction> {
+    let mut program = vec![plain(LD_W_ABS, number), plain(ALU_MOD, owners.len() as u32)];
     program.extend(choose(owners, 0));
     program
 }
 
-/// The slot of a sender: the same as the program computes.
-pub(crate) fn slot_of(sender: SocketAddr) -> usize {
-    let address = match sender.ip().to_canonical() {
-        IpAddr::V4(address) => u32::from(address),
-        IpAddr::V6(address) => {
-            let bytes = address.octets();
-            bytes
-                .chunks_exact(4)
-                .fold(0, |sum, word| sum ^ u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
-        }
+/// Computes the slot into the accumulator, as `SenderHash::slot_of` does.
+fn slot_of_packet(hash: &SenderHash) -> Vec<Instruction> {
+    // The 16-bit word at an offset, multiplied, is added to the sum.
+    let add = |at: u32, factor: u32| {
+        [plain(TAX, 0), plain(LD_H_ABS, NET + at), plain(ALU_MUL, factor), plain(ALU_ADD_X, 0)]
     };
-    let mixed = address.wrapping_mul(ADDRESS_FACTOR).wrapping_add(u32::from(sender.port()));
-    (mixed.wrapping_mul(PORT_FACTOR) >> (u32::BITS - SLOT_BITS)) as usize
-}
-
-/// Computes the slot into the accumulator.
-fn slot_of_packet() -> Vec<Instruction> {
-    let v4 = [
+    let port = [plain(ALU_MUL, hash.port), plain(ALU_ADD, hash.sum)];
+    let mut v4 = vec![
         // The source port is behind the header, whose length is in words.
         plain(LD_B_ABS, NET),
         plain(ALU_AND, 0x0f),
         plain(ALU_LSH, 2),
         plain(TAX, 0),
         plain(LD_H_IND, NET),
-        plain(ST, 0),
-        plain(LD_W_ABS, NET + 12),
     ];
-    let v6 = [
-        plain(LD_H_ABS, NET + 40),
-        plain(ST, 0),
-        plain(LD_W_ABS, NET + 8),
-        plain(TAX, 0),
-        plain(LD_W_ABS, NET + 12),
-        plain(ALU_XOR_X, 0),
-        plain(TAX, 0),
-        plain(LD_W_ABS, NET + 16),
-        plain(ALU_XOR_X, 0),
-        plain(TAX, 0),
-        plain(LD_W_ABS, NET + 20),
-        plain(ALU_XOR_X, 0),
-    ];
+    v4.extend(port);
+    v4.extend([12, 14].into_iter().zip(&hash.words[6..]).flat_map(|(at, factor)| add(at, *factor)));
+    let mut v6 = vec![plain(LD_H_ABS, NET + 40)];
+    v6.extend(port);
+    v6.extend((8..24).step_by(2).zip(&hash.words).flat_map(|(at, factor)| add(at, *factor)));
     let mut program = vec![plain(LD_B_ABS, NET), plain(ALU_RSH, 4), jump(JEQ, 4, 0, v4.len() as u8 + 1)];
     program.extend(v4);
     program.push(plain(JA, v6.len() as u32));
     program.extend(v6);
     program.extend([
-        plain(ALU_MUL, ADDRESS_FACTOR),
-        plain(LDX_MEM, 0),
-        plain(ALU_ADD_X, 0),
-        plain(ALU_MUL, PORT_FACTOR),
+        plain(TAX, 0),
+        plain(ALU_RSH, FIRST_SHIFT),
+        plain(ALU_XOR_X, 0),
+        plain(ALU_MUL, hash.factor),
+        plain(ALU_ADD, hash.addend),
+        plain(TAX, 0),
+        plain(ALU_RSH, SECOND_SHIFT),
+        plain(ALU_XOR_X, 0),
+        plain(ALU_MUL, LAST_FACTOR),
         plain(ALU_RSH, u32::BITS - SLOT_BITS),
     ]);
     program
@@ -146,6 +129,8 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
+    use crate::SteeringKey;
+    use crate::steering::key::SLOTS;
     use crate::sys::choose_by;
 
     /// Two sockets with one address, between which `program` chooses.
@@ -169,17 +154,19 @@ mod tests {
     /// Sends from ports that the system chooses, and checks that each datagram arrives at the owner of its slot.
     fn each_comes_to_its_owner(ip: &str) {
         let owners: Vec<u16> = (0..SLOTS).map(|slot| u16::from(slot % 7 < 3)).collect();
-        let sockets = pair(ip, &by_slot(&owners));
+        let key = SteeringKey::random().unwrap();
+        let hash = SenderHash::new(&key);
+        let sockets = pair(ip, &by_slot(&hash, &owners));
         let to = sockets[0].local_addr().unwrap();
         let mut slots = std::collections::BTreeSet::new();
         for _ in 0..200 {
             let sender = UdpSocket::bind(format!("{ip}:0")).unwrap();
             sender.send_to(b"x", to).unwrap();
-            let slot = slot_of(sender.local_addr().unwrap());
+            let slot = hash.slot_of(sender.local_addr().unwrap());
             slots.insert(slot);
             let mut byte = [0; 1];
             let (_, from) = sockets[usize::from(owners[slot])].recv_from(&mut byte).unwrap();
-            assert_eq!(from, sender.local_addr().unwrap());
+            assert_eq!(from, sender.local_addr().unwrap(), "key {:?}", key.to_bytes());
         }
         assert!(slots.len() > 100, "senders are spread over the slots: {}", slots.len());
     }
@@ -194,12 +181,32 @@ mod tests {
         each_comes_to_its_owner("[::1]");
     }
 
+    /// The same sender comes to both sockets, in proportion.
+    #[test]
+    fn chance_has_the_proportions_of_the_slots() {
+        const DATAGRAMS: usize = 2000;
+        let owners: Vec<u16> = (0..SLOTS).map(|slot| u16::from(slot < SLOTS / 4)).collect();
+        let sockets = pair("127.0.0.1", &by_chance(&owners));
+        let to = sockets[0].local_addr().unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut second = 0;
+        for _ in 0..DATAGRAMS {
+            sender.send_to(b"x", to).unwrap();
+            second += usize::from(sockets[1].recv(&mut [0; 1]).is_ok());
+            while sockets[0].recv(&mut [0; 1]).is_ok() {}
+        }
+        // Ten standard deviations around a quarter.
+        assert!((306..=694).contains(&second), "{second} of {DATAGRAMS}");
+    }
+
     #[test]
     fn the_largest_table_fits_the_kernel() {
         let owners: Vec<u16> = (0..SLOTS as u16).map(|slot| slot % 2).collect();
-        let program = by_slot(&owners);
+        let hash = SenderHash::new(&SteeringKey::from_bytes([7; 16]));
+        let program = by_slot(&hash, &owners);
         assert!(program.len() <= 4096, "{}", program.len());
         pair("127.0.0.1", &program);
+        pair("127.0.0.1", &by_chance(&(0..crate::WORKERS_MAX as u16).collect::<Vec<_>>()));
         pair("127.0.0.1", &by_cpu(&(0..crate::WORKERS_MAX as u16).collect::<Vec<_>>()));
     }
 }

@@ -1,6 +1,7 @@
 //! The worker of each slot, and of each processor.
 
-use crate::steering::program::{SLOTS, by_cpu, by_slot};
+use crate::steering::key::{SLOTS, SenderHash};
+use crate::steering::program::{by_chance, by_cpu, by_slot};
 use crate::sys::Instruction;
 
 /// The worker that owns each slot.
@@ -20,9 +21,24 @@ impl Slots {
         Self(owners)
     }
 
-    /// The same number of slots for each worker.
+    /// The same number of slots for each worker. With one worker more, only slots of the new worker change.
     pub(crate) fn even(workers: usize) -> Self {
-        Self::of(&vec![1; workers])
+        let mut owners = vec![0; SLOTS];
+        let mut counts = vec![SLOTS];
+        for newcomer in 1..workers.min(SLOTS) {
+            let share = SLOTS / (newcomer + 1);
+            // From the largest ones, so that no two differ by more than one.
+            for _ in 0..share {
+                let giver = (0..newcomer).max_by_key(|worker| counts[*worker]).unwrap_or(0);
+                counts[giver] -= 1;
+                let is_of_giver = |owner: &u16| usize::from(*owner) == giver;
+                if let Some(slot) = owners.iter().rposition(is_of_giver) {
+                    owners[slot] = newcomer as u16;
+                }
+            }
+            counts.push(share);
+        }
+        Self(owners)
     }
 
     /// Gives the slots of absent workers to the others in turn. No other slot moves.
@@ -39,37 +55,29 @@ impl Slots {
         Self(self.0.iter().map(owner).collect())
     }
 
-    /// Gives new workers their share of the slots without recent senders, so that senders keep their worker. If all slots are busy,
-    /// a new worker gets none until the next resize.
-    pub(crate) fn with_more(&self, workers: u16, is_busy: impl Fn(usize) -> bool) -> Self {
-        let mut owners = self.0.clone();
-        let known = self.0.iter().copied().max().unwrap_or(0) + 1;
-        let share = SLOTS / usize::from(workers.max(1));
-        let mut counts = vec![0; usize::from(workers.max(known))];
-        owners.iter().for_each(|owner| counts[usize::from(*owner)] += 1);
-        for newcomer in known..workers {
-            for slot in (0..SLOTS).filter(|slot| !is_busy(*slot)) {
-                if counts[usize::from(newcomer)] >= share {
-                    break;
-                }
-                let giver = usize::from(owners[slot]);
-                if owners[slot] < known && counts[giver] > share {
-                    counts[giver] -= 1;
-                    counts[usize::from(newcomer)] += 1;
-                    owners[slot] = newcomer;
-                }
-            }
-        }
-        Self(owners)
-    }
-
-    #[cfg(test)]
-    fn owner(&self, slot: usize) -> u16 {
+    pub(crate) fn owner(&self, slot: usize) -> u16 {
         self.0[slot]
     }
 
-    pub(crate) fn program(&self) -> Vec<Instruction> {
-        by_slot(&self.0)
+    /// Chooses by the sender.
+    pub(crate) fn program(&self, hash: &SenderHash) -> Vec<Instruction> {
+        by_slot(hash, &self.0)
+    }
+
+    /// Chooses by chance, in these proportions.
+    pub(crate) fn program_by_chance(&self) -> Vec<Instruction> {
+        by_chance(&self.0)
+    }
+
+    /// How many slots each of `workers` workers has.
+    pub(crate) fn counts(&self, workers: usize) -> Vec<u16> {
+        let mut counts = vec![0; workers];
+        for owner in &self.0 {
+            if let Some(count) = counts.get_mut(usize::from(*owner)) {
+                *count += 1;
+            }
+        }
+        counts
     }
 }
 
@@ -83,14 +91,19 @@ pub(crate) fn cpu_program(workers: usize, is_absent: impl Fn(u16) -> bool) -> Ve
     by_cpu(&(0..workers as u16).map(owner).collect::<Vec<_>>())
 }
 
+/// The program that chooses a present worker by chance.
+pub(crate) fn packets_program(workers: usize, is_absent: impl Fn(u16) -> bool) -> Vec<Instruction> {
+    let present: Vec<u16> = (0..workers as u16).filter(|worker| !is_absent(*worker)).collect();
+    // If none is present, datagrams wait for all.
+    by_chance(if present.is_empty() { &[0] } else { &present })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn counts(slots: &Slots, workers: usize) -> Vec<usize> {
-        (0..workers)
-            .map(|worker| slots.0.iter().filter(|owner| usize::from(**owner) == worker).count())
-            .collect()
+    fn counts(slots: &Slots, workers: usize) -> Vec<u16> {
+        slots.counts(workers)
     }
 
     #[test]
@@ -110,18 +123,22 @@ mod tests {
             assert!(if was == 3 { is != 3 } else { is == was }, "slot {slot}: {was} -> {is}");
         }
         assert!(counts(&after, 5).iter().enumerate().all(|(worker, count)| worker == 3 || *count > 250));
-        assert_eq!(before.without(|_| true), before, "there must be somebody");
+        assert_eq!(before.without(|_| true), before, "at least one worker is present");
     }
 
     #[test]
-    fn newcomers_get_slots_in_which_nobody_was_seen() {
-        let before = Slots::even(2);
-        let is_busy = |slot: usize| slot.is_multiple_of(3);
-        let after = before.with_more(4, is_busy);
-        for slot in (0..SLOTS).filter(|slot| is_busy(*slot)) {
-            assert_eq!(after.owner(slot), before.owner(slot));
+    fn one_worker_more_takes_slots_and_no_other_slot_moves() {
+        for workers in 1..40 {
+            let (before, after) = (Slots::even(workers), Slots::even(workers + 1));
+            for slot in 0..SLOTS {
+                let is = after.owner(slot);
+                assert!(
+                    is == before.owner(slot) || usize::from(is) == workers,
+                    "slot {slot}, {workers} workers"
+                );
+            }
+            let counts = counts(&after, workers + 1);
+            assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1, "{counts:?}");
         }
-        assert_eq!(counts(&after, 4), [256; 4]);
-        assert_eq!(before.with_more(4, |_| true), before);
     }
 }

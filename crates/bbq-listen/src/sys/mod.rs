@@ -1,19 +1,21 @@
 //! System calls that no library wraps safely: `TCP_INFO` of a listening socket, `SO_MEMINFO`, programs for `SO_REUSEPORT`,
-//! `recvmmsg`, `sendmmsg` with `UDP_SEGMENT`, inherited descriptors, registration with tokio, and mallopt(3).
+//! `TCP_DEFER_ACCEPT`, `recvmmsg`, `sendmmsg` with `UDP_SEGMENT`, both with `IP_PKTINFO`, inherited descriptors, registration with tokio,
+//! mallopt(3), and the names of users and groups.
 //!
 //! It only moves numbers and bytes between the kernel and safe types.
 //!
-//! Invariant: `unsafe` is in this module and in `processes` only.
+//! Invariant: `unsafe` is in this module, in `accounts` and in `processes` only.
 //! Invariant: no pointer outlives the call it was made for.
 
 #![expect(unsafe_code, reason = "the raw system calls of this crate live here, and only here")]
 
+pub(crate) mod accounts;
 pub(crate) mod processes;
 
 use std::io;
 use std::io::IoSlice;
 use std::mem;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 #[cfg(feature = "tokio")]
 use std::sync::Arc;
@@ -22,8 +24,8 @@ use socket2::SockAddr;
 #[cfg(feature = "tokio")]
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// Datagrams of one `recvmmsg`, and messages of one `sendmmsg`. With 32 the call costs little compared with copying the
-/// datagrams, and each more needs a buffer of 64 KiB.
+/// Most datagrams of one `recvmmsg`, and messages of one `sendmmsg`. With 32 the call costs little compared with copying the
+/// datagrams, and each further datagram needs a buffer of 64 KiB.
 pub const DATAGRAMS_PER_CALL: usize = 32;
 
 /// Bytes of a peer's name that are read: `struct sockaddr_in6`, the longest that carries an IP address.
@@ -76,12 +78,14 @@ pub(crate) struct Slot {
     pub(crate) name: [u8; NAME_BYTES],
     /// 0 <= length <= the buffer of a datagram.
     pub(crate) length: usize,
-    /// The datagram was longer than its buffer; the rest is lost.
+    /// Whether the datagram was longer than its buffer; the rest is lost.
     pub(crate) truncated: bool,
+    /// The address of this machine that it was sent to, if that was asked for, and a reply can leave from there.
+    pub(crate) local: Option<IpAddr>,
 }
 
 impl Slot {
-    pub(crate) const EMPTY: Self = Self { name: [0; NAME_BYTES], length: 0, truncated: false };
+    pub(crate) const EMPTY: Self = Self { name: [0; NAME_BYTES], length: 0, truncated: false, local: None };
 }
 
 /// Queue length and backlog of a TCP socket that listens: the kernel reports them as `tcpi_unacked` and `tcpi_sacked`
@@ -140,7 +144,7 @@ pub(crate) struct Instruction {
 pub(crate) fn choose_by(socket: BorrowedFd<'_>, program: Option<&[Instruction]>) -> io::Result<()> {
     let Some(program) = program else {
         // SAFETY: an int has no pointers, and the kernel ignores it.
-        return unsafe { set_option(socket, libc::SO_DETACH_REUSEPORT_BPF, &0_i32) };
+        return unsafe { set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF, &0_i32) };
     };
     let mut filter: Vec<libc::sock_filter> = program
         .iter()
@@ -149,27 +153,111 @@ pub(crate) fn choose_by(socket: BorrowedFd<'_>, program: Option<&[Instruction]>)
     let length = u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let whole = libc::sock_fprog { len: length, filter: filter.as_mut_ptr() };
     // SAFETY: `whole` has the exact length of `filter`, which the kernel only reads, during the call.
-    unsafe { set_option(socket, libc::SO_ATTACH_REUSEPORT_CBPF, &whole) }
+    unsafe { set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &whole) }
 }
 
-/// Sets an option of `SOL_SOCKET`.
+/// Sets for how many seconds a connection may wait for its first bytes before it is accepted (`TCP_DEFER_ACCEPT`); 0 does not
+/// wait.
+pub(crate) fn set_defer_accept(socket: BorrowedFd<'_>, seconds: u32) -> io::Result<()> {
+    let seconds = libc::c_int::try_from(seconds).unwrap_or(libc::c_int::MAX);
+    // SAFETY: an int has no pointers.
+    unsafe { set_option(socket, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &seconds) }
+}
+
+/// Sets an option of `level`.
 ///
 /// # Safety
 /// The pointers in `value` are valid for what the option does with them during the call.
-unsafe fn set_option<T>(socket: BorrowedFd<'_>, name: libc::c_int, value: &T) -> io::Result<()> {
+unsafe fn set_option<T>(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
     let length = mem::size_of_val(value) as libc::socklen_t;
     // SAFETY: `value` is readable for `length` bytes, and the kernel only reads it, during the call; the descriptor is open for
     // as long as it is borrowed; the caller vouches for the pointers.
-    let result = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, (&raw const *value).cast(), length)
-    };
+    let result =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const *value).cast(), length) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// The kernel tells of each datagram which address of this machine it was sent to.
+pub(crate) fn tell_local_address(socket: BorrowedFd<'_>, is_ipv6: bool) -> io::Result<()> {
+    let (level, name) = if is_ipv6 {
+        (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)
+    } else {
+        (libc::IPPROTO_IP, libc::IP_PKTINFO)
+    };
+    // SAFETY: an int has no pointers.
+    unsafe { set_option(socket, level, name, &1_i32) }
+}
+
+/// `in_pktinfo` (interface u32, address to reply from, address in the packet) or `in6_pktinfo` (address, interface u32) as control
+/// data. It is directly behind the header, where the C macros put it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct PacketControl {
+    header: libc::cmsghdr,
+    data: [u8; 24],
+}
+
+const PACKET_BYTES_V4: usize = 12;
+const PACKET_BYTES_V6: usize = 20;
+// SAFETY: CMSG_SPACE and CMSG_LEN only calculate.
+const PACKET_SPACES: [usize; 2] = unsafe {
+    [libc::CMSG_SPACE(PACKET_BYTES_V4 as u32) as usize, libc::CMSG_SPACE(PACKET_BYTES_V6 as u32) as usize]
+};
+// SAFETY: as above.
+const PACKET_LENGTHS: [usize; 2] = unsafe {
+    [libc::CMSG_LEN(PACKET_BYTES_V4 as u32) as usize, libc::CMSG_LEN(PACKET_BYTES_V6 as u32) as usize]
+};
+const _: () = assert!(PACKET_SPACES[1] <= mem::size_of::<PacketControl>());
+const _: () = assert!(PACKET_LENGTHS[0] == mem::offset_of!(PacketControl, data) + PACKET_BYTES_V4);
+
+impl PacketControl {
+    /// The address to reply from, of control data of which `length` bytes were written. A multicast address is none.
+    fn local(&self, length: usize) -> Option<IpAddr> {
+        let bytes = &self.data;
+        match (self.header.cmsg_level, self.header.cmsg_type) {
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) if length >= PACKET_LENGTHS[0] => {
+                Some(Ipv4Addr::new(bytes[4], bytes[5], bytes[6], bytes[7]).into())
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if length >= PACKET_LENGTHS[1] => {
+                let address: [u8; 16] = bytes[..16].try_into().ok()?;
+                Some(Ipv6Addr::from(address).to_canonical()).filter(|address| !address.is_multicast())
+            }
+            _ => None,
+        }
+    }
+
+    /// Makes a message to `peer` leave from `local`. Returns the length of the control data.
+    fn set_local(&mut self, local: IpAddr, peer: SocketAddr) -> usize {
+        let is_ipv6 = peer.is_ipv6();
+        match (local, is_ipv6) {
+            (IpAddr::V4(local), false) => self.data[4..8].copy_from_slice(&local.octets()),
+            (IpAddr::V4(local), true) => {
+                self.data[..16].copy_from_slice(&local.to_ipv6_mapped().octets());
+            }
+            (IpAddr::V6(local), true) => self.data[..16].copy_from_slice(&local.octets()),
+            // An IPv4 peer of an IPv6 address: no control data.
+            (IpAddr::V6(_), false) => return 0,
+        }
+        (self.header.cmsg_level, self.header.cmsg_type) = if is_ipv6 {
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO)
+        } else {
+            (libc::IPPROTO_IP, libc::IP_PKTINFO)
+        };
+        self.header.cmsg_len = PACKET_LENGTHS[usize::from(is_ipv6)] as _;
+        PACKET_SPACES[usize::from(is_ipv6)]
+    }
+}
+
 /// Receives up to [`DATAGRAMS_PER_CALL`] datagrams, the i-th into the i-th `datagram_bytes` of `storage`, and no more than
-/// `storage` and `slots` have room for. Returns how many; never waits.
+/// `storage` and `slots` have room for. Returns how many; never waits. `with_local` is for sockets of [`tell_local_address`].
 pub(crate) fn receive_many(
     socket: BorrowedFd<'_>,
+    with_local: bool,
     storage: &mut [u8],
     datagram_bytes: usize,
     slots: &mut [Slot],
@@ -178,6 +266,8 @@ pub(crate) fn receive_many(
     let mut headers: [libc::mmsghdr; DATAGRAMS_PER_CALL] = unsafe { mem::zeroed() };
     // SAFETY: as above.
     let mut vectors: [libc::iovec; DATAGRAMS_PER_CALL] = unsafe { mem::zeroed() };
+    // SAFETY: integers and bytes, for which zero is a valid value.
+    let mut controls: [PacketControl; DATAGRAMS_PER_CALL] = unsafe { mem::zeroed() };
     let mut count = 0;
     let places = storage.chunks_exact_mut(datagram_bytes).zip(slots.iter_mut());
     for ((place, slot), (header, vector)) in places.zip(headers.iter_mut().zip(vectors.iter_mut())) {
@@ -190,8 +280,15 @@ pub(crate) fn receive_many(
         header.msg_hdr.msg_iovlen = 1;
         count += 1;
     }
-    // SAFETY: the first `count` headers each point to one iovec over a distinct chunk of `storage` and to the name of a
-    // distinct slot, with their exact lengths; all of them outlive the call, and nothing else touches them meanwhile.
+    if with_local {
+        for (header, control) in headers.iter_mut().zip(controls.iter_mut()) {
+            header.msg_hdr.msg_control = (control as *mut PacketControl).cast();
+            header.msg_hdr.msg_controllen = mem::size_of::<PacketControl>() as _;
+        }
+    }
+    // SAFETY: the first `count` headers each point to one iovec over a distinct chunk of `storage`, to the name of a distinct slot,
+    // and perhaps to distinct control data of integers and bytes, with their exact lengths; all of them outlive the call, and nothing
+    // else touches them meanwhile.
     let received = unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),
@@ -202,7 +299,8 @@ pub(crate) fn receive_many(
         )
     };
     let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
-    for (slot, header) in slots.iter_mut().zip(&headers).take(received) {
+    for ((slot, header), control) in slots.iter_mut().zip(&headers).zip(&controls).take(received) {
+        slot.local = if with_local { control.local(header.msg_hdr.msg_controllen) } else { None };
         slot.length = (header.msg_len as usize).min(datagram_bytes);
         slot.truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
     }
@@ -213,26 +311,37 @@ pub(crate) fn receive_many(
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Message<'a> {
     pub(crate) peer: SocketAddr,
+    /// The address of this machine that it leaves from; `None` leaves the choice to the kernel.
+    pub(crate) local: Option<IpAddr>,
     /// Its bytes, in several slices.
     pub(crate) pieces: &'a [IoSlice<'a>],
-    /// The kernel cuts it into datagrams of this length, the last one of the rest; `None` for one datagram.
+    /// The kernel cuts the message into datagrams of this length, the last of which may be shorter; `None` for one datagram.
     pub(crate) segment_bytes: Option<u16>,
 }
 
-/// `UDP_SEGMENT` as control data. The number is right behind the header, where the C macros put it.
+/// `UDP_SEGMENT` as control data. The number is directly behind the header, where the C macros put it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct SegmentControl {
     header: libc::cmsghdr,
     segment_bytes: u16,
-    padding: [u8; 6],
+    // Up to where the next control data begins.
+    padding: [u8; SEGMENT_CONTROL_SPACE - SEGMENT_CONTROL_LENGTH],
+}
+
+/// What a message may have: one, the other, or both without a gap.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct SendControl {
+    segment: SegmentControl,
+    packet: PacketControl,
 }
 
 // SAFETY: CMSG_SPACE and CMSG_LEN only calculate.
 const SEGMENT_CONTROL_SPACE: usize = unsafe { libc::CMSG_SPACE(2) } as usize;
 // SAFETY: as above.
 const SEGMENT_CONTROL_LENGTH: usize = unsafe { libc::CMSG_LEN(2) } as usize;
-const _: () = assert!(SEGMENT_CONTROL_SPACE <= mem::size_of::<SegmentControl>());
+const _: () = assert!(SEGMENT_CONTROL_SPACE == mem::offset_of!(SendControl, packet));
 const _: () = assert!(SEGMENT_CONTROL_LENGTH == mem::offset_of!(SegmentControl, segment_bytes) + 2);
 
 /// Whether the kernel has `UDP_SEGMENT` (Linux 4.18). An older one ignores it, and would send one long datagram.
@@ -244,16 +353,23 @@ pub(crate) fn knows_segments(socket: BorrowedFd<'_>) -> bool {
 #[cfg(test)]
 pub(crate) fn send_without_checksum(socket: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: an int has no pointers.
-    unsafe { set_option(socket, libc::SO_NO_CHECK, &1_i32) }
+    unsafe { set_option(socket, libc::SOL_SOCKET, libc::SO_NO_CHECK, &1_i32) }
 }
 
-/// Sends the first of `messages`, at most [`DATAGRAMS_PER_CALL`], without waiting. Returns how many the kernel took; an error is
-/// that of the first message.
+/// Makes the kernel refuse programs for this socket (`SO_LOCK_FILTER`).
+#[cfg(test)]
+pub(crate) fn lock_filter(socket: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: an int has no pointers.
+    unsafe { set_option(socket, libc::SOL_SOCKET, libc::SO_LOCK_FILTER, &1_i32) }
+}
+
+/// Sends up to [`DATAGRAMS_PER_CALL`] of `messages`, in order, without waiting. Returns how many the kernel took; an error is that
+/// of the first message.
 pub(crate) fn send_many(socket: BorrowedFd<'_>, messages: &[Message<'_>]) -> io::Result<usize> {
     let messages = &messages[..messages.len().min(DATAGRAMS_PER_CALL)];
     let names: Vec<SockAddr> = messages.iter().map(|message| message.peer.into()).collect();
     // SAFETY: all three are plain C structs of integers and pointers, for which zero is a valid value.
-    let mut controls: [SegmentControl; DATAGRAMS_PER_CALL] = unsafe { mem::zeroed() };
+    let mut controls: [SendControl; DATAGRAMS_PER_CALL] = unsafe { mem::zeroed() };
     // SAFETY: as above.
     let mut headers: [libc::mmsghdr; DATAGRAMS_PER_CALL] = unsafe { mem::zeroed() };
     let places = headers.iter_mut().zip(controls.iter_mut());
@@ -264,13 +380,18 @@ pub(crate) fn send_many(socket: BorrowedFd<'_>, messages: &[Message<'_>]) -> io:
         // IoSlice has the layout of iovec, by its documentation.
         header.msg_iov = message.pieces.as_ptr().cast_mut().cast();
         header.msg_iovlen = message.pieces.len() as _;
+        let packet = message.local.map_or(0, |local| control.packet.set_local(local, message.peer));
         if let Some(segment_bytes) = message.segment_bytes {
-            control.header.cmsg_level = libc::SOL_UDP;
-            control.header.cmsg_type = libc::UDP_SEGMENT;
-            control.header.cmsg_len = SEGMENT_CONTROL_LENGTH as _;
-            control.segment_bytes = segment_bytes;
-            header.msg_control = (control as *mut SegmentControl).cast();
-            header.msg_controllen = SEGMENT_CONTROL_SPACE as _;
+            let segment = &mut control.segment;
+            segment.header.cmsg_level = libc::SOL_UDP;
+            segment.header.cmsg_type = libc::UDP_SEGMENT;
+            segment.header.cmsg_len = SEGMENT_CONTROL_LENGTH as _;
+            segment.segment_bytes = segment_bytes;
+            header.msg_control = (control as *mut SendControl).cast();
+            header.msg_controllen = (SEGMENT_CONTROL_SPACE + packet) as _;
+        } else if packet > 0 {
+            header.msg_control = (&raw mut control.packet).cast();
+            header.msg_controllen = packet as _;
         }
     }
     // SAFETY: the first `messages.len()` headers each point to a name, to pieces and perhaps to control data, with their

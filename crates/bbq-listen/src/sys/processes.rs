@@ -17,6 +17,8 @@ use super::read_option;
 /// `CLONE_CLEAR_SIGHAND` (Linux 5.5): the child has the default action for each signal that the parent handles. It has more than 32
 /// bits, which libc's constant cannot represent.
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
+/// `__WALL` of waitpid(2): waits also for children that send no SIGCHLD, as those of [`clone_sharing_descriptors`].
+pub const WAIT_FOR_CLONES: u32 = libc::__WALL.cast_unsigned();
 /// 64-bit words of `struct clone_args` as Linux 5.3 has it.
 const CLONE_WORDS: usize = 8;
 
@@ -87,46 +89,45 @@ unsafe impl Sync for SharedWords {}
 /// A child process, not yet waited for.
 #[derive(Debug)]
 pub struct ChildProcess {
-    /// Its number.
+    /// Its process id.
     pub pid: Pid,
     /// Readable when it has ended.
     pub ended: OwnedFd,
 }
 
-/// Runs `f` in a child process that has its own memory, but shares the table of descriptors: what either opens or closes is open
-/// or closed in both, and stays open when the child dies. The child exits after `f`, and drops nothing of this process; its exit
-/// status is 0 if `f` returns true.
+/// Runs `f` in a child process that has its own memory but shares the table of descriptors. What either process opens or closes is
+/// open or closed in both, and the descriptors stay open when the child dies. The child exits after `f` without dropping any value
+/// of this process; its exit status is 0 if `f` returns true.
 ///
-/// It is an error while this process has other threads: a lock that one of them holds would never be released in the child.
+/// Returns an error while this process has other threads: a lock that one of them holds would never be released in the child.
+///
+/// The parent gets no SIGCHLD when the child ends, so it does not matter whether SIGCHLD is ignored, when the kernel would not
+/// keep the child's exit status. Wait for the child with [`WAIT_FOR_CLONES`].
 ///
 /// In the child, signals have their default actions, unless they are ignored. The C library still has the parent's thread id, so
 /// raise(3) does not work.
 pub fn clone_sharing_descriptors(f: &dyn Fn() -> bool) -> io::Result<ChildProcess> {
-    let is_alone = (0..THREAD_CHECKS_MAX).any(|_| {
-        let is_alone = std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
-        if !is_alone {
-            sched_yield();
+    let mut checks = 0;
+    while std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        checks += 1;
+        if checks == THREAD_CHECKS_MAX {
+            return Err(io::Error::other("the process has several threads: clone before any is started"));
         }
-        is_alone
-    });
-    if !is_alone {
-        return Err(io::Error::other(
-            "the process has several threads, or /proc is not there to count them: clone before any is started",
-        ));
+        sched_yield();
     }
     let mut pidfd: RawFd = -1;
     let mut arguments = [0_u64; CLONE_WORDS];
     arguments[0] = libc::CLONE_FILES as u64 | libc::CLONE_PIDFD as u64 | CLONE_CLEAR_SIGHAND;
     arguments[1] = (&raw mut pidfd) as u64;
-    arguments[4] = libc::SIGCHLD as u64;
-    // SAFETY: the words are a `struct clone_args` of the size that is said, and its only pointer is to a place for an int.
+    // The exit signal, the fifth word, stays 0.
+    // SAFETY: the words are a `struct clone_args` of the given size, and its only pointer is to a writable int.
     // Without CLONE_VM and a stack this is fork(2) with shared descriptors: the child continues here with a copy of the memory.
     // There is no other thread whose locks or unfinished work could be copied.
     let result = unsafe { libc::syscall(libc::SYS_clone3, arguments.as_ptr(), mem::size_of_val(&arguments)) };
     match result {
         0 => {
             let is_done = catch_unwind(AssertUnwindSafe(f)).unwrap_or(false);
-            // SAFETY: it ends the process at once. Nothing is dropped, as the parent has the same descriptors.
+            // SAFETY: it ends the process at once. Nothing is dropped, as that would close descriptors of the parent.
             unsafe { libc::_exit(i32::from(!is_done)) }
         }
         pid if pid > 0 => {
@@ -142,8 +143,8 @@ pub fn clone_sharing_descriptors(f: &dyn Fn() -> bool) -> io::Result<ChildProces
 /// Borrows a descriptor by its number. The caller knows that it stays open, or makes only system calls that are harmless for any
 /// descriptor.
 pub fn borrow_number<'a>(number: RawFd) -> BorrowedFd<'a> {
-    // SAFETY: it is not -1, as numbers come from the kernel. It is used for system calls only, which return EBADF if it is not
-    // open; no memory depends on it.
+    // SAFETY: the number is not -1, as numbers come from the kernel. It is used for system calls only, which return EBADF if it is
+    // not open; no memory depends on it.
     unsafe { BorrowedFd::borrow_raw(number) }
 }
 
@@ -224,7 +225,7 @@ mod tests {
         client.write_all(&[0; 1000]).unwrap();
         server.read_exact(&mut [0; 300]).unwrap();
         assert_eq!(seen(&server), progress(0, 300));
-        // More than the client's buffer takes: some of it is sent, some is not.
+        // Writes more than the client's buffer takes, so that some of it is not sent yet.
         server.set_nonblocking(true).unwrap();
         let mut written = 0;
         while let Ok(length) = server.write(&[0; 10_000]) {
@@ -234,7 +235,7 @@ mod tests {
         client.shutdown(Shutdown::Write).unwrap();
         let mut left = vec![0; 700];
         server.read_exact(&mut left[..600]).unwrap();
-        // Its end is on loopback at once behind what it sent.
+        // On loopback the FIN arrives directly behind the data.
         assert_eq!(seen(&server), progress(written as u64, 900));
         server.read_exact(&mut left[..100]).unwrap();
         assert_eq!(server.read(&mut left).unwrap(), 0);

@@ -40,12 +40,8 @@ impl AsyncDatagrams {
         worker_listener: WorkerListener,
         datagram_bytes_max: usize,
     ) -> io::Result<Self> {
-        let readiness = Readiness::new(&worker_listener)?;
-        Ok(Self {
-            readiness,
-            receiver: Receiver::new(worker_listener, datagram_bytes_max)?,
-            pace: Pace::Ready,
-        })
+        let receiver = Receiver::new(worker_listener, datagram_bytes_max)?;
+        Ok(Self { readiness: Readiness::new(receiver.worker_listener())?, receiver, pace: Pace::Ready })
     }
 
     /// The worker it receives for.
@@ -83,6 +79,11 @@ impl AsyncDatagrams {
     /// As [`receive_batch`](Self::receive_batch).
     pub fn try_receive_batch(&mut self, mut f: impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
         receive_batches(|| self.receiver.receive_batch(&mut f))
+    }
+
+    /// Ends it, and hands to `f` what other workers have handed on to this one: [`Receiver::finish`].
+    pub fn finish(self, f: impl FnMut(Datagram<'_>)) -> usize {
+        self.receiver.finish(f)
     }
 }
 

@@ -1,30 +1,61 @@
-//! Accepts the connections of a worker on a tokio runtime.
+//! Accepts the connections of a worker on a tokio runtime, one at a time or in batches.
 //!
 //! It spawns nothing, reads nothing, and logs nothing.
 //!
 //! Invariant: a connection is passed to the caller on the thread that serves the worker.
 
+use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
+use std::task::{Context, Poll, ready};
 
+use tokio::net::TcpStream;
+
+use crate::tokio::counted_stream::{CountedStream, OpenConnection};
+use crate::tokio::ending::Ending;
 use crate::tokio::pace::Pace;
 use crate::tokio::readiness::{Readiness, Ready};
-use crate::{AcceptOutcome, AcceptState, Accepted, Acceptor, WorkerListener};
+use crate::{
+    ACCEPTS_PER_BATCH_MAX, AcceptOutcome, AcceptState, Accepted, Acceptor, Transport, WorkerListener,
+};
 
 /// Accepts the connections of one worker on the tokio runtime that it is made in, best a `current_thread` one per worker.
 ///
-/// The runtime needs its I/O and time drivers (`enable_all`).
+/// The runtime needs its I/O and time drivers (`enable_all`). [`Group::run_tokio`](crate::Group::run_tokio) makes the runtimes
+/// and the listeners.
 #[derive(Debug)]
 pub struct AsyncListener {
     readiness: Readiness,
     acceptor: Acceptor,
     pace: Pace,
+    /// Connections accepted one by one since the listener last waited.
+    in_a_row: usize,
+    /// Only in a `run_tokio`.
+    ending: Option<Ending>,
+}
+
+/// Where to look for connections.
+enum Place<'a> {
+    Ready(Ready<'a>),
+    /// The server stops: everywhere, for the last time.
+    LastLook,
 }
 
 impl AsyncListener {
     /// Registers `worker_listener` with the current runtime, on whose thread it is served.
     pub fn new(worker_listener: WorkerListener) -> io::Result<Self> {
-        let readiness = Readiness::new(&worker_listener)?;
-        Ok(Self { readiness, acceptor: Acceptor::new(worker_listener)?, pace: Pace::Ready })
+        let acceptor = Acceptor::new(worker_listener)?;
+        Ok(Self {
+            readiness: Readiness::new(acceptor.worker_listener())?,
+            acceptor,
+            pace: Pace::Ready,
+            in_a_row: 0,
+            ending: None,
+        })
+    }
+
+    pub(crate) fn ending_by(worker_listener: WorkerListener, ending: Ending) -> io::Result<Self> {
+        Ok(Self { ending: Some(ending), ..Self::new(worker_listener)? })
     }
 
     /// The worker it accepts for.
@@ -32,7 +63,110 @@ impl AsyncListener {
         self.acceptor.worker_listener()
     }
 
-    /// Waits for connections, accepts a batch of at most `limit` (and [`ACCEPTS_PER_BATCH_MAX`](crate::ACCEPTS_PER_BATCH_MAX)), and
+    /// Where the group listens.
+    ///
+    /// # Errors
+    /// If the group is not of tcp.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        let address = self.worker_listener().address();
+        address.socket_address().ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, only_tcp(self)))
+    }
+
+    /// Waits for a connection. Call it in a loop.
+    ///
+    /// The stream counts as open until it is dropped. When no descriptor is left, this waits until there is one. The future can be
+    /// dropped at any time.
+    ///
+    /// While the server stops, it returns the connections that are queued, and then waits forever: [`stopped`](Self::stopped) tells.
+    ///
+    /// One connection at a time costs a little more than [`accept_batch`](Self::accept_batch), most where workers share a socket.
+    ///
+    /// # Errors
+    /// If another try cannot succeed, or if the group is not of tcp.
+    pub async fn accept(&mut self) -> io::Result<(CountedStream, SocketAddr)> {
+        poll_fn(|context| self.poll_accept(context)).await
+    }
+
+    /// [`accept`](Self::accept) as a poll.
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept).
+    pub fn poll_accept(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<(CountedStream, SocketAddr)>> {
+        if self.worker_listener().address().transport() != Transport::Tcp {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::Unsupported, only_tcp(self))));
+        }
+        loop {
+            ready!(self.pace.poll_keep(context));
+            let mut next = None;
+            let outcome = match poll_place(&self.readiness, &mut self.ending, context)? {
+                Poll::Ready(place) => {
+                    accept_at(&self.acceptor, &mut self.ending, place, 1, &mut |accepted| {
+                        next = Some(accepted)
+                    })?
+                }
+                Poll::Pending => {
+                    self.in_a_row = 0;
+                    return Poll::Pending;
+                }
+            };
+            match outcome.state {
+                AcceptState::Drained => {}
+                AcceptState::More => {
+                    self.in_a_row += 1;
+                    if self.in_a_row == ACCEPTS_PER_BATCH_MAX {
+                        self.in_a_row = 0;
+                        self.pace = Pace::Yield;
+                    }
+                }
+                AcceptState::Starved(_) => self.pace = Pace::paused(),
+            }
+            if let Some(accepted) = next
+                && let Some(connection) = self.counted(accepted)
+            {
+                return Poll::Ready(Ok(connection));
+            }
+        }
+    }
+
+    /// `None` if the connection is lost: the kernel has no memory to register it, or its peer is gone.
+    fn counted(&mut self, accepted: Accepted) -> Option<(CountedStream, SocketAddr)> {
+        let stream = std::net::TcpStream::from(accepted.stream);
+        let peer = accepted.peer.0.or_else(|| stream.peer_addr().ok())?;
+        let Ok(stream) = TcpStream::from_std(stream) else {
+            self.pace = Pace::paused();
+            return None;
+        };
+        let count = accepted.open.unwrap_or_else(|| self.worker_listener().open_one());
+        let in_progress = self.ending.as_ref().and_then(Ending::in_progress);
+        Some((CountedStream::new(stream, OpenConnection::new(count, in_progress)), peer))
+    }
+
+    /// Completes when the server stops and this listener has returned every connection that was queued, or when it was dropped.
+    ///
+    /// A server that calls this ends by itself: [`Group::run_tokio`](crate::Group::run_tokio) waits for its future, as long as a
+    /// stop may take. Of a listener that no `run_tokio` made, it never completes.
+    pub fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
+        let stopped = self.ending.as_ref().map(Ending::stopped);
+        async move {
+            match stopped {
+                Some(stopped) => stopped.await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Ends the run of the worker with an error that the server cannot return.
+    #[cfg(feature = "axum")]
+    pub(crate) fn fail(&self, error: io::Error) {
+        if let Some(ending) = &self.ending {
+            ending.fail(error);
+        }
+    }
+
+    /// Waits for connections, accepts a batch of at most `limit` (and [`ACCEPTS_PER_BATCH_MAX`]), and
     /// calls `f` for each. Call it in a loop.
     ///
     /// Read each connection in `f` or right after: mostly its first bytes have arrived, and often its last. Register with the
@@ -58,12 +192,11 @@ impl AsyncListener {
         mut f: impl FnMut(Accepted),
     ) -> io::Result<AcceptOutcome> {
         self.pace.keep().await;
-        let (outcome, mut guard) = match self.readiness.ready().await? {
-            Ready::Own(guard) => (self.acceptor.accept_own(limit(), &mut f)?, guard),
-            Ready::EpollSet(guard) => (self.acceptor.accept_shared(limit(), &mut f)?, guard),
-        };
+        let (readiness, ending) = (&self.readiness, &mut self.ending);
+        let place = poll_fn(|context| poll_place(readiness, ending, context)).await?;
+        let outcome = accept_at(&self.acceptor, ending, place, limit(), &mut f)?;
         match outcome.state {
-            AcceptState::Drained => guard.clear_ready(),
+            AcceptState::Drained => {}
             AcceptState::More => self.pace = Pace::Yield,
             AcceptState::Starved(_) => self.pace = Pace::paused(),
         }
@@ -82,4 +215,59 @@ impl AsyncListener {
     ) -> io::Result<AcceptOutcome> {
         self.acceptor.accept_batch(limit, &mut f)
     }
+
+    /// As [`try_accept_batch`](Self::try_accept_batch), but takes only connections that other workers, or the acceptor thread of a
+    /// `handoff`, have accepted for this one. For a worker that ends while its sockets stay open: what is queued in the kernel waits
+    /// for the next one, and these connections do not.
+    ///
+    /// # Errors
+    /// As [`accept_batch`](Self::accept_batch).
+    pub fn try_accept_given(
+        &mut self,
+        limit: usize,
+        mut f: impl FnMut(Accepted),
+    ) -> io::Result<AcceptOutcome> {
+        self.acceptor.accept_given(limit, &mut f)
+    }
+}
+
+fn poll_place<'a>(
+    readiness: &'a Readiness,
+    ending: &mut Option<Ending>,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<Place<'a>>> {
+    if let Poll::Ready(ready) = readiness.poll_ready(context) {
+        return Poll::Ready(ready.map(Place::Ready));
+    }
+    match ending {
+        Some(ending) => ending.poll_last_look(context).map(|()| Ok(Place::LastLook)),
+        None => Poll::Pending,
+    }
+}
+
+/// Accepts a batch, and clears the readiness if nothing is left.
+fn accept_at(
+    acceptor: &Acceptor,
+    ending: &mut Option<Ending>,
+    place: Place<'_>,
+    limit: usize,
+    f: &mut impl FnMut(Accepted),
+) -> io::Result<AcceptOutcome> {
+    let (outcome, guard) = match place {
+        Place::Ready(Ready::Own(guard)) => (acceptor.accept_own(limit, f)?, Some(guard)),
+        Place::Ready(Ready::EpollSet(guard)) => (acceptor.accept_shared(limit, f)?, Some(guard)),
+        Place::LastLook => (acceptor.accept_anywhere(limit, f)?, None),
+    };
+    if outcome.state == AcceptState::Drained {
+        match (guard, ending) {
+            (Some(mut guard), _) => guard.clear_ready(),
+            (None, Some(ending)) => ending.drained(),
+            (None, None) => {}
+        }
+    }
+    Ok(outcome)
+}
+
+fn only_tcp(listener: &AsyncListener) -> String {
+    format!("{} is not of tcp; accept its connections by accept_batch", listener.worker_listener().address())
 }

@@ -1,7 +1,12 @@
-//! Accepting and receiving on a tokio runtime.
+//! Accepting and receiving on a tokio runtime, and running a server with a runtime per worker.
 
+#[cfg(feature = "axum")]
+pub(crate) mod axum;
 pub(crate) mod connection;
+pub(crate) mod counted_stream;
 pub(crate) mod datagrams;
+pub(crate) mod ending;
 pub(crate) mod listener;
 pub(crate) mod pace;
 pub(crate) mod readiness;
+pub(crate) mod run;

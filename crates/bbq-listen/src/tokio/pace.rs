@@ -2,36 +2,50 @@
 //!
 //! Invariant: a socket that always has more never keeps the other tasks of its worker from running.
 
-use std::time::Duration;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
-use tokio::time::Instant;
+use tokio::time::{Sleep, sleep};
 
-/// The pause after descriptors or memory ran out, in which others can close something: long enough to cost nothing, and too short
-/// to notice.
-pub const STARVED_PAUSE: Duration = Duration::from_millis(50);
+use crate::limits::STARVED_PAUSE;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) enum Pace {
     /// Wait for the socket.
     Ready,
     /// More is queued: let the other tasks run first.
     Yield,
     /// Not before this.
-    PausedUntil(Instant),
+    Paused(Pin<Box<Sleep>>),
 }
 
 impl Pace {
     pub(crate) fn paused() -> Self {
-        Self::PausedUntil(Instant::now() + STARVED_PAUSE)
+        Self::Paused(Box::pin(sleep(STARVED_PAUSE)))
     }
 
     /// Waits until the next batch may start. If the future is dropped, `self` is unchanged.
     pub(crate) async fn keep(&mut self) {
-        match *self {
+        match self {
             Self::Ready => {}
             Self::Yield => tokio::task::yield_now().await,
-            Self::PausedUntil(instant) => tokio::time::sleep_until(instant).await,
+            Self::Paused(sleep) => sleep.as_mut().await,
         }
         *self = Self::Ready;
+    }
+
+    /// The same as a poll.
+    pub(crate) fn poll_keep(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Ready => return Poll::Ready(()),
+            Self::Yield => {
+                *self = Self::Ready;
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Self::Paused(sleep) => ready!(sleep.as_mut().poll(context)),
+        }
+        *self = Self::Ready;
+        Poll::Ready(())
     }
 }

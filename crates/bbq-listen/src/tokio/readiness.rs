@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
@@ -31,17 +31,19 @@ impl Readiness {
         Ok(Self { own, epoll_set: register_readable(worker_listener.epoll_set().descriptor())? })
     }
 
-    /// Waits for one of them. The epoll set comes first: it is mostly empty, and clients in it may wait for a stalled worker.
+    /// Waits for one of them.
     pub(crate) async fn ready(&self) -> io::Result<Ready<'_>> {
-        poll_fn(|context| {
-            if let Poll::Ready(ready) = self.epoll_set.poll_read_ready(context) {
-                return Poll::Ready(ready.map(Ready::EpollSet));
-            }
-            match &self.own {
-                Some(own) => own.poll_read_ready(context).map_ok(Ready::Own),
-                None => Poll::Pending,
-            }
-        })
-        .await
+        poll_fn(|context| self.poll_ready(context)).await
+    }
+
+    /// The same as a poll. The epoll set comes first: it is mostly empty, and clients in it may wait for a stalled worker.
+    pub(crate) fn poll_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<Ready<'_>>> {
+        if let Poll::Ready(ready) = self.epoll_set.poll_read_ready(context) {
+            return Poll::Ready(ready.map(Ready::EpollSet));
+        }
+        match &self.own {
+            Some(own) => own.poll_read_ready(context).map_ok(Ready::Own),
+            None => Poll::Pending,
+        }
     }
 }

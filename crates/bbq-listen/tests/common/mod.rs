@@ -8,7 +8,7 @@ use bbq_listen::{Address, Distribution, Group, GroupOptions};
 /// A group at a port of the system's choice.
 pub(crate) fn group(word: &str, distribution: Distribution, workers: usize) -> Group {
     let address = Address::parse(word, "127.0.0.1:0").unwrap();
-    Group::open(&GroupOptions { distribution, ..GroupOptions::new(address, workers) }).unwrap()
+    GroupOptions::new(address, workers).distribution(distribution).open().unwrap()
 }
 
 /// Where a tcp or udp group listens.

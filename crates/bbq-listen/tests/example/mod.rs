@@ -36,17 +36,16 @@ impl Example {
 
     /// The same with the command that runs it.
     pub(crate) fn run(command: &mut Command, options: &[&str]) -> Self {
-        let mut child = command
-            .args(["--listen", "127.0.0.1:0"])
-            .args(options)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::spawn(command.args(["--listen", "127.0.0.1:0"]).args(options))
+    }
+
+    /// The same with all arguments given.
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
-        let address = line.strip_prefix("listening on ").and_then(|rest| rest.split(' ').next());
+        let address = line.trim_end().strip_prefix("listening on ").and_then(|rest| rest.split(' ').next());
         let address = address.and_then(|address| address.split("://").nth(1)?.parse().ok());
         let Some(address) = address else {
             let _ = child.kill();

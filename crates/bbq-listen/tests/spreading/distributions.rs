@@ -35,8 +35,8 @@ fn chi_square(served: &[u64]) -> f64 {
 }
 
 #[test]
-fn reuseport_handoff_and_accept_mutex_are_even() {
-    for word in ["reuseport", "handoff", "accept-mutex"] {
+fn reuseport_and_handoff_are_even() {
+    for word in ["reuseport", "handoff"] {
         let served = load(word);
         let chi_square = chi_square(&served);
         println!("{word}: {served:?}, chi-square {chi_square:.2}");
@@ -45,9 +45,11 @@ fn reuseport_handoff_and_accept_mutex_are_even() {
 }
 
 #[test]
-fn shared_and_duplicate_serve_everybody() {
-    for word in ["shared", "duplicate", "duplicate=3"] {
+fn shared_accept_mutex_and_duplicate_serve_everybody() {
+    for word in ["shared", "accept-mutex", "duplicate", "duplicate=3"] {
         let served = load(word);
+        // The workers take turns; how many connections each finds is chance.
+        assert!(word != "accept-mutex" || !served.contains(&0), "{served:?}");
         println!("{word}: {served:?}, chi-square {:.2}", chi_square(&served));
     }
 }
@@ -72,10 +74,7 @@ fn unix_sockets_are_spread_too() {
     for word in ["shared", "accept-mutex", "handoff"] {
         let path = directory.path().join(word);
         let address = bbq_listen::Address::parse("unix", path.to_str().unwrap()).unwrap();
-        let options = bbq_listen::GroupOptions {
-            distribution: word.parse().unwrap(),
-            ..bbq_listen::GroupOptions::new(address, WORKERS)
-        };
+        let options = bbq_listen::GroupOptions::new(address, WORKERS).distribution(word.parse().unwrap());
         let group = bbq_listen::Group::open(&options).unwrap();
         let serving = Serving::start(&group);
         for _ in 0..100 {
@@ -98,7 +97,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         let address = if transport == "unix" { "/tmp/never-made" } else { "127.0.0.1:0" };
         let address = bbq_listen::Address::parse(transport, address).unwrap();
         let distribution: Distribution = word.parse().unwrap();
-        let options = bbq_listen::GroupOptions { distribution, ..bbq_listen::GroupOptions::new(address, 2) };
+        let options = bbq_listen::GroupOptions::new(address, 2).distribution(distribution);
         let error = bbq_listen::Group::open(&options).unwrap_err();
         assert!(error.is_usage() && error.to_string().contains(reason), "{error}");
     }

@@ -5,6 +5,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod distributions;
+mod growth;
+mod load;
+mod refused_resize;
 mod resize;
 mod serving;
 mod stalls;

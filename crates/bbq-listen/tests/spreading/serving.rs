@@ -22,6 +22,8 @@ pub(crate) struct Serving {
 struct Working {
     stop: watch::Sender<bool>,
     block: Arc<Notify>,
+    /// How often it has begun to block.
+    blocked: watch::Receiver<u64>,
     thread: JoinHandle<u64>,
 }
 
@@ -38,8 +40,10 @@ impl Serving {
         for worker_listener in group.worker_listeners().skip(from) {
             let (stop, block) = (watch::Sender::new(false), Arc::new(Notify::new()));
             let (told, told_to_block, ready) = (stop.subscribe(), Arc::clone(&block), Arc::clone(&ready));
-            let thread = std::thread::spawn(move || serve(worker_listener, told, &told_to_block, &ready));
-            self.workers.push(Working { stop, block, thread });
+            let (blocks, blocked) = watch::channel(0);
+            let thread =
+                std::thread::spawn(move || serve(worker_listener, told, &told_to_block, &blocks, &ready));
+            self.workers.push(Working { stop, block, blocked, thread });
         }
         ready.wait();
     }
@@ -47,6 +51,16 @@ impl Serving {
     /// The worker blocks its thread, from its next turn on.
     pub(crate) fn block(&self, worker: usize) {
         self.workers[worker].block.notify_one();
+    }
+
+    /// The worker blocks its thread now.
+    pub(crate) fn block_now(&mut self, worker: usize) {
+        let Working { block, blocked, .. } = &mut self.workers[worker];
+        blocked.mark_unchanged();
+        block.notify_one();
+        while !blocked.has_changed().unwrap() {
+            std::thread::yield_now();
+        }
     }
 
     /// Ends the workers from this one on; answers the connections that each served.
@@ -74,6 +88,7 @@ fn serve(
     worker_listener: WorkerListener,
     mut stop: watch::Receiver<bool>,
     block: &Notify,
+    blocks: &watch::Sender<u64>,
     ready: &Barrier,
 ) -> u64 {
     let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -88,7 +103,10 @@ fn serve(
         loop {
             tokio::select! {
                 _ = stop.wait_for(|stop| *stop) => return served,
-                () = block.notified() => std::thread::sleep(BLOCKED),
+                () = block.notified() => {
+                    blocks.send_modify(|times| *times += 1);
+                    std::thread::sleep(BLOCKED);
+                }
                 turn = listener.accept_batch(ACCEPTS_PER_BATCH_MAX, |accepted| {
                     served += 1;
                     let mut stream = TcpStream::from(accepted.stream);

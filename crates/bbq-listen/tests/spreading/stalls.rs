@@ -73,7 +73,25 @@ fn connections_do_not_wait_for_a_blocked_worker() {
     }
 }
 
-/// What the test above is about must be there without the stall monitor.
+/// Nobody watches: the workers themselves pass the socket on.
+#[test]
+fn a_shared_socket_is_not_left_with_a_worker_that_has_other_work() {
+    for word in ["shared", "duplicate=2"] {
+        let group = common::group("tcp", word.parse().unwrap(), WORKERS);
+        let mut serving = Serving::start(&group);
+        let to = common::port_of(&group);
+        ask(to);
+        // One of them has the socket, and the last one is free.
+        for worker in 0..WORKERS - 1 {
+            serving.block_now(worker);
+            let waited = ask(to).1;
+            assert!(waited < BLOCKED / 2, "{word}: {waited:?} with {} blocked", worker + 1);
+        }
+        serving.stop();
+    }
+}
+
+/// What the first test is about must be there without the stall monitor.
 #[test]
 fn without_a_watch_they_wait() {
     let waits = waits("reuseport", false);

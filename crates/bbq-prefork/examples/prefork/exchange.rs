@@ -6,12 +6,13 @@
 //!
 //! Invariant: between two calls nothing of a connection is in this process's memory.
 
+use std::io;
 use std::num::NonZeroU64;
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use bbq_listen::Errno;
 use bbq_prefork::{Connection, KEPT_BYTES_MAX, Outcome, PendingResponse, UnfinishedResponse};
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use crate::conversation::Next;
@@ -56,13 +57,15 @@ impl Exchange {
         };
         match outcome {
             Ok(outcome) => outcome,
-            Err(Errno::AGAIN) => Outcome::AwaitInput,
-            Err(Errno::INTR) => Outcome::Yield,
-            Err(_) => Outcome::Close,
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => Outcome::AwaitInput,
+                io::ErrorKind::Interrupted => Outcome::Yield,
+                _ => Outcome::Close,
+            },
         }
     }
 
-    fn respond(&mut self, connection: &Connection<'_>, served: &AtomicU64) -> Result<Outcome, Errno> {
+    fn respond(&mut self, connection: &Connection<'_>, served: &AtomicU64) -> io::Result<Outcome> {
         let peeked = connection.peek(&mut self.input[..])?;
         if peeked.unread == 0 {
             return Ok(Outcome::Close);
@@ -105,18 +108,19 @@ impl Exchange {
         connection: &Connection<'_>,
         unfinished: UnfinishedResponse,
         served: &AtomicU64,
-    ) -> Result<Outcome, Errno> {
-        let UnfinishedResponse { response, unwritten_bytes, unread_bytes, input: peeked } = unfinished;
+    ) -> io::Result<Outcome> {
+        let UnfinishedResponse { response, unwritten_bytes, unread_bytes, input: peeked, .. } = unfinished;
         if unwritten_bytes > 0 {
-            let input = self.input.get_mut(..peeked.total()).ok_or(Errno::PROTO)?;
+            let input = self.input.get_mut(..peeked.total()).ok_or(io::ErrorKind::InvalidData)?;
             let site = site_of(response.stamp.get() & ((1 << PID_BITS) - 1), self.allow_block);
             self.output.clear();
             if connection.peek(input)? == peeked {
                 site.answer_at(response.stamp.get() >> PID_BITS, input, &mut self.output);
             }
-            let written = response.output_bytes.checked_sub(unwritten_bytes).ok_or(Errno::PROTO)?;
+            let written =
+                response.output_bytes.checked_sub(unwritten_bytes).ok_or(io::ErrorKind::InvalidData)?;
             if self.output.len() != response.output_bytes {
-                return Err(Errno::PROTO);
+                return Err(io::ErrorKind::InvalidData.into());
             }
             if !write(connection, &self.output[written..])? {
                 return Ok(Outcome::AwaitRoom);
@@ -134,7 +138,7 @@ impl Exchange {
         mut unread_bytes: usize,
         mark: u32,
         rest: Outcome,
-    ) -> Result<Outcome, Errno> {
+    ) -> io::Result<Outcome> {
         if mark == REFUSE {
             return discard(connection);
         }
@@ -142,7 +146,8 @@ impl Exchange {
             // With MSG_TRUNC, tcp discards the bytes without a copy.
             let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
             let (read, _) = recv(connection, &mut self.input[..unread_bytes], flags)?;
-            unread_bytes = unread_bytes.checked_sub(read).filter(|_| read > 0).ok_or(Errno::PROTO)?;
+            unread_bytes =
+                unread_bytes.checked_sub(read).filter(|_| read > 0).ok_or(io::ErrorKind::InvalidData)?;
         }
         if mark == CLOSE {
             return Ok(Outcome::Close);
@@ -157,13 +162,13 @@ fn site_of(author: u64, allow_block: bool) -> Site {
 }
 
 /// Writes; returns false if something is left.
-fn write(connection: &Connection<'_>, mut output: &[u8]) -> Result<bool, Errno> {
+fn write(connection: &Connection<'_>, mut output: &[u8]) -> io::Result<bool> {
     while !output.is_empty() {
         match send(connection, output, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(length) => output = &output[length..],
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return Ok(false),
-            Err(errno) => return Err(errno),
+            Err(errno) => return Err(errno.into()),
         }
     }
     Ok(true)
@@ -171,7 +176,7 @@ fn write(connection: &Connection<'_>, mut output: &[u8]) -> Result<bool, Errno> 
 
 /// Ends our side, and discards input until the peer has ended, too: a close before that would reset the connection, and the
 /// response would be lost.
-fn discard(connection: &Connection<'_>) -> Result<Outcome, Errno> {
+fn discard(connection: &Connection<'_>) -> io::Result<Outcome> {
     shutdown(connection, Shutdown::Write)?;
     match recv(connection, &mut [0; 4096], RecvFlags::DONTWAIT)? {
         (0, _) => Ok(Outcome::Close),

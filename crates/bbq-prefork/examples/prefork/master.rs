@@ -63,13 +63,16 @@ fn report(event: PoolEvent, given_up: &mut Option<String>) {
     match event {
         PoolEvent::Replaced { worker, pid, status, inherited, refused } => {
             eprintln!(
-                "prefork: process {pid} of worker {worker} ended ({status}); its successor has {inherited} connections"
+                "prefork: process {pid} of worker {worker} ended ({status}); its successor gets {inherited} connections"
             );
             if refused > 0 {
                 eprintln!(
                     "prefork: {refused} connections were closed, because several processes died while they handled them"
                 );
             }
+        }
+        PoolEvent::StartFailed { worker, reason, retry_in } => {
+            eprintln!("prefork: worker {worker} is tried again in {} ms: {reason}", retry_in.as_millis());
         }
         PoolEvent::GivenUp { worker, reason } => {
             *given_up = Some(format!("worker {worker} is given up: {reason}"))

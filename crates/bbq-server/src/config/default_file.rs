@@ -3,7 +3,7 @@
 use super::keys::{DATA, FILE_KEYS, FileKey, file_key};
 use super::values::Values;
 
-/// The text of the file. The server reads it as the defaults, also when the `#` of a line `#KEY = VALUE` is removed.
+/// The text of the file. The server reads this file as the defaults, even after the `#` of a line `#KEY = VALUE` is removed.
 #[must_use]
 pub fn default_file() -> String {
     let mut text =
@@ -26,7 +26,7 @@ pub fn default_file() -> String {
     text
 }
 
-/// The default in TOML, if it is a value.
+/// The default in TOML; `None` if the default is a description of the value.
 fn value(known: &FileKey) -> Option<String> {
     let option = &known.option;
     match option.values {

@@ -27,7 +27,8 @@ impl Settings {
     /// Reads the file, if there is one, and applies the overrides.
     ///
     /// # Errors
-    /// The file cannot be read, is empty or is not TOML, or has an unknown key: with its place and the nearest known key.
+    /// The file cannot be read, is empty, is not TOML, or has an unknown key. The error has the place of the mistake, and for an
+    /// unknown key the nearest known key.
     pub(super) fn read(path: Option<&Path>, overrides: &Overrides) -> Result<Settings, ConfigError> {
         let mut settings = Settings::default();
         if let Some(path) = path {
@@ -136,7 +137,7 @@ impl Settings {
         self.text(key, |option, text| option.values.number(text))
     }
 
-    /// The number of a key whose default depends on something else.
+    /// The number of a key whose default the caller computes.
     pub(super) fn number_or(&self, key: &str, default: u64) -> Result<u64, ConfigError> {
         if self.texts.contains_key(key) { self.number(key) } else { Ok(default) }
     }
@@ -170,7 +171,7 @@ impl Settings {
     }
 }
 
-/// The file's name and text, to find the place of a value.
+/// The name and the text of the file: they give the place of a value.
 struct Source<'a> {
     path: &'a Path,
     text: &'a str,

@@ -1,4 +1,4 @@
-//! The keys of the configuration file, each once: what the file accepts, the options of `bbq serve`, the tables of
+//! The keys of the configuration file, each defined once. The parser of the file, the options of `bbq serve`, the tables of
 //! docs/CONFIGURATION.md, the JSON Schema and the default file are made from this list.
 //!
 //! Not here: the options of listeners (`LISTEN_OPTIONS`) and of sinks (each kind of sink has its own).
@@ -10,40 +10,42 @@ use super::values::Values;
 
 /// Where the admin listens unless configured.
 pub const ADMIN_DEFAULT: &str = "127.0.0.1:7790";
-/// In the default of `sink`, what stands for the data directory.
+/// The admin asks for no token.
+pub(super) const ADMIN_TOKENS_DEFAULT: &str = "none";
+/// The placeholder for the data directory in the default of `sink`.
 pub(super) const DATA: &str = "DATA";
 /// The minimum of `unfinished_bytes_max` for each worker: the largest batch in a buffer that grew by doubling, and as much
 /// again for all others.
 pub(super) const UNFINISHED_BYTES_PER_WORKER_MIN: u64 = 64 * 1024 * 1024;
-/// Workers at most, as in bbq-listen.
+/// The most workers, as in bbq-listen.
 pub(super) const WORKERS_MAX: u64 = 256;
-/// Listeners at most: each has a socket per worker, and an envelope names its source in 16 bits.
+/// The most listeners: each has a socket per worker, and an envelope names its source in 16 bits.
 const LISTENERS_MAX: u64 = 256;
-/// Sinks at most: each is a thread.
+/// The most sinks: each is a thread.
 const SINKS_MAX: u64 = 64;
 /// A day: longer waits make no sense.
 const TIMEOUT_SECONDS_MAX: u64 = 86_400;
-/// Unfinished batches and messages at most: more than a machine has.
+/// The most memory of unfinished batches and messages: more than a machine has.
 const UNFINISHED_BYTES_MAX: u64 = 1 << 40;
 
 /// A key of the configuration file.
 #[derive(Debug)]
 pub struct FileKey {
-    /// Its name is `TABLE.KEY` in a table. Its default is a value, or a description of the value.
+    /// A key in a table has the name `TABLE.KEY`. The default is a value, or a description of the value.
     pub option: SpecOption,
-    /// How help names the value of the command line option of this name, if there is such an option.
+    /// The word for the value in the help of the command line option of this name; `None` if there is no such option.
     pub argument: Option<&'static str>,
 }
 
-/// The keys, in the order in which people read them; those of a table stand at the end.
-pub static FILE_KEYS: [FileKey; 16] = [
+/// The keys, in the order in which people read them. The keys of tables come last.
+pub static FILE_KEYS: [FileKey; 17] = [
     FileKey {
         argument: Some("SPEC"),
         option: SpecOption {
             key: "listen",
             values: Values::Specs(1..=LISTENERS_MAX),
             default: "bbq+tcp://127.0.0.1:7700, lines+tcp://127.0.0.1:7701, syslog+udp://127.0.0.1:5514, \
-                      syslog+tcp://127.0.0.1:5514",
+                      syslog+tcp://127.0.0.1:5514, http+tcp://127.0.0.1:7780",
             meaning: "what to listen on. The option may be repeated, and replaces all listeners of the file",
         },
     },
@@ -109,6 +111,16 @@ pub static FILE_KEYS: [FileKey; 16] = [
     FileKey {
         argument: None,
         option: SpecOption {
+            key: "admin_token_file",
+            values: Values::Text { form: "PATH, or none", pattern: "." },
+            default: ADMIN_TOKENS_DEFAULT,
+            meaning: "a file of tokens, as those of listeners: the admin answers only who shows one. Needed if `admin` is not on \
+                      loopback",
+        },
+    },
+    FileKey {
+        argument: None,
+        option: SpecOption {
             key: "drain_timeout_seconds",
             values: Values::Number(0..=u64::MAX),
             default: "10",
@@ -121,8 +133,8 @@ pub static FILE_KEYS: [FileKey; 16] = [
             key: "upgrade_timeout_seconds",
             values: Values::Number(1..=u64::MAX),
             default: "60",
-            meaning: "how long an upgrade waits for each step of the new program: that it is prepared, and that it serves. \
-                      If it is late or fails, the old program goes on",
+            meaning: "how long an upgrade waits for each of two steps of the new program: it is prepared, and it serves. If the \
+                      new program is late or fails, the old program continues",
         },
     },
     FileKey {
@@ -131,7 +143,8 @@ pub static FILE_KEYS: [FileKey; 16] = [
             key: "hello_timeout_seconds",
             values: Values::Number(1..=TIMEOUT_SECONDS_MAX),
             default: "10",
-            meaning: "how long a bbq client may take from its connection to a complete hello, and an http client to the head of its next request",
+            meaning: "how long a bbq client may take from its connection to a complete hello, and an http client to the complete \
+                      head of its next request",
         },
     },
     FileKey {
@@ -140,7 +153,8 @@ pub static FILE_KEYS: [FileKey; 16] = [
             key: "batch_timeout_seconds",
             values: Values::Number(1..=TIMEOUT_SECONDS_MAX),
             default: "30",
-            meaning: "how long a bbq client may send nothing in the middle of a batch, or leave answers unread, and an http client in the middle of a body",
+            meaning: "how long a bbq client may send nothing in the middle of a batch or leave replies unread, and how long an \
+                      http client may send nothing in the middle of a body",
         },
     },
     FileKey {
@@ -191,7 +205,7 @@ pub static FILE_KEYS: [FileKey; 16] = [
     },
 ];
 
-/// The key of this name.
+/// The key with this name.
 pub(super) fn file_key(name: &str) -> Option<&'static FileKey> {
     FILE_KEYS.iter().find(|key| key.option.key == name)
 }

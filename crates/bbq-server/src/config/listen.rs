@@ -1,6 +1,7 @@
 //! A listen SPEC: `PROTOCOL+TRANSPORT://ADDRESS[?key=value&...]`.
 
 use std::fmt;
+use std::time::Duration;
 
 use bbq_listen::{Address, BACKLOG_DEFAULT, Distribution, Steering};
 use bbq_wire::SourceKind;
@@ -9,10 +10,16 @@ use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 
 use super::error::ConfigError;
 use super::query::{DISTRIBUTIONS, NAME_OPTION, Query, SpecOption, hint, parsed};
+use super::silence::{KEEPALIVE, Silence, USER_TIMEOUT};
 use super::spec_text::SpecText;
 use super::tls::Tls;
+use super::tokens::TokenFile;
+use super::unix_file::{GROUP, MODE, OWNER, UnixFile};
 use super::values::Values;
 use crate::error::with_sources;
+
+/// The longest wait for the first bytes of a connection, in milliseconds: the kernel gives a connection up not much later.
+const DEFER_MS_MAX: u64 = 60_000;
 
 /// How messages are separated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,18 +34,21 @@ pub enum Protocol {
     Whole,
     /// Messages in requests; the response is sent when they are on disk.
     Http,
+    /// OTLP logs in requests.
+    Otlp,
 }
 
 impl Protocol {
-    pub(super) const WORDS: [(&'static str, Protocol); 5] = [
+    pub(super) const WORDS: [(&'static str, Protocol); 6] = [
         ("bbq", Protocol::Bbq),
         ("lines", Protocol::Lines),
         ("syslog", Protocol::Syslog),
         ("whole", Protocol::Whole),
         ("http", Protocol::Http),
+        ("otlp", Protocol::Otlp),
     ];
 
-    /// The source in the header of batches that are built from it.
+    /// The kind of source in the header of batches that are built from messages of this protocol.
     #[must_use]
     pub fn source_kind(self) -> SourceKind {
         match self {
@@ -47,12 +57,18 @@ impl Protocol {
             Protocol::Syslog => SourceKind::Syslog,
             Protocol::Whole => SourceKind::Whole,
             Protocol::Http => SourceKind::Http,
+            Protocol::Otlp => SourceKind::Otlp,
         }
     }
 
-    /// Whether it works over datagrams.
+    /// Whether HTTP is spoken.
+    pub(crate) fn is_http(self) -> bool {
+        matches!(self, Protocol::Http | Protocol::Otlp)
+    }
+
+    /// Whether the protocol works over datagrams.
     pub(super) fn has_datagrams(self) -> bool {
-        self != Protocol::Http
+        !self.is_http()
     }
 }
 
@@ -80,7 +96,7 @@ const TLS_KEYS: [&str; 3] = ["tls_cert", "tls_key", "tls_client_ca"];
 const PATHS: Values = Values::Text { form: "PATH or PATH,PATH,...", pattern: "^[^,]+(,[^,]+)*$" };
 
 /// The options of listeners, beside the name.
-pub static LISTEN_OPTIONS: [SpecOption; 11] = [
+pub static LISTEN_OPTIONS: [SpecOption; 19] = [
     SpecOption {
         key: "distribution",
         values: DISTRIBUTIONS,
@@ -90,11 +106,17 @@ pub static LISTEN_OPTIONS: [SpecOption; 11] = [
     SpecOption {
         key: "steering",
         values: Values::Text {
-            form: "hash, cpu, weights:A,B,...",
-            pattern: "^(hash|cpu|weights:[0-9]+(,[0-9]+)*)$",
+            form: "hash, cpu, load, weights:A,B,...",
+            pattern: "^(hash|cpu|load|weights:[0-9]+(,[0-9]+)*)$",
         },
         default: "hash",
         meaning: "which worker a sender gets, with reuseport",
+    },
+    SpecOption {
+        key: "spread",
+        values: Values::Words(&["flows", "packets"]),
+        default: "flows",
+        meaning: "whether all datagrams of a sender get one worker, or each gets any, with reuseport over udp",
     },
     SpecOption {
         key: "on_full",
@@ -118,7 +140,7 @@ pub static LISTEN_OPTIONS: [SpecOption; 11] = [
         key: "on_incomplete",
         values: Values::Words(&["drop", "keep"]),
         default: "drop",
-        meaning: "a message that a connection ends in the middle of is dropped and counted (`incomplete`), or kept",
+        meaning: "a message that is incomplete when its connection ends is dropped and counted (`incomplete`), or kept",
     },
     SpecOption {
         key: "backlog",
@@ -127,17 +149,28 @@ pub static LISTEN_OPTIONS: [SpecOption; 11] = [
         meaning: "connections that wait in the kernel, for each socket; at most `net.core.somaxconn`",
     },
     SpecOption {
+        key: "defer_ms",
+        values: Values::Number(1..=DEFER_MS_MAX),
+        default: "at once",
+        meaning: "tcp: a worker gets a connection when its first bytes have arrived, or after about this time, in whole seconds",
+    },
+    SpecOption {
         key: "receive_buffer_bytes",
         values: Values::Size(4096..=1 << 30),
         default: "4MiB",
         meaning: "the kernel's buffer for datagrams, for each socket; at most `net.core.rmem_max`",
     },
+    KEEPALIVE,
+    USER_TIMEOUT,
+    MODE,
+    OWNER,
+    GROUP,
     SpecOption {
         key: "tls_cert",
         values: PATHS,
         default: "no TLS",
-        meaning: "TLS over tcp: the certificate with its chain (PEM); of several, clients get the one with the name that they \
-                  ask for, or the first",
+        meaning: "TLS over tcp: the certificate with its chain (PEM). With several certificates, a client gets the certificate \
+                  for the name that it requests, or the first",
     },
     SpecOption {
         key: "tls_key",
@@ -151,18 +184,24 @@ pub static LISTEN_OPTIONS: [SpecOption; 11] = [
         default: "any client",
         meaning: "TLS: only clients with a certificate of these authorities (PEM)",
     },
+    SpecOption {
+        key: "tokens",
+        values: Values::Text { form: "PATH", pattern: "." },
+        default: "any client",
+        meaning: "bbq and http over tcp and unix: only clients with a token of this file, one in each line, or NAME TOKEN",
+    },
 ];
 
 /// A checked listen SPEC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenSpec {
-    /// As it was configured.
+    /// The SPEC as it was configured.
     pub text: String,
-    /// Its name in ledger and spool: protocol, transport and address without options, unless it has one.
+    /// The listener's name in the ledger and the spool. Without the option `name`: protocol, transport and address.
     pub source: String,
     /// How messages are separated.
     pub protocol: Protocol,
-    /// Where.
+    /// Where to listen.
     pub address: Address,
     /// How connections are spread; `None` is the server's distribution.
     pub distribution: Option<Distribution>,
@@ -170,14 +209,22 @@ pub struct ListenSpec {
     pub steering: Steering,
     /// What to do when the spool is full.
     pub on_full: OnFull,
-    /// The text framings' rules.
+    /// The rules of the text framings.
     pub rules: FramingRules,
-    /// Connections the kernel queues.
+    /// The number of connections that the kernel queues.
     pub backlog: u32,
-    /// Receive buffer to ask for, for datagrams.
+    /// How long a connection may wait in the kernel for its first bytes.
+    pub defer_accept: Option<Duration>,
+    /// When a connection ends whose peer is gone.
+    pub silence: Silence,
+    /// The receive buffer to request for datagrams.
     pub receive_buffer_bytes: Option<u32>,
-    /// What its connections are encrypted with, if they are.
+    /// The file of a unix socket; `None` for tcp and udp.
+    pub unix_file: Option<UnixFile>,
+    /// TLS of its connections; `None` if they are not encrypted.
     pub tls: Option<Tls>,
+    /// The tokens of its clients; `None` if they need none.
+    pub tokens: Option<TokenFile>,
 }
 
 impl ListenSpec {
@@ -212,7 +259,7 @@ impl ListenSpec {
             source: query.take_name(spec)?,
             protocol,
             distribution: query.take("distribution", parsed)?,
-            steering: query.take("steering", parsed)?.unwrap_or_default(),
+            steering: take_steering(&mut query, text)?,
             on_full: query
                 .take_word(
                     "on_full",
@@ -225,9 +272,13 @@ impl ListenSpec {
                 .unwrap_or_default(),
             rules: rules(&mut query)?,
             backlog: query.take_number("backlog")?.map_or(BACKLOG_DEFAULT, narrow),
+            defer_accept: take_defer_accept(&mut query, text, &address)?,
+            silence: Silence::take(&mut query, text, &address)?,
             receive_buffer_bytes: query.take_number("receive_buffer_bytes")?.map(narrow),
+            unix_file: UnixFile::take(&mut query, text, &address)?,
             address,
             tls,
+            tokens: query.take("tokens", TokenFile::read)?,
         };
         spec.check_keys(&query)?;
         query.finish()?;
@@ -235,23 +286,23 @@ impl ListenSpec {
         Ok(spec)
     }
 
-    /// Whether it has datagrams rather than connections.
+    /// Whether the listener has datagrams rather than connections.
     #[must_use]
     pub fn is_datagram(&self) -> bool {
         matches!(self.address, Address::Udp(_) | Address::UnixDatagram(_))
     }
 
-    /// The SPEC without its options: it identifies the sockets, whatever the listener's name is.
+    /// The SPEC without its options. This text identifies the sockets, whatever the listener's name is.
     pub(crate) fn head(&self) -> &str {
         self.text.split_once('?').map_or(&self.text, |(head, _)| head)
     }
 
-    /// Whether it was given a name.
+    /// Whether the SPEC gives the listener a name.
     pub(super) fn has_name(&self) -> bool {
         self.source != self.head()
     }
 
-    /// Whether both want the same address; port 0 is a different port each time.
+    /// Whether both need the same address. Port 0 is a different port for each listener.
     pub(super) fn clashes_with(&self, other: &ListenSpec) -> bool {
         let any_port = match &self.address {
             Address::Tcp(address) | Address::Udp(address) => address.port() == 0,
@@ -283,11 +334,26 @@ impl ListenSpec {
         let can_be_steered = self
             .distribution
             .is_none_or(|distribution| matches!(distribution, Distribution::Auto | Distribution::Reuseport));
+        if self.steering == Steering::Packets && (!can_be_steered || !matches!(self.address, Address::Udp(_)))
+        {
+            return Err(ConfigError::new(format!(
+                "{:?}: spread=packets chooses a worker's socket for each datagram, and only reuseport over udp has those; \
+                 leave spread out",
+                self.text
+            )));
+        }
         if self.steering != Steering::Hash && (!can_be_steered || self.address.transport().is_unix()) {
             return Err(ConfigError::new(format!(
                 "{:?}: steering={} chooses among sockets of workers, and only reuseport over tcp or udp has those; leave \
                  one of the two out",
                 self.text, self.steering
+            )));
+        }
+        if self.steering == Steering::Load && self.is_datagram() {
+            return Err(ConfigError::new(format!(
+                "{:?}: steering=load needs connections, as a sender of datagrams has to stay with its worker; use hash, cpu or \
+                 weights, or a listener at tcp",
+                self.text
             )));
         }
         if self.protocol == Protocol::Bbq && !self.is_datagram() && self.on_full == OnFull::DropNewest {
@@ -306,31 +372,68 @@ pub(super) fn without_effect(
     protocol: Protocol,
     is_datagram: bool,
 ) -> impl Iterator<Item = (&'static str, &'static str)> {
-    let (is_session, is_http) = (protocol == Protocol::Bbq, protocol == Protocol::Http);
+    let (is_session, is_http) = (protocol == Protocol::Bbq, protocol.is_http());
     [
+        ("spread", !is_datagram, "a connection has one worker"),
         ("backlog", is_datagram, "datagrams are not queued as connections"),
+        ("defer_ms", is_datagram, "datagrams are not accepted"),
+        ("keepalive_seconds", is_datagram, "datagrams have no connections"),
+        ("user_timeout_seconds", is_datagram, "datagrams have no connections"),
         ("receive_buffer_bytes", !is_datagram, "connections have buffers of their own"),
-        ("on_oversize", is_session, "bbq clients keep to the limit, or are refused"),
-        ("on_incomplete", is_session, "a bbq client sends again what it did not finish"),
-        ("on_oversize", is_http, "a request with a longer message is refused (413), and its client knows"),
-        ("on_incomplete", is_http, "a request that does not come whole is not taken, and its client knows"),
+        ("on_oversize", is_session, "the server refuses bbq clients that exceed the limit"),
+        ("on_incomplete", is_session, "a bbq client sends an unfinished batch again"),
+        ("on_oversize", is_http, "the server refuses a request with a longer message (413)"),
+        ("on_incomplete", is_http, "the server refuses an incomplete request"),
         ("on_incomplete", is_datagram, "datagrams are complete"),
         ("tls_cert", is_datagram, "TLS is for tcp"),
         ("tls_key", is_datagram, "TLS is for tcp"),
         ("tls_client_ca", is_datagram, "TLS is for tcp"),
+        ("tokens", is_datagram, "nobody can be told that a datagram is refused"),
+        ("tokens", !is_session && !is_http, "only bbq and http have a place for a token"),
     ]
     .into_iter()
     .filter_map(|(key, has_none, why)| has_none.then_some((key, why)))
 }
 
-/// Takes the options of TLS, which is for tcp.
+/// `spread=packets` is a steering of its own.
+fn take_steering(query: &mut Query<'_>, text: &str) -> Result<Steering, ConfigError> {
+    let steering: Option<Steering> = query.take("steering", parsed)?;
+    let by_packets = query.take_word("spread", &[("flows", false), ("packets", true)])?.unwrap_or(false);
+    match steering {
+        Some(Steering::Packets) => Err(ConfigError::new(format!(
+            "{text:?}: steering chooses by sender; write spread=packets instead"
+        ))),
+        Some(steering) if by_packets => Err(ConfigError::new(format!(
+            "{text:?}: spread=packets contradicts steering={steering}, which chooses by sender; leave one of the two out"
+        ))),
+        _ if by_packets => Ok(Steering::Packets),
+        steering => Ok(steering.unwrap_or_default()),
+    }
+}
+
+/// The kernel counts whole seconds. Only tcp listeners may have it.
+fn take_defer_accept(
+    query: &mut Query<'_>,
+    text: &str,
+    address: &Address,
+) -> Result<Option<Duration>, ConfigError> {
+    if matches!(address, Address::Unix(_)) && query.is_written("defer_ms") {
+        return Err(ConfigError::new(format!(
+            "{text:?}: defer_ms has no meaning here: it is for tcp; leave it out"
+        )));
+    }
+    let wanted = query.take_number("defer_ms")?;
+    Ok(wanted.map(|wanted| Duration::from_secs(wanted.div_ceil(1000))))
+}
+
+/// Takes the options of TLS. Only tcp listeners may have them.
 fn take_tls(
     query: &mut Query<'_>,
     text: &str,
     protocol: Protocol,
     address: &Address,
 ) -> Result<Option<Tls>, ConfigError> {
-    let application: &[u8] = if protocol == Protocol::Http { b"http/1.1" } else { b"" };
+    let application: &[&[u8]] = if protocol.is_http() { &[b"h2", b"http/1.1"] } else { &[] };
     if !matches!(address, Address::Tcp(_))
         && let Some(key) = TLS_KEYS.into_iter().find(|key| query.is_written(key))
     {
@@ -366,7 +469,7 @@ fn rules(query: &mut Query<'_>) -> Result<FramingRules, ConfigError> {
     })
 }
 
-/// The range was checked.
+/// Converts a value whose range was checked.
 fn narrow(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
@@ -393,16 +496,39 @@ mod tests {
 
     #[test]
     fn every_option_of_the_list_is_taken() {
-        for option in LISTEN_OPTIONS.iter().filter(|option| !TLS_KEYS.contains(&option.key)) {
-            let transport = if option.key == "receive_buffer_bytes" { "udp" } else { "tcp" };
-            let value = if option.key == "distribution" { "auto" } else { option.default };
-            ListenSpec::parse(&format!("lines+{transport}://127.0.0.1:1?{}={value}", option.key)).unwrap();
+        for option in
+            LISTEN_OPTIONS.iter().filter(|option| !TLS_KEYS.contains(&option.key) && option.key != "tokens")
+        {
+            let address = match option.key {
+                "receive_buffer_bytes" | "spread" => "udp://127.0.0.1:1",
+                "mode" | "owner" | "group" => "unix:///run/log",
+                _ => "tcp://127.0.0.1:1",
+            };
+            let value = match option.key {
+                "distribution" => "auto",
+                "defer_ms" => "1000",
+                "owner" | "group" => "root",
+                _ => option.default,
+            };
+            ListenSpec::parse(&format!("lines+{address}?{}={value}", option.key)).unwrap();
         }
+    }
+
+    #[test]
+    fn a_udp_listener_is_spread_by_packets() {
+        let spec = |options: &str| ListenSpec::parse(&format!("lines+udp://127.0.0.1:1?{options}")).unwrap();
+        assert_eq!(spec("spread=packets&distribution=reuseport").steering, Steering::Packets);
+        assert_eq!(spec("spread=flows&steering=weights:1,2").steering, Steering::Weights(vec![1, 2]));
     }
 
     #[test]
     fn each_mistake_names_the_part_and_the_remedy() {
         for (spec, says) in [
+            ("lines+tcp://127.0.0.1:1?spread=packets", "a connection has one worker"),
+            ("lines+udp://127.0.0.1:1?spread=packets&distribution=shared", "only reuseport over udp"),
+            ("lines+unixgram:///run/log?spread=packets", "only reuseport over udp"),
+            ("lines+udp://127.0.0.1:1?spread=packets&steering=cpu", "contradicts steering=cpu"),
+            ("lines+udp://127.0.0.1:1?steering=packets", "write spread=packets"),
             ("7701", "PROTOCOL+TRANSPORT://ADDRESS"),
             ("line+tcp://127.0.0.1:1", "did you mean \"lines\""),
             ("lines+tpc://127.0.0.1:1", "tpc"),
@@ -418,8 +544,13 @@ mod tests {
             ("bbq+tcp://127.0.0.1:1?on_oversize=cut", "on_oversize has no meaning here"),
             ("syslog+udp://127.0.0.1:1?backlog=5", "backlog has no meaning here"),
             ("lines+tcp://127.0.0.1:1?receive_buffer_bytes=1MiB", "receive_buffer_bytes has no meaning here"),
+            ("syslog+udp://127.0.0.1:1?defer_ms=5", "defer_ms has no meaning here"),
+            ("lines+unix:///run/log?defer_ms=5", "it is for tcp"),
+            ("lines+tcp://127.0.0.1:1?defer_ms=60001", "out of range"),
             ("syslog+udp://127.0.0.1:1?tls_cert=/c", "tls_cert has no meaning here"),
             ("lines+unix:///run/log?tls_key=/k", "tls_key has no meaning here"),
+            ("lines+tcp://127.0.0.1:1?tokens=/t", "tokens: cannot read /t"),
+            ("bbq+udp://127.0.0.1:1?tokens=/t", "tokens: cannot read /t"),
             ("lines+tcp://127.0.0.1:1?tls_cert=/c", "write tls_key=PATH"),
             ("lines+tcp://127.0.0.1:1?tls_key=/k", "write tls_cert=PATH"),
             ("lines+tcp://127.0.0.1:1?tls_client_ca=/a", "write tls_cert=PATH and tls_key=PATH"),

@@ -1,5 +1,5 @@
-//! What to serve: the options of the command line over a TOML file over the defaults, checked as a whole before anything
-//! is opened.
+//! What to serve. Options of the command line override a TOML file, which overrides the defaults. All of it is checked before
+//! anything is opened.
 //!
 //! An option of the command line and its key in the file have the same name. Nothing is ignored: an unknown key, a value out of
 //! range or a contradiction is an error that says where the mistake is, what is allowed and what to write.
@@ -13,8 +13,11 @@ mod quantity;
 pub(crate) mod query;
 mod schema;
 pub(crate) mod secret;
+mod silence;
 pub(crate) mod spec_text;
 mod tls;
+mod tokens;
+mod unix_file;
 pub(crate) mod values;
 
 use std::net::SocketAddr;
@@ -33,7 +36,10 @@ pub use quantity::parse_bytes;
 pub use query::{NAME_OPTION, SpecOption};
 pub use schema::schema;
 pub use secret::{SECRET_BYTES_MAX, Secret};
+pub use silence::Silence;
 pub use tls::Tls;
+pub use tokens::TokenFile;
+pub use unix_file::UnixFile;
 pub use values::Values;
 
 use file::Settings;
@@ -51,12 +57,14 @@ pub struct Config {
     pub data: PathBuf,
     /// Worker threads, and lanes.
     pub workers: usize,
-    /// Distribution of the listeners that name none.
+    /// The distribution of listeners that do not set their own.
     pub distribution: Distribution,
     /// The time after which other workers help a stalled worker; `None` is never.
     pub stall_threshold: Option<Duration>,
     /// Where the admin listens; `None` is off.
     pub admin: Option<SocketAddr>,
+    /// Who may ask the admin; `None` is everybody.
+    pub admin_tokens: Option<TokenFile>,
     /// What to listen on.
     pub listen: Vec<ListenSpec>,
     /// Where to deliver messages.
@@ -75,7 +83,7 @@ pub struct Config {
     pub hello_timeout_seconds: u32,
     /// How long a bbq client may send nothing in the middle of a batch.
     pub batch_timeout_seconds: u32,
-    /// For how long a connection must be idle to be closed for a new one.
+    /// How long a connection must be idle before it can be closed for a new one.
     pub evict_idle_seconds: u32,
     /// Memory of unfinished batches and messages, of all workers together.
     pub unfinished_bytes_max: u64,
@@ -94,17 +102,17 @@ impl ConfigSource {
     /// [`Config::load`].
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first mistake that was found.
     pub fn load(&self) -> Result<Config, ConfigError> {
         Config::load(self.path.as_deref(), &self.overrides)
     }
 }
 
 impl Config {
-    /// Reads the file, if there is one, applies the overrides, adds the defaults and checks the whole.
+    /// Reads the file, if there is one, applies the overrides, adds the defaults and checks the result.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first mistake that was found.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigError> {
         let settings = Settings::read(path, overrides)?;
         let data: PathBuf = settings.text("data", |_, text| Ok(text.into()))?;
@@ -123,6 +131,10 @@ impl Config {
             stall_threshold: Some(milliseconds("stall_threshold_ms")?)
                 .filter(|threshold| !threshold.is_zero()),
             admin: settings.text("admin", admin)?,
+            admin_tokens: settings.text("admin_token_file", |_, path| match path {
+                keys::ADMIN_TOKENS_DEFAULT => Ok(None),
+                path => TokenFile::read(path).map(Some),
+            })?,
             spool_bytes_max,
             segment_bytes: settings
                 .number_or("spool.segment_bytes", segment_bytes_default(spool_bytes_max, workers))?,
@@ -141,7 +153,8 @@ impl Config {
         Ok(config)
     }
 
-    /// The distribution of a listener: its own, or the server's, or `auto` if the server's does not fit its transport.
+    /// The distribution of a listener: its own if it has one. Otherwise the server's, or `auto` if the server's does not fit the
+    /// transport.
     #[must_use]
     pub fn distribution_of(&self, spec: &ListenSpec) -> Distribution {
         let fits = self.distribution.misfit(spec.address.transport()).is_none();
@@ -149,6 +162,15 @@ impl Config {
     }
 
     fn check(&self) -> Result<(), ConfigError> {
+        if let Some(admin) = self.admin
+            && !admin.ip().to_canonical().is_loopback()
+            && self.admin_tokens.is_none()
+        {
+            return Err(ConfigError::new(format!(
+                "admin is {admin}, which other machines can reach; write admin_token_file = \"PATH\", too, or an address of \
+                 loopback such as {ADMIN_DEFAULT}"
+            )));
+        }
         let unfinished_least = UNFINISHED_BYTES_PER_WORKER_MIN * self.workers as u64;
         if self.unfinished_bytes_max < unfinished_least {
             return Err(ConfigError::new(format!(
@@ -163,7 +185,7 @@ impl Config {
             if others.iter().any(|other| other.clashes_with(spec)) {
                 return Err(ConfigError::new(format!("{} is listened on twice", spec.head())));
             }
-            // Two listeners without names have the same source only with port 0, and then different addresses.
+            // Two listeners without names have the same source only if both have port 0. Their addresses then differ.
             let is_named = |other: &ListenSpec| other.has_name() || spec.has_name();
             if others.iter().any(|other| is_named(other) && other.source == spec.source) {
                 return Err(ConfigError::new(format!("{:?}: another listener has this name", spec.text)));

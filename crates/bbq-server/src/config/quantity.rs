@@ -1,7 +1,7 @@
 //! Sizes as people write them.
 
-/// Reads `1048576`, `1MiB`, `64KiB`, `10GB` or `10G`: KB, MB, GB, TB are powers of 1000, KiB, MiB, GiB, TiB, PiB and the
-/// single letters K, M, G, T, P powers of 1024.
+/// Reads `1048576`, `1MiB`, `64KiB`, `10GB` or `10G`: KB, MB, GB and TB are powers of 1000. KiB, MiB, GiB, TiB,
+/// PiB and the single letters K, M, G, T, P are powers of 1024.
 ///
 /// # Errors
 /// Says what is wrong and what to write.
@@ -22,7 +22,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "p" | "pib" => 1 << 50,
         _ => {
             return Err(format!(
-                "{text:?} is no size; write a number of bytes, or one with KiB, MiB, GiB, KB, MB or GB"
+                "{text:?} is no size; write a number of bytes, or a number with KiB, MiB, GiB, KB, MB or GB"
             ));
         }
     };
@@ -31,7 +31,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(|| format!("{text:?} is over 64 bits"))
 }
 
-/// As [`parse_bytes`] reads it, in the largest unit that needs no fraction.
+/// The size as a text that [`parse_bytes`] reads, in the largest unit that needs no fraction.
 pub(super) fn with_unit(bytes: u64) -> String {
     let units = [(50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = units.into_iter().find(|(bits, _)| bytes != 0 && bytes.trailing_zeros() >= *bits);

@@ -10,16 +10,16 @@ use super::secret::Secret;
 use super::spec_text::SpecText;
 use super::values::Values;
 
-/// An option of a SPEC, or a key of the file. Parsing, error messages, help, documentation and the JSON Schema are made from it.
+/// An option of a SPEC, or a key of the file. Parsing, error messages, help, documentation and the JSON Schema use this value.
 #[derive(Clone, Debug)]
 pub struct SpecOption {
     /// The word in front of the equals sign, and the key in a table of the file.
     pub key: &'static str,
-    /// The values that it accepts.
+    /// The accepted values.
     pub values: Values,
     /// The value if the option is not given.
     pub default: &'static str,
-    /// What it is for.
+    /// What the option is for.
     pub meaning: &'static str,
 }
 
@@ -38,11 +38,11 @@ pub static NAME_OPTION: SpecOption = SpecOption {
     default: "the SPEC without its options",
     meaning: "what it is called in the spool, the status and the log; another name is another listener or sink",
 };
-/// The spool shortens a longer name (512 bytes), and 256 of these fit the header of the smallest segment.
+/// 256 names of this length fit the header of the smallest segment. The spool shortens only names over 512 bytes.
 const NAME_BYTES_MAX: usize = 200;
 
 impl SpecOption {
-    /// The words in front of the equals sign: the key, or the two keys for a secret.
+    /// The words in front of the equals sign: the key, or for a secret `KEY_file` and `KEY_env`.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
         match self.values {
@@ -54,7 +54,8 @@ impl SpecOption {
 
 /// The options of one SPEC. Each is taken out by the code that uses it.
 pub(crate) struct Query<'a> {
-    spec: &'a str,
+    /// The SPEC, for errors.
+    spec: String,
     options: Vec<&'static SpecOption>,
     pairs: Vec<(&'a str, &'a str)>,
     taken: Vec<&'a str>,
@@ -65,25 +66,31 @@ impl<'a> Query<'a> {
     /// The options given in `spec`; `options` lists those that are known.
     ///
     /// # Errors
-    /// A secret is written in the SPEC. The message does not show the SPEC.
+    /// An option is unknown, or a secret is written in the SPEC. The message shows no value that may be a secret.
     pub(crate) fn of(
         spec: &'a SpecText,
         options: impl IntoIterator<Item = &'static SpecOption>,
     ) -> Result<Query<'a>, ConfigError> {
         let options: Vec<&SpecOption> = options.into_iter().collect();
-        let pairs = spec.options.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-        let is_written = |option: &&&SpecOption| spec.options.iter().any(|(key, _)| key == option.key);
+        let words: Vec<String> = options.iter().flat_map(|option| option.words()).collect();
+        let is_known = |key: &str| words.iter().any(|word| word == key);
         let mut secrets = options.iter().filter(|option| option.values == Values::Secret);
-        match secrets.find(is_written) {
-            Some(SpecOption { key, .. }) => Err(ConfigError::new(format!(
-                "{:?}: {key} is a secret and must not stand here; write {key}_file=PATH or {key}_env=NAME",
-                spec.head
-            ))),
-            None => {
-                let (taken, secrets) = (Vec::new(), Vec::new());
-                Ok(Query { spec: &spec.text, options, pairs, taken, secrets })
-            }
+        // Somebody may have written the secret itself in place of the variable.
+        let is_secret = |key: &str, value: &str| {
+            !is_name(value) && secrets.clone().any(|option| key == format!("{}_env", option.key))
+        };
+        let shown = spec.shown(|key, value| is_known(key) && !is_secret(key, value));
+        let is_written = |option: &&&SpecOption| spec.options.iter().any(|(key, _)| key == option.key);
+        if let Some(SpecOption { key, .. }) = secrets.find(is_written) {
+            return Err(ConfigError::new(format!(
+                "{shown:?}: {key} is a secret and must not be written here; write {key}_file=PATH or {key}_env=NAME"
+            )));
         }
+        if let Some((key, _)) = spec.options.iter().find(|(key, _)| !is_known(key)) {
+            return Err(unknown(&shown, key, &options));
+        }
+        let pairs = spec.options.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        Ok(Query { spec: shown, options, pairs, taken: Vec::new(), secrets: Vec::new() })
     }
 
     /// Takes the name; the default is the SPEC without its options.
@@ -135,10 +142,16 @@ impl<'a> Query<'a> {
         self.take(key, |text| option.values.number(text))
     }
 
-    /// Takes a secret, from the file or the environment variable that the SPEC names. A changed secret is a changed SPEC.
+    /// Takes a secret, from the file or the environment variable that the SPEC names. A SPEC whose secret has changed
+    /// counts as changed.
     pub(crate) fn take_secret(&mut self, key: &str) -> Result<Option<Secret>, ConfigError> {
         let file = self.take(&format!("{key}_file"), |path| Secret::of_file(Path::new(path)))?;
-        let variable = self.take(&format!("{key}_env"), Secret::of_environment)?;
+        let variable = self.take(&format!("{key}_env"), |name| {
+            if !is_name(name) {
+                return Err("this is no name of an environment variable".to_owned());
+            }
+            Secret::of_environment(name)
+        })?;
         if file.is_some() && variable.is_some() {
             return Err(ConfigError::new(format!(
                 "{:?}: {key}_file and {key}_env contradict each other; leave one of the two out",
@@ -162,16 +175,26 @@ impl<'a> Query<'a> {
 
     /// Refuses options that were not taken. Returns the secrets that were read.
     pub(crate) fn finish(self) -> Result<Vec<Secret>, ConfigError> {
-        let Some((key, _)) = self.pairs.first() else { return Ok(self.secrets) };
-        let words: Vec<String> = self.options.iter().flat_map(|option| option.words()).collect();
-        let known: Vec<&str> = words.iter().map(String::as_str).collect();
-        Err(ConfigError::new(format!(
-            "{:?}: unknown option {key:?}{}; known options: {}",
-            self.spec,
-            hint(key, &known),
-            known.join(", ")
-        )))
+        match self.pairs.first() {
+            Some((key, _)) => Err(unknown(&self.spec, key, &self.options)),
+            None => Ok(self.secrets),
+        }
     }
+}
+
+/// Whether this can be the name of an environment variable.
+fn is_name(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+fn unknown(spec: &str, key: &str, options: &[&SpecOption]) -> ConfigError {
+    let words: Vec<String> = options.iter().flat_map(|option| option.words()).collect();
+    let known: Vec<&str> = words.iter().map(String::as_str).collect();
+    ConfigError::new(format!(
+        "{spec:?}: unknown option {key:?}{}; known options: {}",
+        hint(key, &known),
+        known.join(", ")
+    ))
 }
 
 /// Parses a distribution or a steering.

@@ -1,7 +1,7 @@
 //! The JSON Schema of the configuration file, for editors.
 //!
-//! The server refuses everything that the schema refuses, and mistakes that a schema cannot express, such as two listeners at
-//! one address.
+//! The server refuses everything that the schema refuses. It also refuses mistakes that a schema cannot express, such as two
+//! listeners at one address.
 
 use serde_json::{Map, Value, json};
 
@@ -13,10 +13,10 @@ use crate::sink::SINK_KINDS;
 
 /// A number of bytes with a unit.
 const SIZE: &str = "^ *[0-9]+ *[KMGTPkmgtp]?[Ii]?[Bb]? *$";
-/// Transports by whether they have datagrams.
+/// The transports without datagrams (`false`) and with datagrams (`true`).
 const TRANSPORTS: [(bool, &str); 2] = [(false, "tcp|unix"), (true, "udp|unixgram")];
 
-/// The schema, of draft 7.
+/// The schema, in JSON Schema draft 7.
 #[must_use]
 pub fn schema() -> Value {
     let (mut keys, mut tables) = (Map::new(), Map::<String, Value>::new());

@@ -1,6 +1,6 @@
 //! A secret: a password or a key that the configuration names and does not contain.
 //!
-//! Invariant: nothing that is shown, logged or serialized contains it; [`Secret::expose`] is the one way to it.
+//! Invariant: nothing that is shown, logged or serialized contains the secret; only [`Secret::expose`] returns it.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use tracing::warn;
 
-/// The longest secret: a private key with its certificates fits several times.
+/// The longest secret. A private key with its certificates is several times smaller.
 pub const SECRET_BYTES_MAX: u64 = 64 * 1024;
 const SHOWN: &str = "<secret>";
-/// In the mode of a file: users that are neither its owner nor of its group may read it.
+/// The bit of a file's mode that lets every user read the file, not only its owner and its group.
 const OTHERS_READ: u32 = 0o004;
 
 /// A text that must not be seen.
@@ -36,7 +36,7 @@ impl Secret {
             return Err(format!("{shown} is no regular file"));
         }
         if metadata.mode() & OTHERS_READ != 0 {
-            warn!(path = %shown, "every user can read this secret; take the permission away with chmod o-r");
+            warn!(path = %shown, "every user can read this secret; remove the permission with chmod o-r");
         }
         let mut bytes = Vec::new();
         let file = File::open(path).map_err(unreadable)?;
@@ -46,7 +46,7 @@ impl Secret {
         Secret::of_text(line.unwrap_or(&text)).map_err(|problem| format!("{shown} {problem}"))
     }
 
-    /// Reads an environment variable of this process. It stays as it was when the process started.
+    /// Reads an environment variable of this process, with the value that it had when the process started.
     ///
     /// # Errors
     /// The variable is not set, is empty or too large, or is not UTF-8.

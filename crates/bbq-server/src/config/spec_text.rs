@@ -1,13 +1,20 @@
-//! A SPEC before it is parsed: a text such as `file:PATH?format=json`, or in the file a table with `spec` and the options as keys.
+//! A SPEC before it is parsed: a text such as `file:PATH?format=json`. In the file it may also be a table with `spec` and the
+//! options as keys.
+//!
+//! Before it is checked, a secret may stand where none belongs. So an error shows a SPEC by [`SpecText::shown`], and a value only of an
+//! option whose values are no secrets.
 
 use toml::de::{DeTable, DeValue};
 
 use super::error::ConfigError;
 
+/// In place of what may be a secret.
+const HIDDEN: &str = "<hidden>";
+
 /// The part in front of the options, and the options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SpecText {
-    /// All of it as one text, for people.
+    /// The SPEC with its options as one text. It is for people when [`super::query::Query::of`] has checked the options.
     pub(crate) text: String,
     pub(crate) head: String,
     pub(crate) options: Vec<(String, String)>,
@@ -21,9 +28,14 @@ impl SpecText {
     pub(crate) fn of_text(text: &str) -> Result<SpecText, ConfigError> {
         let (head, options) = text.split_once('?').unwrap_or((text, ""));
         let mut spec = SpecText { text: text.to_owned(), head: head.to_owned(), options: Vec::new() };
-        for part in options.split('&').filter(|part| !part.is_empty()) {
+        for (index, part) in options.split('&').filter(|part| !part.is_empty()).enumerate() {
             let Some((key, value)) = part.split_once('=') else {
-                return Err(ConfigError::new(format!("{text:?}: {part:?} has no value; write {part}=...")));
+                // This may be a part of a secret that has an ampersand.
+                return Err(ConfigError::new(format!(
+                    "{:?}: option {} has no value; write KEY=VALUE",
+                    spec.shown(|_, _| false),
+                    index + 1
+                )));
             };
             spec.add(key, value.to_owned())?;
         }
@@ -57,19 +69,47 @@ impl SpecText {
         Ok(spec)
     }
 
+    /// The SPEC with some of its values, by key and value. The others are hidden, as is a user of a URL.
+    pub(super) fn shown(&self, is_shown: impl Fn(&str, &str) -> bool) -> String {
+        let mut shown = self.shown_head();
+        for (index, (key, value)) in self.options.iter().enumerate() {
+            let before = if index == 0 { '?' } else { '&' };
+            let value = if is_shown(key, value) { value } else { HIDDEN };
+            shown.push_str(&format!("{before}{key}={value}"));
+        }
+        shown
+    }
+
+    /// The SPEC without options, and without a user of a URL.
+    pub(crate) fn shown_head(&self) -> String {
+        without_user(&self.head)
+    }
+
     fn add(&mut self, key: &str, value: String) -> Result<(), ConfigError> {
         if self.options.iter().any(|(known, _)| known == key) {
-            return Err(ConfigError::new(format!("{:?}: {key} is given twice", self.text)));
+            return Err(ConfigError::new(format!("{:?}: {key} is given twice", self.shown(|_, _| false))));
         }
         self.options.push((key.to_owned(), value));
         Ok(())
     }
 }
 
+/// A URL without its user and password.
+pub(crate) fn without_user(url: &str) -> String {
+    let authority = url.find("//").map_or(0, |slashes| slashes + 2);
+    let end = url[authority..].find('/').map_or(url.len(), |length| authority + length);
+    match url[authority..end].rfind('@') {
+        Some(at) if authority > 0 && at > 0 => {
+            format!("{}{HIDDEN}{}", &url[..authority], &url[authority + at..])
+        }
+        _ => url.to_owned(),
+    }
+}
+
 /// The value of a key as a text.
 ///
 /// # Errors
-/// It is a list, a table, a fraction or a time.
+/// The value is a list, a table, a fraction or a time.
 pub(super) fn scalar(key: &str, value: &DeValue<'_>) -> Result<String, ConfigError> {
     match value {
         DeValue::String(text) => Ok(text.clone().into_owned()),
@@ -81,6 +121,26 @@ pub(super) fn scalar(key: &str, value: &DeValue<'_>) -> Result<String, ConfigErr
         other => {
             let kind = other.type_str();
             Err(ConfigError::new(format!("{key} is of type {kind}; write a text or a number")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_of_a_url_is_hidden() {
+        for (url, shown) in [
+            ("http://user:sesame@host/a", "http://<hidden>@host/a"),
+            ("https://sesame@host", "https://<hidden>@host"),
+            ("http://user:s@same@host:1/a@b", "http://<hidden>@host:1/a@b"),
+            ("http://host/a@b", "http://host/a@b"),
+            ("lines+unix://@name", "lines+unix://@name"),
+            ("lines+unix:///run/a@b", "lines+unix:///run/a@b"),
+            ("file:a@b", "file:a@b"),
+        ] {
+            assert_eq!(without_user(url), shown);
         }
     }
 }

@@ -6,13 +6,14 @@ use super::error::ConfigError;
 use super::query::Query;
 use crate::tls::{Certificates, TlsFiles};
 
-/// A listener's TLS. Equal when it is configured equally, whatever the files hold: another certificate is no other configuration.
+/// A listener's TLS. Two values are equal if they name the same files and the same protocol. So a new certificate in the same
+/// file does not change the configuration.
 #[derive(Clone, Debug)]
 pub struct Tls {
     pub(crate) files: TlsFiles,
-    /// The protocol inside, as clients may ask for it (ALPN); empty when they are not to.
-    pub(crate) application: &'static [u8],
-    /// As they were when the configuration was read.
+    /// The protocol inside TLS that clients may request by name (ALPN); empty if there is no name for it.
+    pub(crate) application: &'static [&'static [u8]],
+    /// The certificates as they were when the configuration was read.
     pub(crate) certificates: Certificates,
 }
 
@@ -25,11 +26,11 @@ impl PartialEq for Tls {
 impl Eq for Tls {}
 
 impl Tls {
-    /// Takes the options of TLS; `None` without them.
+    /// Takes the options of TLS; returns `None` if there are none.
     pub(super) fn take(
         query: &mut Query<'_>,
         spec: &str,
-        application: &'static [u8],
+        application: &'static [&'static [u8]],
     ) -> Result<Option<Tls>, ConfigError> {
         let wrong = |text: &str| Err(ConfigError::new(format!("{spec:?}: {text}")));
         let certificates = query.take("tls_cert", paths)?;

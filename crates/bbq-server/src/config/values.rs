@@ -20,7 +20,7 @@ pub enum Values {
     Text {
         /// For people.
         form: &'static str,
-        /// The regular expression for editors: every valid text matches it, and some others may.
+        /// The regular expression for editors. Every valid text matches it; some invalid texts may match, too.
         pattern: &'static str,
     },
     /// A list of this many SPECs.

@@ -12,7 +12,7 @@ use crate::lifecycle::listeners::OfferedGroup;
 /// Puts the sockets of one address together, in their order. systemd removes the files of unix sockets itself.
 pub(crate) fn offered(activated: Vec<Activated>) -> Result<Vec<OfferedGroup>, StartError> {
     let mut groups: Vec<OfferedGroup> = Vec::new();
-    for Activated { name, descriptor } in activated {
+    for Activated { name, descriptor, .. } in activated {
         let Some(address) = bound_address(descriptor.as_fd()) else {
             return Err(StartError::Unclaimed {
                 sockets: format!("{name:?}, which is bound to nothing known"),
@@ -25,6 +25,7 @@ pub(crate) fn offered(activated: Vec<Activated>) -> Result<Vec<OfferedGroup>, St
                 sockets: vec![descriptor],
                 owns_file: false,
                 kernel_seen: 0,
+                steering_key: None,
             }),
         }
     }

@@ -149,7 +149,7 @@ impl Control {
     async fn reload(&mut self, is_upgrading: bool) {
         notify(&notify::reloading());
         match self.try_reload(is_upgrading).await {
-            Ok(()) => self.serve_certificates(),
+            Ok(()) => self.serve_files(),
             Err(why) => self.refuse("reload", &why),
         }
         notify(notify::READY);
@@ -199,11 +199,23 @@ impl Control {
         went_on
     }
 
-    /// Serves the certificates that were read with the configuration.
-    fn serve_certificates(&self) {
+    /// Serves the certificates and tokens that were read with the configuration.
+    fn serve_files(&self) {
+        if let Some((admin, file)) = self.admin.as_ref().zip(self.loaded.admin_tokens.as_ref())
+            && admin.replace_tokens(file)
+        {
+            info!("new tokens of the admin");
+        }
         for listener in &self.sockets.listeners {
             let spec = listener.spec();
             let read = self.loaded.listen.iter().find(|read| read.address == spec.address);
+            if let Some((served, file)) =
+                listener.tokens.as_ref().zip(read.and_then(|read| read.tokens.as_ref()))
+                && served.is_of(&file.path)
+                && served.replace(file.tokens.clone(), file.stamp)
+            {
+                info!(listener = spec.text, "new tokens: those that are no longer in the file are refused");
+            }
             let Some((served, read)) = listener.tls.as_ref().zip(read.and_then(|read| read.tls.as_ref()))
             else {
                 continue;

@@ -7,9 +7,10 @@ use std::net::TcpListener as AdminListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bbq_listen::{Address, Group, GroupOptions, Holder, Steering};
+use bbq_listen::{Address, Group, GroupOptions, Holder, Steering, SteeringKey};
 
-use crate::config::{Config, ListenSpec, Tls};
+use crate::access::{PeerLog, ServedTokens};
+use crate::config::{Config, ListenSpec, Tls, UnixFile};
 use crate::error::StartError;
 use crate::observe::evenness::EvennessWatch;
 use crate::observe::foreign::ForeignWatch;
@@ -25,6 +26,9 @@ pub(crate) struct Listener {
     pub(crate) evenness: Arc<EvennessWatch>,
     /// `None` when it is plain.
     pub(crate) tls: Option<Arc<ServedTls>>,
+    /// `None` when it asks for none.
+    pub(crate) tokens: Option<Arc<ServedTokens>>,
+    pub(crate) refusals: Arc<PeerLog>,
     /// What the kernel had dropped on the sockets when a ledger last counted.
     pub(crate) kernel_seen: u64,
 }
@@ -37,6 +41,8 @@ pub(crate) struct OfferedGroup {
     pub(crate) sockets: Vec<OwnedFd>,
     pub(crate) owns_file: bool,
     pub(crate) kernel_seen: u64,
+    /// With which its senders were spread; `None` if the opener had no key.
+    pub(crate) steering_key: Option<SteeringKey>,
 }
 
 /// Everything that listens.
@@ -64,6 +70,7 @@ impl Sockets {
                 sockets: vec![admin.as_fd().try_clone_to_owned()?],
                 owns_file: false,
                 kernel_seen: 0,
+                steering_key: None,
             });
         }
         Ok(offered)
@@ -76,32 +83,47 @@ impl Listener {
         spec: &ListenSpec,
         offered: &mut Vec<OfferedGroup>,
     ) -> Result<Listener, StartError> {
-        let options = GroupOptions {
-            distribution: config.distribution_of(spec),
-            steering: spec.steering.clone(),
-            backlog: spec.backlog,
-            receive_buffer_bytes: spec.receive_buffer_bytes,
-            ..GroupOptions::new(spec.address.clone(), config.workers)
-        };
+        let mut options = GroupOptions::new(spec.address.clone(), config.workers)
+            .distribution(config.distribution_of(spec))
+            .steering(spec.steering.clone())
+            .backlog(spec.backlog)
+            .keepalive(spec.silence.keepalive)
+            .user_timeout(spec.silence.user_timeout);
+        options.receive_buffer_bytes = spec.receive_buffer_bytes;
+        options.defer_accept = spec.defer_accept;
+        if let Some(UnixFile { mode, owner }) = spec.unix_file {
+            options = options.unix_mode(mode).unix_owner(owner);
+        }
         let found = take(offered, &spec.address);
+        options.steering_key = found.as_ref().and_then(|group| group.steering_key.clone());
         let kernel_seen = found.as_ref().map_or(0, |group| group.kernel_seen);
+        // systemd has its own keys for the files that it makes.
+        let file_is_bbqs = found.as_ref().is_some_and(|group| group.owns_file);
         let group = match found {
             // Adopts all sockets. The start then adds or removes sockets until each worker has one; only then does each weight
             // have a socket.
             Some(found) if found.sockets.len() > 1 && options.distribution.is_per_worker() => {
                 let workers = found.sockets.len();
-                let steering = if workers == config.workers { options.steering } else { Steering::Hash };
-                Group::adopt(&GroupOptions { workers, steering, ..options }, found.sockets)
+                let steering = if workers == config.workers { spec.steering.clone() } else { Steering::Hash };
+                options.workers(workers).steering(steering).adopt(found.sockets)
             }
-            Some(found) => Group::adopt(&options, found.sockets),
-            None => Group::open(&options),
+            Some(found) => options.adopt(found.sockets),
+            None => options.open(),
         };
-        let group = group.map_err(|source| StartError::Listen { spec: spec.text.clone(), source })?;
+        let failed = |source| StartError::Listen { spec: spec.text.clone(), source };
+        let group = group.map_err(failed)?;
+        if let Some(UnixFile { mode, owner }) = spec.unix_file
+            && file_is_bbqs
+        {
+            group.set_file_options(Some(mode), owner).map_err(failed)?;
+        }
         Ok(Listener {
             spec: Arc::new(Mutex::new(Arc::new(spec.clone()))),
             foreign: Arc::default(),
             evenness: Arc::new(EvennessWatch::new(group.taken())),
             tls: spec.tls.as_ref().map(|tls| served(tls, Arc::default())),
+            tokens: spec.tokens.as_ref().map(ServedTokens::of_file),
+            refusals: Arc::default(),
             group: Arc::new(group),
             kernel_seen,
         })
@@ -125,7 +147,11 @@ impl Listener {
                 served(tls, before.as_ref().map(|before| Arc::clone(&before.counts)).unwrap_or_default())
             }
         });
-        Listener { spec: Arc::new(Mutex::new(Arc::new(spec))), tls, ..self.clone() }
+        let tokens = spec.tokens.as_ref().map(|file| match &self.tokens {
+            Some(before) if before.is_of(&file.path) => Arc::clone(before),
+            _ => ServedTokens::of_file(file),
+        });
+        Listener { spec: Arc::new(Mutex::new(Arc::new(spec))), tls, tokens, ..self.clone() }
     }
 
     fn offer(&self) -> io::Result<OfferedGroup> {
@@ -135,6 +161,7 @@ impl Listener {
             sockets: sockets.collect::<io::Result<_>>()?,
             owns_file: self.group.owns_file(),
             kernel_seen: self.kernel_seen,
+            steering_key: Some(self.group.steering_key().clone()),
         })
     }
 }

@@ -10,6 +10,7 @@ use tracing::{info, warn};
 use crate::error::StartError;
 use crate::lifecycle::listeners::Listener;
 use crate::observe::changes::Changes;
+use crate::observe::exposure::exposure;
 use crate::sink::{SinkLedger, SinkSpec};
 use crate::stored::ledger::Ledger;
 use crate::stored::retention::Retention;
@@ -52,6 +53,8 @@ impl Parts {
                 ledger: Arc::clone(self.ledger.listener(place)),
                 worker_listener,
                 tls: listener.tls.clone(),
+                tokens: listener.tokens.clone(),
+                refusals: Arc::clone(&listener.refusals),
             })
         };
         Ok(Worker {
@@ -96,6 +99,11 @@ impl Parts {
                 info!(listener = listener.spec().text, reason, %distribution, "distribution chosen automatically");
             } else if let Some(reason) = listener.group.fallback() {
                 warn!(listener = listener.spec().text, reason, %distribution, "using another distribution than configured");
+            }
+        }
+        for listener in &self.listeners {
+            if let Some(warning) = exposure(&listener.spec()) {
+                warn!("{warning}");
             }
         }
         for (spec, _) in &self.sinks {

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use bbq_listen::ListenError;
+use bbq_listen::{ListenError, Steering};
 use tracing::warn;
 
-use crate::config::{Config, ListenSpec};
+use crate::config::{Config, ListenSpec, UnixFile};
 use crate::error::StartError;
 use crate::lifecycle::listeners::Listener;
 
@@ -29,7 +29,13 @@ pub(crate) fn only_steers(old: &Config, planned: &Config) -> bool {
         // A default is the same as its value written out.
         spec.distribution = before.distribution;
     }
-    as_before == *old
+    as_before == *old && !needs_monitor(old, planned)
+}
+
+/// Whether steering by load begins where no stall monitor runs, which workers get at their start.
+fn needs_monitor(old: &Config, planned: &Config) -> bool {
+    let by_load = |config: &Config| config.listen.iter().any(|spec| spec.steering == Steering::Load);
+    old.stall_threshold.is_none() && by_load(planned) && !by_load(old)
 }
 
 /// Steers listeners that are served, one for each of `specs`: all of them, or none.
@@ -51,7 +57,11 @@ pub(crate) fn steer(open: &[Listener], specs: &[ListenSpec]) -> Result<(), Liste
 
 /// Keys whose change needs another process.
 fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
-    let changes = [("data", old.data != new.data), ("admin", old.admin != new.admin)];
+    let changes = [
+        ("data", old.data != new.data),
+        ("admin", old.admin != new.admin),
+        ("admin_token_file", old.admin_tokens != new.admin_tokens),
+    ];
     changes.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
 }
 
@@ -60,7 +70,8 @@ pub(crate) fn plan(old: &Config, new: Config, open: &[Listener]) -> Result<Plan,
     for key in fixed(old, &new) {
         warn!(key, "needs an upgrade (SIGUSR2) or a restart; it stays as it is");
     }
-    let mut config = Config { data: old.data.clone(), admin: old.admin, ..new };
+    let mut config =
+        Config { data: old.data.clone(), admin: old.admin, admin_tokens: old.admin_tokens.clone(), ..new };
     let mut listeners = Vec::with_capacity(config.listen.len());
     let mut left: Vec<&Listener> = open.iter().collect();
     for place in 0..config.listen.len() {
@@ -85,7 +96,16 @@ pub(crate) fn plan(old: &Config, new: Config, open: &[Listener]) -> Result<Plan,
         }
         spec.distribution = Some(old.distribution_of(&before));
         spec.backlog = before.backlog;
+        spec.defer_accept = before.defer_accept;
+        spec.silence = before.silence;
         spec.receive_buffer_bytes = before.receive_buffer_bytes;
+        if let Some(UnixFile { mode, owner }) = spec.unix_file
+            && before.unix_file != spec.unix_file
+            && listener.group.owns_file()
+        {
+            let set = listener.group.set_file_options(Some(mode), owner);
+            set.map_err(|source| StartError::Listen { spec: spec.text.clone(), source })?;
+        }
         listeners.push(listener.with_spec(spec.clone()));
     }
     let kept = open.iter().map(|before| config.listen.iter().any(|spec| spec.head() == before.spec().head()));
@@ -104,6 +124,9 @@ fn unchanged_in_a_socket(
         ("distribution", has_other_sockets),
         ("steering", has_other_sockets && old.steering != new.steering),
         ("backlog", old.backlog != new.backlog),
+        ("defer_ms", old.defer_accept != new.defer_accept),
+        ("keepalive_seconds", old.silence.keepalive != new.silence.keepalive),
+        ("user_timeout_seconds", old.silence.user_timeout != new.silence.user_timeout),
         ("receive_buffer_bytes", old.receive_buffer_bytes != new.receive_buffer_bytes),
     ];
     changes.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()

@@ -14,7 +14,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bbq_listen::{ListenError, StallEvent, StallMonitor};
+use bbq_listen::{ListenError, StallEvent, StallMonitor, Steering};
 use bbq_spool::{DiskStorage, Spool, Storage};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -345,6 +345,9 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
     Ok((parts, sinks))
 }
 
+/// The threshold of a stall monitor that only steers by load.
+const STALLED_NEVER: Duration = Duration::from_secs(24 * 3600);
+
 /// Prepares a listener for this number of workers, with the configured steering.
 fn resume(listener: &Listener, workers: usize) -> Result<(), ListenError> {
     if listener.group.workers() != workers {
@@ -354,8 +357,10 @@ fn resume(listener: &Listener, workers: usize) -> Result<(), ListenError> {
     listener.group.resume()
 }
 
-/// Starts the monitor of stalled workers, unless it is off or there is only one worker.
+/// Starts the monitor of stalled workers, unless it is off or there is only one worker. Steering by load needs it in any case.
 fn rescue(parts: &Parts, threshold: Option<Duration>) -> Result<Option<StallMonitor>, StartError> {
+    let by_load = || parts.listeners.iter().any(|listener| listener.spec().steering == Steering::Load);
+    let threshold = threshold.or_else(|| by_load().then_some(STALLED_NEVER));
     let Some(threshold) = threshold.filter(|_| parts.workers.len() > 1) else { return Ok(None) };
     let log = RateLimitedLog::default();
     let groups = parts.listeners.iter().map(|listener| &*listener.group);

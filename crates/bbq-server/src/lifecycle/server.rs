@@ -8,6 +8,7 @@ use bbq_listen::{activated, return_freed_memory};
 use bbq_spool::DirectoryLock;
 use tokio::sync::watch;
 
+use crate::access::ServedTokens;
 use crate::config::{Config, ConfigSource};
 use crate::error::StartError;
 use crate::lifecycle::activation;
@@ -75,7 +76,9 @@ impl Server {
             begin.recv().is_ok_and(|(control, signals)| control.run(signals))
         })?;
         let look = Look::start()?;
-        let admin = sockets.admin.as_ref().map(Admin::start).transpose()?;
+        let admin_tokens = config.admin_tokens.as_ref().map(ServedTokens::of_file);
+        let admin =
+            sockets.admin.as_ref().map(|listener| Admin::start(listener, admin_tokens)).transpose()?;
         let start = Start {
             config: &config,
             listeners: sockets.listeners.clone(),

@@ -15,8 +15,12 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::http::header::WWW_AUTHENTICATE;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -27,6 +31,8 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::{error, warn};
 
+use crate::access::{Denied, ServedTokens, bearer};
+use crate::config::TokenFile;
 use crate::error::StartError;
 use crate::lifecycle::parts::Parts;
 use crate::lifecycle::threads::spawn;
@@ -57,6 +63,8 @@ enum Order {
 
 /// The admin's thread.
 pub(crate) struct Admin {
+    /// Who may ask; `None` is everybody.
+    tokens: Option<Arc<ServedTokens>>,
     order: watch::Sender<Order>,
     /// Whether it accepts.
     serves: watch::Receiver<bool>,
@@ -68,18 +76,28 @@ impl Admin {
     ///
     /// # Errors
     /// If the thread or its event loop cannot be made.
-    pub(crate) fn start(listener: &AdminListener) -> Result<Admin, StartError> {
+    pub(crate) fn start(
+        listener: &AdminListener,
+        tokens: Option<Arc<ServedTokens>>,
+    ) -> Result<Admin, StartError> {
         let failed = |source| StartError::Thread { name: "admin".to_owned(), source };
         let listener = listener.try_clone().map_err(failed)?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (order, orders) = watch::channel(Order::Wait);
         let (tell_serves, serves) = watch::channel(false);
+        let asked_for = tokens.clone();
         let thread = spawn("admin".to_owned(), move || {
-            if let Err(error) = runtime.block_on(work(listener, orders, &tell_serves)) {
+            if let Err(error) = runtime.block_on(work(listener, asked_for, orders, &tell_serves)) {
                 error!(%error, "the admin failed; bbq status and /health do not work until a restart");
             }
         })?;
-        Ok(Admin { order, serves, thread })
+        Ok(Admin { tokens, order, serves, thread })
+    }
+
+    /// Takes the tokens that were read with the configuration. `true` if they have changed.
+    pub(crate) fn replace_tokens(&self, file: &TokenFile) -> bool {
+        let tokens = self.tokens.as_ref().filter(|tokens| tokens.is_of(&file.path));
+        tokens.is_some_and(|tokens| tokens.replace(file.tokens.clone(), file.stamp))
     }
 
     /// Serves requests; each response shows what `parts` holds at the time.
@@ -105,6 +123,7 @@ impl Admin {
 
 async fn work(
     listener: AdminListener,
+    tokens: Option<Arc<ServedTokens>>,
     mut orders: watch::Receiver<Order>,
     tell_serves: &watch::Sender<bool>,
 ) -> io::Result<()> {
@@ -116,7 +135,7 @@ async fn work(
             Order::Wait => {}
             Order::Serve(parts) => {
                 tell_serves.send_replace(true);
-                serve(&listener, parts, &mut orders).await;
+                serve(&listener, tokens.as_ref(), parts, &mut orders).await;
                 tell_serves.send_replace(false);
                 continue;
             }
@@ -128,7 +147,12 @@ async fn work(
 }
 
 /// Serves until there is another order, then finishes the requests that have come. `parts` changes with a restart in place.
-async fn serve(listener: &TcpListener, parts: Now, orders: &mut watch::Receiver<Order>) {
+async fn serve(
+    listener: &TcpListener,
+    tokens: Option<&Arc<ServedTokens>>,
+    parts: Now,
+    orders: &mut watch::Receiver<Order>,
+) {
     let router = Router::new()
         .route("/", get(async || "bbq: /status (JSON), /health\n"))
         .route("/status", get(async |State(parts): State<Now>| Json(status(&parts))))
@@ -142,7 +166,7 @@ async fn serve(listener: &TcpListener, parts: Now, orders: &mut watch::Receiver<
             Some(_ended) = connections.tasks.join_next() => connections.forget_ended(),
             accepted = listener.accept(), if connections.have_room() => match accepted {
                 Ok((stream, _)) => {
-                    connections.begin(stream, router.clone());
+                    connections.begin(stream, router.clone(), tokens.cloned());
                     // Requests that have come are read before the next connection is accepted.
                     tokio::task::yield_now().await;
                 }
@@ -189,24 +213,36 @@ impl Connections {
         self.open.iter().position(|open| !open.has_asked.load(Ordering::Relaxed))
     }
 
-    fn begin(&mut self, stream: TcpStream, router: Router) {
+    fn begin(&mut self, stream: TcpStream, router: Router, tokens: Option<Arc<ServedTokens>>) {
         if self.open.len() >= CONNECTIONS_MAX
             && let Some(silent) = self.oldest_silent().and_then(|place| self.open.remove(place))
         {
             silent.task.abort();
         }
         let has_asked = Arc::new(AtomicBool::new(false));
-        let task = self.tasks.spawn(serve_connection(stream, router, Arc::clone(&has_asked)));
+        let task = self.tasks.spawn(serve_connection(stream, router, tokens, Arc::clone(&has_asked)));
         self.open.push_back(Open { task, has_asked });
     }
 }
 
 /// One request and its response.
-async fn serve_connection(stream: TcpStream, router: Router, has_asked: Arc<AtomicBool>) {
+async fn serve_connection(
+    stream: TcpStream,
+    router: Router,
+    tokens: Option<Arc<ServedTokens>>,
+    has_asked: Arc<AtomicBool>,
+) {
     let routes = TowerToHyperService::new(router);
-    let service = service_fn(move |request| {
+    let service = service_fn(move |request: Request<Incoming>| {
         has_asked.store(true, Ordering::Relaxed);
-        routes.call(request)
+        let checked = tokens.as_ref().map(|tokens| tokens.check(bearer(request.headers())));
+        let routes = routes.clone();
+        async move {
+            match checked {
+                Some(Err(denied)) => Ok(unauthorized(denied)),
+                Some(Ok(_)) | None => routes.call(request).await,
+            }
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -215,6 +251,11 @@ async fn serve_connection(stream: TcpStream, router: Router, has_asked: Arc<Atom
         .serve_connection(TokioIo::new(stream), service);
     // An error of the client concerns only the client.
     let _done = tokio::time::timeout(CONNECTION_PATIENCE, connection).await;
+}
+
+fn unauthorized(denied: Denied) -> Response {
+    let text = format!("{denied}; bbq status: --token-file, or the header Authorization: Bearer TOKEN\n");
+    (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], text).into_response()
 }
 
 fn status(parts: &Now) -> Status {

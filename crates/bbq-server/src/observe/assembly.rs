@@ -7,6 +7,7 @@ use bbq_listen::Address;
 use bbq_spool::{LaneCondition, LanePlace};
 
 use crate::lifecycle::parts::{Parts, waiting_for_space};
+use crate::observe::exposure::exposure;
 use crate::observe::status::{
     Dropped, LaneStatus, LedgerStatus, ListenerStatus, SinkStatus, SocketStatus, SpoolStatus, Status,
     TlsStatus, WorkerStatus,
@@ -32,6 +33,7 @@ impl Parts {
             troubles: problems.clone(),
             problems,
             notices: going.notices,
+            warnings: self.listeners.iter().filter_map(|listener| exposure(&listener.spec())).collect(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             refused_change: self.changes.refused(),
@@ -71,7 +73,14 @@ impl Parts {
                 listener.spec().text
             ))
         });
-        lanes.chain(sinks).chain(listeners).chain(foreign).chain(certificates).collect()
+        let tokens = self.listeners.iter().filter_map(|listener| {
+            let why = listener.tokens.as_ref()?.problem()?;
+            Some(format!(
+                "listener {} takes old tokens, as the new file cannot be used: {why}",
+                listener.spec().text
+            ))
+        });
+        lanes.chain(sinks).chain(listeners).chain(foreign).chain(certificates).chain(tokens).collect()
     }
 
     fn listener_status(&self, index: usize) -> ListenerStatus {

@@ -52,11 +52,21 @@ impl Parts {
         }
     }
 
-    /// Checks whether there are new certificates. Not for the control thread, as it reads files.
-    pub(crate) fn look_for_certificates(&self) {
+    /// Closes the sockets that a smaller number of workers has left behind: without a stall monitor nobody else does.
+    pub(crate) fn look_at_removed_sockets(&self) {
+        for listener in &self.listeners {
+            let _is_left = listener.group.close_removed();
+        }
+    }
+
+    /// Checks whether there are new certificates or tokens. Not for the control thread, as it reads files.
+    pub(crate) fn look_for_new_files(&self) {
         for listener in &self.listeners {
             if let Some(tls) = &listener.tls {
                 tls.look(&listener.spec().text);
+            }
+            if let Some(tokens) = &listener.tokens {
+                tokens.look(&listener.spec().text);
             }
         }
     }

@@ -205,7 +205,7 @@ fn cause(what: &str) -> (Fault, &'static str) {
         "malformed" => (Fault::Sender, "the messages violate the protocol: the log names their senders"),
         "refused" => (
             Fault::Sender,
-            "the sink's server refuses these messages for good: compare their size and form with what it takes",
+            "the sink's server refuses these messages for good: bbq spool cat --json prints them and why, from dead-letters/",
         ),
         EVICTED => (
             Fault::Sender,

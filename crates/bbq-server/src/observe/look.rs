@@ -1,5 +1,6 @@
-//! A thread that periodically checks whether other processes have joined a listener, and whether certificates were replaced. A check may take a tenth of a second,
-//! which is too long for the control thread or a worker.
+//! A thread that periodically checks whether other processes have joined a listener, whether certificates or tokens were replaced, and
+//! whether sockets are left of a larger number of workers. A check may take a tenth of a second, which is too long for the control
+//! thread or a worker.
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
@@ -33,7 +34,8 @@ impl Look {
             loop {
                 let now = Arc::clone(&parts.borrow());
                 now.look_for_foreign_members();
-                now.look_for_certificates();
+                now.look_for_new_files();
+                now.look_at_removed_sockets();
                 // Dropped before the wait: the parts of a start must end with the start.
                 drop(now);
                 if matches!(begun.recv_timeout(INTERVAL), Err(RecvTimeoutError::Disconnected)) {

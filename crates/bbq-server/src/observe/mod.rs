@@ -6,6 +6,7 @@ pub(crate) mod changes;
 pub(crate) mod checks;
 pub(crate) mod drops;
 pub(crate) mod evenness;
+pub(crate) mod exposure;
 pub(crate) mod foreign;
 pub(crate) mod look;
 pub(crate) mod rate_limited_log;

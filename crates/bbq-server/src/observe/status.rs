@@ -24,6 +24,9 @@ pub struct Status {
     /// What single senders do wrong, and connections closed to make room; one line each. The server works as configured.
     #[serde(default)]
     pub notices: Vec<String>,
+    /// What is configured and dangerous; one line each. The server works as configured.
+    #[serde(default)]
+    pub warnings: Vec<String>,
     /// Why the last reload or upgrade was refused; none when it was made.
     pub refused_change: Option<String>,
     /// Version of the program.

@@ -1,19 +1,22 @@
 //! Makes a sink of a destination with an `async fn`, on a runtime of the sink's thread.
 //!
 //! What a destination could not take is handed to it again: the driver decides when. A destination that hangs holds up nothing
-//! but its own sink: what it has not confirmed is given up when the server is to hold or to stop, and comes again later.
+//! but its own sink: what it has not confirmed is given up when the server is to hold or to stop, and comes again later. What it has
+//! confirmed of a group is remembered by the next commit.
 //!
 //! Invariant: no call but `wait` waits for the destination.
+//! Invariant: nothing runs on tokio's blocking threads. tokio panics when the system has no thread to give.
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bbq_spool::{Group, Progress};
+use bbq_spool::{Group, LanePlace, Progress};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinError, JoinSet};
 
-use super::delivery::Delivery;
+use super::delivery::{Delivery, InHand};
 use super::interface::{Now, Problem, Room, Settled, Sink};
 
 /// Where groups are delivered to.
@@ -21,6 +24,9 @@ pub(super) trait Destination: Send + Sync + 'static {
     /// Delivers what is left of a group, or rejects it. After an error the function is called again for the rest of the group, so the
     /// error says what is to be done about it.
     fn deliver(&self, delivery: &mut Delivery) -> impl Future<Output = io::Result<()>> + Send;
+
+    /// What the cursor remembers; see [`Sink::state`].
+    fn state(&self) -> String;
 }
 
 type Finished = (Delivery, io::Result<()>);
@@ -28,6 +34,10 @@ type Finished = (Delivery, io::Result<()>);
 /// See the module.
 pub(super) struct AsyncSink<D> {
     destination: Arc<D>,
+    /// Every group that is submitted and not settled.
+    in_hand: Vec<Arc<InHand>>,
+    /// Messages that were settled.
+    progress: Arc<AtomicU64>,
     /// Groups that are being delivered.
     running: JoinSet<Finished>,
     /// Groups whose delivery has ended while this sink waited.
@@ -35,6 +45,8 @@ pub(super) struct AsyncSink<D> {
     /// Groups that could not be delivered, in their order. The next call of `settle` tries again.
     failed: Vec<Delivery>,
     groups_max: usize,
+    /// The state that the cursor has.
+    committed: String,
     /// `None` once it is dropped.
     runtime: Option<Runtime>,
 }
@@ -42,13 +54,17 @@ pub(super) struct AsyncSink<D> {
 impl<D: Destination> AsyncSink<D> {
     /// Delivers at most `groups_max` groups at a time. With 1 the destination gets them in order.
     pub(super) fn new(destination: D, groups_max: usize) -> io::Result<AsyncSink<D>> {
-        let runtime = Builder::new_current_thread().enable_all().thread_name("sink-resolve").build()?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
         Ok(AsyncSink {
             destination: Arc::new(destination),
+            in_hand: Vec::new(),
+            progress: Arc::default(),
             running: JoinSet::new(),
             finished: Vec::new(),
             failed: Vec::new(),
             groups_max,
+            // The first step of a driver commits.
+            committed: String::new(),
             runtime: Some(runtime),
         })
     }
@@ -70,8 +86,10 @@ impl<D: Destination> AsyncSink<D> {
 }
 
 impl<D: Destination> Sink for AsyncSink<D> {
-    fn submit(&mut self, group: Group, _begun: u64, _now: Now) -> Result<Room, Problem> {
-        self.begin(Delivery::new(group));
+    fn submit(&mut self, group: Group, begun: u64, _now: Now) -> Result<Room, Problem> {
+        let in_hand = Arc::new(InHand::new(group, begun, Arc::clone(&self.progress)));
+        self.in_hand.push(Arc::clone(&in_hand));
+        self.begin(Delivery::new(in_hand));
         Ok(self.room())
     }
 
@@ -89,7 +107,10 @@ impl<D: Destination> Sink for AsyncSink<D> {
         let mut problem = None;
         for finished in std::mem::take(&mut self.finished) {
             match finished {
-                Ok((delivery, Ok(()))) => settled.push(delivery.into_settled()),
+                Ok((delivery, Ok(()))) => {
+                    self.in_hand.retain(|in_hand| !Arc::ptr_eq(in_hand, delivery.in_hand()));
+                    settled.push(delivery.in_hand().settled());
+                }
                 Ok((delivery, Err(error))) => {
                     self.failed.push(delivery);
                     problem.get_or_insert(Problem::Again(error));
@@ -98,7 +119,21 @@ impl<D: Destination> Sink for AsyncSink<D> {
                 Err(panic) => problem = Some(Problem::Failed(io::Error::other(panic))),
             }
         }
-        problem.map_or_else(|| Ok(self.room()), Err)
+        match problem {
+            Some(problem) => Err(problem),
+            // At once, as the destination changes it seldom: what comes next relies on it.
+            None if self.destination.state() != self.committed => Ok(Room::Commit),
+            None => Ok(self.room()),
+        }
+    }
+
+    fn settled_part(&mut self, until: LanePlace) -> Option<Settled> {
+        let in_hand = self.in_hand.iter().find(|in_hand| in_hand.until() == until)?;
+        in_hand.has_moved().then(|| in_hand.settled())
+    }
+
+    fn progress(&self) -> u64 {
+        self.progress.load(Ordering::Relaxed)
     }
 
     fn wait(&mut self, progress: &Progress, seen: u64, patience: Duration) {
@@ -115,12 +150,21 @@ impl<D: Destination> Sink for AsyncSink<D> {
         self.finished.extend(finished);
     }
 
+    fn state(&self) -> String {
+        self.destination.state()
+    }
+
+    fn committed(&mut self) {
+        self.committed = self.destination.state();
+    }
+
     fn may_give_up(&self) -> bool {
         true
     }
 
     fn go_back(&mut self) -> io::Result<()> {
         self.running = JoinSet::new();
+        self.in_hand.clear();
         self.finished.clear();
         self.failed.clear();
         Ok(())
@@ -130,7 +174,6 @@ impl<D: Destination> Sink for AsyncSink<D> {
 impl<D> Drop for AsyncSink<D> {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // A name that is being resolved may take long, and nobody waits for it.
             runtime.shutdown_background();
         }
     }

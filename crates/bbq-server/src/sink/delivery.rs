@@ -1,8 +1,14 @@
 //! A group on its way to a destination that takes messages in parts, such as the bodies of requests.
+//!
+//! Invariant: what is settled of a group are its first messages, also where its delivery is given up in the middle.
 
-use bbq_spool::{Entry, Group, GroupCursor, Scratch};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bbq_spool::{Entry, Group, GroupCursor, LanePlace, Scratch};
 
 use super::interface::Settled;
+use super::rejected::{Collector, DeadLetter, Rejected};
 use crate::format::Formatter;
 
 /// Messages that are formatted at once: more are not in memory beyond a part.
@@ -10,25 +16,44 @@ const RECORDS_AT_ONCE_MAX: u32 = 1024;
 /// Their bytes, unless one message is larger.
 const RECORDS_BYTES_AT_ONCE_MAX: usize = 64 * 1024;
 
-/// A group, and how much of it is settled.
-pub(super) struct Delivery {
+/// A group that was submitted, and how much of it is settled. The sink looks while the group is being delivered.
+pub(super) struct InHand {
     group: Group,
+    /// The first messages, which the destination had already.
+    begun: u64,
+    state: Mutex<State>,
+    /// Messages of all groups of the sink that were settled.
+    progress: Arc<AtomicU64>,
+}
+
+struct State {
     /// In front of the batch with the next message.
     cursor: GroupCursor,
     /// Messages that are delivered or rejected: the first of those that can be read.
     done: u64,
-    /// By reason.
+    /// How many of them were rejected, by reason, without what was begun.
     rejected: Vec<(&'static str, u64)>,
+    /// Those whose letters were not made yet. They are behind `looked`.
+    unkept: Vec<Rejected>,
+    looked: GroupCursor,
     received_ns: u64,
+}
+
+/// The delivery of a group.
+pub(super) struct Delivery {
+    in_hand: Arc<InHand>,
+    /// Messages of a part at most. It is halved for what the destination refuses, and stays over errors: else a destination that fails
+    /// now and then would never be asked for a single message.
+    records_max: u64,
     scratch: Scratch,
 }
 
 /// The limits of a part.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PartLimits {
-    pub(super) records: u64,
+struct PartLimits {
+    records: u64,
     /// Unless one message is larger.
-    pub(super) bytes: usize,
+    bytes: usize,
 }
 
 /// Messages that follow each other in a group, formatted.
@@ -45,25 +70,122 @@ pub(super) struct Part {
 /// The part has what it may have.
 struct Full;
 
-impl Delivery {
-    /// Nothing of the group is settled.
-    pub(super) fn new(group: Group) -> Delivery {
-        Delivery {
-            group,
+/// Every letter is made.
+struct Made;
+
+impl InHand {
+    /// The destination has the first `begun` messages of the group already. `progress` counts those that it settles.
+    pub(super) fn new(group: Group, begun: u64, progress: Arc<AtomicU64>) -> InHand {
+        let state = State {
             cursor: GroupCursor::default(),
-            done: 0,
+            done: begun,
             rejected: Vec::new(),
+            unkept: Vec::new(),
+            looked: GroupCursor::default(),
             received_ns: 0,
-            scratch: Scratch::default(),
-        }
+        };
+        InHand { group, begun, state: Mutex::new(state), progress }
     }
 
-    /// Formats the messages that come next. `None` when everything is settled.
-    pub(super) fn next_part(&mut self, formatter: &mut Formatter, limits: PartLimits) -> Option<Part> {
-        let mut part =
-            Part { text: Vec::new(), records: 0, behind: self.cursor, received_ns: self.received_ns };
-        let (mut at, mut cursor, done) = (self.cursor.records(), self.cursor, self.done);
-        let filled = self.group.try_for_each(&mut cursor, &mut self.scratch, |entry| {
+    /// [`Group::until`].
+    pub(super) fn until(&self) -> LanePlace {
+        self.group.until()
+    }
+
+    /// The group.
+    pub(super) fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// Messages that are delivered or rejected: the first of those that can be read.
+    pub(super) fn done(&self) -> u64 {
+        self.state().done
+    }
+
+    /// The destination has the next messages. The last of them was received at `received_ns`.
+    pub(super) fn pass_next(&self, records: u64, received_ns: u64) {
+        let mut state = self.state();
+        state.done += records;
+        state.received_ns = received_ns;
+        self.progress.fetch_add(records, Ordering::Relaxed);
+    }
+
+    /// The destination refuses the next messages for good: a word for the ledger, and what it says.
+    pub(super) fn reject_next(&self, records: u64, received_ns: u64, reason: &'static str, why: String) {
+        self.state().reject(records, reason, why);
+        self.pass_next(records, received_ns);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether anything was settled since the group was submitted.
+    pub(super) fn has_moved(&self) -> bool {
+        self.state().done > self.begun
+    }
+
+    /// What is settled so far, with the letters that no call returned before.
+    pub(super) fn settled(&self) -> Settled {
+        let letters = self.letters();
+        let state = self.state();
+        let rejected = state.rejected.clone();
+        let delivered = rejected.iter().fold(state.done, |rest, (_, records)| rest.saturating_sub(*records));
+        Settled { until: self.until(), delivered, rejected, letters, received_ns: state.received_ns }
+    }
+
+    fn letters(&self) -> Vec<DeadLetter> {
+        let mut state = self.state();
+        let rejected = std::mem::take(&mut state.unkept);
+        let mut from = state.looked;
+        state.looked = state.cursor;
+        drop(state);
+        let mut collector = Collector::new(&rejected, from.records());
+        let _made = self.group.try_for_each(&mut from, &mut Scratch::default(), |entry| {
+            if collector.is_done() {
+                return Err(Made);
+            }
+            collector.take(entry);
+            Ok(())
+        });
+        collector.into_letters()
+    }
+}
+
+impl State {
+    /// Notes that the next messages are rejected.
+    fn reject(&mut self, records: u64, reason: &'static str, why: String) {
+        let first = self.done;
+        match self.rejected.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, sum)) => *sum += records,
+            None => self.rejected.push((reason, records)),
+        }
+        match self.unkept.last_mut() {
+            Some(last) if last.why == why && last.first + last.records == first => last.records += records,
+            _ => self.unkept.push(Rejected { why, first, records }),
+        }
+    }
+}
+
+impl Delivery {
+    pub(super) fn new(in_hand: Arc<InHand>) -> Delivery {
+        Delivery { in_hand, records_max: u64::MAX, scratch: Scratch::default() }
+    }
+
+    pub(super) fn in_hand(&self) -> &Arc<InHand> {
+        &self.in_hand
+    }
+
+    /// Formats the messages that come next, at most `bytes_max` unless one message is larger. `None` when everything is settled.
+    pub(super) fn next_part(&mut self, formatter: &mut Formatter, bytes_max: usize) -> Option<Part> {
+        let limits = PartLimits { records: self.records_max, bytes: bytes_max };
+        let (mut cursor, done, received_ns) = {
+            let state = self.in_hand.state();
+            (state.cursor, state.done, state.received_ns)
+        };
+        let mut part = Part { text: Vec::new(), records: 0, behind: cursor, received_ns };
+        let mut at = cursor.records();
+        let filled = self.in_hand.group.try_for_each(&mut cursor, &mut self.scratch, |entry| {
             let Entry { lane, source, envelope, .. } = *entry;
             for batch in entry.batch.parts(RECORDS_AT_ONCE_MAX, RECORDS_BYTES_AT_ONCE_MAX) {
                 let records = u64::from(batch.header.records);
@@ -80,32 +202,34 @@ impl Delivery {
         part.behind = cursor;
         if filled.is_ok() && part.records == 0 {
             // What is left was damaged.
-            self.cursor = cursor;
+            self.in_hand.state().cursor = cursor;
         }
         (part.records > 0).then_some(part)
     }
 
     /// The destination has the messages of a part.
     pub(super) fn pass(&mut self, part: &Part) {
-        self.done += part.records;
-        self.cursor = part.behind;
-        self.received_ns = part.received_ns;
+        self.records_max = self.records_max.saturating_mul(2);
+        self.go_on(&mut self.in_hand.state(), part);
     }
 
-    /// The destination refuses the messages of a part for good.
-    pub(super) fn reject(&mut self, part: &Part, reason: &'static str) {
-        self.pass(part);
-        match self.rejected.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, records)) => *records += part.records,
-            None => self.rejected.push((reason, part.records)),
-        }
+    /// The destination refuses a part of several messages: it is asked for half of it.
+    pub(super) fn halve(&mut self, part: &Part) {
+        self.records_max = (part.records / 2).max(1);
     }
 
-    /// Every message that can be read is delivered or rejected.
-    pub(super) fn into_settled(self) -> Settled {
-        let Delivery { group, done, rejected, received_ns, .. } = self;
-        let delivered = done - rejected.iter().map(|(_, records)| records).sum::<u64>();
-        Settled { until: group.until(), delivered, rejected, received_ns }
+    /// The destination refuses the messages of a part for good: a word for the ledger, and what it says.
+    pub(super) fn reject(&mut self, part: &Part, reason: &'static str, why: String) {
+        let mut state = self.in_hand.state();
+        state.reject(part.records, reason, why);
+        self.go_on(&mut state, part);
+    }
+
+    fn go_on(&self, state: &mut State, part: &Part) {
+        state.done += part.records;
+        state.cursor = part.behind;
+        state.received_ns = part.received_ns;
+        self.in_hand.progress.fetch_add(part.records, Ordering::Relaxed);
     }
 }
 

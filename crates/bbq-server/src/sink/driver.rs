@@ -1,8 +1,8 @@
 //! The driver of a sink, in steps: reads a group of every lane whose turn it is, submits the groups, counts what is settled, and
-//! commits from time to time. It owns retry, back-off and the way back to the last commit.
+//! commits from time to time. It owns retry, back-off, dead letters and the way back to the last commit.
 //!
-//! Invariant: a step never waits, but for the system calls that it makes, and reads no clock: who takes the steps says what
-//! time it is, and waits for what a step returns.
+//! Invariant: a step never waits, but for the system calls that it makes and a second for dead letters, and reads no clock: who takes
+//! the steps says what time it is, and waits for what a step returns.
 //! Invariant: the cursor never says more than the destination holds.
 
 use std::io;
@@ -12,6 +12,7 @@ use std::time::Duration;
 use bbq_spool::{Cursor, CursorStore, LaneReader, Next, Progress, ReadOrder, Spool};
 use tracing::{info, warn};
 
+use super::dead_letters::DeadLetters;
 use super::in_flight::InFlight;
 use super::interface::{Commit, Now, Problem, Room, Settled, Sink};
 use super::ledger::{Account, SinkLedger};
@@ -59,6 +60,7 @@ pub(super) struct DriverParts {
     pub(super) committed: Cursor,
     pub(super) readers: Vec<LaneReader>,
     pub(super) spool: Arc<Spool>,
+    pub(super) dead_letters: DeadLetters,
 }
 
 /// See the module.
@@ -77,6 +79,10 @@ pub struct SinkDriver {
     last_commit: Option<Duration>,
     /// Something has changed since the last commit.
     is_dirty: bool,
+    /// Something inside a group was settled since the last commit. That waits for the next one in its time.
+    has_begun: bool,
+    /// [`Sink::progress`] when it was looked at.
+    progress: u64,
     commit_bytes: u64,
     retry_pause: Duration,
     /// The spool cannot be read, which no commit makes good.
@@ -102,6 +108,8 @@ impl SinkDriver {
             last_moved: now.monotonic,
             last_commit: None,
             is_dirty: true,
+            has_begun: false,
+            progress: 0,
             commit_bytes: COMMIT_BYTES,
             retry_pause: RETRY_PAUSE_MIN,
             reading_fails: false,
@@ -202,14 +210,18 @@ impl SinkDriver {
     fn is_commit_due(&self) -> bool {
         let since = |then: Duration| self.now.monotonic.saturating_sub(then);
         let last_commit = self.last_commit.unwrap_or(self.now.monotonic);
-        self.is_dirty && (since(last_commit) >= COMMIT_INTERVAL || since(self.last_moved) >= IDLE_COMMIT)
+        let is_late = since(last_commit) >= COMMIT_INTERVAL;
+        let is_idle = since(self.last_moved) >= IDLE_COMMIT;
+        let is_full = self.parts.dead_letters.is_full();
+        (is_late && self.has_begun) || (self.is_dirty && (is_late || is_idle || is_full))
     }
 
     /// Submits one group of each lane whose turn it is. Returns whether there was any.
     fn read(&mut self) -> Result<bool, Problem> {
         let mut moved = false;
         for index in 0..self.parts.readers.len() {
-            if self.room == Room::Free && self.order.is_due(&self.parts.readers, index) {
+            let has_room = self.room == Room::Free && !self.in_flight.is_full(index);
+            if has_room && self.order.is_due(&self.parts.readers, index) {
                 moved |= self.read_lane(index)?;
                 if self.parts.sink.uncommitted_bytes() >= self.commit_bytes {
                     self.settle()?;
@@ -256,7 +268,7 @@ impl SinkDriver {
         loop {
             let room = self.parts.sink.settle(self.now, &mut self.settled);
             moved |= self.pass();
-            if moved {
+            if self.look_for_progress() || moved {
                 self.settling_fails = false;
             }
             self.settling_fails |= matches!(room, Err(Problem::Again(_)));
@@ -268,6 +280,20 @@ impl SinkDriver {
         }
     }
 
+    /// Whether anything was settled since the last look. A destination that takes something is not left alone for longer and longer,
+    /// however large the group is.
+    fn look_for_progress(&mut self) -> bool {
+        let progress = self.parts.sink.progress();
+        if std::mem::replace(&mut self.progress, progress) == progress {
+            return false;
+        }
+        self.has_begun = true;
+        if !self.reading_fails {
+            self.retry_pause = RETRY_PAUSE_MIN;
+        }
+        true
+    }
+
     /// Counts what is settled.
     fn pass(&mut self) -> bool {
         for settled in self.settled.drain(..) {
@@ -275,11 +301,11 @@ impl SinkDriver {
             self.in_flight.settle(settled);
         }
         let passed = self.in_flight.pass();
-        if let Some(passed) = &passed {
-            self.parts.ledger.pass(self.in_flight.places(), passed);
-            self.is_dirty = true;
-        }
-        passed.is_some()
+        let Some(passed) = passed else { return false };
+        self.parts.ledger.pass(self.in_flight.places(), &passed);
+        self.parts.dead_letters.keep(passed.letters);
+        self.is_dirty = true;
+        true
     }
 
     /// Makes durable what is settled, and then the cursor.
@@ -293,7 +319,7 @@ impl SinkDriver {
         loop {
             self.task = match self.task {
                 Task::Deliver => return Ok(()),
-                Task::Commit => match self.parts.sink.commit(self.now)? {
+                Task::Commit => match self.commit_step()? {
                     Commit::Remember { begun } => {
                         if let Some((lane, records)) = begun {
                             self.in_flight.begin(lane, records);
@@ -323,8 +349,27 @@ impl SinkDriver {
         }
     }
 
+    /// First what was rejected: the cursor goes past it.
+    fn commit_step(&mut self) -> Result<Commit, Problem> {
+        self.begin_groups();
+        self.parts.dead_letters.commit().map_err(Problem::Again)?;
+        self.parts.sink.commit(self.now)
+    }
+
+    /// Of the first group of each lane that is not settled, the cursor is to remember the first records that are. Groups behind it
+    /// may be further; they come again as they are, like whole groups behind a gap.
+    fn begin_groups(&mut self) {
+        for reader in 0..self.parts.readers.len() {
+            let first = self.in_flight.first(reader);
+            if let Some(part) = first.and_then(|until| self.parts.sink.settled_part(until)) {
+                self.parts.dead_letters.keep(self.in_flight.begin_with(reader, part));
+            }
+        }
+    }
+
     fn finish_commit(&mut self) {
         self.is_dirty = false;
+        self.has_begun = false;
         self.last_commit = None;
         self.commit_bytes = (self.commit_bytes * 2).min(COMMIT_BYTES);
         if self.reading_fails || self.settling_fails {
@@ -355,6 +400,7 @@ impl SinkDriver {
     fn go_back(&mut self) -> io::Result<()> {
         // First: what is cut off may have the room that the cursor needs.
         self.parts.sink.go_back()?;
+        self.parts.dead_letters.forget();
         self.in_flight = InFlight::of(&self.parts.committed);
         self.settled.clear();
         self.remember()?;

@@ -1,29 +1,40 @@
 //! `http://HOST[:PORT]/PATH` posts messages to a server, a message on each line of a body.
 //!
-//! A body is delivered when the server responds with 2xx. What it refuses for good (400, 413, 415, 422) is halved until the messages
-//! are found that it does not take; these are rejected, and the others delivered. After any other response the same body is sent
-//! again. Each message arrives at least once: what was sent since the last commit is sent again after a kill.
+//! A body is delivered when the server responds with 2xx, whatever becomes of that response. What it refuses for good (400, 413, 422) is halved until the messages are
+//! found that it does not take; these become dead letters, and the others are delivered. After any other response the same body is sent again.
+//! Each message arrives at least once: what was on its way, and what was delivered since the last commit, is sent again after a kill.
+//!
+//! Some servers respond 400 to everything when the path, the query or the format is wrong. So only few messages are rejected before the
+//! server has taken one in the same way; then the sink waits.
+
+mod resolver;
+mod response;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bbq_storage::Storage;
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::Bytes;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use hyper::{Method, Request, StatusCode, Uri};
+use hyper::{Method, Request, Response, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
+use self::resolver::Resolver;
 use super::async_sink::{AsyncSink, Destination};
-use super::delivery::{Delivery, PartLimits};
+use super::dead_letters::DEAD_LETTERS_OPTION;
+use super::delivery::Delivery;
 use super::interface::{Now, OpenError, Sink};
 use super::kind::{Kind, Target};
 use super::text::target::{FORMAT_WORDS, format_option};
 use crate::config::ConfigError;
 use crate::config::query::{Query, SpecOption};
+use crate::config::secret::Secret;
+use crate::config::spec_text::without_user;
 use crate::config::values::Values;
 use crate::format::{Format, Formatter};
 
@@ -31,13 +42,14 @@ use crate::format::{Format, Formatter};
 const BODY_BYTES_TARGET: usize = 1024 * 1024;
 /// A server that does not accept a connection within this time is down.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A request that is not answered within this time has failed, and is sent again.
+/// A request whose status does not come within this time has failed, and is sent again.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes of a response that are read; the beginning is shown when it is an error.
-const RESPONSE_BYTES_MAX: usize = 64 * 1024;
-const RESPONSE_SHOWN_MAX: usize = 200;
 /// Groups that are on their way at most: memory is bounded by a group for each.
 const IN_FLIGHT_MAX: u64 = 16;
+/// So many messages are rejected by a server that has taken none yet.
+const FIRST_REFUSALS_MAX: u64 = 16;
+/// In place of the number of first refusals: the server has taken a message.
+const TAKEN: u64 = u64::MAX;
 /// Why messages are rejected.
 const REFUSED: &str = "refused";
 
@@ -65,6 +77,7 @@ pub(super) static HTTP: Kind = Kind {
             default: "1",
             meaning: "groups of messages that are on their way at a time; with more than 1 they may arrive out of order",
         },
+        DEAD_LETTERS_OPTION,
     ],
     is_exclusive: false,
     parse,
@@ -72,7 +85,8 @@ pub(super) static HTTP: Kind = Kind {
 
 fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, ConfigError> {
     let url = format!("http:{argument}");
-    let wrong = |why: &str| ConfigError::new(format!("{url:?}: {why}; write http://HOST:PORT/PATH"));
+    let shown = without_user(&url);
+    let wrong = |why: &str| ConfigError::new(format!("{shown:?}: {why}; write http://HOST:PORT/PATH"));
     if !argument.strip_prefix("//").is_some_and(|rest| rest.starts_with(|first| first != '/')) {
         return Err(wrong("no host"));
     }
@@ -88,8 +102,8 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
         return Err(wrong("the port is no number from 1 to 65535"));
     }
     let format = query.take_word("format", &FORMAT_WORDS)?.unwrap_or(Format::Json);
-    let authorization = query.take_secret("authorization")?;
-    let authorization = authorization.map(|secret| {
+    let secret = query.take_secret("authorization")?;
+    let authorization = secret.as_ref().map(|secret| {
         let mut value = HeaderValue::from_str(secret.expose())
             .map_err(|_| wrong("authorization is no text that can stand in a header"))?;
         value.set_sensitive(true);
@@ -98,7 +112,7 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
     let authorization = authorization.transpose()?;
     let in_flight = query.take_number("in_flight")?.unwrap_or(1);
     let in_flight = usize::try_from(in_flight).unwrap_or(1);
-    Ok(Arc::new(HttpTarget { uri, format, authorization, in_flight }))
+    Ok(Arc::new(HttpTarget { uri, format, authorization, secret, in_flight }))
 }
 
 #[derive(Clone, Debug)]
@@ -106,54 +120,94 @@ struct HttpTarget {
     uri: Uri,
     format: Format,
     authorization: Option<HeaderValue>,
+    /// The same, to hide it in what the server says.
+    secret: Option<Secret>,
     in_flight: usize,
 }
 
 impl Target for HttpTarget {
-    fn open(&self, _: &Arc<dyn Storage>, _: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
-        let mut connector = HttpConnector::new();
+    fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
+        let resolver = Resolver::start().map_err(OpenError::NotYet)?;
+        let mut connector = HttpConnector::new_with_resolver(resolver);
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
         connector.set_nodelay(true);
         let client = Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector);
-        let destination = HttpDestination { target: self.clone(), client };
+        let first_refusals = state.and_then(|state| self.first_refusals(state)).unwrap_or(0);
+        let first_refusals = AtomicU64::new(first_refusals);
+        let destination = HttpDestination { target: self.clone(), client, first_refusals };
         let sink = AsyncSink::new(destination, self.in_flight).map_err(OpenError::NotYet)?;
         Ok(Box::new(sink))
     }
 }
 
-struct HttpDestination {
-    target: HttpTarget,
-    client: Client<HttpConnector, Full<Bytes>>,
+impl HttpTarget {
+    /// What the cursor remembers: `taken <format> <URI>`, or `refused <number> <format> <URI>`.
+    fn state(&self, first_refusals: u64) -> String {
+        let HttpTarget { uri, format, .. } = self;
+        match first_refusals {
+            TAKEN => format!("taken {format:?} {uri}"),
+            refusals => format!("refused {refusals} {format:?} {uri}"),
+        }
+    }
+
+    /// The first refusals in a state; `None` if it is that of another format or URI.
+    fn first_refusals(&self, state: &str) -> Option<u64> {
+        (0..=FIRST_REFUSALS_MAX).chain([TAKEN]).find(|refusals| state == self.state(*refusals))
+    }
 }
 
-/// What the server says to a body.
-enum Verdict {
-    Taken,
-    /// The same body will never be taken.
-    Refused,
+struct HttpDestination {
+    target: HttpTarget,
+    client: Client<HttpConnector<Resolver>, Full<Bytes>>,
+    /// Messages that were rejected before the server took one, or [`TAKEN`]: from then on what it refuses is at fault itself.
+    first_refusals: AtomicU64,
 }
 
 impl Destination for HttpDestination {
     async fn deliver(&self, delivery: &mut Delivery) -> io::Result<()> {
         let mut formatter = Formatter::new(self.target.format);
-        let mut limits = PartLimits { records: u64::MAX, bytes: BODY_BYTES_TARGET };
-        while let Some(mut part) = delivery.next_part(&mut formatter, limits) {
+        while let Some(mut part) = delivery.next_part(&mut formatter, BODY_BYTES_TARGET) {
             let body = std::mem::take(&mut part.text);
-            match self.post(body.into()).await? {
-                Verdict::Taken => {
-                    delivery.pass(&part);
-                    limits.records = limits.records.saturating_mul(2);
-                }
-                Verdict::Refused if part.records > 1 => limits.records = part.records / 2,
-                Verdict::Refused => delivery.reject(&part, REFUSED),
+            let response = self.post(body.into()).await?;
+            if response.status().is_success() {
+                self.first_refusals.store(TAKEN, Ordering::Relaxed);
+                delivery.pass(&part);
+                response::finish(response).await;
+                continue;
+            }
+            let why = response::refusal(&self.target.uri, response, self.target.secret.as_ref()).await?;
+            if part.records > 1 {
+                delivery.halve(&part);
+            } else {
+                self.count_refusal(&why)?;
+                delivery.reject(&part, REFUSED, why);
             }
         }
         Ok(())
     }
+
+    fn state(&self) -> String {
+        self.target.state(self.first_refusals.load(Ordering::Relaxed))
+    }
 }
 
 impl HttpDestination {
-    async fn post(&self, body: Bytes) -> io::Result<Verdict> {
+    /// Fails when the server has refused too many messages before it has taken one.
+    fn count_refusal(&self, why: &str) -> io::Result<()> {
+        match self.first_refusals.load(Ordering::Relaxed) {
+            TAKEN => Ok(()),
+            FIRST_REFUSALS_MAX.. => Err(io::Error::other(format!(
+                "{why}; it has taken nothing yet: check path, query and format"
+            ))),
+            refusals => {
+                self.first_refusals.store(refusals + 1, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns a response when its head is there.
+    async fn post(&self, body: Bytes) -> io::Result<Response<Incoming>> {
         let HttpTarget { uri, format, authorization, .. } = &self.target;
         let content_type = match format {
             Format::Json => "application/x-ndjson",
@@ -166,39 +220,13 @@ impl HttpDestination {
         if let Some(value) = authorization {
             request.headers_mut().insert(AUTHORIZATION, value.clone());
         }
-        let ask = async {
-            let response = self.client.request(request).await.map_err(|error| unreachable(uri, &error))?;
-            let status = response.status();
-            // Read to its end, so that the connection can be used again.
-            let text = Limited::new(response.into_body(), RESPONSE_BYTES_MAX).collect().await;
-            Ok::<_, io::Error>((status, text.map(|text| text.to_bytes()).unwrap_or_default()))
-        };
-        let asked = tokio::time::timeout(REQUEST_TIMEOUT, ask).await;
-        let (status, text) = asked.map_err(|_| {
+        let asked = tokio::time::timeout(REQUEST_TIMEOUT, self.client.request(request)).await;
+        let response = asked.map_err(|_| {
             let seconds = REQUEST_TIMEOUT.as_secs();
             io::Error::new(io::ErrorKind::TimedOut, format!("{uri} did not respond within {seconds} s"))
-        })??;
-        verdict(uri, status, &text)
+        })?;
+        response.map_err(|error| unreachable(uri, &error))
     }
-}
-
-fn verdict(uri: &Uri, status: StatusCode, text: &[u8]) -> io::Result<Verdict> {
-    if status.is_success() {
-        return Ok(Verdict::Taken);
-    }
-    let remedy = match status {
-        StatusCode::BAD_REQUEST
-        | StatusCode::PAYLOAD_TOO_LARGE
-        | StatusCode::UNSUPPORTED_MEDIA_TYPE
-        | StatusCode::UNPROCESSABLE_ENTITY => return Ok(Verdict::Refused),
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "; check the option authorization",
-        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => "; check the path",
-        _ if status.is_redirection() => "; write the URL that it redirects to",
-        _ => "",
-    };
-    let shown = String::from_utf8_lossy(&text[..text.len().min(RESPONSE_SHOWN_MAX)]);
-    let shown = shown.lines().next().unwrap_or_default();
-    Err(io::Error::other(format!("{uri} responds {status} {shown:?}{remedy}")))
 }
 
 /// With what is behind the error, which says more.

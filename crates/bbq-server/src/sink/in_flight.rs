@@ -1,25 +1,36 @@
 //! How far a sink is with each lane: what was submitted and is not settled yet.
 //!
 //! A place of a cursor stands between two groups. A file is full between two messages, which may stand in the middle of a group; so
-//! the cursor also remembers, by lane, how many records of the group behind its place are in the output already:
+//! the cursor also remembers, by lane, how many records of the group behind its place are in the output already, or were rejected. They
+//! are counted when the whole group is.
 //!
 //! ```text
-//! begun <lane>:<records> <lane>:<records>; <state of the output>
+//! begun <lane>:<records> <lane>:<records>:<reason>=<records>,<reason>=<records>; <state of the output>
 //! ```
+//!
+//! The records of the reasons are among those in front of them.
 //!
 //! Invariant: the place of a lane moves over settled groups only, in their order.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use bbq_spool::{Cursor, Group, LanePlace, Lost};
 
 use super::interface::Settled;
-use super::ledger::{DAMAGED, Passed, word_of};
+use super::ledger::{DAMAGED, Passed, Reason, word_of};
+use super::rejected::DeadLetter;
+
+/// Groups of a lane between the first that is not settled and the last that is submitted: what comes twice after a kill, and what
+/// is kept of groups behind one that a destination does not take.
+const WINDOW: usize = 64;
 
 /// A group that was submitted, or records that will never come.
 struct Submitted {
     until: LanePlace,
     records: u64,
+    /// Of the records that were begun before it was submitted.
+    rejected_before: Vec<(Reason, u64)>,
     outcome: Option<Outcome>,
 }
 
@@ -27,13 +38,22 @@ struct Submitted {
 struct Outcome {
     delivered: u64,
     /// By reason.
-    dropped: Vec<(&'static str, u64)>,
+    dropped: Vec<(Reason, u64)>,
+    letters: Vec<DeadLetter>,
+}
+
+/// The first records of a group that are settled.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Begun {
+    records: u64,
+    /// How many of them were rejected, by reason.
+    rejected: Vec<(Reason, u64)>,
 }
 
 /// One lane.
 struct LaneInFlight {
-    /// Records of the group behind its place that the output has already.
-    begun: u64,
+    /// Of the group behind its place.
+    begun: Begun,
     submitted: VecDeque<Submitted>,
 }
 
@@ -59,45 +79,65 @@ impl InFlight {
         self.lanes.iter().all(|lane| lane.submitted.is_empty())
     }
 
-    /// A group of the reader is submitted. Returns how many records of it the output has already.
+    /// Nothing more of the reader's lane is to be submitted before its first group is settled.
+    pub(super) fn is_full(&self, reader: usize) -> bool {
+        self.lanes[reader].submitted.len() >= WINDOW
+    }
+
+    /// The reader's first group that is not settled, by the place behind it.
+    pub(super) fn first(&self, reader: usize) -> Option<LanePlace> {
+        self.lanes[reader].submitted.front().map(|submitted| submitted.until)
+    }
+
+    /// A group of the reader is submitted. Returns how many records of it are settled already.
     pub(super) fn submit(&mut self, reader: usize, group: &Group) -> u64 {
-        let begun = self.begun_before(reader, group.until());
-        let submitted = Submitted { until: group.until(), records: group.records(), outcome: None };
-        self.lanes[reader].submitted.push_back(submitted);
+        self.submit_records(reader, group.until(), group.records())
+    }
+
+    fn submit_records(&mut self, reader: usize, until: LanePlace, records: u64) -> u64 {
+        let Begun { records: begun, rejected: rejected_before } = self.begun_before(reader, until);
+        self.lanes[reader].submitted.push_back(Submitted { until, records, rejected_before, outcome: None });
         begun
     }
 
     /// Records of the reader's lane will not come. Returns how many the output never got: of a group that was begun, it has some.
     pub(super) fn lose(&mut self, reader: usize, until: LanePlace, lost: Lost) -> u64 {
-        let delivered = self.begun_before(reader, until).min(lost.records);
-        let missing = lost.records - delivered;
-        let dropped = vec![(word_of(lost.reason), missing)];
-        let outcome = Some(Outcome { delivered, dropped });
-        self.lanes[reader].submitted.push_back(Submitted { until, records: lost.records, outcome });
+        let begun = self.begun_before(reader, until);
+        let known = begun.records.min(lost.records);
+        let missing = lost.records - known;
+        let delivered = known.saturating_sub(sum(&begun.rejected));
+        let mut dropped = begun.rejected;
+        dropped.push((word_of(lost.reason).into(), missing));
+        let outcome = Some(Outcome { delivered, dropped, letters: Vec::new() });
+        let rejected_before = Vec::new();
+        let submitted = Submitted { until, records: lost.records, rejected_before, outcome };
+        self.lanes[reader].submitted.push_back(submitted);
         missing
     }
 
     /// What was begun is the first of what comes up to `until`.
-    fn begun_before(&self, reader: usize, until: LanePlace) -> u64 {
+    fn begun_before(&self, reader: usize, until: LanePlace) -> Begun {
         let lane = &self.lanes[reader];
         let is_next = lane.submitted.is_empty() && until.position != self.places[reader].position;
-        if is_next { lane.begun } else { 0 }
+        if is_next { lane.begun.clone() } else { Begun::default() }
     }
 
     /// A group is settled: its records are delivered, rejected, or were damaged.
     pub(super) fn settle(&mut self, settled: Settled) {
-        let Settled { until, delivered, rejected, .. } = settled;
+        let Settled { until, delivered, rejected, letters, .. } = settled;
         let Some(lane) = self.places.iter().position(|place| place.lane == until.lane) else { return };
         let submitted = &mut self.lanes[lane].submitted;
         let of_group = |submitted: &&mut Submitted| submitted.until == until && submitted.outcome.is_none();
         if let Some(submitted) = submitted.iter_mut().find(of_group) {
-            let known = rejected.iter().fold(delivered, |sum, (_, records)| sum.saturating_add(*records));
-            let mut dropped = rejected;
-            let damaged = submitted.records.saturating_sub(known);
+            let rejected = shared(rejected);
+            let damaged = submitted.records.saturating_sub(delivered).saturating_sub(sum(&rejected));
+            let mut dropped = std::mem::take(&mut submitted.rejected_before);
+            let delivered = delivered.saturating_sub(sum(&dropped));
+            dropped.extend(rejected);
             if damaged > 0 {
-                dropped.push((DAMAGED, damaged));
+                dropped.push((DAMAGED.into(), damaged));
             }
-            submitted.outcome = Some(Outcome { delivered, dropped });
+            submitted.outcome = Some(Outcome { delivered, dropped, letters });
         }
     }
 
@@ -106,16 +146,17 @@ impl InFlight {
         let mut passed: Option<Passed> = None;
         for (place, lane) in self.places.iter_mut().zip(&mut self.lanes) {
             while let Some(Submitted { outcome: outcome @ Some(_), .. }) = lane.submitted.front_mut()
-                && let Some(Outcome { delivered, dropped }) = outcome.take()
+                && let Some(Outcome { delivered, dropped, letters }) = outcome.take()
                 && let Some(Submitted { until, .. }) = lane.submitted.pop_front()
             {
                 if until.position != place.position {
-                    lane.begun = 0;
+                    lane.begun = Begun::default();
                 }
                 *place = until;
                 let passed = passed.get_or_insert_default();
                 passed.delivered = passed.delivered.saturating_add(delivered);
                 passed.dropped.extend(dropped);
+                passed.letters.extend(letters);
             }
         }
         passed
@@ -124,14 +165,31 @@ impl InFlight {
     /// The output has so many records of the group behind the place of a lane.
     pub(super) fn begin(&mut self, lane: u32, records: u64) {
         if let Some(index) = self.places.iter().position(|place| place.lane == lane) {
-            self.lanes[index].begun = records;
+            self.lanes[index].begun.records = records;
         }
+    }
+
+    /// The first records of the reader's first group are settled. Returns those that are to be kept.
+    pub(super) fn begin_with(&mut self, reader: usize, part: Settled) -> Vec<DeadLetter> {
+        let LaneInFlight { begun, submitted } = &mut self.lanes[reader];
+        if let Some(first) = submitted.front().filter(|first| first.until == part.until) {
+            let now = shared(part.rejected);
+            begun.records = part.delivered.saturating_add(sum(&now));
+            begun.rejected.clone_from(&first.rejected_before);
+            for (reason, records) in now {
+                match begun.rejected.iter_mut().find(|(known, _)| *known == reason) {
+                    Some((_, known)) => *known = known.saturating_add(records),
+                    None => begun.rejected.push((reason, records)),
+                }
+            }
+        }
+        part.letters
     }
 
     /// What the cursor remembers, with the state of the output.
     pub(super) fn state(&self, output: &str) -> String {
         let of_lane = |(place, lane): (&LanePlace, &LaneInFlight)| {
-            (lane.begun > 0).then(|| format!("{}:{}", place.lane, lane.begun))
+            (lane.begun.records > 0).then(|| format!("{}:{}", place.lane, lane.begun))
         };
         let begun: Vec<String> = self.places.iter().zip(&self.lanes).filter_map(of_lane).collect();
         if begun.is_empty() { output.to_owned() } else { format!("begun {}; {output}", begun.join(" ")) }
@@ -143,17 +201,49 @@ pub(super) fn state_of_output(state: &str) -> &str {
     state.strip_prefix("begun ").and_then(|rest| rest.split_once("; ")).map_or(state, |(_, output)| output)
 }
 
-/// By place of a cursor, how many records behind it are in the output already.
-fn begun_of(cursor: &Cursor) -> Vec<u64> {
+fn sum(records: &[(Reason, u64)]) -> u64 {
+    records.iter().fold(0, |sum, (_, records)| sum.saturating_add(*records))
+}
+
+fn shared(rejected: Vec<(&'static str, u64)>) -> Vec<(Reason, u64)> {
+    rejected.into_iter().map(|(reason, records)| (reason.into(), records)).collect()
+}
+
+/// As it stands in the cursor behind the lane.
+impl fmt::Display for Begun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.records)?;
+        for (index, (reason, records)) in self.rejected.iter().enumerate() {
+            write!(f, "{}{reason}={records}", if index == 0 { ':' } else { ',' })?;
+        }
+        Ok(())
+    }
+}
+
+impl Begun {
+    /// What stands in the cursor behind the lane.
+    fn parse(text: &str) -> Option<Begun> {
+        let (records, rejected) = text.split_once(':').unwrap_or((text, ""));
+        let of_reason = |word: &str| {
+            let (reason, records) = word.split_once('=')?;
+            Some((reason.to_owned().into(), records.parse().ok()?))
+        };
+        let words = rejected.split(',').filter(|word| !word.is_empty());
+        Some(Begun { records: records.parse().ok()?, rejected: words.map(of_reason).collect::<Option<_>>()? })
+    }
+}
+
+/// By place of a cursor, what is settled of the group behind it.
+fn begun_of(cursor: &Cursor) -> Vec<Begun> {
     let words = cursor.output.strip_prefix("begun ").and_then(|rest| rest.split_once("; "));
     let words = words.map_or("", |(words, _)| words);
     let of_lane = |lane: u32| {
         words.split(' ').find_map(|word| {
-            let (of, records) = word.split_once(':')?;
-            if of.parse() == Ok(lane) { records.parse().ok() } else { None }
+            let (of, begun) = word.split_once(':')?;
+            if of.parse() == Ok(lane) { Begun::parse(begun) } else { None }
         })
     };
-    cursor.places.iter().map(|place| of_lane(place.lane).unwrap_or(0)).collect()
+    cursor.places.iter().map(|place| of_lane(place.lane).unwrap_or_default()).collect()
 }
 
 #[cfg(test)]
@@ -176,17 +266,17 @@ mod tests {
             }
             let state = in_flight.state(output);
             let cursor = Cursor { places: places.clone(), output: state.clone(), ..Cursor::default() };
-            assert_eq!(begun_of(&cursor), begun);
+            assert_eq!(begun_of(&cursor).iter().map(|begun| begun.records).collect::<Vec<_>>(), begun);
             assert_eq!(state_of_output(&state), output);
         }
     }
 
-    fn submitted(until: LanePlace, records: u64) -> Submitted {
-        Submitted { until, records, outcome: None }
+    fn dropped(records: &[(&'static str, u64)]) -> Vec<(Reason, u64)> {
+        shared(records.to_vec())
     }
 
     fn settled(until: LanePlace, delivered: u64) -> Settled {
-        Settled { until, delivered, rejected: Vec::new(), received_ns: 0 }
+        Settled { until, delivered, rejected: Vec::new(), letters: Vec::new(), received_ns: 0 }
     }
 
     #[test]
@@ -195,7 +285,7 @@ mod tests {
         let mut in_flight = InFlight::of(&cursor);
         let untils = [place(4, 10, 5), place(4, 20, 9), place(4, 30, 12)];
         for (until, records) in untils.into_iter().zip([5, 4, 3]) {
-            in_flight.lanes[1].submitted.push_back(submitted(until, records));
+            in_flight.submit_records(1, until, records);
         }
         in_flight.settle(settled(untils[1], 4));
         in_flight.settle(Settled { rejected: vec![("too-large", 1)], ..settled(untils[2], 1) });
@@ -203,7 +293,7 @@ mod tests {
         assert_eq!(in_flight.places(), [place(0, 0, 0), place(4, 0, 0)]);
         in_flight.settle(settled(untils[0], 5));
         let passed = in_flight.pass().expect("there is no gap");
-        assert_eq!((passed.delivered, passed.dropped), (10, vec![("too-large", 1), (DAMAGED, 1)]));
+        assert_eq!((passed.delivered, passed.dropped), (10, dropped(&[("too-large", 1), (DAMAGED, 1)])));
         assert_eq!(in_flight.places()[1], untils[2]);
         assert!(in_flight.is_empty());
     }
@@ -219,7 +309,47 @@ mod tests {
         let lost = Lost { records: 20, reason: LostReason::Oldest };
         assert_eq!(in_flight.lose(0, place(0, 50, 120), lost), 13);
         let passed = in_flight.pass().expect("it is known at once");
-        assert_eq!((passed.delivered, passed.dropped), (7, vec![("oldest", 13)]));
+        assert_eq!((passed.delivered, passed.dropped), (7, dropped(&[("oldest", 13)])));
         assert_eq!(in_flight.state("x"), "x");
+    }
+
+    /// Over two runs, and with a second group that is further than the first.
+    #[test]
+    fn what_is_settled_of_a_group_is_remembered_and_counted_once() {
+        let first = place(4, 10, 100);
+        let cursor = Cursor { places: vec![place(0, 0, 0), place(4, 0, 0)], ..Cursor::default() };
+        let mut in_flight = InFlight::of(&cursor);
+        assert_eq!(in_flight.submit_records(1, first, 100), 0);
+        in_flight.submit_records(1, place(4, 20, 110), 10);
+        assert_eq!((in_flight.first(0), in_flight.first(1)), (None, Some(first)));
+        for (delivered, refused) in [(10, 1), (20, 3)] {
+            in_flight
+                .begin_with(1, Settled { rejected: vec![("refused", refused)], ..settled(first, delivered) });
+        }
+        assert_eq!(in_flight.state("x"), "begun 4:23:refused=3; x");
+        // Not the first.
+        in_flight.begin_with(1, settled(place(4, 20, 110), 9));
+        assert_eq!(in_flight.state("x"), "begun 4:23:refused=3; x");
+
+        let mut in_flight = InFlight::of(&Cursor { output: in_flight.state("x"), ..cursor.clone() });
+        assert_eq!(in_flight.submit_records(1, first, 100), 23);
+        assert_eq!(in_flight.state("x"), "begun 4:23:refused=3; x");
+        // Of what came since, 2 were refused for that reason and 1 for another.
+        let rejected = vec![("refused", 2), ("too-large", 1)];
+        in_flight.begin_with(1, Settled { rejected: rejected.clone(), ..settled(first, 50) });
+        assert_eq!(in_flight.state("x"), "begun 4:53:refused=5,too-large=1; x");
+        let restarted = Cursor { output: in_flight.state("x"), ..cursor };
+        in_flight.settle(Settled { rejected, ..settled(first, 96) });
+        let passed = in_flight.pass().expect("it is settled");
+        assert_eq!(passed.delivered, 93);
+        let expected = [("refused", 3), ("refused", 2), ("too-large", 1), (DAMAGED, 1)];
+        assert_eq!(passed.dropped, dropped(&expected));
+        assert_eq!(in_flight.state("x"), "x");
+
+        let mut in_flight = InFlight::of(&restarted);
+        assert_eq!(in_flight.lose(1, first, Lost { records: 100, reason: LostReason::Damaged }), 47);
+        let passed = in_flight.pass().expect("it is known at once");
+        let expected = [("refused", 5), ("too-large", 1), (DAMAGED, 47)];
+        assert_eq!((passed.delivered, passed.dropped), (47, dropped(&expected)));
     }
 }

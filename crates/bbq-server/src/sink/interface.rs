@@ -15,6 +15,8 @@ use std::time::Duration;
 use bbq_spool::{Group, LanePlace, Progress};
 use chrono::{DateTime, Utc};
 
+use super::rejected::DeadLetter;
+
 /// What time it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
@@ -41,15 +43,17 @@ pub(super) enum Room {
     Commit,
 }
 
-/// What became of a group.
+/// What became of a group, or of its first records.
 #[derive(Debug)]
 pub(super) struct Settled {
     /// [`Group::until`].
     pub(super) until: LanePlace,
-    /// Records that the destination has.
+    /// Records that the destination has, with those that were begun.
     pub(super) delivered: u64,
     /// Records that the destination refuses for good, by reason. What is in neither number was damaged in the spool.
     pub(super) rejected: Vec<(&'static str, u64)>,
+    /// The same records, to be kept.
+    pub(super) letters: Vec<DeadLetter>,
     /// When the last of its batches was received, Unix nanoseconds.
     pub(super) received_ns: u64,
 }
@@ -100,6 +104,18 @@ pub(super) trait Sink: Send {
     /// Goes on with what was submitted, and adds to `settled` what is delivered, also where it returns a problem. Groups of one lane
     /// may be settled in any order.
     fn settle(&mut self, now: Now, settled: &mut Vec<Settled>) -> Result<Room, Problem>;
+
+    /// What is settled of a group that is not settled as a whole, if anything: its first records, those that were begun among
+    /// `delivered`. A letter is returned once, here or in [`Sink::settle`].
+    fn settled_part(&mut self, until: LanePlace) -> Option<Settled> {
+        let _unused = until;
+        None
+    }
+
+    /// A number that grows when records are settled, also in the middle of a group.
+    fn progress(&self) -> u64 {
+        0
+    }
 
     /// Makes durable what is settled. Called again after each [`Commit::Remember`] until it is done, and after a problem. A sink
     /// whose settled groups are durable need not do anything.

@@ -1,7 +1,8 @@
 //! Every kind of sink. A new kind is a file beside this one, and a line here.
 
 use super::kind::Kind;
-use super::{http, null, text};
+use super::{forward, http, null, text};
 
 /// In the order in which help shows them.
-pub static SINK_KINDS: [&Kind; 4] = [&text::target::FILE, &text::target::STDOUT, &http::HTTP, &null::NULL];
+pub static SINK_KINDS: [&Kind; 5] =
+    [&text::target::FILE, &text::target::STDOUT, &forward::FORWARD, &http::HTTP, &null::NULL];

@@ -1,11 +1,13 @@
 //! What a sink has done, counted by its thread and read by status.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bbq_spool::{Cursor, LanePlace, LostReason};
 
+use super::rejected::DeadLetter;
 use crate::time::unix_ns;
 
 /// Why records were deleted before the sink came to them.
@@ -20,12 +22,17 @@ pub(super) fn word_of(reason: LostReason) -> &'static str {
     }
 }
 
+/// Why records were dropped, a word. That of a former run comes from the cursor.
+pub(super) type Reason = Cow<'static, str>;
+
 /// What a sink has done with records that it goes past.
 #[derive(Debug, Default)]
 pub(super) struct Passed {
     pub(super) delivered: u64,
     /// By reason.
-    pub(super) dropped: Vec<(&'static str, u64)>,
+    pub(super) dropped: Vec<(Reason, u64)>,
+    /// What was rejected, to be kept.
+    pub(super) letters: Vec<DeadLetter>,
 }
 
 /// What a sink has done, for people to see.
@@ -101,7 +108,7 @@ impl SinkLedger {
         // What a cursor's file says may be any number.
         account.delivered = account.delivered.saturating_add(passed.delivered);
         for (reason, records) in passed.dropped.iter().filter(|(_, records)| *records > 0) {
-            let known = account.dropped.entry((*reason).to_owned()).or_default();
+            let known = account.dropped.entry(reason.clone().into_owned()).or_default();
             *known = known.saturating_add(*records);
         }
         account.places.clear();
@@ -140,7 +147,10 @@ mod tests {
             ..Cursor::default()
         };
         let ledger = SinkLedger::of(&cursor);
-        ledger.pass(&cursor.places, &Passed { delivered: 7, dropped: vec![(DAMAGED, 7)] });
+        ledger.pass(
+            &cursor.places,
+            &Passed { delivered: 7, dropped: vec![(DAMAGED.into(), 7)], letters: Vec::new() },
+        );
         let account = ledger.account();
         assert_eq!((account.delivered, account.dropped["damaged"]), (u64::MAX, u64::MAX));
         assert_eq!(account.passed(), u64::MAX);

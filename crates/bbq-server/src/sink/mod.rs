@@ -11,8 +11,10 @@
 //! as long as the server runs; nothing else waits for it, until the spool is full.
 
 mod async_sink;
+mod dead_letters;
 mod delivery;
 mod driver;
+mod forward;
 mod http;
 mod in_flight;
 mod interface;
@@ -21,6 +23,7 @@ mod kinds;
 mod ledger;
 mod null;
 mod opening;
+mod rejected;
 mod simulated;
 mod spec;
 mod step;

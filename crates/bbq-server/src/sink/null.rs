@@ -43,7 +43,13 @@ impl Sink for NullSink {
             Ok::<(), Infallible>(())
         });
         let (until, delivered) = (group.until(), cursor.records());
-        self.settled.push(Settled { until, delivered, rejected: Vec::new(), received_ns });
+        self.settled.push(Settled {
+            until,
+            delivered,
+            rejected: Vec::new(),
+            letters: Vec::new(),
+            received_ns,
+        });
         Ok(Room::Free)
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bbq_spool::{Cursor, CursorStore, LaneReader, Spool, SpoolError};
 use bbq_storage::Storage;
 
+use super::dead_letters::DeadLetters;
 use super::driver::{DriverParts, SinkDriver};
 use super::in_flight::state_of_output;
 use super::interface::{Now, OpenError, Sink};
@@ -87,10 +88,21 @@ impl SinkOpening {
         let readers = spool.readers(&cursor);
         let places = readers.iter().map(LaneReader::place).collect();
         let committed = Cursor { places, ..cursor };
+        let storage = spool.storage();
+        let dead_letters = DeadLetters::new(&spec.name, spool.directory(), spec.dead_letters_bytes, storage);
         let name = spec.name;
-        SinkDriver::new(
-            DriverParts { index, name, sink, ledger, store, retention, committed, readers, spool },
-            now,
-        )
+        let parts = DriverParts {
+            index,
+            name,
+            sink,
+            ledger,
+            store,
+            retention,
+            committed,
+            readers,
+            spool,
+            dead_letters,
+        };
+        SinkDriver::new(parts, now)
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::dead_letters::{self, DEAD_LETTERS_OPTION};
 use super::kind::{Kind, Target};
 use super::kinds::SINK_KINDS;
 use crate::config::ConfigError;
@@ -23,6 +24,7 @@ pub struct SinkSpec {
     /// What the target was told beside the text.
     secrets: Vec<Secret>,
     pub(super) target: Arc<dyn Target>,
+    pub(super) dead_letters_bytes: u64,
 }
 
 impl PartialEq for SinkSpec {
@@ -55,15 +57,17 @@ impl SinkSpec {
     /// # Errors
     /// Says which part is wrong and what is allowed.
     pub(crate) fn of(spec: &SpecText) -> Result<SinkSpec, ConfigError> {
-        let SpecText { text, head, .. } = spec;
+        let head = &spec.head;
         let (word, _) = head.split_once(':').unwrap_or((head, ""));
         let Some(kind) = SINK_KINDS.into_iter().find(|kind| kind.word == word && head.contains(':')) else {
-            return Err(ConfigError::new(no_sink(text, word)));
+            return Err(ConfigError::new(no_sink(&spec.shown_head(), word)));
         };
         SinkSpec::of_kind(kind, spec)
     }
 
     fn of_kind(kind: &'static Kind, spec: &SpecText) -> Result<SinkSpec, ConfigError> {
+        // First: the text of a SPEC whose options are known has no secret.
+        let mut query = Query::of(spec, [&NAME_OPTION].into_iter().chain(kind.options))?;
         let SpecText { text, head, .. } = spec;
         let (word, argument) = head.split_once(':').unwrap_or((head, ""));
         match (kind.argument, argument) {
@@ -78,11 +82,14 @@ impl SinkSpec {
             }
             _ => {}
         }
-        let mut query = Query::of(spec, [&NAME_OPTION].into_iter().chain(kind.options))?;
         let name = query.take_name(spec)?;
         let target = (kind.parse)(argument, &mut query)?;
+        // Only kinds whose destination may refuse messages have the option.
+        let dead_letters_bytes =
+            query.take_number(DEAD_LETTERS_OPTION.key)?.unwrap_or(dead_letters::BYTES_DEFAULT);
         let secrets = query.finish()?;
-        Ok(SinkSpec { text: text.clone(), name, head: head.clone(), kind, secrets, target })
+        let (text, head) = (text.clone(), head.clone());
+        Ok(SinkSpec { text, name, head, kind, secrets, target, dead_letters_bytes })
     }
 
     /// Whether both would write to the same place.
@@ -93,7 +100,8 @@ impl SinkSpec {
     /// One that was not written.
     pub(super) fn of_target(name: &str, kind: &'static Kind, target: Arc<dyn Target>) -> SinkSpec {
         let [text, name, head] = [name; 3].map(str::to_owned);
-        SinkSpec { text, name, head, kind, secrets: Vec::new(), target }
+        let dead_letters_bytes = dead_letters::BYTES_DEFAULT;
+        SinkSpec { text, name, head, kind, secrets: Vec::new(), target, dead_letters_bytes }
     }
 }
 
@@ -223,9 +231,35 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_at_a_sink_that_has_none_is_not_shown() {
+        for spec in [
+            "https://user:sesame@host/",
+            "nothing://sesame@host/?password=sesame",
+            "http://user:sesame@host/",
+            "http://host/a b?authorization=sesame",
+            "http://user:sesame@host/?foo=bar",
+            "http://user:sesame@host/?format=xml",
+            "http://host/?authorisation=sesame",
+            "http:host?Authorization=sesame",
+            "stdout:?token=sesame",
+            "null:x?token=sesame",
+        ] {
+            let error = SinkSpec::parse(spec).unwrap_err().to_string();
+            assert!(!error.contains("sesame"), "{error}");
+        }
+    }
+
+    #[test]
     fn a_secret_is_refused_where_it_would_be_seen() {
         for (options, says) in [
             ("password=sesame", "write password_file=PATH or password_env=NAME"),
+            ("password=sesame&password=other", "password is given twice"),
+            ("password=sesame&open", "option 2 has no value"),
+            ("password=open&sesame", "option 2 has no value"),
+            ("pasword=sesame", "did you mean \"password_"),
+            ("Password=sesame", "unknown option \"Password\""),
+            ("name=&password=sesame", "write password_file=PATH"),
+            ("password_env=open sesame", "no name of an environment variable"),
             ("pasword_env=PATH", "did you mean \"password_env\""),
             ("password_env=BBQ_NOT_SET", "BBQ_NOT_SET"),
             ("password_env=PATH&password_file=Cargo.toml", "contradict"),

@@ -3,13 +3,16 @@
 //! Invariant: a stream's lock is taken per batch, and by one connection at a time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bbq_spool::LaneError;
+use bbq_spool::{Lane, LaneError};
 use bbq_wire::{BatchHeader, SequenceCheck, StreamId};
 use tokio::sync::Notify;
 
 use super::checkpoint::Known;
+
+/// The owner of a stream whose last batch came in a request. Connections are numbered from 1.
+const NO_OWNER: u64 = 0;
 
 /// The state that all connections of a stream share.
 #[derive(Debug, Default)]
@@ -22,6 +25,8 @@ pub(crate) struct Head {
     pub(crate) home: Option<u32>,
     /// The highest epoch of all hellos; 0 before the first hello with an epoch.
     epoch: u64,
+    /// The name of the token with which it was begun; `None` while no listener has asked for one.
+    pub(crate) identity: Option<Arc<str>>,
 }
 
 impl Head {
@@ -65,12 +70,26 @@ impl Stream {
         self.moved.notify_waiters();
     }
 
+    /// Notes that everything up to `sequence` is on disk, wherever.
+    pub(crate) fn set_known(&self, sequence: u64) {
+        self.durable.fetch_max(sequence, Ordering::AcqRel);
+        self.moved.notify_waiters();
+    }
+
     pub(crate) fn known(&self, id: StreamId) -> Known {
         // The sequence is read before its position: a position that is too high is also correct.
         let last = self.durable();
         let position = self.home_position.load(Ordering::Acquire);
-        let home = self.head().home.map(|lane| (lane, position));
-        Known { id, last, seen: self.last_seen.load(Ordering::Relaxed), home }
+        let head = self.head();
+        let (home, identity) = (head.home.map(|lane| (lane, position)), head.identity.clone());
+        drop(head);
+        Known { id, last, seen: self.last_seen.load(Ordering::Relaxed), home, identity }
+    }
+
+    /// Whether a client with a token of this name may send the stream: the first such name has it from then on.
+    pub(crate) fn belongs_to(&self, identity: &Arc<str>) -> bool {
+        let mut head = self.head();
+        **head.identity.get_or_insert_with(|| Arc::clone(identity)) == **identity
     }
 
     /// Chooses the lane for the next batches, for a session at the worker of lane `here`. A stream with nothing unread in its
@@ -113,13 +132,14 @@ impl Stream {
         self.moved.notify_waiters();
     }
 
-    /// Appends a batch of connection `owner` by `put`, if it is new.
+    /// Appends a batch of connection `owner` to lane `here` by `put`, if it is new.
     ///
     /// # Errors
     /// Why the connection is to be refused.
     pub fn append(
         &self,
         owner: u64,
+        here: u32,
         header: &BatchHeader,
         put: impl FnOnce() -> Result<u64, LaneError>,
     ) -> Result<Appended, NotAppended> {
@@ -127,20 +147,106 @@ impl Stream {
         if head.owner != owner {
             return Err(NotAppended::TakenOver);
         }
-        let skipped = match SequenceCheck::of(head.appended, header.first_sequence, header.records) {
-            SequenceCheck::Next => 0,
-            SequenceCheck::Gap { missing } => missing,
-            SequenceCheck::Duplicate => return Ok(Appended::Duplicate),
-            SequenceCheck::Overlap => return Err(NotAppended::Overlap { known: head.appended }),
-        };
-        match put() {
-            Ok(group) => {
-                head.appended = header.last_sequence();
-                Ok(Appended::New { group, skipped })
-            }
-            Err(LaneError::Full) => Ok(Appended::Full),
-            Err(error) => Err(NotAppended::Failed(error.to_string())),
+        // Another server relays the same stream, and its batches are in another lane.
+        if head.home != Some(here) {
+            return Err(NotAppended::Elsewhere);
         }
+        append_next(&mut head, header, put)
+    }
+
+    /// Appends a relayed batch, which needs no connection that owns the stream, to lane `here` by `put`, if it is new. `passed` and
+    /// `state` are as in [`Stream::find_home`]. Where earlier batches are unread in another lane, `gives_up_order` says whether to
+    /// append all the same.
+    ///
+    /// # Errors
+    /// Why the connection is to be refused.
+    pub(crate) fn append_relayed(
+        &self,
+        here: u32,
+        gives_up_order: bool,
+        (passed, state): (impl FnOnce(u32) -> u64, impl FnOnce(u32) -> LaneState),
+        header: &BatchHeader,
+        put: impl FnOnce() -> Result<u64, LaneError>,
+    ) -> Result<Appended, NotAppended> {
+        let mut head = self.head();
+        // A later number is never durable before an earlier one, so the batches of two lanes are never on their way at a time.
+        if head.home.is_some_and(|home| home != here) && self.durable() < head.appended {
+            return Err(match self.failed.load(Ordering::Acquire) {
+                true => NotAppended::Failed("a lane failed; the server must be restarted".to_owned()),
+                false => NotAppended::Elsewhere,
+            });
+        }
+        // Also for known records: behind them come those whose order is to be kept.
+        let home = self.find_home(&mut head, here, passed, state);
+        let is_elsewhere = matches!(home, Home::Elsewhere(_));
+        if is_elsewhere && !gives_up_order {
+            return Err(NotAppended::Elsewhere);
+        }
+        if SequenceCheck::of(head.appended, header.first_sequence, header.records) == SequenceCheck::Duplicate
+        {
+            return Ok(Appended::Duplicate);
+        }
+        if is_elsewhere {
+            head.home = Some(here);
+            self.home_position.store(0, Ordering::Release);
+        }
+        append_next(&mut head, header, put)
+    }
+
+    /// Makes the home of a stream that has none of its own batches that of `other`, behind the unread batches there.
+    pub(crate) fn follow_home(&self, other: &Stream) {
+        let home = other.head().home;
+        let position = other.home_position.load(Ordering::Acquire);
+        let mut head = self.head();
+        head.home = home;
+        self.home_position.fetch_max(position, Ordering::AcqRel);
+    }
+
+    /// Appends a batch of a request by `put`, if its numbers are the next ones and the stream's home is lane `here`; `passed` and
+    /// `state` are those of [`Stream::find_home`]. No connection owns the stream afterwards. Returns a lane that failed with earlier
+    /// messages of the stream unread, if there is one.
+    pub(crate) fn append_request(
+        &self,
+        header: &BatchHeader,
+        here: u32,
+        passed: impl FnOnce(u32) -> u64,
+        state: impl FnOnce(u32) -> LaneState,
+        put: impl FnOnce() -> Result<u64, LaneError>,
+    ) -> (Requested, Option<u32>) {
+        let mut head = self.head();
+        let known = head.appended;
+        match SequenceCheck::of(known, header.first_sequence, header.records) {
+            SequenceCheck::Next => {}
+            SequenceCheck::Gap { .. } => return (Requested::Gap { known }, None),
+            SequenceCheck::Duplicate => return (Requested::Duplicate, None),
+            SequenceCheck::Overlap => return (Requested::Overlap { known }, None),
+        }
+        let lost = match self.find_home(&mut head, here, passed, state) {
+            Home::Elsewhere(lane) => return (Requested::Elsewhere(lane), None),
+            Home::Lost(lane) => Some(lane),
+            Home::Here | Home::Late => None,
+        };
+        let requested = match put() {
+            Ok(_group) => Requested::Appended,
+            Err(LaneError::Full) => return (Requested::Full, lost),
+            Err(_) => return (Requested::Failed, lost),
+        };
+        head.appended = header.last_sequence();
+        let had_owner = std::mem::replace(&mut head.owner, NO_OWNER) != NO_OWNER;
+        drop(head);
+        if had_owner {
+            self.tell();
+        }
+        (requested, lost)
+    }
+
+    /// Waits until everything up to `sequence` is on disk; `false` when a lane failed that had batches of the stream in memory.
+    pub(crate) async fn durable_at(&self, sequence: u64) -> bool {
+        self.when(|| {
+            let is_durable = self.durable() >= sequence;
+            (is_durable || self.failed.load(Ordering::Acquire)).then_some(is_durable)
+        })
+        .await
     }
 
     /// Waits until all that was appended is durable, or until connection `owner` no longer owns the stream: with a full disk,
@@ -188,6 +294,28 @@ impl Stream {
     }
 }
 
+/// Appends a batch that follows what was appended, by `put`.
+fn append_next(
+    head: &mut Head,
+    header: &BatchHeader,
+    put: impl FnOnce() -> Result<u64, LaneError>,
+) -> Result<Appended, NotAppended> {
+    let skipped = match SequenceCheck::of(head.appended, header.first_sequence, header.records) {
+        SequenceCheck::Next => 0,
+        SequenceCheck::Gap { missing } => missing,
+        SequenceCheck::Duplicate => return Ok(Appended::Duplicate),
+        SequenceCheck::Overlap => return Err(NotAppended::Overlap { known: head.appended }),
+    };
+    match put() {
+        Ok(group) => {
+            head.appended = header.last_sequence();
+            Ok(Appended::New { group, skipped })
+        }
+        Err(LaneError::Full) => Ok(Appended::Full),
+        Err(error) => Err(NotAppended::Failed(error.to_string())),
+    }
+}
+
 /// What a lane does with more batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneState {
@@ -198,6 +326,17 @@ pub enum LaneState {
     Unwritten,
     /// The lane failed, and refuses them.
     Failed,
+}
+
+impl LaneState {
+    /// Of a lane by its number; `lanes` are those that have a worker.
+    pub(crate) fn of(lanes: &[Lane], lane: u32) -> LaneState {
+        match lanes.get(lane as usize) {
+            None => LaneState::Unwritten,
+            Some(lane) if lane.failure().is_some() => LaneState::Failed,
+            Some(_) => LaneState::Taking,
+        }
+    }
 }
 
 /// Where a stream's batches go.
@@ -229,6 +368,31 @@ pub enum Appended {
     Full,
 }
 
+/// What became of the batch of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Requested {
+    /// The batch is in the lane.
+    Appended,
+    /// All records of the batch are known.
+    Duplicate,
+    /// The batch begins with known numbers and ends with new ones.
+    Overlap {
+        /// The last known number.
+        known: u64,
+    },
+    /// Numbers before the batch are not known.
+    Gap {
+        /// The last known number.
+        known: u64,
+    },
+    /// The batch belongs in this lane, where earlier batches are unread.
+    Elsewhere(u32),
+    /// The lane has no room for it now.
+    Full,
+    /// The lane takes no more batches.
+    Failed,
+}
+
 /// Why a batch was not appended, and its connection ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAppended {
@@ -239,6 +403,8 @@ pub enum NotAppended {
         /// The last known number.
         known: u64,
     },
+    /// Earlier batches are in another lane, unread or not durable yet: the sender comes again.
+    Elsewhere,
     /// The lane takes no more batches.
     Failed(String),
 }

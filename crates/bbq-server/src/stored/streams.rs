@@ -87,7 +87,8 @@ impl Streams {
                 // are added as well, and never used.
                 let header = &entry.batch.header;
                 let (id, last) = (header.stream, header.last_sequence());
-                learn(&mut by_id, &Known { id, last, seen: now_seconds, home: Some((entry.lane, end)) });
+                let home = Some((entry.lane, end));
+                learn(&mut by_id, &Known { id, last, seen: now_seconds, home, identity: None });
             };
             read_all(&mut reader, &mut note)?;
         }
@@ -215,6 +216,9 @@ impl Streams {
 fn learn(by_id: &mut HashMap<StreamId, Arc<Stream>>, known: &Known) {
     let stream = by_id.entry(known.id).or_default();
     let mut head = stream.head();
+    if known.identity.is_some() {
+        head.identity.clone_from(&known.identity);
+    }
     // The home is the lane of the last batch.
     if known.last >= head.appended {
         head.appended = known.last;
@@ -248,7 +252,7 @@ mod tests {
     use bbq_wire::{BatchBuilder, BatchHeader, Compression, Peer, SourceKind};
 
     use super::*;
-    use crate::stored::stream::Settled;
+    use crate::stored::stream::{NotAppended, Requested, Settled};
 
     fn empty(data: &Path) -> Streams {
         let storage: Arc<dyn Storage> = Arc::new(DiskStorage);
@@ -301,6 +305,40 @@ mod tests {
         assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);
         stream.set_durable(5, 0, 0);
         assert_eq!(waits.as_mut().poll(&mut context), Poll::Ready(Settled::Until(5)));
+    }
+
+    #[test]
+    fn a_request_takes_the_stream_from_its_connection_and_skips_no_number() {
+        let directory = tempfile::tempdir().unwrap();
+        let streams = empty(directory.path());
+        let stream = streams.stream(StreamId([1; 16]));
+        let owner = take_over(&streams, &stream);
+        let header = |first, records| {
+            let mut builder = BatchBuilder::new();
+            (0..records).for_each(|_| builder.push(b"x"));
+            let identity = BatchIdentity {
+                stream: StreamId([1; 16]),
+                first_sequence: first,
+                base_time_ns: 0,
+                source: SourceKind::Http,
+                compression: Compression::None,
+            };
+            BatchHeader::decode(builder.finish(&identity).unwrap().first_chunk().unwrap()).unwrap()
+        };
+        let request = |first, records, here| {
+            let (of, put) = (header(first, records), || Ok(1));
+            stream.append_request(&of, here, |_| 0, |_| LaneState::Taking, put).0
+        };
+        assert_eq!(request(2, 1, 0), Requested::Gap { known: 0 });
+        assert!(stream.append(owner, 0, &header(1, 2), || Ok(1)).is_ok());
+        assert_eq!(request(1, 2, 1), Requested::Duplicate);
+        assert_eq!(request(2, 2, 0), Requested::Overlap { known: 2 });
+        assert_eq!(request(3, 1, 1), Requested::Elsewhere(0), "the first two are not durable");
+        assert!(stream.append(owner, 0, &header(3, 1), || Ok(1)).is_ok(), "nothing has taken the stream yet");
+        assert_eq!(request(4, 1, 0), Requested::Appended);
+        let late = stream.append(owner, 0, &header(5, 1), || Ok(1));
+        assert_eq!(late, Err(NotAppended::TakenOver), "the request has it now");
+        assert_eq!(request(5, 1, 0), Requested::Appended);
     }
 
     #[test]

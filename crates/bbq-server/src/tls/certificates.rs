@@ -41,11 +41,12 @@ pub(crate) struct TlsFileError {
 }
 
 impl Certificates {
-    /// Reads the files. `application` is the protocol inside, as clients may ask for it (ALPN); empty when they are not to.
+    /// Reads the files. `application` are the protocols inside, as clients may ask for them (ALPN), the best one
+    /// first; none when they are not to.
     ///
     /// # Errors
     /// The first file that cannot be used.
-    pub(crate) fn read(files: &TlsFiles, application: &[u8]) -> Result<Certificates, TlsFileError> {
+    pub(crate) fn read(files: &TlsFiles, application: &[&[u8]]) -> Result<Certificates, TlsFileError> {
         let stamp = files.stamp();
         let provider = Arc::new(default_provider());
         let pairs = files.certificates.iter().zip(&files.keys);
@@ -67,9 +68,7 @@ impl Certificates {
         // Tickets would lie unread at a client that only sends. When it closes its socket then, its kernel resets the connection
         // and throws away what is still to be sent (RFC 2525, 2.17): messages would be lost.
         config.send_tls13_tickets = 0;
-        if !application.is_empty() {
-            config.alpn_protocols = vec![application.to_vec()];
-        }
+        config.alpn_protocols = application.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(Certificates { config: Arc::new(config), stamp })
     }
 }

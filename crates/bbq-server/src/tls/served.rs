@@ -14,7 +14,7 @@ use super::files::{Stamp, TlsFiles};
 pub(crate) struct ServedTls {
     files: TlsFiles,
     /// As clients may ask for it.
-    application: &'static [u8],
+    application: &'static [&'static [u8]],
     now: Mutex<Now>,
     pub(crate) counts: Arc<HandshakeCounts>,
 }
@@ -52,7 +52,7 @@ impl ServedTls {
     /// Goes on with the counts of an earlier configuration, if there was one.
     pub(crate) fn new(
         files: TlsFiles,
-        application: &'static [u8],
+        application: &'static [&'static [u8]],
         certificates: Certificates,
         counts: Arc<HandshakeCounts>,
     ) -> ServedTls {
@@ -62,7 +62,7 @@ impl ServedTls {
     }
 
     /// Whether it is configured so.
-    pub(crate) fn is_of(&self, files: &TlsFiles, application: &[u8]) -> bool {
+    pub(crate) fn is_of(&self, files: &TlsFiles, application: &[&[u8]]) -> bool {
         (&self.files, self.application) == (files, application)
     }
 

@@ -16,7 +16,7 @@ const TURNS_AT_STOP_MAX: usize = 256;
 /// Receives until the server stops, then what is queued.
 pub(crate) async fn serve(intake: Rc<Intake>, listener_index: usize, mut datagrams: AsyncDatagrams) {
     loop {
-        // A datagram socket cannot push back: what comes meanwhile waits in its buffer, and then the kernel drops and counts.
+        // A datagram socket has no back-pressure: datagrams wait in its buffer; once that is full, the kernel drops and counts them.
         tokio::select! {
             biased;
             () = intake.stopping.wait() => break,
@@ -32,15 +32,15 @@ pub(crate) async fn serve(intake: Rc<Intake>, listener_index: usize, mut datagra
             }
         }
     }
-    if intake.stopping.is_kept(listener_index) {
-        return;
-    }
-    for _ in 0..TURNS_AT_STOP_MAX {
+    let turns = if intake.stopping.is_kept(listener_index) { 0 } else { TURNS_AT_STOP_MAX };
+    for _ in 0..turns {
         match datagrams.try_receive_batch(|datagram| take(&intake, listener_index, &datagram)) {
             Ok(outcome) if outcome.state == ReceiveState::More => tokio::task::yield_now().await,
-            _ => return,
+            _ => break,
         }
     }
+    // They are in no queue of the kernel's.
+    datagrams.finish(|datagram| take(&intake, listener_index, &datagram));
 }
 
 fn take(intake: &Intake, listener_index: usize, received: &Datagram<'_>) {
@@ -49,7 +49,7 @@ fn take(intake: &Intake, listener_index: usize, received: &Datagram<'_>) {
     if spec.protocol == Protocol::Bbq {
         return take_batch(intake, listener_index, received.bytes, peer);
     }
-    // Longer than any buffer here: the kernel has cut it.
+    // The datagram is longer than any buffer here, so the kernel has cut it.
     if received.truncated && spec.rules.on_oversize == OnOversize::Refuse {
         return intake.listeners[listener_index].ledger.add_dropped(DropReason::Oversize, 1);
     }

@@ -12,19 +12,23 @@ use super::limits::IntakeLimits;
 use super::session::handover::{Colleagues, SessionInbox};
 use super::stopping::Order;
 use super::view::WorkerView;
+use crate::access::{PeerLog, ServedTokens};
 use crate::config::ListenSpec;
 use crate::stored::ledger::ListenerLedger;
 use crate::stored::retention::Retention;
 use crate::stored::streams::Streams;
 use crate::tls::ServedTls;
 
-/// A worker's place at one listener.
+/// One listener as one worker serves it.
 pub(crate) struct OwnListener {
     pub(crate) spec: Arc<ListenSpec>,
     pub(crate) ledger: Arc<ListenerLedger>,
     pub(crate) worker_listener: WorkerListener,
     /// `None` for a plain listener.
     pub(crate) tls: Option<Arc<ServedTls>>,
+    /// `None` if it asks for none.
+    pub(crate) tokens: Option<Arc<ServedTokens>>,
+    pub(crate) refusals: Arc<PeerLog>,
 }
 
 /// A worker before it runs.
@@ -40,6 +44,6 @@ pub(crate) struct Worker {
     pub(crate) limits: IntakeLimits,
     pub(crate) view: Arc<WorkerView>,
     pub(crate) stop: watch::Receiver<Order>,
-    /// Connections that were open before the start; the worker goes on with them.
+    /// Connections that were open before the start; the worker continues them.
     pub(crate) paused: Vec<PausedConnection>,
 }

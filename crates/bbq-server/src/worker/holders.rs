@@ -1,10 +1,10 @@
-//! Memory held for unfinished work: batches of sessions, messages of text connections. When all together hold too much, the
-//! holders of the oldest unfinished batches or messages are closed, rather than the next one to arrive.
+//! Memory held for unfinished work: batches of sessions, messages of text connections, bodies of requests. When all holders
+//! together hold too much, those with the oldest unfinished batches or messages are closed, not the newest connection.
 //!
-//! A holder that has to go is marked, and its memory counts no more; its owner notices that and frees it. All of one worker are
-//! on one thread, so that happens before anybody else has read much.
+//! A holder that must be closed is marked, and its memory is no longer counted; its owner notices the mark and frees the memory.
+//! All holders of a worker are on one thread, so the memory is freed before other connections have read much.
 //!
-//! Invariant: what is counted is capacity, not what came: that is what is taken from the machine.
+//! Invariant: the capacity of buffers is counted, not the bytes in them, because the capacity is what the machine has to provide.
 
 use std::cell::{Cell, RefCell};
 
@@ -15,12 +15,12 @@ use crate::worker::accept::slots::Slots;
 /// The holders of one worker.
 pub(crate) struct Holders {
     slots: RefCell<Slots<Holder>>,
-    /// Of those that are not marked.
+    /// The bytes of all holders that are not marked.
     held_bytes: Cell<usize>,
     bytes_max: usize,
-    /// The next beginning.
+    /// The `began` of the next batch or message.
     next: Cell<u64>,
-    /// A holder was marked.
+    /// Notified when a holder was marked.
     marked: Notify,
 }
 
@@ -33,7 +33,7 @@ struct Holder {
     must_go: bool,
 }
 
-/// A holder's place; none while it holds nothing.
+/// A holder's place in the table; `None` while it holds nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Hold(Option<u32>);
 
@@ -57,7 +57,7 @@ impl Holders {
         self.held_bytes.get() > self.bytes_max / 2
     }
 
-    /// Counts what is held now. It may be this holder who has to go: ask [`Holders::must_go`].
+    /// Sets how many bytes the holder has now. This may mark the holder itself: see [`Holders::must_go`].
     ///
     /// # Errors
     /// Too much is held, and no holder can be closed except the caller.
@@ -89,7 +89,7 @@ impl Holders {
         made
     }
 
-    /// What it holds now belongs to another batch or message than before.
+    /// Notes that the holder is at a new batch or message now.
     pub(crate) fn begin_anew(&self, hold: &Hold) {
         self.change(hold, |holder| holder.began = self.begin());
     }
@@ -99,7 +99,7 @@ impl Holders {
         self.change(hold, |holder| holder.may_go = may_go);
     }
 
-    /// Whether others need its memory.
+    /// Whether the holder is marked: it must be closed, because others need its memory.
     pub(crate) fn must_go(&self, hold: &Hold) -> bool {
         let Some(place) = hold.0 else { return false };
         self.slots.borrow_mut().at(place as usize).is_some_and(|holder| holder.must_go)
@@ -130,7 +130,7 @@ impl Holders {
         }
     }
 
-    /// Marks the oldest until there is room, and some more, so that this is not needed for each read.
+    /// Marks the oldest holders until there is room, and some more, so that the next reads need not search again.
     fn make_room(&self, slots: &mut Slots<Holder>) -> Result<(), NoMemory> {
         if self.held_bytes.get() <= self.bytes_max {
             return Ok(());
@@ -165,13 +165,13 @@ mod tests {
         let holders = Holders::new(100);
         let (first, mut second, mut third) = (held(&holders, 40), held(&holders, 30), held(&holders, 30));
         assert!(!holders.must_go(&first));
-        // What the first holds now is younger than the others' things.
+        // The first holder's message is now the youngest.
         holders.begin_anew(&first);
         let newcomer = held(&holders, 20);
         let gone = [&first, &second, &third, &newcomer].map(|hold| holders.must_go(hold));
         assert_eq!(gone, [false, true, false, false]);
         holders.release(&mut second);
-        assert_eq!(holders.held_bytes.get(), 90, "what was marked counts no more");
+        assert_eq!(holders.held_bytes.get(), 90, "marked holders are not counted");
         // The oldest of all asks for more.
         holders.set(&mut third, 60).unwrap();
         assert!(holders.must_go(&third) && !holders.must_go(&newcomer));

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use bbq_spool::Lane;
 use bbq_wire::framing::{Frame, FramingRules};
-use bbq_wire::{Peer, StreamId};
+use bbq_wire::{Peer, SourceKind, StreamId};
 use tokio::sync::Notify;
 
 use crate::config::OnFull;
@@ -32,11 +32,11 @@ use crate::worker::ticket::Ticket;
 use crate::worker::view::WorkerView;
 use crate::worker::waiters::Waiters;
 
-/// Bytes of one read at most: as large as a batch should be, and small enough for the second-level cache.
+/// Most bytes of one read: as many as a batch should have, and few enough for the second-level cache.
 pub(crate) const READ_BYTES: usize = 256 * 1024;
 
-/// Buffers for unfinished batches that are kept for the next session that needs one, and their size. If more sessions than
-/// this are in the middle of a batch at once, the others allocate.
+/// Spare buffers kept for unfinished batches, and their size. If more sessions than this are in the middle of a batch at once,
+/// the others allocate.
 const SPARE_BUFFERS_MAX: usize = 16;
 pub(crate) const SPARE_BUFFER_BYTES: usize = 2 * READ_BYTES;
 /// Size of a buffer that is made while memory is scarce: one good read.
@@ -54,16 +54,16 @@ pub(crate) struct Intake {
     pub(crate) budget: Arc<ConnectionBudget>,
     pub(crate) stopping: Stopping,
     pub(crate) rounds: Rounds,
-    /// Connections that another worker goes on with after this one has ended.
+    /// Connections that another worker continues after this worker has ended.
     pub(crate) paused: RefCell<Vec<PausedConnection>>,
     pub(crate) waiters: Waiters<SessionSocket>,
     /// Notified by the lane's writer.
     pub(crate) lane_moved: Arc<Notify>,
-    /// Notified when the lane has taken something: tasks that wait for room check again.
+    /// Notified when the lane may have room: tasks that wait for room check again.
     pub(crate) room: Notify,
     pub(crate) view: Arc<WorkerView>,
     own: RefCell<OwnStream>,
-    /// Bytes of text connections are read through it.
+    /// Text connections are read into this buffer.
     pub(super) buffer: RefCell<Box<[u8]>>,
     spare: RefCell<Vec<Vec<u8>>>,
     flush_wanted: Notify,
@@ -115,7 +115,7 @@ impl Intake {
         })
     }
 
-    /// Lets `produce` emit frames into the listener's batch; returns how many messages were added to one.
+    /// Lets `produce` emit frames into the listener's batch; returns how many messages were taken.
     pub(crate) fn frames(
         &self,
         listener_index: usize,
@@ -139,18 +139,19 @@ impl Intake {
         LaneInput { lane: &self.lane, stream, waiters: &self.waiters }
     }
 
-    /// Takes all of these records or none, and returns a ticket by which to wait until they are durable. They share a batch, and
-    /// so a sync, with what else comes to the listener.
+    /// Takes all of these records or none, and returns a ticket that waits until they are durable. They share a batch, and
+    /// therefore a sync, with the listener's other messages.
     ///
     /// # Errors
     /// Why none was taken. After [`NotTaken::Full`], [`Intake::wait_room`] tells when to try again.
     pub(crate) fn append<'a>(
         &self,
         listener_index: usize,
+        kind: SourceKind,
         records: impl Iterator<Item = &'a [u8]> + Clone,
         peer: Peer,
     ) -> Result<Ticket, NotTaken> {
-        let taken = self.append_to(listener_index, records, peer, Batcher::ticket)?;
+        let taken = self.append_to(listener_index, kind, records, peer, Batcher::ticket)?;
         self.rounds.hear(&self.view.active_sessions);
         Ok(taken)
     }
@@ -162,22 +163,24 @@ impl Intake {
     pub(crate) fn append_unawaited<'a>(
         &self,
         listener_index: usize,
+        kind: SourceKind,
         records: impl Iterator<Item = &'a [u8]> + Clone,
         peer: Peer,
     ) -> Result<(), NotTaken> {
-        self.append_to(listener_index, records, peer, |_, _| ())
+        self.append_to(listener_index, kind, records, peer, |_, _| ())
     }
 
     fn append_to<'a, T>(
         &self,
         listener_index: usize,
+        kind: SourceKind,
         records: impl Iterator<Item = &'a [u8]> + Clone,
         peer: Peer,
         then: impl FnOnce(&mut Batcher, u32) -> T,
     ) -> Result<T, NotTaken> {
         let mut batcher = self.listeners[listener_index].batcher.borrow_mut();
         let mut own = self.own.borrow_mut();
-        let records = batcher.append(records, peer, &mut self.lane_input(&mut own))?;
+        let records = batcher.append(kind, records, peer, &mut self.lane_input(&mut own))?;
         self.flush_wanted.notify_one();
         Ok(then(&mut batcher, records))
     }
@@ -192,7 +195,7 @@ impl Intake {
         loop {
             self.flush_wanted.notified().await;
             self.flush_all();
-            // When the lane took a full batch, there is room in the batch: no other notification comes before the lane has written.
+            // If the lane took a full batch, the batch has room again. No other notification comes before the lane has written.
             self.room.notify_waiters();
         }
     }
@@ -235,7 +238,7 @@ impl Intake {
             || self.listeners[listener_index].batcher.borrow().has_room()
     }
 
-    /// Waits until the listener's connections may be read on.
+    /// Waits until there is room to read the listener's connections, or the lane has failed.
     pub(crate) async fn wait_room(&self, listener_index: usize) {
         while !self.has_room(listener_index) && self.lane.failure().is_none() {
             self.room.notified().await;
@@ -250,7 +253,7 @@ impl Intake {
         self.spare.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(SPARE_BUFFER_BYTES))
     }
 
-    /// Keeps a buffer for the next one, if it has the usual size and there are not enough.
+    /// Keeps a buffer as a spare if it has the usual size and a spare is missing.
     pub(crate) fn give_back(&self, mut buffer: Vec<u8>) {
         let mut spare = self.spare.borrow_mut();
         if buffer.capacity() == SPARE_BUFFER_BYTES && spare.len() < SPARE_BUFFERS_MAX {

@@ -12,6 +12,7 @@ use bbq_wire::session::Refusal;
 
 use super::given::OwnListener;
 use super::undurable::Undurable;
+use crate::access::{PeerLog, ServedTokens};
 use crate::config::ListenSpec;
 use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::stored::ledger::ListenerLedger;
@@ -24,11 +25,12 @@ pub(crate) struct LocalListener {
     pub(crate) ledger: Arc<ListenerLedger>,
     pub(crate) source: u16,
     pub(crate) tls: Option<Arc<ServedTls>>,
+    pub(crate) tokens: Option<Arc<ServedTokens>>,
+    /// Reports who was refused; shared by all workers.
+    refusals: Arc<PeerLog>,
     pub(crate) batcher: RefCell<Batcher>,
     /// Reports what single peers do wrong.
     pub(crate) peer_problems: RateLimitedLog,
-    /// Reports why TLS connections fail.
-    tls_problems: RateLimitedLog,
     /// Reports why the listener cannot accept. Separate from `peer_problems`, so that peers cannot suppress these lines.
     pub(crate) accept_problems: RateLimitedLog,
 }
@@ -36,16 +38,17 @@ pub(crate) struct LocalListener {
 impl LocalListener {
     /// `source` is the listener's place in its configuration.
     pub(crate) fn new(source: u16, listener: &OwnListener, undurable: &Arc<Undurable>) -> LocalListener {
-        let OwnListener { spec, ledger, tls, .. } = listener;
+        let OwnListener { spec, ledger, tls, tokens, refusals, .. } = listener;
         let batcher = Batcher::new(source, spec, Arc::clone(ledger), Arc::clone(undurable));
         LocalListener {
             spec: Arc::clone(spec),
             ledger: Arc::clone(ledger),
             source,
             tls: tls.clone(),
+            tokens: tokens.clone(),
+            refusals: Arc::clone(refusals),
             batcher: RefCell::new(batcher),
             peer_problems: RateLimitedLog::default(),
-            tls_problems: RateLimitedLog::default(),
             accept_problems: RateLimitedLog::default(),
         }
     }
@@ -72,7 +75,7 @@ impl LocalListener {
     /// Reports why a TLS connection failed, if it did.
     pub(crate) fn report_tls(&self, peer: Peer, failure: Option<TlsFailure>) {
         let Some(TlsFailure { is_handshake, reason }) = failure else { return };
-        let Some(repeats) = self.tls_problems.report() else { return };
+        let Some(repeats) = self.refusals.report(peer) else { return };
         let listener = &self.spec.source;
         if is_handshake {
             tracing::warn!(listener, ?peer, reason, repeats, "TLS handshake failed");
@@ -84,8 +87,16 @@ impl LocalListener {
     /// Counts and reports a refused session.
     pub(crate) fn report_refused(&self, peer: Peer, refusal: &Refusal) {
         self.ledger.add_refused(1);
-        if let Some(repeats) = self.peer_problems.report() {
+        if let Some(repeats) = self.refusals.report(peer) {
             tracing::warn!(listener = self.spec.source, ?peer, reason = %refusal, repeats, "session refused");
+        }
+    }
+
+    /// Counts and reports a refused request.
+    pub(crate) fn report_request(&self, peer: Peer, reason: impl std::fmt::Display) {
+        self.ledger.add_refused(1);
+        if let Some(repeats) = self.refusals.report(peer) {
+            tracing::warn!(listener = self.spec.source, ?peer, %reason, repeats, "request refused");
         }
     }
 

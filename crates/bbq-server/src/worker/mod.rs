@@ -5,7 +5,7 @@
 //! accept ------> connection --frames--> batcher --+--> lane --durable--> waiters --> sessions, tickets
 //! datagrams ------------------frames--> batcher --+
 //! http ----------------------records--> batcher --+
-//! session -------------------------------batches--+       (a stream's session may come from another worker: `handover`)
+//! session, numbered request -------------batches--+       (may come from another worker: `handover`)
 //! ```
 //!
 //! A message costs no allocation, no lock and no reading of the clock: a read or a batch pays for those. A waiting connection
@@ -21,6 +21,7 @@ mod http;
 mod intake;
 mod limits;
 mod local_listener;
+mod numbered;
 mod run;
 mod scratch;
 pub(crate) mod session;
@@ -36,6 +37,8 @@ pub(crate) mod waiters;
 pub(crate) use accept::budget::ConnectionBudget;
 pub(crate) use accept::paused::PausedConnection;
 pub(crate) use given::{OwnListener, Worker};
+#[cfg(fuzzing)]
+pub(crate) use http::fuzzed_body;
 pub(crate) use limits::IntakeLimits;
 pub use scratch::Scratch;
 pub(crate) use session::handover::{Colleagues, SessionInbox};

@@ -28,11 +28,11 @@ const STOP_PATIENCE: Duration = Duration::from_secs(3);
 const SYNC_LOOK: Duration = Duration::from_secs(2);
 
 impl Worker {
-    /// Works until it is told to stop, finishes what is there, and hands everything to the lane. Returns the connections for the
-    /// next start or a successor.
+    /// Serves until the server stops or pauses, takes what has arrived, and hands everything to the lane. Returns the connections
+    /// for the next start or a successor.
     ///
     /// # Errors
-    /// What keeps the event loop or a socket from being set up.
+    /// The event loop or a socket cannot be set up.
     pub(crate) fn run(self) -> io::Result<Vec<PausedConnection>> {
         let heartbeat = Heartbeat::of_this_thread();
         // Set once.
@@ -83,7 +83,7 @@ impl Worker {
         let evictor = Evictor { intake: Rc::clone(&intake), connections: of_text, sessions };
         spawn_local(evictor.serve());
         let order = self.stop.wait_for(|order| *order != Order::Work).await.map(|order| order.clone());
-        // An error means that the server is gone, which is also a stop.
+        // An error means that the server is gone: stop.
         let order = order.unwrap_or(Order::Stop);
         let pauses = order != Order::Stop;
         intake.stopping.begin(order);
@@ -99,8 +99,8 @@ impl Worker {
             }
         };
         let _in_time = tokio::time::timeout(STOP_PATIENCE, finish).await;
-        // A lane with a full buffer takes more when its sync is over, however long that takes: closing the lane waits for the sync,
-        // too. A lane that failed, or has no room on disk, takes no more.
+        // A lane with a full buffer takes more after its sync. Wait for that however long it takes, as closing the lane has to wait
+        // for it anyway. A lane that failed, or has no room on disk, takes no more.
         while tokio::time::timeout(SYNC_LOOK, intake.flushed()).await.is_err() {
             if intake.lane.failure().is_some() || intake.lane.no_room().is_some() {
                 break;

@@ -5,15 +5,15 @@ use std::cell::RefCell;
 use bbq_wire::Batch;
 use bbq_wire::batch::{BatchError, BatchLimits};
 
-/// Memory that is kept: only a batch that is larger than usual needs more.
+/// Memory kept between batches: only a batch that is larger than usual needs more.
 const BYTES_KEPT: usize = 512 * 1024;
 
-/// Of one worker.
+/// The decompression buffer of one worker.
 #[derive(Debug, Default)]
 pub struct Scratch(RefCell<Vec<u8>>);
 
 impl Scratch {
-    /// Verifies a batch and looks at it.
+    /// Verifies a batch and passes it to `look`.
     pub(crate) fn verified<T>(
         &self,
         bytes: &[u8],

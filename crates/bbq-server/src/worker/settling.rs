@@ -12,8 +12,8 @@ pub(crate) async fn serve(intake: Rc<Intake>) {
     loop {
         intake.lane_moved.notified().await;
         settle(&intake);
-        // There may be room for what was held back. Sessions go first: a large batch only fits an empty group, and text would
-        // always fill the group before it.
+        // The lane may have room now. Sessions go first: a large batch fits only into an empty group, and text would always be
+        // in the group before it.
         intake.room.notify_waiters();
         tokio::task::yield_now().await;
         intake.flush_all();

@@ -9,9 +9,9 @@ use tokio::sync::Notify;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     Work,
-    /// What is queued and readable is taken, and connections are closed.
+    /// Workers take what is queued and readable, and close their connections.
     Stop,
-    /// As a stop, except for the listeners that are kept: their queues stay as they are, and their connections are returned open.
+    /// As a stop, except for kept listeners: workers leave their queues alone, and return their connections open.
     Pause {
         /// By the index of the listener.
         kept: Arc<[bool]>,

@@ -1,4 +1,4 @@
-//! What a source gets for records that a worker has taken: the answer to its request waits for it.
+//! The ticket that a source gets for records: it resolves when they are durable, and then the source answers its client.
 
 use tokio::sync::oneshot;
 
@@ -16,10 +16,10 @@ impl Ticket {
         Ticket(durable)
     }
 
-    /// Waits until the records are on disk. Dropping the ticket instead changes nothing for them.
+    /// Waits until the records are on disk. Dropping the ticket does not affect the records.
     ///
     /// # Errors
-    /// They never will be.
+    /// The records will never be on disk.
     pub(crate) async fn durable(self) -> Result<(), NotDurable> {
         self.0.await.map_err(|_| NotDurable)
     }

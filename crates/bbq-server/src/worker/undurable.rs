@@ -1,9 +1,9 @@
-//! The records that a worker has put into its lane and that are not durable yet: what the ledger has to correct when the lane
-//! fails, or ends without room on disk.
+//! The records that a worker has put into its lane and that are not durable yet. If the lane fails, or ends without room on disk,
+//! the ledgers are corrected by them.
 //!
 //! Not here: the batches that wait for an acknowledgement (`worker::waiters::Waiters`).
 //!
-//! Invariant: runs are in the order of the lane, so how many records of the lane are durable says which ones.
+//! Invariant: runs are in the order of the lane, so the number of durable records tells which records are durable.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,12 +27,12 @@ struct Run {
     records: u64,
 }
 
-/// Of one worker. Locked per batch by its thread, and by control once that has ended.
+/// The undurable records of one worker. The worker's thread locks this once per batch; control locks it after that thread has ended.
 #[derive(Debug)]
 pub struct Undurable(Mutex<Runs>);
 
-/// Neighbours of the same listener and fallback are one run, so they are as many as the senders alternate: at most one for each
-/// batch in the lane's buffers.
+/// Consecutive batches of the same listener and fallback share a run, so there is at most one run for each batch in the lane's
+/// buffers.
 #[derive(Debug)]
 struct Runs {
     runs: VecDeque<Run>,
@@ -65,7 +65,7 @@ impl Undurable {
         self.locked().settle(durable);
     }
 
-    /// So many records of the lane are durable, and the others never will be: corrects the ledgers that counted them as
+    /// Takes the records after the first `durable` ones, which never will be durable, out of the ledgers that counted them as
     /// spooled. `ledger` finds a listener's ledger by its index.
     pub fn give_up<'a>(&self, durable: u64, ledger: impl Fn(u16) -> Option<&'a ListenerLedger>) {
         let mut runs = self.locked();

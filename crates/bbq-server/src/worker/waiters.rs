@@ -1,5 +1,5 @@
-//! Who waits for the groups of a worker's lane to become durable: sessions of bbq clients, and tickets of sources that answer each
-//! request. Tells them, and tells the table of streams how far it knows the lane.
+//! The sessions of bbq clients, and the tickets of sources that answer each request, that wait for groups of a worker's lane to
+//! become durable. Tells them, and tells the table of streams up to which position the lane is settled.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,9 +17,9 @@ use crate::stored::stream::Stream;
 use crate::stored::streams::Streams;
 use crate::worker::undurable::Undurable;
 
-/// What a lane holds that is not durable: a buffer that fills, and one that is written.
+/// Most bytes in a lane that are not durable: one buffer is filled while the other one is written.
 const LANE_BYTES_MAX: usize = 2 * LANE_BUFFER_BYTES_MAX;
-/// The least share of a session, however many there are: a sync of less is not worth its cost.
+/// The smallest share of a session, however many sessions there are: a sync of less is not worth its cost.
 const SHARE_BYTES_MIN: usize = GROUP_BYTES_TARGET;
 
 /// Who waits for a group.
@@ -29,21 +29,33 @@ pub(super) enum Waiter<C> {
     Session(SessionBatch<C>),
     /// What was appended for a [`Ticket`](super::ticket::Ticket). Dropped when the group never becomes durable.
     Ticket(oneshot::Sender<()>),
+    /// The batch of a request whose sender numbers its records. The request waits for its stream.
+    Request(RequestBatch),
+}
+
+/// A batch of a numbered request, which waits to become durable.
+#[derive(Debug)]
+pub(super) struct RequestBatch {
+    pub(super) sequence: u64,
+    pub(super) stream: Arc<Stream>,
 }
 
 /// A batch of a session, which waits to become durable.
 #[derive(Debug)]
 pub(super) struct SessionBatch<C> {
+    /// What is acknowledged: the last number of the batch, or the number of the batch itself in a session that relays.
     pub(super) sequence: u64,
     pub(super) bytes: usize,
     pub(super) stream: Arc<Stream>,
+    /// In a session that relays: the stream of the records, and the last number of the batch.
+    pub(super) relayed: Option<(Arc<Stream>, u64)>,
     pub(super) replies: Rc<Replies<C>>,
 }
 
 /// All who wait, in the order of their groups.
 #[derive(Debug)]
 pub struct Waiters<C> {
-    /// With the group of each. Sessions have as many as the lane's buffers hold batches; tickets, as there are open requests.
+    /// Each with its group. There is at most one for each batch in the lane's buffers, and one for each open request.
     waiting: RefCell<VecDeque<(u64, Waiter<C>)>>,
     /// How many sessions have batches that wait.
     sessions: Cell<usize>,
@@ -83,12 +95,17 @@ impl<C> Waiters<C> {
 }
 
 impl<C: Connection> Waiters<C> {
-    /// Whether a session has its share of the lane's buffers already. Its next batch then waits until some of that is durable.
-    /// The sessions that wait for the disk have equal shares; a single session has everything.
+    /// Whether this batch would exceed the session's share of the lane's buffers. It then waits until earlier batches are durable.
+    /// The sessions that wait for the disk have equal shares; a single session has all of the buffers.
     pub(super) fn is_over_share(&self, replies: &Replies<C>, batch_bytes: usize) -> bool {
         let outstanding = replies.outstanding_bytes();
         let share = (LANE_BYTES_MAX / self.sessions.get().max(1)).max(SHARE_BYTES_MIN);
         outstanding > 0 && outstanding + batch_bytes > share
+    }
+
+    /// The group of the last one who waits.
+    pub(super) fn last_group(&self) -> Option<u64> {
+        self.waiting.borrow().back().map(|(group, _)| *group)
     }
 
     pub(super) fn push_batch(&self, group: u64, batch: SessionBatch<C>) {
@@ -98,8 +115,8 @@ impl<C: Connection> Waiters<C> {
         self.push(group, Waiter::Session(batch));
     }
 
-    /// Tells all whose group is in `durable`. If the lane failed, gives up the others. `ledger` finds a listener's ledger by its
-    /// index.
+    /// Tells every waiter whose group is durable. If the lane failed, gives up the others. `ledger` finds a listener's ledger by
+    /// its index.
     pub fn follow<'a>(
         &self,
         accounts: LaneAccounts<'_>,
@@ -126,14 +143,21 @@ impl<C: Connection> Waiters<C> {
         let mut told: Vec<Rc<Replies<C>>> = Vec::new();
         while waiting.front().is_some_and(|(group, _)| *group <= durable.group) {
             let Some((_, first)) = waiting.pop_front() else { break };
-            let SessionBatch { sequence, bytes, stream, replies } = match first {
+            let SessionBatch { sequence, bytes, stream, relayed, replies } = match first {
                 Waiter::Session(batch) => batch,
                 Waiter::Ticket(ticket) => {
-                    // Who asked may be gone.
+                    // The source may have dropped its ticket.
                     let _told = ticket.send(());
                     continue;
                 }
+                Waiter::Request(RequestBatch { sequence, stream }) => {
+                    stream.set_durable(sequence, durable.position, now_seconds);
+                    continue;
+                }
             };
+            if let Some((stream, sequence)) = relayed {
+                stream.set_durable(sequence, durable.position, now_seconds);
+            }
             stream.set_durable(sequence, durable.position, now_seconds);
             let was_last = replies.end_batch(bytes);
             if was_last {
@@ -158,9 +182,16 @@ impl<C: Connection> Waiters<C> {
     fn fail(&self) {
         self.sessions.set(0);
         for (_, lost) in self.waiting.borrow_mut().drain(..) {
-            if let Waiter::Session(SessionBatch { stream, replies, .. }) = lost {
-                stream.set_failed();
-                replies.fail();
+            match lost {
+                Waiter::Session(SessionBatch { stream, relayed, replies, .. }) => {
+                    if let Some((stream, _)) = relayed {
+                        stream.set_failed();
+                    }
+                    stream.set_failed();
+                    replies.fail();
+                }
+                Waiter::Request(RequestBatch { stream, .. }) => stream.set_failed(),
+                Waiter::Ticket(_) => {}
             }
         }
     }

@@ -16,6 +16,6 @@ pub(crate) struct Around<'a> {
     pub(crate) random: &'a mut Random,
     pub(crate) trace: &'a mut Trace,
     pub(crate) time: &'a Arc<SteppedTime>,
-    /// A server may have forgotten streams, or parts of them.
+    /// Whether a server may have forgotten streams, or parts of them.
     pub(crate) may_forget: bool,
 }

@@ -27,14 +27,14 @@ const CALLS_MAX: u64 = 12;
 /// The shortest time that a machine needs to start after a power failure.
 const MACHINE_START_NS: u64 = 1_000_000_000;
 
-/// An application with its sender; it outlives the process.
+/// An application with its sender. This value outlives the process.
 pub(crate) struct Client {
     pub(crate) index: usize,
     options: ClientOptions,
     disk: SimDisk,
-    /// The number of starts of its machine.
+    /// The number of starts of the client's machine.
     boot: u64,
-    /// The start of the machine in which its process was started last.
+    /// The number of the machine's start after which the process was started last.
     started_in: u64,
     /// Records that the application has made, ever.
     made: u64,
@@ -63,13 +63,13 @@ impl Client {
         self.process.as_ref().is_some_and(Process::is_drained)
     }
 
-    /// What it waits for, for error messages.
+    /// What the client waits for, for error messages.
     pub(crate) fn describe(&self) -> String {
         let state = self.process.as_ref().map_or_else(|| "does not run".to_owned(), Process::describe);
         format!("client {} {state}", self.index)
     }
 
-    /// Ends the process, with the power of its machine or alone.
+    /// Ends the process: by a kill, or by a power failure of its machine.
     pub(crate) fn end(&mut self, cut: Cut, network: &mut Network, random: &mut Random) {
         self.disk.cut(cut);
         let cut = self.disk.halted().unwrap_or(cut);
@@ -85,18 +85,18 @@ impl Client {
         }
     }
 
-    /// Makes the process, or the power of its machine, end in the middle of a call.
+    /// Makes a kill or a power failure end the process in the middle of a call.
     pub(crate) fn end_soon(&mut self, cut: Cut, random: &mut Random) {
         self.disk.cut_after(random.between(1, CALLS_MAX), cut);
     }
 
-    /// Sets the room on its disk; `None` for no limit.
+    /// Sets the room on the client's disk; `None` for no limit.
     pub(crate) fn limit_disk(&mut self, bytes: Option<u64>) {
         let capacity = bytes.map(|bytes| self.disk.used() + bytes);
         self.disk.set_faults(|faults| faults.capacity = capacity);
     }
 
-    /// Ends all faults. A process that has ended is noticed at its next step.
+    /// Ends all faults. The next step notices if the process has ended.
     pub(crate) fn heal(&mut self) {
         self.disk.heal();
     }
@@ -109,14 +109,14 @@ impl Client {
         self.end(Cut::Kill, network, random);
     }
 
-    /// Starts the process with its spool. If that fails, as on a full disk, it is tried again later.
+    /// Starts the process with its spool. If that fails, for example on a full disk, a later step tries again.
     pub(crate) fn start(&mut self, around: &mut Around<'_>) {
         if std::mem::replace(&mut self.started_in, self.boot) != self.boot {
-            // Epochs of connections are times of the wall clock, and a power failure loses the last one. The machine starts so
-            // late that they are in the past.
+            // Epochs of connections are times of the wall clock, and a power failure loses the last epoch. The machine starts so
+            // late that all earlier epochs are in the past.
             around.time.unix_ns.fetch_add(MACHINE_START_NS, Ordering::Relaxed);
         }
-        // The planted bug: a sender that ignores the restart of the machine trusts what it finds.
+        // The planted bug: a sender that ignores the restart of the machine trusts the spool that it finds.
         let boot = if self.options.bug == Some(Bug::NumberUsedAgain) { 1 } else { self.boot };
         let machine = Machine {
             disk: self.disk.clone(),
@@ -166,7 +166,7 @@ impl Client {
         done
     }
 
-    /// The sender gives its connection up; what it has written may still arrive.
+    /// The sender gives up its connection. The bytes that it has written may still arrive.
     pub(crate) fn give_up(&mut self, around: &mut Around<'_>) -> bool {
         self.process.as_mut().is_some_and(|process| process.give_up(around))
     }

@@ -21,9 +21,9 @@ pub(crate) struct ClientOptions {
     pub(crate) drops_oldest: bool,
     pub(crate) delivery_timeout: Duration,
     pub(crate) record_bytes_max: u64,
-    /// Its application makes a record once in this many steps.
+    /// The application makes a record once in this many steps.
     pub(crate) one_record_in: u64,
-    /// Its sender queues new records once in this many steps.
+    /// The sender queues new records once in this many steps.
     pub(crate) collects_one_in: u64,
     pub(crate) bug: Option<Bug>,
 }

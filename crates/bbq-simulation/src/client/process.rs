@@ -1,4 +1,4 @@
-//! A client's process from start to end: its sender, its connection, and checks of what it must not do.
+//! A client's process from start to end: its sender, its connection, and checks that it keeps its promises.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ use crate::history::Violation;
 use crate::note;
 use crate::record::Record;
 
-/// So that a run has many of them.
+/// Short waits, so that a run has many connections.
 const RECONNECT: Reconnect = Reconnect {
     attempts: 3,
     attempts_min: 1,
@@ -34,13 +34,13 @@ pub(super) struct Process {
     sender: Sending,
     notices: Arc<Mutex<Vec<Notice>>>,
     connection: Option<u64>,
-    /// No connection is made before.
+    /// The process makes no connection before this time.
     wait_until: Duration,
-    /// Records that were taken by this process, by number.
+    /// Records that this process took from the application, by number.
     taken: BTreeMap<u64, Record>,
-    /// Number of the record that is taken next.
+    /// Number of the next record that the process will take.
     next: u64,
-    /// It will never send again.
+    /// The process will never send again.
     is_over: bool,
 }
 
@@ -163,7 +163,7 @@ impl Process {
             self.index,
             self.sender.names().front()
         );
-        // A killed process has not written this.
+        // A process that was killed has not written this.
         if disk.halted().is_some() {
             return Ok(());
         }
@@ -256,7 +256,7 @@ impl Process {
         note!(around.trace, "client {index} hears that everything up to {after} is acknowledged");
         if after < before || after >= self.next {
             return Err(Violation::new(format!(
-                "client {index} takes records up to {after} for acknowledged, after {before}, of {}",
+                "client {index} counts records up to {after} as acknowledged, before up to {before}, and has {}",
                 self.next - 1
             )));
         }
@@ -266,7 +266,7 @@ impl Process {
             let taken = self.taken.get(&number).copied().or(sent);
             let Some(record) = taken.filter(|_| taken == sent) else {
                 return Err(Violation::new(format!(
-                    "client {index} takes {taken:?} for acknowledged as number {sequence} of {}, where it has sent {sent:?}",
+                    "client {index} counts {taken:?} as acknowledged as number {sequence} of {}, but has sent {sent:?} there",
                     name.stream
                 )));
             };
@@ -298,7 +298,7 @@ impl Process {
             };
             if !around.history.send(header.stream, sequence, record) {
                 return Err(Violation::new(format!(
-                    "client {index} sends {record:?} as number {sequence} of {}, which was another record's",
+                    "client {index} sends {record:?} as number {sequence} of {}, which belongs to another record",
                     header.stream
                 )));
             }
@@ -332,11 +332,11 @@ impl Process {
     }
 
     pub(super) fn give_up(&mut self, around: &mut Around<'_>) -> bool {
-        // This is no error.
+        // This is not an error.
         self.connection.is_some() && self.leave(Err(None), around).is_ok()
     }
 
-    /// Checks that there was a reason to begin another stream: with a correct server there is none.
+    /// Checks that the sender had a reason for each notice. With a correct server it has no reason to begin another stream.
     fn hear_notices(&mut self, options: &ClientOptions, around: &mut Around<'_>) -> Result<(), Violation> {
         let notices = std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner));
         for notice in notices {
@@ -344,11 +344,11 @@ impl Process {
             let is_expected = match &notice {
                 Notice::Connected { .. } | Notice::Unreachable { .. } => true,
                 Notice::NewStream { server, .. } if server.starts_with("the spool") => true,
-                // It was in memory only.
+                // The lost records were only in memory.
                 Notice::Lost { .. } => options.level != AckLevel::Durable,
                 _ => false,
             };
-            // The planted bug has to be found by the reused numbers, not by this notice.
+            // The checks must find the planted bug by the reused numbers, not by this notice.
             if !is_expected && !around.may_forget && options.bug != Some(Bug::NumberUsedAgain) {
                 return Err(Violation::new(format!("client {} tells: {notice:?}", self.index)));
             }

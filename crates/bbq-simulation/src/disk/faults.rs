@@ -3,18 +3,18 @@
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// It is killed; the page cache stays.
+    /// The process is killed; the page cache stays.
     Kill,
-    /// Power fails; what was not synced is lost in part.
+    /// Power fails; a part of the unsynced data is lost.
     Power,
 }
 
 /// How often calls fail, each in 65,536, and how the disk misbehaves otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// Writes, allocations and changes of a length: EIO, and nothing is changed.
+    /// Writes, allocations and changes of a length. They fail with EIO, and change nothing.
     pub write: u32,
-    /// Syncs of files: EIO, a part was written, and all pages are clean from now on.
+    /// Syncs of files. They fail with EIO; a part was written, and all pages are then clean.
     pub sync: u32,
     /// Syncs of directories.
     pub sync_dir: u32,
@@ -28,7 +28,7 @@ pub struct Faults {
     pub capacity: Option<u64>,
     /// Syncs of files do nothing and return success. No program can survive this.
     pub lies: bool,
-    /// The same for directories; stands for a program that forgets to sync them.
+    /// The same for directories. This stands for a program that forgets to sync them.
     pub ignores_sync_dir: bool,
     /// A write of the bytes that are in the page cache does nothing: this stands for a program that trusts the page cache after a
     /// failed sync instead of writing again.

@@ -1,7 +1,7 @@
-//! A file: the page cache, which programs read, and what is left after a power failure.
+//! A file: the page cache, which programs read, and the disk, which is left after a power failure.
 //!
-//! Invariant: the two differ only in sectors that are dirty (a sync writes them) or abandoned (none will: the sync that
-//! should have written them failed, and left their pages clean).
+//! Invariant: the two differ only in sectors that are dirty or abandoned. A sync writes dirty sectors. No sync writes abandoned
+//! sectors: the sync that should have written them failed, and left their pages clean.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,11 +13,11 @@ const SECTORS_PER_PAGE: u64 = PAGE / SECTOR;
 /// What happens to unsynced sectors at a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Settling {
-    /// Each sector by itself: torn and out of order.
+    /// Each sector is kept or lost by itself: torn and out of order.
     EachSector,
     /// Everything reached the disk in time.
     All,
-    /// Nothing did.
+    /// Nothing reached the disk.
     Nothing,
 }
 
@@ -35,9 +35,9 @@ pub(super) struct Inode {
     unreadable: BTreeMap<u64, u32>,
     /// Open handles.
     pub(super) opens: u32,
-    /// The handle that has it locked.
+    /// The handle that holds the lock.
     pub(super) locked_by: Option<u64>,
-    /// When it was written last, on the wall clock.
+    /// The time of the last write, on the wall clock.
     pub(super) modified_ns: u64,
 }
 
@@ -46,12 +46,12 @@ impl Inode {
         self.live_bytes
     }
 
-    /// Its space on disk.
+    /// The file's space on disk.
     pub(super) fn space(&self) -> u64 {
         self.live_bytes.max(self.allocated).next_multiple_of(PAGE)
     }
 
-    /// Its space on disk with this many bytes.
+    /// The file's space on disk with this many bytes.
     pub(super) fn space_with(&self, bytes: u64) -> u64 {
         self.space().max(bytes.next_multiple_of(PAGE))
     }
@@ -100,7 +100,7 @@ impl Inode {
         for sector in sectors(offset, bytes.len() as u64) {
             self.dirty.insert(sector);
             self.abandoned.remove(&sector);
-            // The disk writes it to another place.
+            // The disk writes the sector to another place.
             self.unreadable.remove(&sector);
         }
     }
@@ -114,7 +114,7 @@ impl Inode {
         if bytes < self.live_bytes {
             self.live.cut(bytes);
             self.allocated = bytes;
-            // If the file grows again, it reads as zeros, not as what the disk has there.
+            // If the file grows again, the new part reads as zeros, not as the bytes that the disk has there.
             let end = self.live_bytes.max(self.durable_bytes);
             let gone: Vec<u64> = self.durable.numbers().filter(|page| (page + 1) * PAGE > bytes).collect();
             for sector in gone.into_iter().flat_map(|page| sectors(page * PAGE, PAGE)) {
@@ -179,7 +179,7 @@ impl Inode {
         lost
     }
 
-    /// Power goes and comes back.
+    /// Power fails and comes back.
     pub(super) fn lose_power(&mut self, settling: Settling, random: &mut Random) {
         let _lost = self.settle(settling, random);
         if settling == Settling::All || (settling == Settling::EachSector && random.one_in(2)) {

@@ -1,15 +1,15 @@
-//! A disk in memory that knows what is durable. It loses power, fails, fills up and rots, on request or by chance.
+//! A disk in memory that knows what is durable. On request or by chance, it loses power, fails, fills up and rots.
 //!
 //! ```text
 //! write -> page cache (read from here) --sync--> disk     a failed sync leaves pages clean that never got there
 //! name  -> directory  (looked up here) --sync--> disk     a sync of the directory, not of the file
 //! ```
 //!
-//! A *kill* ends a process: its calls fail from then on, and the next one finds the page cache as it was. A *power cut*
-//! takes what was not synced: each sector of 512 bytes is old or new by itself, of each directory's changes a beginning
-//! is kept, or any of them, and the length of a file is old or new.
+//! A *kill* ends a process: its calls fail from then on, and the next process finds the page cache as it was. A *power cut*
+//! may lose all that was not synced. Each sector of 512 bytes is old or new by itself. The length of a file is old or new. Of
+//! each directory's changes, a first part is kept, or any of them.
 //!
-//! Invariant: all random behaviour depends on its seed and the order of calls alone.
+//! Invariant: all random behaviour depends only on the seed and the order of calls.
 
 mod faults;
 mod inode;
@@ -33,7 +33,7 @@ use state::{EIO, State};
 
 use crate::random::Random;
 
-/// See the module. Clones are the same disk.
+/// The disk; see the module. All clones are the same disk.
 #[derive(Clone, Debug)]
 pub struct SimDisk(Arc<Mutex<State>>);
 
@@ -79,7 +79,7 @@ impl SimDisk {
         state.armed = None;
     }
 
-    /// Ends the process in the middle of a changing call, after `calls` more.
+    /// Ends the process in the middle of a changing call, after `calls` more of them.
     pub fn cut_after(&self, calls: u64, cut: Cut) {
         let mut state = self.locked();
         state.armed = Some((state.calls + calls, cut));
@@ -90,13 +90,13 @@ impl SimDisk {
         self.locked().halted.get_or_insert(cut);
     }
 
-    /// How the process has ended, if it has.
+    /// How the process has ended; `None` if it runs.
     #[must_use]
     pub fn halted(&self) -> Option<Cut> {
         self.locked().halted
     }
 
-    /// Starts the next process, with the files that the last one left. No further end is planned.
+    /// Starts the next process, with the files that the last one left. The new process has no planned end.
     pub fn restart(&self) {
         let mut state = self.locked();
         if state.halted.take() == Some(Cut::Power) {
@@ -178,7 +178,7 @@ impl SimDisk {
         true
     }
 
-    /// A copy of the disk, whose further changes do not affect this one.
+    /// A copy of the disk. Changes of the copy do not affect this disk.
     #[must_use]
     pub fn fork(&self) -> SimDisk {
         let mut state = self.locked();
@@ -186,7 +186,7 @@ impl SimDisk {
         SimDisk(Arc::new(Mutex::new(State { random, ..state.clone() })))
     }
 
-    /// Flips a bit of a file on the disk. Returns whether there was one to flip.
+    /// Flips a bit of a file on the disk. Returns whether there was a bit to flip.
     pub fn rot(&self, path: &Path) -> bool {
         let mut state = self.locked();
         let Ok(file) = state.file(path) else { return false };

@@ -19,7 +19,7 @@ struct Change {
     number: u64,
     removes: Option<String>,
     adds: Option<(String, Node)>,
-    /// A change of another directory that becomes durable first.
+    /// A change of another directory that must become durable before this change.
     needs: Option<u64>,
 }
 
@@ -27,7 +27,7 @@ struct Change {
 struct Directory {
     live: BTreeMap<String, Node>,
     durable: BTreeMap<String, Node>,
-    /// Since the last sync, in order.
+    /// The changes since the last sync, in order.
     pending: Vec<Change>,
 }
 
@@ -94,7 +94,7 @@ impl Names {
         self.changes
     }
 
-    /// Adds a name that is not there.
+    /// Adds a new name.
     pub(super) fn add(&mut self, path: &Path, node: Node) -> io::Result<()> {
         let (directory, name) = self.place(path)?;
         if self.directories[directory].live.contains_key(&name) {
@@ -166,7 +166,7 @@ impl Names {
         }
     }
 
-    /// Power goes and comes back: of each directory's changes a beginning is kept, or any of them.
+    /// Power fails and comes back. Of each directory's changes, a first part is kept, or any of them.
     pub(super) fn lose_power(&mut self, random: &mut Random) {
         let mut kept: BTreeSet<u64> = BTreeSet::new();
         let mut pending: BTreeSet<u64> = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! The bytes of a file, page by page; a page that was never written is zeros and takes nothing.
+//! The bytes of a file, page by page. A page that was never written has zeros and takes no memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Pages {
         });
     }
 
-    /// Whether it has these bytes there already.
+    /// Whether the contents have these bytes at `offset` already.
     pub(super) fn holds(&self, offset: u64, bytes: &[u8]) -> bool {
         let mut there = vec![0; bytes.len()];
         self.read(offset, &mut there);
@@ -75,7 +75,7 @@ impl Pages {
     }
 }
 
-/// The parts of a range: number of the page, range within it, offset in the range.
+/// Calls `each` for each page of a range: the number of the page, the range within the page, and the offset in the range.
 fn each_page(offset: u64, bytes: usize, mut each: impl FnMut(u64, std::ops::Range<usize>, usize)) {
     let mut at = 0;
     while at < bytes {

@@ -19,9 +19,9 @@ pub(super) const EIO: i32 = 5;
 /// The fate of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It happens.
+    /// The call succeeds.
     Done,
-    /// The process ends in the middle of it.
+    /// The process ends in the middle of the call.
     Cut,
 }
 
@@ -31,15 +31,15 @@ pub(super) struct State {
     pub(super) names: Names,
     pub(super) faults: Faults,
     pub(super) random: Random,
-    /// Calls that change something.
+    /// The number of calls that change something.
     pub(super) calls: u64,
     /// The call at which the process ends, and how.
     pub(super) armed: Option<(u64, Cut)>,
     /// How the process has ended.
     pub(super) halted: Option<Cut>,
-    /// Handles of earlier processes are of no use.
+    /// The number of the present process. Handles of earlier processes fail.
     pub(super) process: u64,
-    /// Handles that were given out.
+    /// The number of handles that were given out.
     pub(super) handles: u64,
     /// The clock of modification times.
     pub(super) clock: Option<Arc<SteppedTime>>,
@@ -86,7 +86,7 @@ impl State {
         if self.random.chance(fails_of_65536) { Err(io::Error::from_raw_os_error(EIO)) } else { Ok(()) }
     }
 
-    /// Makes an atomic change; if the process ends in the middle, it may or may not happen.
+    /// Makes an atomic change. If the process ends in the middle, the change may or may not happen.
     pub(super) fn change<T>(
         &mut self,
         fails: u32,
@@ -115,7 +115,7 @@ impl State {
         self.faults.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(self.used()))
     }
 
-    /// Whether a file may grow to so many bytes.
+    /// Whether a file may grow to `bytes` bytes.
     pub(super) fn has_room(&self, file: usize, bytes: u64) -> io::Result<()> {
         let inode = &self.inodes[file];
         let more = inode.space_with(bytes) - inode.space();
@@ -193,7 +193,7 @@ impl State {
             return Ok(());
         }
         if let Err(full) = self.has_room(file, offset + bytes.len() as u64) {
-            // A part of it may fit.
+            // A part of the bytes may fit.
             let part = self.random.index(bytes.len().min(4096));
             if self.has_room(file, offset + part as u64).is_ok() {
                 self.inodes[file].write(offset, &bytes[..part]);

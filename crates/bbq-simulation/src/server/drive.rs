@@ -1,5 +1,5 @@
-//! Drives a session of bbq-server as its `session_task` does: passes bytes in, takes replies, waits for events, makes the session
-//! quiet and active again, and hands it over to another worker.
+//! Drives a session of bbq-server as its `session_task` does. It passes bytes in, takes replies, waits for events, makes the
+//! session quiet and active again, and hands the session over to another worker.
 
 use bbq_server::simulated::{Input, Left, SessionState, Step};
 use bbq_wire::session::{Refusal, RefusalCode};
@@ -13,7 +13,7 @@ use crate::network::Connection;
 use crate::note;
 use crate::trace::Trace;
 
-/// Once in this many steps a session is ended because it takes too long, or for lack of memory.
+/// Once in this many steps, a session is ended, as for a time-out or for lack of memory.
 const ONE_IN_EVICTIONS: u64 = 500;
 /// Once in this many steps, an idle session becomes quiet.
 const ONE_IN_QUIET: u64 = 3;
@@ -25,7 +25,7 @@ enum Went {
 }
 
 impl Server {
-    /// Handles everything that has arrived on a connection, as far as possible.
+    /// Handles what has arrived on a connection, as far as possible.
     pub(super) fn drive(&mut self, number: u64, connection: &mut Connection, trace: &mut Trace) {
         let worker = (number % self.workers.len() as u64) as usize;
         let socket_bytes = self.socket_bytes;
@@ -54,7 +54,7 @@ impl Server {
             Place::Task(state) => self.step(number, session, state, connection, trace),
             Place::Quiet(left) => self.wake(session, left, connection, trace),
             Place::Handed(_) if self.is_stopping => {
-                note!(trace, "server closes {number}, which no worker has taken");
+                note!(trace, "server closes {number}, which no worker has accepted");
                 Went::Rests
             }
             Place::Handed(handed) => {

@@ -43,20 +43,20 @@ pub(crate) struct Server {
     time: Arc<SteppedTime>,
     spool: Arc<Spool>,
     shared: Shared,
-    /// By lane.
+    /// The workers, by lane.
     workers: Vec<Worker>,
     sessions: BTreeMap<u64, Session>,
     is_stopping: bool,
     told: Told,
-    /// Records that the lanes had at the start.
+    /// Records of all lanes when this server started.
     records_before: u64,
     /// The send buffer of a socket.
     socket_bytes: usize,
     random: Random,
     pub(crate) sinks: Vec<Sink>,
-    /// Streams whose order was given up, as their lane failed with unread messages.
+    /// Streams whose order was given up because their lane failed with unread messages.
     pub(crate) lost_order: BTreeSet<StreamId>,
-    /// The planted bug "checkpoint out of order": an old one that will be written over a newer one.
+    /// For the planted bug "checkpoint out of order": an old checkpoint that will be written over a newer one.
     late_checkpoint: Option<Vec<u8>>,
 }
 
@@ -118,20 +118,21 @@ impl Server {
         self.workers.len()
     }
 
-    /// Records that its lanes have had in all runs.
+    /// Records of all lanes in all runs.
     pub(crate) fn records(&self) -> u64 {
         self.spool.ends().iter().map(|end| end.record).sum()
     }
 
-    /// A message if the listener's count differs from that of the lanes since the start. Called when nothing is in progress.
+    /// An error text if the listener and the lanes have counted different numbers of records since the start. Called when nothing
+    /// is in progress.
     pub(crate) fn imbalance(&self) -> Option<String> {
         let (before, spooled, records) = (self.records_before, self.shared.ledger.spooled(), self.records());
         (!self.has_failed() && before + spooled != records).then(|| {
-            format!("the listener counts {spooled} records behind {before}, the lanes have had {records}")
+            format!("the listener counts {spooled} records after the first {before}, but the lanes count {records}")
         })
     }
 
-    /// Whether a lane acknowledges nothing any more.
+    /// Whether a lane has failed: it acknowledges nothing more.
     pub(crate) fn has_failed(&self) -> bool {
         self.shared.lanes.iter().any(|lane| lane.failure().is_some())
     }
@@ -163,7 +164,7 @@ impl Server {
         step
     }
 
-    /// The worker of a lane learns what is durable, and acknowledges.
+    /// The worker of a lane learns what is durable, and acknowledges this.
     pub(crate) fn settle(&mut self, lane: usize, network: &mut Network, trace: &mut Trace) {
         let durable = self.told.durable(lane, self.shared.lanes[lane].durable());
         let seconds = self.now_ns() / 1_000_000_000;
@@ -196,7 +197,7 @@ impl Server {
         let _room_is_asked_for_again = self.shared.retention.step();
         let after = self.spool.segments();
         if before != after {
-            note!(trace, "segments go: of {before}, {after} are left");
+            note!(trace, "segments are deleted: {after} of {before} are left");
         }
     }
 
@@ -209,7 +210,7 @@ impl Server {
         }
     }
 
-    /// The planted bug "checkpoint out of order": the present checkpoint is written again later.
+    /// For the planted bug "checkpoint out of order": keeps the present checkpoint, and writes it again later.
     pub(crate) fn put_late_checkpoint(&mut self) {
         if self.options.bug != Some(Bug::CheckpointOutOfOrder) {
             return;
@@ -224,7 +225,7 @@ impl Server {
         }
     }
 
-    /// Stops in order, as for a reload: what was received is written, and the sinks commit.
+    /// Stops in order, as for a reload: received messages are written, and the sinks commit.
     pub(crate) fn stop(&mut self, network: &mut Network, trace: &mut Trace) {
         self.is_stopping = true;
         for _ in 0..=self.random.below(STOP_ROUNDS_MAX) {
@@ -242,7 +243,7 @@ impl Server {
                 self.settle(lane, network, trace);
             }
         }
-        // Time is over: clients that still wait for the disk reconnect.
+        // The time is over. Clients that still wait for the disk reconnect later.
         for number in std::mem::take(&mut self.sessions).into_keys() {
             note!(trace, "server closes {number}");
             network.finish(number);
@@ -265,7 +266,7 @@ impl Server {
         self.workers.iter().all(|worker| worker.pending() == 0) && self.sinks.iter().all(Sink::is_drained)
     }
 
-    /// What it waits for, for error messages.
+    /// What the server waits for, for error messages.
     pub(crate) fn describe(&self) -> String {
         let waits: Vec<String> = self.shared.lanes.iter().map(|lane| format!("{:?}", lane.view())).collect();
         let sinks: Vec<String> = self.sinks.iter().map(Sink::describe).collect();

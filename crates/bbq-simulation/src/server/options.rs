@@ -23,6 +23,6 @@ pub(crate) struct ServerOptions {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SinkOptions {
     pub(crate) rotation: Rotation,
-    /// How much faster its clock runs: little time passes in a run.
+    /// How much faster the sink's clock runs, because little time passes in a run.
     pub(crate) clock_rate: u32,
 }

@@ -1,4 +1,4 @@
-//! Planted bugs of sessions and acknowledgements: the program's code is unchanged, but its input is wrong.
+//! Planted bugs of sessions and acknowledgements. The program's code is unchanged, but it gets wrong input.
 
 use bbq_spool::Durable;
 use bbq_wire::session::{ServerSession, ServerStep};
@@ -10,7 +10,7 @@ use crate::bug::Bug;
 #[derive(Debug)]
 pub(super) struct Told {
     bug: Option<Bug>,
-    /// By lane: the last group that was reported in part, and then as a whole.
+    /// By lane: the last group of which first a part was reported, and then the rest.
     split: Vec<u64>,
 }
 
@@ -22,7 +22,7 @@ impl Told {
     pub(super) fn durable(&mut self, lane: usize, durable: Durable) -> Durable {
         match self.bug {
             Some(Bug::AcknowledgeBeforeSync) => Durable { group: durable.group + 1, ..durable },
-            // Its position is reported before its last batches.
+            // The position of the group is reported before its last batches.
             Some(Bug::SplitGroup) if self.split[lane] < durable.group => {
                 self.split[lane] = durable.group;
                 Durable { group: durable.group - 1, ..durable }
@@ -32,7 +32,7 @@ impl Told {
     }
 }
 
-/// Removes the epoch of a hello, as for a server that ignores epochs. Returns whether there is a hello.
+/// Removes the epoch of a hello, to simulate a server that ignores epochs. Returns whether there is a hello.
 pub(super) fn forget_epoch(arrived: &mut Vec<u8>) -> bool {
     let Ok(ServerStep::Hello { mut hello, consumed }) = ServerSession::new(LIMITS).next(arrived) else {
         return false;

@@ -12,31 +12,31 @@ pub(super) struct Session {
     pub(super) worker: usize,
     pub(super) place: Place,
     pub(super) socket: Socket,
-    /// It was told that the server stops.
+    /// The session was told that the server stops.
     pub(super) is_told: bool,
-    /// The planted bug "old hello takes over" has made its hello one without an epoch.
+    /// The planted bug "old hello takes over" has removed the epoch of its hello.
     pub(super) is_rewritten: bool,
 }
 
 pub(super) enum Place {
     Task(SessionState<Socket>),
     Quiet(Left<Socket>),
-    /// It is being handed over to its worker.
+    /// The session is being handed over to its worker.
     Handed(HandedHello<Socket>),
-    /// It ends when all replies are sent.
+    /// The session ends when all replies are sent.
     Closing(SessionState<Socket>, Option<Refusal>),
     Over,
 }
 
 impl Session {
-    /// Accepted by a worker.
+    /// A session that `worker` has accepted.
     pub(super) fn new(worker: usize, socket_bytes: usize) -> Session {
         let socket = Socket::new(socket_bytes);
         let place = Place::Task(SessionState::new(socket.clone(), LIMITS));
         Session { worker, place, socket, is_told: false, is_rewritten: false }
     }
 
-    /// Whether a hello of it waits for what came over earlier connections.
+    /// Whether its hello waits until batches from earlier connections are durable.
     pub(super) fn is_settling(&self) -> bool {
         matches!(&self.place, Place::Task(state) if state.owner().is_some() && !state.is_open())
     }

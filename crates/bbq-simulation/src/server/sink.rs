@@ -1,4 +1,4 @@
-//! A file sink of bbq-server, step by step, without its thread and its waits.
+//! A file sink of bbq-server that runs step by step, without its thread and its waits.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use crate::disk::SimDisk;
 use crate::late_sync::LateSync;
 
 enum Stage {
-    /// Its output cannot be opened yet.
+    /// The output is not open yet.
     Opening(Box<SinkOpening>),
     Working(Box<SinkDriver>),
-    /// Between the two.
+    /// Only while `Opening` becomes `Working`.
     None,
 }
 
@@ -32,10 +32,10 @@ pub(crate) struct Sink {
     pub(crate) is_stuck: bool,
 }
 
-/// Outputs of all sinks, and what was set aside.
+/// The directory of the outputs of all sinks, with the files that were set aside.
 pub(crate) const OUTPUTS: &str = "/out";
 
-/// The contents of all output files, oldest first, also of deleted ones.
+/// The contents of all output files, also of deleted files, oldest first.
 pub(crate) fn outputs(disk: &SimDisk, name: &str) -> Vec<Vec<u8>> {
     let current = Path::new(OUTPUTS).join(name);
     let is_aside = |path: &PathBuf| path.to_string_lossy().starts_with(&format!("{}.", current.display()));
@@ -50,7 +50,7 @@ pub(crate) fn outputs(disk: &SimDisk, name: &str) -> Vec<Vec<u8>> {
 }
 
 impl Sink {
-    /// Reads its cursor. The output is opened by the first step.
+    /// Reads the sink's cursor. The first step opens the output.
     pub(super) fn new(
         disk: &SimDisk,
         spool: &Arc<Spool>,
@@ -78,7 +78,7 @@ impl Sink {
         Now::new(monotonic * self.clock_rate, unix_ns)
     }
 
-    /// Does a step. Returns its result in words, or why there was none.
+    /// Does a step. Returns its result, or in words why there was none.
     pub(super) fn step(&mut self, wish: Wish) -> Result<SinkStep, String> {
         if self.is_stuck {
             return Err("stuck".to_owned());
@@ -114,7 +114,7 @@ impl Sink {
         }
     }
 
-    /// What it waits for, for error messages.
+    /// What the sink waits for, for error messages.
     pub(crate) fn describe(&self) -> String {
         let stage = match &self.stage {
             Stage::Working(driver) => driver.describe(),

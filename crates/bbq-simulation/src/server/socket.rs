@@ -10,7 +10,7 @@ use crate::network;
 /// Bytes in the send buffer that the network has not taken.
 #[derive(Debug)]
 pub(super) struct Buffer {
-    /// The size of the buffer, with the bytes in flight.
+    /// The size of the buffer. Bytes in flight count, too.
     bytes_max: usize,
     taken: RefCell<Vec<u8>>,
     room: Cell<usize>,
@@ -30,7 +30,7 @@ impl Socket {
 }
 
 impl Buffer {
-    /// Passes buffered bytes to the network. Returns how many it took.
+    /// Passes buffered bytes to the network. Returns how many bytes the network took.
     pub(super) fn carry(&self, connection: &mut network::Connection) -> usize {
         let mut taken = self.taken.borrow_mut();
         let carried = taken.len();
@@ -54,6 +54,6 @@ impl Connection for Socket {
         if sent == 0 { Sent::Full } else { Sent::Bytes(sent) }
     }
 
-    /// Every session is polled anyway.
+    /// Does nothing: every session is polled anyway.
     fn wake(&self) {}
 }

@@ -20,7 +20,7 @@ pub(super) struct Shared {
     pub(super) lanes: Vec<Lane>,
     pub(super) streams: Arc<Streams>,
     pub(super) retention: Arc<Retention>,
-    /// Of the only listener.
+    /// The ledger of the only listener.
     pub(super) ledger: ListenerLedger,
 }
 
@@ -38,7 +38,7 @@ impl Worker {
         Worker { lane, waiters: Waiters::default(), undurable, scratch: Scratch::default() }
     }
 
-    /// What a session uses in a step.
+    /// The parts of the worker that a session uses in a step.
     pub(super) fn context<'a>(&'a self, shared: &'a Shared, now_ns: u64) -> SessionContext<'a, Socket> {
         SessionContext {
             lane: &self.lane,
@@ -51,6 +51,7 @@ impl Worker {
             ledger: &shared.ledger,
             source: 0,
             limits: LIMITS,
+            tokens: None,
             peer: Peer::Unnamed,
             now_ns,
         }
@@ -61,14 +62,14 @@ impl Worker {
         self.waiters.len()
     }
 
-    /// Learns what is durable in its lane, and acknowledges.
+    /// Learns what is durable in its lane, and acknowledges this.
     pub(super) fn follow(&self, shared: &Shared, durable: Durable, now_seconds: u64) {
         let accounts =
             LaneAccounts { lane: &self.lane, streams: &shared.streams, undurable: &self.undurable };
         self.waiters.follow(accounts, durable, now_seconds, |_| Some(&shared.ledger));
     }
 
-    /// The lane is closed: what it could not write is taken back.
+    /// Takes back what the closed lane could not write.
     pub(super) fn give_up(&self, shared: &Shared) {
         self.undurable.give_up(self.lane.view().records, |_| Some(&shared.ledger));
     }

@@ -14,12 +14,12 @@ use crate::stale;
 const FULL_CLIENT_BYTES: u64 = 64 * 1024;
 /// The longest jump of a wall clock.
 const CLOCK_JUMP_NS_MAX: u64 = 3_600_000_000_000;
-/// Between two passing read errors of a lane. A reader tries again after 50 ms, 100 ms and so on, and passes over what it cannot
-/// read in four tries: errors that follow each other more closely would be a lasting one.
+/// Steps between two temporary read errors of a lane. A reader tries again after 50 ms, 100 ms and so on, and skips blocks that
+/// it cannot read in four tries. Errors in quick succession would count as a lasting error.
 const STEPS_BETWEEN_READ_ERRORS: u64 = 1000;
 
 impl World {
-    /// At most one fault of each kind.
+    /// Makes at most one fault of each kind.
     pub(super) fn fault(&mut self) {
         self.faults_of_network();
         self.faults_of_clients();
@@ -40,7 +40,7 @@ impl World {
             let client = self.random.index(self.clients.len());
             let (clients, mut around) = self.around();
             if clients[client].give_up(&mut around) {
-                note!(self.trace, "client {client} gives its connection up");
+                note!(self.trace, "client {client} gives up its connection");
             }
         }
     }
@@ -71,7 +71,7 @@ impl World {
             note!(self.trace, "the disk of client {client} has room for {room:?} bytes");
             self.clients[client].limit_disk(room);
         }
-        // The clock of a client that cannot remember its epochs does not go back, as it would use old ones again.
+        // The clock of a client that cannot remember its epochs does not go back: the client would use old epochs again.
         if self.random.chance(rates.clock_jump) {
             let jump = self.random.below(CLOCK_JUMP_NS_MAX);
             let remembers = rates.power_client == 0 && rates.full_client == 0;
@@ -112,7 +112,8 @@ impl World {
             && let Some((lane, path)) = self.some_segment()
             && self.next_read_error[lane] <= self.step
         {
-            // Fewer than the tries of a reader, so nothing is lost; the next one comes after the pauses between its tries.
+            // Fewer errors than the tries of a reader, so nothing is lost. The next error comes after the pauses between the
+            // tries.
             self.next_read_error[lane] = self.step + STEPS_BETWEEN_READ_ERRORS;
             let times = self.random.between(1, 2) as u32;
             note!(self.trace, "a sector of {} cannot be read {times} times", path.display());
@@ -138,7 +139,7 @@ impl World {
             self.disk.set_faults(|faults| faults.capacity = None);
         }
         if self.trouble_until == self.step {
-            note!(self.trace, "calls fail no more");
+            note!(self.trace, "calls no longer fail");
             self.disk.set_faults(|faults| {
                 (faults.write, faults.rename, faults.open, faults.sync_dir, faults.sync) = (0, 0, 0, 0, 0);
             });
@@ -167,7 +168,7 @@ impl World {
                 self.lose_server(cut);
             }
         }
-        // A failed lane needs an operator, who comes sooner or later.
+        // A failed lane needs an operator. The operator comes sooner or later.
         let failed = self.server.as_ref().is_some_and(crate::server::Server::has_failed);
         if self.random.chance(rates.reload) || (failed && self.random.one_in(40)) {
             self.reload();
@@ -196,7 +197,7 @@ impl World {
     pub(super) fn lose_server(&mut self, cut: Cut) {
         self.disk.cut(cut);
         note!(self.trace, "server ends: {:?}", self.disk.halted());
-        // Its threads end in the middle of their work: nothing of it reaches the disk.
+        // The server's threads end in the middle of their work. Nothing more reaches the disk.
         self.server = None;
         self.network.server_ends(&mut self.random);
         self.disk.restart();
@@ -224,16 +225,16 @@ impl World {
         })
     }
 
-    /// An upgrade: the server stops in order and closes its data directory, and another program starts. If that does not report
-    /// that it serves, the old one continues. Either may be killed between any two steps. Connections that were not accepted stay
-    /// in the queue of the sockets, which both have.
+    /// An upgrade: the server stops in order and closes its data directory, and another program starts. If the new program does
+    /// not report that it serves, the old program continues. Either may be killed between any two steps. Connections that were
+    /// not accepted stay in the queue of the sockets, which both programs have.
     fn upgrade(&mut self) {
         let Some(server) = &mut self.server else { return };
         note!(self.trace, "upgrade: the old program stops");
         server.stop(&mut self.network, &mut self.trace);
         self.history.give_up_order(&server.lost_order);
         if let Some(cut) = self.disk.halted() {
-            // The new program has nothing to take over, and ends, too.
+            // The new program has nothing to take over, and also ends.
             return self.lose_server(cut);
         }
         self.server = None;
@@ -244,7 +245,7 @@ impl World {
             1 => {
                 note!(
                     self.trace,
-                    "upgrade: the old program is killed before the new one serves, which stops then"
+                    "upgrade: the old program is killed before the new one serves; the new one then stops"
                 );
                 self.start_server();
                 if let Some(server) = &mut self.server {
@@ -261,14 +262,14 @@ impl World {
             Some(Cut::Power) => self.lose_server(Cut::Power),
             _ if self.server.is_some() => {}
             _ => {
-                note!(self.trace, "upgrade: the new program has ended, the old one goes on");
+                note!(self.trace, "upgrade: the new program has ended, the old one continues");
                 self.plan.server = old;
                 self.start_server();
             }
         }
     }
 
-    /// Changes while no server runs.
+    /// Makes changes while no server runs.
     fn between_runs(&mut self) {
         if self.plan.lanes_change && self.random.one_in(2) {
             self.plan.server.lanes = self.random.between(1, LANES_MAX) as u32;
@@ -287,19 +288,24 @@ impl World {
                 }
             }
         }
-        // A sink whose cursor is in the middle of a group counts what it can read of it: see "Limits" in docs/RELIABILITY.md.
+        // A sink whose cursor is in the middle of a group counts only the records that it can read: see "Limits" in
+        // docs/RELIABILITY.md.
         if self.plan.rots && self.random.one_in(2) && !self.is_group_begun() {
             let lane = self.random.below(LANES_MAX);
             let mut sealed = segments(&self.disk, lane);
-            // Not the newest ones: no other segment counts what the newest one lost, and it may be empty.
+            // Not the newest segments: no other segment counts what the newest one lost, and the newest may be empty.
             sealed.truncate(sealed.len().saturating_sub(2));
             if let Some(path) = sealed.first() {
                 note!(self.trace, "{} rots", path.display());
-                self.may_lose |= if self.random.one_in(2) {
+                let is_damaged = if self.random.one_in(2) {
                     self.disk.rot(path)
                 } else {
                     self.disk.make_unreadable(path, u32::MAX)
                 };
+                if is_damaged {
+                    self.may_lose = true;
+                    self.history.damage();
+                }
             }
         }
         if self.plan.server.bug == Some(Bug::StaleSegment) {

@@ -1,4 +1,4 @@
-//! The interface of clients, and what they share.
+//! The interface of clients, and the data that they share.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,10 +8,10 @@ use crate::book::Book;
 use crate::random::Random;
 use crate::settings::Places;
 
-/// The time-out: whatever takes longer hangs.
+/// The time-out. Anything that takes longer counts as hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What all clients share.
+/// The data that all clients share.
 pub(crate) struct Field {
     pub(crate) places: Places,
     pub(crate) bbq: PathBuf,
@@ -30,7 +30,7 @@ impl Field {
 pub(crate) trait Client: Send {
     fn name(&self) -> String;
 
-    /// Sends until the field stops, and then waits for acknowledgements. `Err` is a broken promise.
+    /// Sends until the field stops, and then waits for acknowledgements. An error is a broken promise.
     fn work(&mut self, field: &Field) -> Result<(), String>;
 }
 

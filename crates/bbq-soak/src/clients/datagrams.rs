@@ -10,9 +10,9 @@ use crate::book::Promise;
 use crate::message::Message;
 use crate::random::Random;
 
-/// Messages at a time: fewer than the kernel's buffer has room for.
+/// The most messages at a time. The kernel's buffer has room for more.
 const BURST_MAX: u64 = 50;
-/// Messages in one datagram of batches.
+/// The most messages in one datagram of batches.
 const BATCH_MAX: u64 = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +60,8 @@ impl Client for Datagrams {
     }
 
     fn work(&mut self, field: &Field) -> Result<(), String> {
-        let socket =
-            UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| format!("a socket: {error}"))?;
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+            .map_err(|error| format!("cannot open a socket: {error}"))?;
         let run = field.book.begin(self.name(), Promise::default());
         let mut id = [0; 16];
         id[..8].copy_from_slice(&self.random.next().to_le_bytes());
@@ -72,7 +72,7 @@ impl Client for Datagrams {
                     if self.protocol == Protocol::Bbq { 1 + self.random.below(BATCH_MAX) } else { 1 };
                 let first = field.book.send(run, messages);
                 if let Some(bytes) = self.datagram(run, first, messages, StreamId(id)) {
-                    // While no server listens, the next send reports that.
+                    // If no server listens, the next send reports that.
                     let _may_be_refused = socket.send_to(&bytes, self.server);
                 }
             }

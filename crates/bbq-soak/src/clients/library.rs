@@ -1,4 +1,4 @@
-//! A program with bbq-client's sender, which is dropped at times with unacknowledged messages.
+//! A program with bbq-client's sender. At times the program drops the sender with unacknowledged messages.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use crate::book::Promise;
 use crate::message::Message;
 use crate::random::Random;
 
-/// Messages at a time.
+/// The most messages at a time.
 const BURST_MAX: u64 = 400;
 /// How long `send` waits for room before the client checks whether to stop.
 const ROOM_TIMEOUT: Duration = Duration::from_millis(100);
@@ -23,16 +23,16 @@ pub(super) struct Library {
     spool: Option<PathBuf>,
     random: Random,
     sender: Option<Sender>,
-    /// With a spool, a run continues with the next sender.
+    /// The present run. With a spool, the next sender continues the run.
     run: Option<Run>,
 }
 
 #[derive(Clone, Copy)]
 struct Run {
     number: u32,
-    /// The epoch in which it began.
+    /// The epoch in which the run began.
     epoch: u64,
-    /// Messages acknowledged to former senders.
+    /// Messages that were acknowledged to former senders.
     acknowledged_before: u64,
 }
 

@@ -1,4 +1,4 @@
-//! `bbq send` as a process, fed through its standard input, which is killed or stopped for a while at times.
+//! `bbq send` as a process, which reads from its standard input. At times the process is killed, or stopped for a while.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt as _;
@@ -45,7 +45,7 @@ impl Program {
         let log =
             std::fs::File::options().create(true).append(true).open(field.places.clients.join("send.log"));
         let log = log.map_err(|error| format!("send.log: {error}"))?;
-        // Outside of this program's process group, in which `watch::collect_ended` waits for any process.
+        // The process gets its own group: `watch::collect_ended` waits for any process in this program's group.
         command.process_group(0);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).spawn();
         let child = child.map_err(|error| format!("{}: cannot start: {error}", self.name()))?;
@@ -64,7 +64,7 @@ impl Program {
             lines.push(b'\n');
         }
         if let Some(stdin) = &mut process.child.stdin {
-            // Lines that the process does not read are not sent; it was killed then.
+            // If the process was killed, it does not read all lines, and those are not sent.
             let _judged_at_its_end = stdin.write_all(&lines);
         }
     }
@@ -77,7 +77,7 @@ impl Program {
         }
     }
 
-    /// Closes its input. The process must end, with everything acknowledged.
+    /// Closes the input of the process. The process must then end, with everything acknowledged.
     fn finish(&mut self, field: &Field) -> Result<(), String> {
         let Some(mut process) = self.process.take() else { return Ok(()) };
         drop(process.child.stdin.take());
@@ -125,7 +125,7 @@ impl Client for Program {
             }
             pause(&mut self.random, 40);
         }
-        // Start it once more, so that what a killed process left in its spool is sent.
+        // Start the process once more, to send the messages that a killed process left in its spool.
         if self.process.is_none() {
             self.begin(field)?;
         }

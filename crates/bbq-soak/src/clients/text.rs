@@ -1,6 +1,6 @@
 //! Lines and syslog over TCP, without acknowledgements. If the server has read a connection to its end and closed it in order,
-//! all of its messages must be delivered, unless a kill came before they were on disk. Of any other connection, a first part is
-//! delivered.
+//! all messages of the connection must be delivered, unless a kill came before they were on disk. From any other connection, only
+//! a first part of the messages is delivered.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! A connection for each message. The server closes it in order when it has the message.
+//! A connection for each message. The server closes the connection in order when it has the message.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -8,7 +8,7 @@ use super::client::{Client, Field, PATIENCE};
 use crate::book::Promise;
 use crate::message::Message;
 
-/// The pause between two connections, so that ports do not run out, which stay in TIME_WAIT for a minute.
+/// The pause between two connections. Ports stay in TIME_WAIT for a minute, and must not run out.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Messages of one run.
 const RUN_MESSAGES: u64 = 1000;

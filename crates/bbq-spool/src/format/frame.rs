@@ -7,7 +7,7 @@ use crate::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, POSITION_MAX};
 /// First bytes of a frame.
 pub const FRAME_MAGIC: [u8; 4] = *b"BBQG";
 
-/// The frame of a group: what one write and one sync made durable.
+/// The frame of a group. One write and one sync make a group durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupFrame {
     /// Bytes of the entries behind the frame; > 0.
@@ -39,7 +39,7 @@ impl GroupFrame {
         self.position + self.total_bytes() as u64
     }
 
-    /// Records in the lane with this group.
+    /// Records in the lane up to the end of this group.
     #[must_use]
     pub fn end_record(&self) -> u64 {
         self.first_record + u64::from(self.records)

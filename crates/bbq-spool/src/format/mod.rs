@@ -33,24 +33,24 @@
 //!  16   8  received_ns: nanoseconds since 1970-01-01 UTC
 //!  24  16  peer address, IPv4 in its first 4
 //!  40   2  peer port
-//!  42   4  batch_crc: the checksum that the batch says of itself
+//!  42   4  batch_crc: the batch's own checksum
 //!  46   2  reserved, 0
 //!  48   8  tag: as in the group's frame
 //! ```
 //!
-//! Version 1 had no padding: its headers were multiples of 64 bytes, and a group began where the one before it ended. It is
-//! read, and no longer written.
+//! Version 1 had no padding: its headers were multiples of 64 bytes, and a group began where the one before it ended. Such
+//! segments are read, but no longer written.
 //!
-//! Why padding: the next group shares no sector with a durable one, so no write endangers what was acknowledged.
+//! Why padding: the next group shares no sector with a durable group, so no write endangers acknowledged messages.
 //!
 //! Why frames: a group is written only after the group before it is durable. So damage with a valid frame anywhere behind it was
-//! durable once, and is set aside. Damage without one is a tail that a crash tore; it was never acknowledged, and is cut off. A
-//! segment is cut to its groups when it is complete, and when the server stops. So a segment that is shorter than it was
-//! allocated has no torn tail; every error in it is damage.
+//! durable once, and is set aside. Damage with no valid frame behind it is a tail that a crash tore; it was never acknowledged,
+//! and is cut off. A segment is cut to its groups when it is complete, and when the server stops. So a segment that is shorter
+//! than it was allocated has no torn tail; every error in it is damage.
 //!
-//! Why tags: a segment that all readers have passed is written again under another name, with its old bytes in it. A frame has
-//! its position, so an old frame is invalid. An entry names its group and its batch, so old entries that a crash leaves in the
-//! middle of a new group are not taken for a part of it.
+//! Why tags: a segment that all readers have passed is written again under another name, with its old bytes in it. A frame
+//! contains its position, so an old frame is invalid. An entry names its group and its batch, so old entries that a crash leaves
+//! in the middle of a new group are not taken for a part of it.
 
 mod bytes;
 mod envelope;

@@ -69,7 +69,7 @@ impl Sources {
         (FIXED_BYTES + names).next_multiple_of(ALIGN)
     }
 
-    /// The source under which records of dropped names are counted.
+    /// The source under which records are counted if there is no room for the name of their source.
     pub const FORMER: &'static str = "(former)";
 }
 

@@ -1,7 +1,6 @@
-//! Reads a spool that no server writes: its contents and its damage. For tools; a server uses
-//! [`crate::Spool`].
+//! Reads the contents and the damage of a spool that no server writes. This is for tools; a server uses [`crate::Spool`].
 //!
-//! Invariant: nothing here changes a byte: use it with [`ReadOnlyDisk`].
+//! Invariant: nothing here changes a byte. Use it with [`ReadOnlyDisk`].
 
 mod read_only;
 mod segment;
@@ -80,22 +79,22 @@ impl LaneFiles {
 /// The state of a small file with a checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SmallFile<T> {
-    /// Not there.
+    /// The file does not exist.
     Missing,
-    /// Whole.
+    /// The file is whole.
     Whole(T),
-    /// It is damaged or unreadable, for this reason.
+    /// The file is damaged or unreadable, for this reason.
     Damaged(String),
 }
 
-/// Looks at a file of [`crate::sealed`], of this kind.
+/// Reads a file of [`crate::sealed`] of this kind.
 #[must_use]
 pub fn sealed(storage: &dyn Storage, path: &Path, kind: &str) -> SmallFile<String> {
     match storage.read(path) {
         Ok(bytes) => {
             match std::str::from_utf8(&bytes).ok().and_then(|text| crate::sealed::open(kind, text)) {
                 Some(body) => SmallFile::Whole(body.to_owned()),
-                None => SmallFile::Damaged("its checksum does not fit".to_owned()),
+                None => SmallFile::Damaged("its checksum does not match".to_owned()),
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => SmallFile::Missing,
@@ -108,9 +107,9 @@ pub fn sealed(storage: &dyn Storage, path: &Path, kind: &str) -> SmallFile<Strin
 pub struct CursorFile {
     /// The file.
     pub path: PathBuf,
-    /// Name of the sink; that of the file when it is damaged.
+    /// Name of the sink. If the file is damaged, the name of the file.
     pub sink: String,
-    /// How far it is.
+    /// How far the sink is.
     pub cursor: SmallFile<Cursor>,
 }
 

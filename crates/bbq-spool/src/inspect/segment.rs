@@ -22,11 +22,11 @@ pub enum Found<'a> {
 /// The kind of damage in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DamageKind {
-    /// The bytes are not what was written.
+    /// The bytes differ from those that were written.
     Damaged,
     /// The disk cannot read them.
     Unreadable,
-    /// All zeros, or missing: the contents are lost, or were set aside.
+    /// The bytes are zeros, or are missing. The contents are lost, or were set aside.
     Missing,
     /// The tail of an incomplete group, which was never acknowledged: the next start of a server keeps a copy and cuts it off.
     /// Damage at the very end of a complete group looks the same.
@@ -36,13 +36,13 @@ pub enum DamageKind {
 /// Damaged bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// What they are.
+    /// The kind of damage.
     pub kind: DamageKind,
-    /// Where in the file.
+    /// The offset in the file.
     pub offset: u64,
-    /// How many.
+    /// The number of bytes.
     pub bytes: u64,
-    /// Records that are missing with them, as far as their neighbours tell.
+    /// Records that are missing with these bytes, as far as the groups around them tell.
     pub records: u64,
 }
 
@@ -53,9 +53,9 @@ pub struct SegmentSummary {
     pub start: u64,
     /// Bytes of the file.
     pub bytes: u64,
-    /// Whole groups, or such with damage in them.
+    /// Groups, with or without damage in them.
     pub groups: u64,
-    /// Batches that are right.
+    /// Valid batches.
     pub batches: u64,
     /// Records in them.
     pub records: u64,
@@ -73,9 +73,9 @@ pub(super) struct Place {
     pub(super) start: u64,
     /// Position of the next segment; the newest has none.
     pub(super) next: Option<u64>,
-    /// Records of the lane before it, as the segment before it says.
+    /// Records of the lane before this segment, as the segment before it says.
     pub(super) record: Option<u64>,
-    /// The same of the next one, as its header says.
+    /// Records of the lane before the next segment, as the header of that segment says.
     pub(super) next_record: Option<u64>,
 }
 
@@ -167,7 +167,7 @@ impl Walk<'_, '_> {
         let file_is_short = self.place.next.is_some_and(|next| {
             next <= RECOVERED_MAX && missing > 0 && next > self.place.start + self.bytes.len() as u64
         });
-        // A newest segment without header and groups was left by a crash during its first write.
+        // A newest segment with neither a header nor a group was left by a crash during its first write.
         let lacks_header = at == 0 && self.is_sealed;
         if missing > 0 || file_is_short || lacks_header || self.unreadable || (has_bytes && self.is_sealed) {
             self.damage(at, self.bytes.len(), missing)?;
@@ -186,7 +186,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// The entries of a group. Of the last one of a segment that was not sealed, what is behind its first damage is torn.
+    /// Reads the entries of a group. In the last group of an unsealed segment, everything from the first damage on is torn.
     fn group(
         &mut self,
         offset: usize,

@@ -16,7 +16,8 @@ const SECTOR: u64 = 512;
 /// How likely a write is durable without a sync.
 const LUCK: f64 = 0.05;
 
-/// See the module. Clones are the same disk.
+/// See the module. Clones are the same disk. Calls run one at a time, because a rename changes the name in turmoil-fs
+/// first, and only then the name of the open file here.
 #[derive(Clone)]
 pub(crate) struct TurmoilDisk {
     fs: Fs,
@@ -33,6 +34,16 @@ struct State {
     open: Vec<Weak<Mutex<PathBuf>>>,
 }
 
+impl State {
+    /// Adds a file that was opened with this name.
+    fn add(&mut self, name: &Path) -> Arc<Mutex<PathBuf>> {
+        let name = Arc::new(Mutex::new(name.to_owned()));
+        self.open.retain(|open| open.strong_count() > 0);
+        self.open.push(Arc::downgrade(&name));
+        name
+    }
+}
+
 impl TurmoilDisk {
     fn on(fs: Fs, random: Random) -> TurmoilDisk {
         let state = State { calls: 0, crash_at: None, dead: false, random, open: Vec::new() };
@@ -43,16 +54,17 @@ impl TurmoilDisk {
         self.state.lock().unwrap()
     }
 
-    fn look<T>(&self, look: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        if self.locked().dead {
+    fn look<T>(&self, look: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
+        let mut state = self.locked();
+        if state.dead {
             return Err(io::Error::other("no power"));
         }
         let _entered = self.fs.enter();
-        look().map_err(named)
+        look(&mut state).map_err(named)
     }
 
     /// Does what power, if it goes in the middle, leaves done or not.
-    fn change<T>(&self, change: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
         let mut state = self.locked();
         if state.dead {
             return Err(io::Error::other("no power"));
@@ -63,9 +75,8 @@ impl TurmoilDisk {
         if is_cut && state.random.one_in(2) {
             return Err(io::Error::other("no power"));
         }
-        drop(state);
         let _entered = self.fs.enter();
-        let changed = change();
+        let changed = change(&mut state);
         if is_cut { Err(io::Error::other("no power")) } else { changed.map_err(named) }
     }
 }
@@ -109,15 +120,15 @@ impl PowerDisk for TurmoilDisk {
 
 impl Storage for TurmoilDisk {
     fn create_dir(&self, directory: &Path) -> io::Result<()> {
-        self.change(|| shim::create_dir(directory))
+        self.change(|_| shim::create_dir(directory))
     }
 
     fn sync_dir(&self, directory: &Path) -> io::Result<()> {
-        self.change(|| shim::sync_dir(directory))
+        self.change(|_| shim::sync_dir(directory))
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
-        self.look(|| {
+        self.look(|_| {
             let names = shim::read_dir(directory)?.map(|entry| Ok(entry?.file_name().into_string().unwrap()));
             names.collect()
         })
@@ -130,34 +141,44 @@ impl Storage for TurmoilDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn StorageFile>> {
         let mut options = shim::OpenOptions::new();
         options.read(true).write(true);
-        match mode {
-            OpenMode::Existing => self.look(|| options.open(path))?,
-            OpenMode::New => self.change(|| options.create_new(true).open(path))?,
-            OpenMode::ExistingOrNew => self.change(|| options.create(true).truncate(false).open(path))?,
-            OpenMode::Append => return Err(io::ErrorKind::Unsupported.into()),
-            OpenMode::Empty => self.change(|| options.create(true).truncate(true).open(path))?,
+        let opened = |options: &shim::OpenOptions, state: &mut State| {
+            options.open(path)?;
+            Ok(state.add(path))
         };
-        let path = Arc::new(Mutex::new(path.to_owned()));
-        let mut state = self.locked();
-        state.open.retain(|name| name.strong_count() > 0);
-        state.open.push(Arc::downgrade(&path));
-        drop(state);
-        Ok(Box::new(File { disk: self.clone(), path }))
+        let name = match mode {
+            OpenMode::Existing => self.look(|state| opened(&options, state))?,
+            OpenMode::New => self.change(|state| opened(options.create_new(true), state))?,
+            OpenMode::ExistingOrNew => {
+                self.change(|state| opened(options.create(true).truncate(false), state))?
+            }
+            OpenMode::Append => return Err(io::ErrorKind::Unsupported.into()),
+            OpenMode::Empty => self.change(|state| opened(options.create(true).truncate(true), state))?,
+        };
+        Ok(Box::new(File { disk: self.clone(), name }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.change(|| shim::rename(from, to))?;
-        for name in self.locked().open.iter().filter_map(Weak::upgrade) {
-            let mut name = name.lock().unwrap();
-            if *name == from {
-                to.clone_into(&mut name);
+        self.change(|state| {
+            shim::rename(from, to)?;
+            // It forgets a renamed file for good when the directory that the file left is synced, by another thread, before the
+            // one that it entered.
+            if let Some(entered) = to.parent()
+                && from.parent() != Some(entered)
+            {
+                shim::sync_dir(entered)?;
             }
-        }
-        Ok(())
+            for name in state.open.iter().filter_map(Weak::upgrade) {
+                let mut name = name.lock().unwrap();
+                if *name == from {
+                    to.clone_into(&mut name);
+                }
+            }
+            Ok(())
+        })
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.change(|| {
+        self.change(|_| {
             shim::remove_file(path)?;
             // It loses what is written to a new file of this name before the directory is synced.
             path.parent().map_or(Ok(()), shim::sync_dir)
@@ -167,30 +188,30 @@ impl Storage for TurmoilDisk {
 
 struct File {
     disk: TurmoilDisk,
-    path: Arc<Mutex<PathBuf>>,
+    name: Arc<Mutex<PathBuf>>,
 }
 
 impl File {
     fn opened(&self) -> io::Result<shim::File> {
-        shim::OpenOptions::new().read(true).write(true).open(&*self.path.lock().unwrap())
+        shim::OpenOptions::new().read(true).write(true).open(&*self.name.lock().unwrap())
     }
 }
 
 impl StorageFile for File {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.disk.look(|| self.opened()?.read_at(buffer, offset))
+        self.disk.look(|_| self.opened()?.read_at(buffer, offset))
     }
 
     fn write_all_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.disk.change(|| self.opened()?.write_all_at(bytes, offset))
+        self.disk.change(|_| self.opened()?.write_all_at(bytes, offset))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.disk.change(|| self.opened()?.sync_data())
+        self.disk.change(|_| self.opened()?.sync_data())
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        self.disk.change(|| self.opened()?.sync_all())
+        self.disk.change(|_| self.opened()?.sync_all())
     }
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
@@ -198,10 +219,10 @@ impl StorageFile for File {
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.disk.change(|| self.opened()?.set_len(bytes))
+        self.disk.change(|_| self.opened()?.set_len(bytes))
     }
 
     fn len(&self) -> io::Result<u64> {
-        self.disk.look(|| Ok(self.opened()?.metadata()?.len()))
+        self.disk.look(|_| Ok(self.opened()?.metadata()?.len()))
     }
 }

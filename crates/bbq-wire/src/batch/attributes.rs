@@ -1,4 +1,5 @@
-//! The attributes of a batch, behind its records: for now, the peers of the records.
+//! The attributes of a batch, behind its records: the peers of the records, why they were rejected, and where they were received
+//! first.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -6,6 +7,19 @@ use crate::{BatchError, varint};
 
 /// Key of the peers attribute.
 const KEY_PEERS: u32 = 1;
+/// Key of the rejection attribute.
+const KEY_REJECTION: u32 = 2;
+/// Key of the origin attribute.
+const KEY_ORIGIN: u32 = 3;
+
+/// How the first server received a batch that another server passes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin<'a> {
+    /// When, in nanoseconds since 1970-01-01 UTC.
+    pub received_ns: u64,
+    /// The name of its listener.
+    pub listener: &'a str,
+}
 
 /// Where a record came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +147,22 @@ pub(super) fn put_run(records: u32, peer: Peer, runs: &mut Vec<u8>) {
     peer.encode(runs);
 }
 
+/// Appends the rejection attribute.
+pub(super) fn put_rejection(why: &str, out: &mut Vec<u8>) {
+    varint::put(KEY_REJECTION, out);
+    varint::put(u32::try_from(why.len()).unwrap_or(u32::MAX), out);
+    out.extend_from_slice(why.as_bytes());
+}
+
+/// Appends the origin attribute.
+pub(super) fn put_origin(origin: &Origin<'_>, out: &mut Vec<u8>) {
+    let time = origin.received_ns.to_le_bytes();
+    varint::put(KEY_ORIGIN, out);
+    varint::put(u32::try_from(time.len() + origin.listener.len()).unwrap_or(u32::MAX), out);
+    out.extend_from_slice(&time);
+    out.extend_from_slice(origin.listener.as_bytes());
+}
+
 /// Reads all attributes, and returns the peers, which name every one of the `records` or none.
 ///
 /// # Errors
@@ -140,10 +170,7 @@ pub(super) fn put_run(records: u32, peer: Peer, runs: &mut Vec<u8>) {
 pub(super) fn read(mut attributes: &[u8], records: u32) -> Result<PeerRuns<'_>, BatchError> {
     let mut peers: &[u8] = &[];
     while !attributes.is_empty() {
-        let key = varint::take(&mut attributes).ok_or(BatchError::Attributes)?;
-        let bytes = varint::take(&mut attributes).ok_or(BatchError::Attributes)? as usize;
-        let (value, rest) = attributes.split_at_checked(bytes).ok_or(BatchError::Attributes)?;
-        attributes = rest;
+        let (key, value) = take(&mut attributes).ok_or(BatchError::Attributes)?;
         if key == KEY_PEERS {
             peers = value;
         }
@@ -155,4 +182,30 @@ pub(super) fn read(mut attributes: &[u8], records: u32) -> Result<PeerRuns<'_>, 
     } else {
         Err(BatchError::Attributes)
     }
+}
+
+/// The value of the rejection attribute, if it is there and is a text.
+pub(super) fn rejection(attributes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(last(attributes, KEY_REJECTION)?).ok()
+}
+
+/// The value of the origin attribute, if it is there, long enough, and ends with a text.
+pub(super) fn origin(attributes: &[u8]) -> Option<Origin<'_>> {
+    let (time, listener) = last(attributes, KEY_ORIGIN)?.split_first_chunk()?;
+    Some(Origin { received_ns: u64::from_le_bytes(*time), listener: std::str::from_utf8(listener).ok()? })
+}
+
+/// The value of the last attribute with this key.
+fn last(mut attributes: &[u8], key: u32) -> Option<&[u8]> {
+    let all = std::iter::from_fn(|| take(&mut attributes));
+    all.filter(|(found, _)| *found == key).last().map(|(_, value)| value)
+}
+
+/// Takes an attribute from the front.
+fn take<'a>(attributes: &mut &'a [u8]) -> Option<(u32, &'a [u8])> {
+    let key = varint::take(attributes)?;
+    let bytes = varint::take(attributes)? as usize;
+    let (value, rest) = attributes.split_at_checked(bytes)?;
+    *attributes = rest;
+    Some((key, value))
 }

@@ -1,13 +1,17 @@
 //! Builds a batch in one reusable buffer: space for the header, then records, then attributes.
 
-use super::attributes::{put_peers, put_run};
+use super::attributes::{Origin, put_origin, put_peers, put_rejection, put_run};
 use super::crc32c;
 use super::format::CRC_FROM;
-use crate::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, BATCH_RECORDS_MAX};
+use crate::limits::{
+    BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, BATCH_RECORDS_MAX, ORIGIN_LISTENER_BYTES_MAX,
+    REJECTION_BYTES_MAX,
+};
 use crate::{BatchHeader, Compression, Peer, SourceKind, StreamId, varint};
 
-/// The most bytes that `finish` adds to a body: the open run of peers, and the attribute's key and length.
-const SEAL_BYTES_MAX: usize = 128;
+/// The most bytes that `finish` adds to a body: the open run of peers, the rejection, the origin, and the attributes' keys and
+/// lengths.
+const SEAL_BYTES_MAX: usize = 128 + REJECTION_BYTES_MAX + ORIGIN_LISTENER_BYTES_MAX;
 
 /// The fields of a batch that do not follow from its records.
 #[derive(Clone, Copy, Debug)]
@@ -33,10 +37,19 @@ pub struct BatchBuilder {
     runs: Vec<u8>,
     /// The peer of the run that is open, and how many records it has.
     run: Option<(Peer, u32)>,
+    /// The attributes that few batches have.
+    rare: Option<Box<RareAttributes>>,
     /// The end of the records in `bytes` and of the runs in `runs`, while attributes are behind them.
     finished: Option<(usize, usize)>,
     records: u32,
     compressed: Vec<u8>,
+}
+
+/// Encoded; empty if the batch does not have it.
+#[derive(Debug, Default)]
+struct RareAttributes {
+    rejection: Vec<u8>,
+    origin: Vec<u8>,
 }
 
 impl Default for BatchBuilder {
@@ -53,6 +66,7 @@ impl BatchBuilder {
             bytes: Vec::new(),
             runs: Vec::new(),
             run: None,
+            rare: None,
             finished: None,
             records: 0,
             compressed: Vec::new(),
@@ -93,16 +107,17 @@ impl BatchBuilder {
     /// Whether a record of `record_bytes` still fits under the format's limits. Callers finish a batch long before,
     /// at [`crate::limits::BATCH_BODY_BYTES_TARGET`].
     #[must_use]
+    #[inline]
     pub fn has_room(&self, record_bytes: usize) -> bool {
         self.has_room_for(1, record_bytes)
     }
 
     /// Whether so many records, of so many bytes with their lengths, still fit under the format's limits.
     #[must_use]
+    #[inline]
     pub fn has_room_for(&self, records: usize, bytes: usize) -> bool {
         records <= (BATCH_RECORDS_MAX - self.records) as usize
-            && self.body_bytes().saturating_add(bytes).saturating_add(SEAL_BYTES_MAX)
-                <= BATCH_BODY_BYTES_MAX as usize
+            && bytes <= (BATCH_BODY_BYTES_MAX as usize - SEAL_BYTES_MAX).saturating_sub(self.body_bytes())
     }
 
     /// Adds a record without a peer, as clients do. Among records with peers, its peer is [`Peer::Unnamed`].
@@ -136,6 +151,23 @@ impl BatchBuilder {
                 }
             }
         }
+    }
+
+    /// Notes why a destination rejected the records, in at most [`REJECTION_BYTES_MAX`]; what is behind that is cut off.
+    pub fn set_rejection(&mut self, why: &str) {
+        self.reopen();
+        let rejection = &mut self.rare.get_or_insert_default().rejection;
+        rejection.clear();
+        put_rejection(&why[..why.floor_char_boundary(REJECTION_BYTES_MAX)], rejection);
+    }
+
+    /// Notes how the first server received the records. Of the listener's name [`ORIGIN_LISTENER_BYTES_MAX`] bytes are kept at most.
+    pub fn set_origin(&mut self, origin: &Origin<'_>) {
+        self.reopen();
+        let listener = &origin.listener[..origin.listener.floor_char_boundary(ORIGIN_LISTENER_BYTES_MAX)];
+        let encoded = &mut self.rare.get_or_insert_default().origin;
+        encoded.clear();
+        put_origin(&Origin { listener, ..*origin }, encoded);
     }
 
     /// Writes header and attributes, and returns the batch's bytes; `None` if it is empty. The records stay until
@@ -174,6 +206,11 @@ impl BatchBuilder {
             put_run(records, peer, &mut self.runs);
             put_peers(&self.runs, &mut self.bytes);
         }
+        if let Some(rare) = &self.rare {
+            self.finished.get_or_insert((self.bytes.len(), self.runs.len()));
+            self.bytes.extend_from_slice(&rare.rejection);
+            self.bytes.extend_from_slice(&rare.origin);
+        }
         let raw_bytes = self.bytes.len() - BATCH_HEADER_BYTES;
         let compression = self.compress(identity.compression, raw_bytes);
         let out = match compression {
@@ -203,6 +240,7 @@ impl BatchBuilder {
         self.bytes.clear();
         self.runs.clear();
         self.run = None;
+        self.rare = None;
         self.finished = None;
         self.records = 0;
     }

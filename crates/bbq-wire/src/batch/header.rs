@@ -28,6 +28,8 @@ pub enum SourceKind {
     Whole,
     /// 4, HTTP bodies.
     Http,
+    /// 5, OTLP log records (see [`crate::otlp`]).
+    Otlp,
     /// A number of a later version. Such a batch is stored and delivered unchanged.
     Other(u8),
 }
@@ -42,6 +44,7 @@ impl SourceKind {
             2 => SourceKind::Syslog,
             3 => SourceKind::Whole,
             4 => SourceKind::Http,
+            5 => SourceKind::Otlp,
             other => SourceKind::Other(other),
         }
     }
@@ -55,6 +58,7 @@ impl SourceKind {
             SourceKind::Syslog => 2,
             SourceKind::Whole => 3,
             SourceKind::Http => 4,
+            SourceKind::Otlp => 5,
             SourceKind::Other(other) => other,
         }
     }

@@ -34,9 +34,10 @@ mod error;
 mod format;
 mod header;
 mod parts;
+mod relay;
 mod view;
 
-pub use attributes::{Peer, PeerRuns};
+pub use attributes::{Origin, Peer, PeerRuns};
 pub use builder::{BatchBuilder, BatchIdentity};
 pub use error::BatchError;
 pub(crate) use format::MAGIC;

@@ -1,6 +1,6 @@
 //! A verified batch, borrowed from its bytes.
 
-use super::attributes::{self, PeerRuns};
+use super::attributes::{self, Origin, PeerRuns};
 use super::crc32c;
 use super::format::{CRC_FROM, MAGIC};
 use crate::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, MESSAGE_BYTES_MAX};
@@ -28,6 +28,7 @@ pub struct Batch<'a> {
     pub header: BatchHeader,
     pub(super) records: &'a [u8],
     pub(super) peers: PeerRuns<'a>,
+    pub(super) attributes: &'a [u8],
 }
 
 impl<'a> Batch<'a> {
@@ -74,7 +75,7 @@ impl<'a> Batch<'a> {
         let body = raw_body(&header, &bytes[BATCH_HEADER_BYTES..], scratch)?;
         let (records, attributes) = body.split_at(header.records_bytes as usize);
         check_records(records, header.records, limits.message_bytes_max)?;
-        Ok(Batch { header, records, peers: attributes::read(attributes, header.records)? })
+        Ok(Batch { header, records, peers: attributes::read(attributes, header.records)?, attributes })
     }
 
     /// The batch in `bytes`, which this process has verified or built, and kept in memory since. Header and compression are read,
@@ -89,7 +90,7 @@ impl<'a> Batch<'a> {
         let body =
             bytes.get(BATCH_HEADER_BYTES..header.total_bytes()).ok_or(truncated(header.total_bytes()))?;
         let (records, attributes) = raw_body(&header, body, scratch)?.split_at(header.records_bytes as usize);
-        Ok(Batch { header, records, peers: attributes::read(attributes, header.records)? })
+        Ok(Batch { header, records, peers: attributes::read(attributes, header.records)?, attributes })
     }
 
     /// The records, in order.
@@ -102,6 +103,18 @@ impl<'a> Batch<'a> {
     #[must_use]
     pub fn peers(&self) -> PeerRuns<'a> {
         self.peers.clone()
+    }
+
+    /// Why a destination rejected the records; `None` for nearly every batch.
+    #[must_use]
+    pub fn rejection(&self) -> Option<&'a str> {
+        attributes::rejection(self.attributes)
+    }
+
+    /// How the first server received it; `None` unless another server passed it on.
+    #[must_use]
+    pub fn origin(&self) -> Option<Origin<'a>> {
+        attributes::origin(self.attributes)
     }
 }
 

@@ -32,7 +32,7 @@ pub fn datagram(source: SourceKind, rules: &FramingRules, bytes: &[u8], emit: &m
             };
             emit_if_any(rules, message, emit);
         }
-        SourceKind::Whole | SourceKind::Bbq | SourceKind::Http | SourceKind::Other(_) => {
+        SourceKind::Whole | SourceKind::Bbq | SourceKind::Http | SourceKind::Otlp | SourceKind::Other(_) => {
             emit_if_any(rules, bytes, emit);
         }
     }

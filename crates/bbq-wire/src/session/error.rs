@@ -1,11 +1,13 @@
 //! Why bytes are not the next item of a session.
 
+use std::fmt;
+
 /// Always a fault of the other end or of the line. The rest of the byte stream cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
     /// The item does not begin as this protocol does: likely another protocol on this port.
-    #[error("not the bbq protocol: an item begins with {found:02x?} instead of \"BBQC\" or \"BBQB\"")]
+    #[error("not the bbq protocol: {}; an item begins with \"BBQC\" or \"BBQB\"", Found(*found))]
     Magic {
         /// The bytes that are there.
         found: [u8; 4],
@@ -64,6 +66,13 @@ pub enum SessionError {
         /// Its allowed values.
         allowed: &'static str,
     },
+    /// A token of another length, or with other characters. The error does not show it.
+    #[error(
+        "the token of the hello is not valid: it must have {} to {} visible ASCII characters",
+        crate::limits::TOKEN_BYTES_MIN,
+        crate::limits::TOKEN_BYTES_MAX
+    )]
+    Token,
     /// A known item in a place where it may not stand.
     #[error("{found} came where {expected} belongs")]
     Unexpected {
@@ -78,4 +87,46 @@ pub enum SessionError {
         /// The item's name.
         found: &'static str,
     },
+}
+
+/// The first bytes of a method of HTTP: what a browser or curl sends.
+const HTTP_METHODS: [&[u8; 4]; 7] = [b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"CONN"];
+/// The first bytes of the greeting of TLS: a record of a handshake (RFC 8446, 5.1).
+const TLS_HANDSHAKE: [u8; 2] = [0x16, 0x03];
+
+/// What four bytes probably are, for people.
+struct Found([u8; 4]);
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Found(bytes) = self;
+        if HTTP_METHODS.contains(&bytes) || bytes == b"HTTP" {
+            f.write_str("this is HTTP")
+        } else if bytes.starts_with(&TLS_HANDSHAKE) {
+            f.write_str("this is TLS")
+        } else if bytes.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ') {
+            write!(f, "this is text, which begins with \"{}\"", bytes.escape_ascii())
+        } else {
+            write!(f, "this begins with {bytes:02x?}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_protocols_are_named() {
+        for (bytes, says) in [
+            (b"GET ", "this is HTTP;"),
+            (b"HTTP", "this is HTTP;"),
+            (b"\x16\x03\x01\x02", "this is TLS;"),
+            (b"<13>", "this is text, which begins with \"<13>\";"),
+            (b"\0\x01\"\xff", "this begins with [00, 01, 22, ff];"),
+        ] {
+            let error = SessionError::Magic { found: *bytes }.to_string();
+            assert!(error.starts_with(&format!("not the bbq protocol: {says} ")), "{error}");
+        }
+    }
 }

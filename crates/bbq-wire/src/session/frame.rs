@@ -144,11 +144,22 @@ impl<'a> Fields<'a> {
         Some(u64::from_le_bytes(*value))
     }
 
+    /// The same, of 16 bits.
+    pub(super) fn u16_if_there(&mut self) -> Option<u16> {
+        let (value, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(u16::from_le_bytes(*value))
+    }
+
     /// Text is for people: what is not UTF-8 is shown as such, not refused.
     pub(super) fn text(&mut self, field: &'static str, bytes: usize) -> Result<String, SessionError> {
+        Ok(String::from_utf8_lossy(self.bytes(field, bytes)?).into_owned())
+    }
+
+    pub(super) fn bytes(&mut self, field: &'static str, bytes: usize) -> Result<&'a [u8], SessionError> {
         let (value, rest) = self.rest.split_at_checked(bytes).ok_or_else(|| self.short(field))?;
         self.rest = rest;
-        Ok(String::from_utf8_lossy(value).into_owned())
+        Ok(value)
     }
 
     fn short(&self, field: &'static str) -> SessionError {

@@ -1,7 +1,7 @@
 //! The hello: a client's first frame, which names the stream it is going to send.
 
 use super::frame::{self, Fields, Kind};
-use super::{AckLevel, SessionError};
+use super::{AckLevel, SessionError, Token};
 use crate::StreamId;
 
 /// What a client begins with.
@@ -9,15 +9,17 @@ use crate::StreamId;
 /// ```text
 ///   0  16  stream
 ///  16   1  ack_level         0 none, 1 received, 2 durable
-///  17   1  flags             0; a bit that is not known is refused, as it asks for what is not understood
+///  17   1  flags             1 relays; a bit that is not known is refused, as it asks for what is not understood
 ///  18   2  reserved          0
 ///  20   1  name_bytes
 ///  21      name              UTF-8, for display only
 ///       8  epoch             optional; grows with each connection of the stream, 0 or absent: not told
+///       2  token_bytes       optional, behind an epoch; 0 or absent: no token
+///          token             visible ASCII
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Whose records follow. Every batch of the session is of this stream.
+    /// Whose records follow. Every batch of the session is of this stream, unless it relays.
     pub stream: StreamId,
     /// Which acknowledgements it wants.
     pub ack: AckLevel,
@@ -25,17 +27,31 @@ pub struct Hello {
     pub client: String,
     /// Grows with each connection of the stream, so that a hello that is read late is known to be old. 0: not told.
     pub epoch: u64,
+    /// The client passes on batches of any stream. It numbers the batches, not the records: welcome and acknowledgements count
+    /// batches of `stream`.
+    pub relays: bool,
+    /// What shows that it may send, for a server that asks for it.
+    pub token: Option<Token>,
 }
+
+/// The bit of `flags`.
+const RELAYS: u8 = 1;
 
 impl Hello {
     /// Appends the frame. A name over 255 bytes is cut.
     pub fn encode(&self, out: &mut Vec<u8>) {
         frame::encode(Kind::Hello, out, |out| {
             out.extend_from_slice(&self.stream.0);
-            out.extend_from_slice(&[self.ack as u8, 0, 0, 0]);
+            out.extend_from_slice(&[self.ack as u8, u8::from(self.relays) * RELAYS, 0, 0]);
             frame::put_name(&self.client, out);
-            if self.epoch != 0 {
+            if self.epoch != 0 || self.token.is_some() {
                 out.extend_from_slice(&self.epoch.to_le_bytes());
+            }
+            if let Some(token) = &self.token {
+                let token = token.expose().as_bytes();
+                // At most `TOKEN_BYTES_MAX`.
+                out.extend_from_slice(&(token.len() as u16).to_le_bytes());
+                out.extend_from_slice(token);
             }
         });
     }
@@ -52,8 +68,8 @@ impl Hello {
         let stream = StreamId(fields.array("stream")?);
         let ack = AckLevel::read(&mut fields, Kind::Hello)?;
         let flags = fields.u8("flags")?;
-        if flags != 0 {
-            return Err(frame::field(Kind::Hello, "flags", u64::from(flags), "0"));
+        if flags & !RELAYS != 0 {
+            return Err(frame::field(Kind::Hello, "flags", u64::from(flags), "0, or 1 (relays)"));
         }
         let reserved = fields.u16("reserved")?;
         if reserved != 0 {
@@ -61,7 +77,17 @@ impl Hello {
         }
         let name_bytes = fields.u8("name_bytes")?;
         let client = fields.text("name", usize::from(name_bytes))?;
-        let epoch = fields.u64_if_there().unwrap_or(0);
-        Ok(Hello { stream, ack, client, epoch })
+        let epoch = fields.u64_if_there();
+        let token_bytes = epoch.and_then(|_| fields.u16_if_there());
+        let token = match token_bytes {
+            None | Some(0) => None,
+            Some(bytes) => {
+                let text = fields.bytes("token", usize::from(bytes))?;
+                let token = std::str::from_utf8(text).ok().and_then(Token::new);
+                Some(token.ok_or(SessionError::Token)?)
+            }
+        };
+        let relays = flags & RELAYS != 0;
+        Ok(Hello { stream, ack, client, epoch: epoch.unwrap_or(0), relays, token })
     }
 }

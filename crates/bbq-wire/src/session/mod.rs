@@ -35,6 +35,7 @@ mod frame;
 mod hello;
 mod refusal;
 mod server;
+mod token;
 mod welcome;
 
 pub use ack::{ACK_FRAME_BYTES, AckLevel, encode_ack};
@@ -43,4 +44,5 @@ pub use error::SessionError;
 pub use hello::Hello;
 pub use refusal::{Refusal, RefusalCode};
 pub use server::{ServerSession, ServerStep};
+pub use token::Token;
 pub use welcome::Welcome;

@@ -33,12 +33,14 @@ pub enum RefusalCode {
     TakenOver,
     /// 11: something other than a hello came first.
     HelloExpected,
+    /// 12: the client may not send here: its token is missing or not valid, or the stream belongs to somebody else.
+    NotAllowed,
     /// A number of a later version.
     Unknown(u16),
 }
 
 /// Number, code, whether a retry may succeed, and a name for display.
-const CODES: [(u16, RefusalCode, bool, &str); 11] = [
+const CODES: [(u16, RefusalCode, bool, &str); 12] = [
     (1, RefusalCode::Version, false, "version not known"),
     (2, RefusalCode::Malformed, false, "malformed"),
     (3, RefusalCode::Checksum, false, "checksum"),
@@ -51,6 +53,7 @@ const CODES: [(u16, RefusalCode, bool, &str); 11] = [
     // No retry: two connections would take the stream from each other forever.
     (10, RefusalCode::TakenOver, false, "taken over"),
     (11, RefusalCode::HelloExpected, false, "hello expected"),
+    (12, RefusalCode::NotAllowed, false, "not allowed"),
 ];
 
 impl RefusalCode {
@@ -163,6 +166,7 @@ impl From<SessionError> for Refusal {
             | SessionError::PayloadTooLarge { .. }
             | SessionError::Short { .. }
             | SessionError::Field { .. }
+            | SessionError::Token
             | SessionError::Unexpected { .. } => RefusalCode::Malformed,
         };
         Refusal::new(code, error.to_string())

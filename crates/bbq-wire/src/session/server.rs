@@ -22,7 +22,7 @@ pub enum ServerStep<'a> {
         /// Bytes of the input that it took.
         consumed: usize,
     },
-    /// A batch of the hello's stream, whose header is within the limits. [`crate::Batch::verify`] checks its checksum and
+    /// A batch of the hello's stream, or of any if it relays, whose header is within the limits. [`crate::Batch::verify`] checks its checksum and
     /// records.
     Batch {
         /// Header and body.
@@ -40,13 +40,14 @@ pub struct ServerSession {
     body_bytes_max: u32,
     /// The stream of the hello; `None` before it.
     stream: Option<StreamId>,
+    relays: bool,
 }
 
 impl ServerSession {
     /// A session that waits for its hello. Only the limit of the body is checked here.
     #[must_use]
     pub fn new(limits: BatchLimits) -> ServerSession {
-        ServerSession { body_bytes_max: limits.body_bytes_max, stream: None }
+        ServerSession { body_bytes_max: limits.body_bytes_max, stream: None, relays: false }
     }
 
     /// Reads the item at the front of `input`, which begins behind all that was consumed. Allocates for a hello and
@@ -73,8 +74,8 @@ impl ServerSession {
         if largest > self.body_bytes_max {
             return Err(BatchError::TooLarge { bytes: largest, limit: self.body_bytes_max }.into());
         }
-        // Acknowledgements have no stream id, so all batches must be of one stream.
-        if header.stream != stream {
+        // Acknowledgements have no stream id, so all batches must be of one stream, unless they are counted.
+        if header.stream != stream && !self.relays {
             let text = format!("batch of stream {} in a session of stream {stream}", header.stream);
             return Err(Refusal::new(RefusalCode::Malformed, text));
         }
@@ -94,6 +95,7 @@ impl ServerSession {
             (Kind::Hello, None) => {
                 let hello = Hello::decode(payload)?;
                 self.stream = Some(hello.stream);
+                self.relays = hello.relays;
                 Ok(ServerStep::Hello { hello, consumed })
             }
             (kind, None) => Err(SessionError::HelloExpected { found: kind.name() }),

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use bbq_listen::{Address, Holder};
-use bbq_server::config::ADMIN_DEFAULT;
+use bbq_server::config::{ADMIN_DEFAULT, Secret};
 use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper::Request;
 use hyper::body::Bytes;
+use hyper::header::{AUTHORIZATION, HeaderValue};
+use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -23,8 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// Gets the JSON of `/status`. Calls `slow` if the answer takes long.
-pub(super) async fn ask(admin: SocketAddr, slow: impl FnOnce()) -> anyhow::Result<Bytes> {
-    let mut answer = pin!(timeout(ANSWER_TIMEOUT, status_of(admin)));
+pub(super) async fn ask(
+    admin: SocketAddr,
+    token: Option<&Secret>,
+    slow: impl FnOnce(),
+) -> anyhow::Result<Bytes> {
+    let mut answer = pin!(timeout(ANSWER_TIMEOUT, status_of(admin, token)));
     if let Ok(answer) = timeout(PATIENCE, &mut answer).await {
         return answer?;
     }
@@ -45,14 +50,21 @@ pub(super) async fn ask(admin: SocketAddr, slow: impl FnOnce()) -> anyhow::Resul
     })
 }
 
-async fn status_of(admin: SocketAddr) -> anyhow::Result<Bytes> {
+async fn status_of(admin: SocketAddr, token: Option<&Secret>) -> anyhow::Result<Bytes> {
     let stream = TcpStream::connect(admin).await.map_err(|error| {
         anyhow!("no server listens at {admin} ({error}); is one running (`bbq serve`)? {}", remedy())
     })?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     // The task ends with the answer. `send_request` returns the task's errors.
     let connection = tokio::spawn(connection);
-    let request = Request::get("/status").header("host", admin.to_string()).body(Empty::<Bytes>::new())?;
+    let mut request = Request::get("/status").header("host", admin.to_string());
+    if let Some(token) = token {
+        // The error of a token that fits no header does not show it.
+        let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose()))?;
+        value.set_sensitive(true);
+        request = request.header(AUTHORIZATION, value);
+    }
+    let request = request.body(Empty::<Bytes>::new())?;
     let response = sender.send_request(request).await.map_err(|error| {
         let what = if error.is_parse() {
             "it does not speak HTTP"
@@ -62,6 +74,13 @@ async fn status_of(admin: SocketAddr) -> anyhow::Result<Bytes> {
         no_admin(admin, what)
     })?;
     let code = response.status();
+    if code == StatusCode::UNAUTHORIZED {
+        let which = if token.is_some() { "another token" } else { "a token" };
+        bail!(
+            "{} asks for {which}: use --token-file FILE or BBQ_TOKEN with one of the server's admin_token_file",
+            named(admin)
+        );
+    }
     if !code.is_success() {
         return Err(no_admin(admin, &format!("it answers GET /status with {code}")));
     }

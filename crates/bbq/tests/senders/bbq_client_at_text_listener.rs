@@ -13,8 +13,15 @@ const LISTEN: [&str; 2] = ["lines+tcp://127.0.0.1:{0}", "syslog+tcp://127.0.0.1:
 
 fn hello() -> Vec<u8> {
     let mut hello = Vec::new();
-    Hello { stream: StreamId([7; 16]), ack: AckLevel::Durable, client: "a test".to_owned(), epoch: 0 }
-        .encode(&mut hello);
+    Hello {
+        stream: StreamId([7; 16]),
+        ack: AckLevel::Durable,
+        client: "a test".to_owned(),
+        epoch: 0,
+        relays: false,
+        token: None,
+    }
+    .encode(&mut hello);
     hello
 }
 

@@ -1,43 +1,15 @@
 //! If this fails, a request with the response 200 is not on disk, a request is taken in part, or the response of a refused request does
 //! not say why and what to do.
 
-#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::curl::{curl, post};
 use crate::support::fault::Fault;
 use crate::support::{PATIENCE, Setup, assert_balanced};
-
-struct Answer {
-    status: u32,
-    body: Value,
-    head: String,
-}
-
-/// Sends a request by curl, with `body` as its standard input.
-fn curl(args: &[&str], body: &[u8]) -> Answer {
-    let mut command = Command::new("curl");
-    command.args(["--silent", "--show-error", "--include", "--max-time", "60"]).args(args);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("curl is there");
-    let mut input = child.stdin.take().expect("piped");
-    // The server does not read the rest of a request that it refuses early.
-    let _sent = input.write_all(body);
-    drop(input);
-    let output = child.wait_with_output().expect("it ends");
-    let text = String::from_utf8(output.stdout).expect("text");
-    let last = text.rfind("HTTP/1.1 ").unwrap_or_else(|| panic!("no answer: {text:?}"));
-    let (head, body) = text[last..].split_once("\r\n\r\n").expect("a head and a body");
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-    Answer { status, body: serde_json::from_str(body).unwrap_or_default(), head: head.to_lowercase() }
-}
-
-fn post(setup: &Setup, path: &str, body: &[u8]) -> Answer {
-    curl(&["--data-binary", "@-", &format!("http://{}{path}", setup.address(0))], body)
-}
 
 #[test]
 fn what_was_answered_is_on_disk_and_comes_out_once() {
@@ -118,7 +90,12 @@ fn a_mistake_is_told_and_nothing_of_it_is_taken() {
         (post(&setup, "/ndjson", &long_line), 413, "longer than 1024 bytes"),
         (post(&setup, "/ndjson", &large), 413, "longer than 16777216 bytes"),
         (curl(&[&url], b""), 405, "POST"),
-        (curl(&["--header", "Content-Encoding: gzip", "--data-binary", "@-", &url], b"x"), 415, "as it is"),
+        (
+            curl(&["--header", "Content-Encoding: br", "--data-binary", "@-", &url], b"x"),
+            415,
+            "gzip, deflate, zstd",
+        ),
+        (curl(&["--header", "Content-Encoding: gzip", "--data-binary", "@-", &url], b"x"), 400, "cut short"),
     ] {
         assert_eq!(answer.status, status, "{}", answer.body);
         assert!(answer.body["error"].as_str().is_some_and(|text| text.contains(says)), "{}", answer.body);

@@ -12,7 +12,13 @@ mod client_killed;
 mod client_server_killed;
 mod client_servers;
 mod client_stalled;
+#[path = "../support/curl.rs"]
+mod curl;
 mod http;
+mod http2;
+mod http_coding;
+mod http_logs;
+mod http_numbered;
 mod send_addresses;
 mod send_failures;
 mod send_lines;

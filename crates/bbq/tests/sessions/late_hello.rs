@@ -7,7 +7,14 @@ use bbq_wire::session::{AckLevel, Hello};
 
 fn hello(epoch: u64) -> Vec<u8> {
     let mut frame = Vec::new();
-    let hello = Hello { stream: stream_id(1), ack: AckLevel::Durable, client: "a test".to_owned(), epoch };
+    let hello = Hello {
+        stream: stream_id(1),
+        ack: AckLevel::Durable,
+        client: "a test".to_owned(),
+        epoch,
+        relays: false,
+        token: None,
+    };
     hello.encode(&mut frame);
     frame
 }

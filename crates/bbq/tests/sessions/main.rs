@@ -8,6 +8,7 @@ mod admin_connections;
 mod bad_batches;
 mod late_hello;
 mod order;
+mod origin;
 mod second_server;
 #[path = "../support/mod.rs"]
 mod support;

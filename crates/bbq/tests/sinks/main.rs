@@ -7,7 +7,12 @@
 mod damaged_spool;
 mod failed_lane;
 mod failed_sync;
+mod forward;
 mod http;
+mod http_names;
+mod http_progress;
+mod http_responses;
+mod http_server;
 mod lost_log;
 mod names;
 mod new_sink;

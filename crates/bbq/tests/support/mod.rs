@@ -24,7 +24,7 @@ pub mod session;
 pub mod stranger;
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{Read, Seek as _, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
@@ -324,7 +324,7 @@ impl Server<'_> {
 pub struct KilledIfThisFails(rustix::process::Pid);
 
 impl KilledIfThisFails {
-    fn of(child: &Child) -> KilledIfThisFails {
+    pub fn of(child: &Child) -> KilledIfThisFails {
         KilledIfThisFails(rustix::process::Pid::from_child(child))
     }
 }
@@ -407,7 +407,12 @@ pub fn run(command: &mut Command, input: &[u8]) -> Output {
 
 /// Runs a command that has to end by itself; returns its exit code, and all of its output.
 pub fn refused_start(command: &mut Command) -> (Option<i32>, String) {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).env("NO_COLOR", "1");
+    // Files: a pipe that nobody reads meanwhile would stop a command that prints much.
+    let [mut stdout, mut stderr] = [(); 2].map(|()| tempfile::tempfile().expect("a file"));
+    command.stdin(Stdio::null()).env("NO_COLOR", "1");
+    command
+        .stdout(stdout.try_clone().expect("a descriptor"))
+        .stderr(stderr.try_clone().expect("a descriptor"));
     let mut child = command.spawn().expect("it starts");
     let start = Instant::now();
     while child.try_wait().expect("it was ours").is_none() {
@@ -417,7 +422,11 @@ pub fn refused_start(command: &mut Command) -> (Option<i32>, String) {
         }
         std::thread::yield_now();
     }
-    let output = child.wait_with_output().expect("it was ours");
-    let text = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+    let status = child.wait().expect("it was ours");
+    let mut text = Vec::new();
+    for file in [&mut stdout, &mut stderr] {
+        file.rewind().expect("a file");
+        file.read_to_end(&mut text).expect("it was written");
+    }
+    (status.code(), String::from_utf8_lossy(&text).into_owned())
 }

@@ -141,7 +141,8 @@ pub fn hello(id: StreamId) -> Vec<u8> {
 /// A hello that wants another level.
 pub fn hello_at(id: StreamId, ack: AckLevel) -> Vec<u8> {
     let mut frame = Vec::new();
-    Hello { stream: id, ack, client: "a test".to_owned(), epoch: 0 }.encode(&mut frame);
+    Hello { stream: id, ack, client: "a test".to_owned(), epoch: 0, relays: false, token: None }
+        .encode(&mut frame);
     frame
 }
 

@@ -6,6 +6,7 @@
 
 mod ack_levels;
 mod binary;
+mod deferred;
 mod empty_records;
 mod endless_line;
 mod incomplete;

@@ -24,9 +24,9 @@ pub(crate) struct Client {
     loaded: Mutex<Loaded>,
 }
 
-/// What is in the files.
+/// The configuration that was read from the files.
 struct Loaded {
-    /// Of the files just before they were read.
+    /// The stamps of the files just before they were read.
     stamps: Stamps,
     configuration: Arc<ClientConfig>,
 }
@@ -48,7 +48,7 @@ impl Client {
         Ok(Some(Client { options, system_roots, loaded }))
     }
 
-    /// Makes a TLS connection of a socket, within a limit of time.
+    /// Makes a TLS connection over a socket, within a time limit.
     pub(crate) fn connect(
         &self,
         socket: TcpStream,
@@ -65,7 +65,7 @@ impl Client {
         handshake::run(socket, configuration, name, peer, limit)
     }
 
-    /// What is in the files now.
+    /// The configuration in the files, which are read again if they have changed.
     fn configuration(&self) -> Result<Arc<ClientConfig>, StartError> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if loaded.stamps != Stamps::of(&self.options) {

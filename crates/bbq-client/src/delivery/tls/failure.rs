@@ -1,4 +1,4 @@
-//! What went wrong with TLS, and what to do about it, in words.
+//! Error texts for TLS: what went wrong, and what to do about it.
 
 use std::io;
 
@@ -9,10 +9,10 @@ use crate::SendError;
 use crate::delivery::error::ConnectionError;
 use crate::tls_options::TlsOptions;
 
-/// Another program, or a listener without TLS, is at the address.
+/// The remedy if another program, or a listener without TLS, is at the address.
 const NOT_TLS: &str = "write bbq:// for a server without TLS";
 
-/// Who the server should be, and what each side was given to prove itself, for errors.
+/// What error texts say about the server: its expected name, the trusted CAs, and the client's certificate.
 pub(super) struct Peer {
     server: String,
     /// The name that must be in its certificate.
@@ -36,7 +36,7 @@ impl Peer {
         }
     }
 
-    /// An error of rustls. `is_first` if nothing of TLS was received before, `is_asked` if the server asked for a certificate.
+    /// Explains an error of rustls. `is_first` if no TLS record was received before, `is_asked` if the server asked for a certificate.
     pub(super) fn error(&self, error: &Error, is_first: bool, is_asked: bool) -> ConnectionError {
         let problem = match error {
             Error::InvalidCertificate(why) => self.certificate_problem(why),
@@ -58,7 +58,7 @@ impl Peer {
     fn certificate_problem(&self, why: &CertificateError) -> String {
         use CertificateError as E;
         match why {
-            // A CA with the right name and another key signs badly.
+            // `BadSignature`: a CA with the right name but another key.
             E::UnknownIssuer | E::BadSignature => format!(
                 "its certificate was issued by none of the trusted CAs, {}; set tls_ca to the certificate of its CA",
                 self.trusted
@@ -112,7 +112,7 @@ impl Peer {
         Some(problem)
     }
 
-    /// The server did not accept the client.
+    /// The text if the server did not accept the client's certificate.
     fn refused(&self, alert: AlertDescription) -> String {
         match &self.certificate {
             None => "it demands a client certificate; set tls_cert and tls_key".to_owned(),
@@ -123,8 +123,8 @@ impl Peer {
         }
     }
 
-    /// The connection ended between the handshake, in which the server asked for a certificate, and the welcome. That may be a refusal:
-    /// the alert is lost if the server closes the connection while bytes are on the way to it.
+    /// The text if the server asked for a certificate in the handshake, and the connection ended before the welcome. That may be a
+    /// refusal: the alert is lost if the server closes the connection while bytes are on the way to it.
     pub(super) fn perhaps_refused(&self, why: &str) -> String {
         match &self.certificate {
             None => {
@@ -138,7 +138,7 @@ impl Peer {
         }
     }
 
-    /// The connection broke in the handshake.
+    /// The error if the connection broke in the handshake.
     pub(super) fn broken(&self, error: &io::Error) -> ConnectionError {
         self.explain_broken(ConnectionError::Transient(match error.kind() {
             io::ErrorKind::UnexpectedEof => "it ended the connection".to_owned(),
@@ -146,7 +146,7 @@ impl Peer {
         }))
     }
 
-    /// Adds to an error in the handshake where it happened.
+    /// Adds to an error that it happened in the handshake.
     pub(super) fn explain_broken(&self, error: ConnectionError) -> ConnectionError {
         match error {
             ConnectionError::Transient(why) => ConnectionError::Transient(format!(
@@ -156,7 +156,7 @@ impl Peer {
         }
     }
 
-    /// Nothing arrived in time.
+    /// The error if nothing arrived in time.
     pub(super) fn silent(&self) -> ConnectionError {
         ConnectionError::Transient(format!(
             "it took the connection and gave no answer to TLS in time: it is stuck, or does not speak TLS; {NOT_TLS}"

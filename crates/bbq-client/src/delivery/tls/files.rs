@@ -1,4 +1,4 @@
-//! The PEM files of a sender: what they hold, whether it fits together, and whether they have changed.
+//! The PEM files of a sender: reads them, checks that key and certificate fit together, and detects changes.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -15,10 +15,10 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::StartError;
 use crate::tls_options::TlsOptions;
 
-/// Every CA of the world is less than a quarter of this.
+/// All public CAs together take less than a quarter of this.
 const PEM_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Identifies the contents of the files. A file that is replaced or written again gets another stamp; one that is not there has none.
+/// Identifies the contents of the files. A file that is replaced or written again gets another stamp; a missing file has none.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Stamps(Vec<Option<[u64; 5]>>);
 
@@ -37,7 +37,7 @@ impl Stamps {
 pub(super) fn system_roots() -> Result<Arc<RootCertStore>, StartError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    // A system may have some that are of no use.
+    // Certificates that rustls cannot use are ignored: many systems have some.
     let (usable, _ignored) = roots.add_parsable_certificates(found.certs);
     if usable > 0 {
         return Ok(Arc::new(roots));
@@ -69,8 +69,8 @@ pub(super) fn configuration(
             .map_err(|error| mismatch(cert, key, &error))?,
         _ => builder.with_no_client_auth(),
     };
-    // Connections last. Where many begin at once, the server has restarted and knows no earlier session. And a server's certificate is
-    // checked each time.
+    // Resumption would gain little: connections last, and when many begin at once, the server has restarted and has lost its sessions.
+    // Without it, the server's certificate is checked each time.
     configuration.resumption = Resumption::disabled();
     Ok(configuration)
 }

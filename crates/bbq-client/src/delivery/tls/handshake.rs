@@ -1,4 +1,4 @@
-//! The beginning of a TLS connection: one thread, and no half yet.
+//! The TLS handshake. One thread runs it, before the connection is split into halves.
 
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
@@ -43,7 +43,7 @@ pub(super) fn run(
             Ok(true) => continue,
             Ok(false) => {}
             Err(error) => {
-                // The server learns why, if it still listens.
+                // Sends the alert, which tells the server the reason.
                 let _told = send(&mut connection, &socket);
                 return Err(peer.error(&error, is_first, request.came()));
             }
@@ -83,7 +83,7 @@ mod tests {
     use crate::delivery::tls::files;
     use crate::tls_options::TlsOptions;
 
-    /// The error of a handshake with a server that says this and no more.
+    /// The error of a handshake with a server that sends these bytes and nothing else.
     fn error_of(said: &[u8]) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

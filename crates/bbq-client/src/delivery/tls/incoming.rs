@@ -2,7 +2,7 @@
 
 use rustls::ClientConnection;
 
-/// One record of TLS has 16 KiB and a few bytes.
+/// A full TLS record has 16 KiB and some bytes of overhead.
 const READ_BYTES: usize = 16 * 1024;
 
 pub(super) struct Incoming {
@@ -17,12 +17,12 @@ impl Incoming {
         Incoming { bytes: vec![0; READ_BYTES].into(), begin: 0, end: 0 }
     }
 
-    /// Where the next bytes are to be put. Everything before was processed.
+    /// The space for the next bytes. All earlier bytes must have been processed.
     pub(super) fn space(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
 
-    /// So many bytes were put at the beginning of `space`.
+    /// Notes that so many bytes were put at the beginning of `space`.
     pub(super) fn filled(&mut self, bytes: usize) {
         (self.begin, self.end) = (0, bytes);
     }
@@ -35,7 +35,7 @@ impl Incoming {
         let mut rest = &self.bytes[self.begin..self.end];
         let taken =
             connection.read_tls(&mut rest).map_err(|error| rustls::Error::General(error.to_string()))?;
-        // After the server's close_notify nothing is taken.
+        // After the server's close_notify, rustls takes nothing: discard the rest.
         self.begin = if taken == 0 { self.end } else { self.begin + taken };
         connection.process_new_packets().map(|_| true)
     }

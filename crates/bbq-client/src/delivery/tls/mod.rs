@@ -9,8 +9,8 @@
 //!
 //! Invariant: no socket is read or written while a session is locked, so neither half waits for the other's socket: acknowledgements
 //! are read while the server takes no batch. Invariant: after the handshake only the writer writes to the socket, so records leave in
-//! the order in which they are encrypted. What the reader has to say, as the answer to a change of keys, leaves with the next batch,
-//! which RFC 8446, 4.6.3 allows. Invariant: the locks are taken by the sender's own threads alone, so a forked child waits for none.
+//! the order in which they are encrypted. Records of the reader, such as the answer to a key update, leave with the next batch, which
+//! RFC 8446, 4.6.3 allows. Invariant: only the sender's own threads take the locks, so a forked child never waits for one.
 
 mod client;
 mod failure;

@@ -24,8 +24,8 @@ impl Reader {
         &self.socket
     }
 
-    /// Waits for bytes, at most for the socket's read time-out. The end is the same with and without a close_notify: what is not
-    /// acknowledged is sent again.
+    /// Waits for bytes, at most for the socket's read time-out. An end without close_notify is not an error, as unacknowledged records
+    /// are sent again in any case.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<Received, ConnectionError> {
         loop {
             if let Some(received) = self.decrypted(buffer)? {
@@ -38,7 +38,7 @@ impl Reader {
         }
     }
 
-    /// What can be read without the socket.
+    /// Returns plaintext from bytes that have already been received.
     fn decrypted(&mut self, buffer: &mut [u8]) -> Result<Option<Received>, ConnectionError> {
         let mut connection = self.session.lock();
         loop {

@@ -26,8 +26,8 @@ impl Session {
     }
 }
 
-/// Gives the client's certificate to the server, if there is one, and notes that the server asked for it: a TLS 1.3 server that refuses
-/// the client says so only after the handshake, and often not at all.
+/// Gives the client's certificate to the server, if there is one, and notes that the server asked for it. The note is needed because a
+/// TLS 1.3 server refuses a client only after the handshake, and often without an alert.
 #[derive(Debug)]
 pub(super) struct CertificateRequest {
     certificate: Arc<dyn ResolvesClientCert>,

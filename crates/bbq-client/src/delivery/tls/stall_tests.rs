@@ -1,4 +1,4 @@
-//! If this fails, a server that takes nothing for a while gets bytes twice, or not at all, or its acknowledgements wait for it.
+//! If this fails, a server that takes nothing for a while gets bytes twice or never, or its acknowledgements are not read meanwhile.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use crate::delivery::tls::failure::Peer;
 use crate::delivery::tls::{Reader, Writer, files, handshake};
 use crate::tls_options::TlsOptions;
 
-/// More than the system keeps for a socket.
+/// More than the socket buffers hold.
 const BYTES: usize = 64 * 1024 * 1024;
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -48,7 +48,7 @@ fn bytes_that_a_time_out_leaves_in_the_middle_are_written_once_and_hold_no_ackno
     let (mut writer, mut reader, mut server) = connect();
     writer.socket().set_write_timeout(Some(Duration::from_millis(1))).unwrap();
     reader.socket().set_read_timeout(Some(LIMIT)).unwrap();
-    // Bytes of which no 64 KiB are like the next.
+    // No two pieces of 64 KiB are equal.
     let bytes: Vec<u8> = (0..BYTES / 4).flat_map(|number| (number as u32).to_le_bytes()).collect();
     let mut written = 0;
     for _ in 0..3 {

@@ -8,14 +8,14 @@ use rustls::ClientConnection;
 
 use crate::delivery::tls::session::Session;
 
-/// Encrypted at once: a few records, so that the reader waits for the lock some microseconds at most.
+/// Most bytes encrypted at once: a few records, so that the reader waits only some microseconds for the lock.
 pub(super) const ENCRYPTED_BYTES_MAX: usize = 64 * 1024;
 
 pub(crate) struct Writer {
     socket: TcpStream,
     session: Arc<Session>,
-    /// Encrypted bytes, of which `written` are written. At most [`ENCRYPTED_BYTES_MAX`], the overhead of their records, and what the
-    /// reader has to say.
+    /// Encrypted bytes, of which `written` are written. At most [`ENCRYPTED_BYTES_MAX`] with the overhead of their records, and the
+    /// records of the reader.
     encrypted: Vec<u8>,
     written: usize,
     /// How many of the caller's bytes are in `encrypted`.
@@ -31,8 +31,8 @@ impl Writer {
         &self.socket
     }
 
-    /// Encrypts and writes some bytes; returns how many, when all of these are written. After an error that may pass (a time-out), the next
-    /// call must be with the same bytes, some of which are encrypted already.
+    /// Encrypts and writes some of the bytes, and returns how many. After a temporary error (a time-out), the next call must be with the
+    /// same bytes, as some of them are encrypted already.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.taken == 0 {
             let session = Arc::clone(&self.session);
@@ -61,7 +61,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes what is encrypted.
+    /// Writes the encrypted bytes.
     fn write_encrypted(&mut self) -> io::Result<()> {
         while self.written < self.encrypted.len() {
             match self.socket.write(&self.encrypted[self.written..])? {

@@ -5,7 +5,7 @@
 //! then one byte for each 128 descriptors or less, which carries them
 //! ```
 //!
-//! Invariant: a message comes with all of its descriptors, or not at all.
+//! Invariant: a message is received with all of its descriptors, or not at all.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -23,12 +23,12 @@ use serde::de::DeserializeOwned;
 
 /// Descriptors in one system call: the kernel takes 253 (SCM_MAX_FD).
 const DESCRIPTORS_PER_CALL: usize = 128;
-/// Bytes of a message: some thousand connections with a piece of a message each are sent in several.
+/// Most bytes of a message. Many connections are split over several messages (`successor.rs`).
 const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Descriptors of a message: 256 listeners with 256 sockets each.
+/// Most descriptors of a message: 256 listeners with 256 sockets each.
 const DESCRIPTORS_MAX: usize = 65_536 + 16;
 
-/// One end.
+/// One end of the channel.
 pub(super) struct Channel {
     stream: UnixStream,
 }
@@ -79,9 +79,9 @@ impl Channel {
         Ok((serde_json::from_slice(&body)?, descriptors))
     }
 
-    /// Waits until the other end is closed, at most for the patience that was set.
+    /// Waits until the other end is closed, for at most the time of [`Channel::set_patience`].
     pub(super) fn wait_closed(&mut self) {
-        // The other end sends nothing more; an error is an end, too.
+        // The other end sends nothing more, so a read returns at its end. An error also means that it is gone.
         let _ended = self.stream.read(&mut [0]);
     }
 
@@ -127,7 +127,7 @@ impl Channel {
 }
 
 fn too_large() -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, "larger than a message of an upgrade may be")
+    io::Error::new(ErrorKind::InvalidData, "a message of the upgrade is too large")
 }
 
 #[cfg(test)]

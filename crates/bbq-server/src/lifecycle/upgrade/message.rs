@@ -3,14 +3,14 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Old to new. Descriptors: the standard error to go on with, then the sockets of each group in order.
-#[derive(Debug, Serialize, Deserialize)]
+/// Old to new. Descriptors: the standard error for the new program, then the sockets of each group in order.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Offer {
     pub(super) groups: Vec<OfferedSockets>,
 }
 
 /// A group of [`Offer`].
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub(super) struct OfferedSockets {
     /// As configured, such as `tcp://127.0.0.1:7701`.
     pub(super) address: String,
@@ -18,6 +18,10 @@ pub(super) struct OfferedSockets {
     pub(super) sockets: usize,
     /// Whether the file of a unix socket is to be removed at the end.
     pub(super) owns_file: bool,
+    /// The key of the hash of senders, in base64. A version before the key sends none: a new one is drawn, and senders of datagrams
+    /// may change their workers once.
+    #[serde(default)]
+    pub(super) steering_key: Option<String>,
 }
 
 /// New to old: the new program has everything except the data directory.
@@ -33,12 +37,12 @@ pub(super) enum Handed {
     Connections(Vec<Connection>),
     /// The data directory is free.
     Go {
-        /// What the kernel had dropped when it was last counted, by group of [`Offer`].
+        /// The kernel's count of drops when the old program last read it, by group of [`Offer`].
         kernel_seen: Vec<u64>,
     },
 }
 
-/// An open connection in the middle of a message or between two.
+/// An open connection, with its unfinished message if there is one.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Connection {
     /// The listener, as in [`Prepared`].

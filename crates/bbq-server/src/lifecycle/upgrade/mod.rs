@@ -3,18 +3,18 @@
 //! ```text
 //! old                                            new
 //! starts it, its standard input is a channel ->  reads its configuration
-//! Offer, with every socket                   ->  adopts those that it names, opens others
+//! Offer, with every socket                   ->  adopts those in its configuration, opens others
 //!                                            <-  Prepared: the listeners that it keeps
 //! workers pause, sinks commit, the lock is free
-//! Go, with every open connection             ->  opens the data directory, goes on with the connections
+//! Go, with every open connection             ->  opens the data directory, continues the connections
 //!                                            <-  Ready
-//! leaves files of unix sockets to it, exits 0
+//! leaves the files of unix sockets, exits 0
 //! ```
 //!
 //! If the new program fails before `Ready`, the old program ends it and continues: it has closed nothing.
 //!
-//! Descriptors are sent by SCM_RIGHTS (unix(7)) rather than inherited. So no other process that is started at the same moment
-//! inherits them, and the new program need not trust the number of a descriptor.
+//! Descriptors are sent by SCM_RIGHTS (unix(7)) and not inherited. So no other process that is started at the same moment inherits
+//! them, and the new program need not trust descriptor numbers from its environment.
 
 mod channel;
 mod message;

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use bbq_listen::SteeringKey;
 use bbq_wire::Peer;
 use bbq_wire::framing::Suspended;
 use data_encoding::BASE64;
@@ -17,15 +18,15 @@ use super::successor::FROM;
 use crate::lifecycle::listeners::{Listener, OfferedGroup};
 use crate::worker::{Framer, PausedConnection, Stream};
 
-/// How long to wait for the predecessor to end. If it ends later, it disturbs nothing.
+/// How long to wait for the predecessor to end. A predecessor that ends later does no harm.
 const GONE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The process that hands over. If it ends, the start of this process fails.
+/// The process that hands over. If it ends before this process is ready, the start of this process fails.
 pub(crate) struct Predecessor {
     channel: Channel,
-    /// Where the log goes when the predecessor, which reads it until then, has ended.
+    /// Where the log goes after the predecessor has ended. Until then the predecessor reads and relays it.
     standard_error: Option<OwnedFd>,
-    /// Each group that was offered, and whether the file of its socket may be removed at the end.
+    /// Each offered group, and whether this process removes the file of its unix socket at the end.
     offered: Vec<(bbq_listen::Address, bool)>,
 }
 
@@ -46,13 +47,23 @@ impl Predecessor {
         for group in offer.groups {
             let sockets = descriptors.by_ref().take(group.sockets).collect();
             let address = group.address.parse().map_err(io::Error::other)?;
-            groups.push(OfferedGroup { address, sockets, owns_file: group.owns_file, kernel_seen: 0 });
+            let steering_key = group.steering_key.and_then(|key| BASE64.decode(key.as_bytes()).ok());
+            groups.push(OfferedGroup {
+                address,
+                sockets,
+                owns_file: group.owns_file,
+                kernel_seen: 0,
+                steering_key: steering_key
+                    .and_then(|bytes| bytes.try_into().ok())
+                    .map(SteeringKey::from_bytes),
+            });
         }
         let offered = groups.iter().map(|group| (group.address.clone(), group.owns_file)).collect();
         Ok(Some((Predecessor { channel, standard_error, offered }, groups)))
     }
 
-    /// Tells which listeners are adopted, and waits until the data directory is free. Returns the connections to continue.
+    /// Tells the predecessor which listeners are kept, and waits until the data directory is free. Returns the connections to
+    /// continue.
     pub(crate) fn take_over(&mut self, listeners: &mut [Listener]) -> io::Result<Vec<PausedConnection>> {
         let kept = listeners.iter().map(|listener| listener.spec().head().to_owned()).collect();
         self.channel.send(&Prepared { kept }, &[])?;

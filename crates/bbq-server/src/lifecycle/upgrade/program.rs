@@ -17,8 +17,8 @@ pub struct Program {
 impl Program {
     /// Returns the program of this process. To be called at the start, before the file can be replaced.
     ///
-    /// The path is the one that the program was called by, if it leads to the running file: a symbolic link may lead to a new version
-    /// later, which is then the successor.
+    /// The path is the one by which the program was called, if it leads to the running file. If that is a symbolic link, it may lead
+    /// to a new version later, which is then the successor.
     ///
     /// # Errors
     /// /proc does not show the running file.

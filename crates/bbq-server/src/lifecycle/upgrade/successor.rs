@@ -27,9 +27,9 @@ const NOT_INHERITED: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 const CONNECTIONS_PER_MESSAGE: usize = 256;
 /// No connection is added to a message that has this many bytes of unfinished messages.
 const HELD_BYTES_PER_MESSAGE: usize = 16 * 1024 * 1024;
-/// Bytes of a line on the successor's standard error that are copied at once.
+/// Most bytes of a line on the successor's standard error that are copied at once.
 const LINE_BYTES_MAX: u64 = 4096;
-/// How long to wait for the successor's last line on standard error after it has ended, or changed its standard error.
+/// How long to wait for the end of the successor's standard error after it has ended, or now writes its log itself.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A new program that has been started. It is killed when this is dropped, unless it is ready.
@@ -46,7 +46,7 @@ impl Successor {
     /// Starts the program and offers it every socket. Returns when the program is prepared.
     ///
     /// # Errors
-    /// Why the program is not prepared. It is killed then.
+    /// Why the program could not be prepared. It has been killed.
     pub(crate) fn prepare(
         program: &Program,
         offered: &[OfferedGroup],
@@ -83,7 +83,7 @@ impl Successor {
         successor.channel.set_patience(Some(patience))?;
         if let Some(standard_error) = standard_error {
             std::thread::Builder::new().name("upgrade-log".to_owned()).spawn(move || {
-                // The successor may be dropped already.
+                // Fails if the successor is dropped already.
                 let _unwanted = tell.try_send(relay(standard_error));
             })?;
         }
@@ -95,6 +95,7 @@ impl Successor {
             address: group.address.to_string(),
             sockets: group.sockets.len(),
             owns_file: group.owns_file,
+            steering_key: group.steering_key.as_ref().map(|key| BASE64.encode(&key.to_bytes())),
         });
         let standard_error = io::stderr();
         let mut descriptors = vec![standard_error.as_fd()];
@@ -115,7 +116,7 @@ impl Successor {
     /// Hands over the connections, and the data directory, whose lock is free. Returns when the program serves.
     ///
     /// # Errors
-    /// Why the program does not serve. It is killed then; the connections are still here.
+    /// Why the program does not serve. It has been killed, and `paused` has the connections again.
     pub(crate) fn take_over(
         &mut self,
         listeners: &[Arc<ListenSpec>],
@@ -126,7 +127,7 @@ impl Successor {
         match handed.and_then(|()| self.channel.receive::<Ready>()) {
             Ok(_ready) => {
                 self.is_ready = true;
-                // Until it was ready, its standard error went through this process.
+                // Until the successor was ready, its standard error went through this process: copy the rest.
                 let _all_said = self.last_line.recv_timeout(LAST_WORDS_PATIENCE);
                 Ok(())
             }
@@ -140,7 +141,7 @@ impl Successor {
         paused: &mut Vec<PausedConnection>,
         kernel_seen: Vec<u64>,
     ) -> io::Result<()> {
-        // Framers are suspended to be described, and resumed in case the hand-over fails.
+        // To describe a connection, its framer is suspended. It is resumed at once, in case the hand-over fails.
         let mut described = Vec::with_capacity(paused.len());
         for connection in std::mem::take(paused) {
             let spec = &listeners[connection.listener_index];
@@ -176,7 +177,7 @@ impl Successor {
             self.end();
             return format!("it was ended after {seconds} s, before it {wanted} (upgrade_timeout_seconds)");
         }
-        // The channel ends a moment before the process does.
+        // The channel closes a moment before the process ends.
         let status = self.wait(LAST_WORDS_PATIENCE);
         self.end();
         let said = self.last_line.recv_timeout(LAST_WORDS_PATIENCE).unwrap_or_default();
@@ -198,7 +199,7 @@ impl Successor {
     }
 
     fn end(&mut self) {
-        // The process may have ended by itself; waiting for it frees its number and the lock.
+        // The process may have ended by itself. Waiting for it frees its process id, and makes sure that its lock is released.
         let _gone = self.child.kill();
         let _gone = self.child.wait();
     }

@@ -140,7 +140,13 @@ impl TextSink {
         }
         let Current { group, cursor, received_ns, .. } = current;
         let (until, delivered) = (group.until(), cursor.records());
-        self.buffered.push(Settled { until, delivered, rejected: Vec::new(), received_ns });
+        self.buffered.push(Settled {
+            until,
+            delivered,
+            rejected: Vec::new(),
+            letters: Vec::new(),
+            received_ns,
+        });
         Ok(())
     }
 

@@ -1,5 +1,5 @@
-//! How many connections the process may have open: its limit of descriptors, less the descriptors that the spool and other
-//! parts need. A flood of clients then waits in the kernel's queue, and a segment can still be created.
+//! How many connections the process may have open: its limit of descriptors, minus what the spool and other parts need. Clients
+//! beyond that wait in the accept queue, and the spool can still create segments.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +44,7 @@ impl ConnectionBudget {
             Some(open + wanted.min(self.max.saturating_sub(open)))
         });
         let open = open.unwrap_or_else(|open| open);
-        // Not more than `wanted`.
+        // The cast is exact, as the result is at most `wanted`.
         wanted.min(self.max.saturating_sub(open)) as usize
     }
 

@@ -18,12 +18,12 @@ use crate::worker::holders::Hold;
 use crate::worker::intake::Intake;
 use crate::worker::text::reading::ReadOutcome;
 
-/// Connections that are read before the worker looks at anything else: 4 MiB at most, some two milliseconds, while others may
-/// wait for an acknowledgement or to be accepted.
+/// Connections that are read before the worker does anything else: at most 4 MiB, about two milliseconds, in which other clients
+/// may wait for an acknowledgement or to be accepted.
 const CONNECTIONS_PER_TURN_MAX: usize = 16;
-/// Reads of one connection before the others have their turn.
+/// Reads of one connection before others are read.
 pub(crate) const READS_PER_TURN_MAX: usize = 4;
-/// Reads of one connection after the stop has begun: a sender that never pauses must not hold it up.
+/// Reads of one connection after the stop has begun: a sender that never pauses must not delay the stop.
 const READS_AT_STOP_MAX: usize = 64;
 
 /// The connections of one listener at one worker.
@@ -32,8 +32,8 @@ pub(crate) struct Connections {
     listener_index: usize,
     entries: Watched<Connection, CONNECTIONS_PER_TURN_MAX>,
     added: Notify,
-    /// Places of connections that came before their TLS handshake was over, and when they came, oldest first. A place stays here
-    /// until the time for the handshake is over; then the connection is checked.
+    /// Places of connections that were added during their TLS handshake, and when, oldest first. A place stays here until the
+    /// time for the handshake is over; then the connection is checked.
     handshakes: RefCell<VecDeque<(usize, u32)>>,
 }
 
@@ -71,13 +71,13 @@ impl Connections {
         }
     }
 
-    /// Goes on with a connection that another worker had.
+    /// Continues a connection that another worker had.
     pub(crate) fn resume(&self, intake: &Rc<Intake>, paused: PausedConnection) {
         let PausedConnection { stream, framer, peer, .. } = paused;
-        // The connection is open already, even if the budget is used up: new connections wait until others have closed.
+        // The connection is kept even beyond the budget: new connections wait until others have closed.
         intake.budget.take(1);
         let mut hold = Hold::default();
-        // The connection goes on even if memory is used up: new connections wait.
+        // The connection is kept even beyond the memory limit: new connections wait.
         let _counted = intake.holders.set(&mut hold, framer.held_bytes());
         let open = Some(intake.open.add(None));
         let heard = intake.view.active_sessions.now();
@@ -112,7 +112,7 @@ impl Connections {
         }
     }
 
-    /// Reads a connection that has something: once, or to its end if that has come.
+    /// Reads a connection that is ready: once, or to its end if the peer has ended it.
     #[inline]
     fn read(&self, intake: &Intake, connection: &mut Connection, has_ended: bool) -> Served {
         for _ in 0..if has_ended { READS_PER_TURN_MAX } else { 1 } {
@@ -161,7 +161,7 @@ impl Connections {
         true
     }
 
-    /// Closes the connections that took too long for their TLS handshake. Not while the server itself takes nothing.
+    /// Closes the connections that took too long for their TLS handshake, but not while the server itself has no room to read them.
     pub(crate) fn close_late(&self, intake: &Intake) {
         if !intake.has_room(self.listener_index) {
             return;
@@ -199,7 +199,7 @@ impl Connections {
         }
     }
 
-    /// The server stops.
+    /// Reads what has arrived when the server stops.
     async fn finish(&self, intake: &Intake) {
         for connection in self.entries.take_all() {
             let can_stay = connection.stream.is_plain() || intake.stopping.keeps_tls();

@@ -1,5 +1,5 @@
 //! Makes room for new connections: closes the longest idle connections when descriptors run out, and the connections with the
-//! oldest unfinished messages when memory runs out; and those that do not finish a TLS handshake in time.
+//! oldest unfinished messages when memory runs out. Also closes the connections that do not finish a TLS handshake in time.
 //!
 //! A session in the middle of a batch has a task, which closes it itself (`session::task`).
 
@@ -38,7 +38,7 @@ impl Evictor {
         }
     }
 
-    /// Closes the longest idle connections: as many as are wanted, of those that are idle for long enough.
+    /// Closes as many of the longest idle connections as are wanted, but none that is idle for too short a time.
     fn close_idle(&self) {
         let intake = &self.intake;
         let now = intake.view.active_sessions.now();

@@ -1,6 +1,6 @@
 //! Which connections of a set are idle for longest.
 
-/// Connections closed at most for one request for room: as many as a worker accepts at once.
+/// Most connections closed for one request for room: as many as a worker accepts at once.
 pub(crate) const EVICTIONS_MAX: usize = bbq_listen::ACCEPTS_PER_BATCH_MAX;
 
 /// A connection that could be closed.

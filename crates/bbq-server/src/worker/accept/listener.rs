@@ -1,4 +1,4 @@
-//! Accepts connections and reads each at once: mostly the first bytes have arrived already, and often the end. Only a
+//! Accepts connections and reads each at once: usually the first bytes have arrived already, and often the end. Only a
 //! connection that would block is kept: text in the listener's set of connections, a session in the set of quiet sessions.
 
 use std::cell::Cell;
@@ -14,7 +14,6 @@ use tracing::warn;
 use super::connection::Connection;
 use super::connections::{Connections, READS_PER_TURN_MAX};
 use super::idle::EVICTIONS_MAX;
-use crate::config::Protocol;
 use crate::worker::holders::Hold;
 use crate::worker::http;
 use crate::worker::intake::Intake;
@@ -23,9 +22,9 @@ use crate::worker::session::tasks;
 use crate::worker::text::framer::Framer;
 use crate::worker::text::reading::ReadOutcome;
 
-/// Connections accepted at most after the stop has begun: queued ones are served, an endless flow is not.
+/// Most connections accepted after the stop has begun: queued ones are served, an endless flow is not.
 const ACCEPTS_AT_STOP_MAX: usize = 8192;
-/// At a stop, the pause between two checks for connections from the acceptor thread of a handoff: as long as that thread pauses.
+/// During a stop, the pause between two checks for connections from a handoff's acceptor thread. That thread pauses as long.
 const HANDED_PAUSE: Duration = Duration::from_millis(1);
 
 /// At the limit of connections, how often a worker checks whether new ones wait.
@@ -64,10 +63,9 @@ pub(crate) async fn serve(intake: Rc<Intake>, idle: IdleConnections, mut listene
             },
         }
     }
-    // No other worker can take connections that were handed to this one. A kept queue is left alone.
-    if !intake.stopping.is_kept(listener_index) || is_handed {
-        finish(&intake, &idle, &mut listener).await;
-    }
+    // No other worker can take connections that were handed to this worker. The queue of a kept listener is left alone.
+    let what = if !intake.stopping.is_kept(listener_index) || is_handed { Rest::All } else { Rest::Given };
+    finish(&intake, &idle, &mut listener, what).await;
 }
 
 /// Asks for connections to be closed if new ones wait.
@@ -99,19 +97,35 @@ async fn turn(
     outcome
 }
 
-/// Takes what is queued when the server stops.
-async fn finish(intake: &Rc<Intake>, idle: &IdleConnections, listener: &mut AsyncListener) {
+/// What a worker takes when it ends.
+#[derive(Clone, Copy)]
+enum Rest {
+    /// What is queued.
+    All,
+    /// What other workers have accepted for it.
+    Given,
+}
+
+/// Takes the rest when the server stops.
+async fn finish(intake: &Rc<Intake>, idle: &IdleConnections, listener: &mut AsyncListener, what: Rest) {
     let mut accepts = 0;
+    if matches!(what, Rest::Given) && listener.worker_listener().given() == 0 {
+        return;
+    }
     while accepts < ACCEPTS_AT_STOP_MAX {
-        // The open connections end soon, as they are told of the stop, too.
+        // This wait is short: the open connections are told of the stop, too, and end soon.
         intake.budget.wait_closed().await;
         let claimed = intake.budget.claim(ACCEPTS_PER_BATCH_MAX);
         let mut unused = claimed;
-        let outcome = listener.try_accept_batch(claimed, |accepted| {
+        let take = |accepted| {
             if welcome(intake, idle, accepted) == Welcomed::Stays {
                 unused -= 1;
             }
-        });
+        };
+        let outcome = match what {
+            Rest::All => listener.try_accept_batch(claimed, take),
+            Rest::Given => listener.try_accept_given(claimed, take),
+        };
         intake.budget.give_back(unused);
         match outcome {
             Ok(outcome) if outcome.state == AcceptState::More => accepts += outcome.accepted.max(1),
@@ -124,7 +138,7 @@ async fn finish(intake: &Rc<Intake>, idle: &IdleConnections, listener: &mut Asyn
     }
 }
 
-/// Whether the acceptor thread of a handoff still has connections to hand over. In a pause that thread has ended.
+/// Whether the acceptor thread of a handoff still has connections to hand over. In a pause, that thread has already ended.
 fn is_handed_more(intake: &Intake, listener_index: usize, listener: &AsyncListener) -> bool {
     let worker_listener = listener.worker_listener();
     matches!(worker_listener.distribution(), Distribution::Handoff(_))
@@ -146,7 +160,7 @@ fn welcome(intake: &Rc<Intake>, idle: &IdleConnections, accepted: Accepted) -> W
     let peer = accepted.peer.0.map_or(Peer::Unnamed, Peer::Inet);
     let listener = &intake.listeners[listener_index];
     let protocol = listener.spec.protocol;
-    if protocol == Protocol::Http {
+    if protocol.is_http() {
         let open = intake.open.add(accepted.open);
         http::begin(intake, listener_index, accepted.stream, peer, open);
         return Welcomed::Stays;
@@ -171,7 +185,7 @@ fn welcome(intake: &Rc<Intake>, idle: &IdleConnections, accepted: Accepted) -> W
         match intake.read(listener_index, &mut connection) {
             ReadOutcome::Finished => return Welcomed::Finished,
             ReadOutcome::Blocked => break,
-            // Also behind a short read: the end of a short connection is mostly there already.
+            // Reads again even after a short read: the end of a short connection has usually arrived.
             ReadOutcome::Drained | ReadOutcome::More => {}
         }
     }
@@ -194,13 +208,12 @@ fn report_limit(intake: &Intake, listener_index: usize) {
 }
 
 fn report_starved(intake: &Intake, listener_index: usize, state: AcceptState) {
-    let AcceptState::Starved(errno) = state else { return };
+    let AcceptState::Starved(shortage) = state else { return };
     if let Some(repeats) = intake.listeners[listener_index].accept_problems.report() {
-        let error = io::Error::from(errno);
         warn!(
             listener = intake.listeners[listener_index].spec.source,
             worker = intake.worker,
-            %error,
+            error = %shortage,
             repeats,
             "cannot accept; pausing, connections wait in the kernel's queue"
         );

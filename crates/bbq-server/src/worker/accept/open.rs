@@ -53,12 +53,12 @@ impl OpenHere {
 pub(crate) struct OpenConnection {
     here: Counted,
     budget: BudgetShare,
-    /// The distribution's own count.
+    /// The connection in the count of bbq-listen's distribution.
     count: Option<OpenCount>,
 }
 
 impl OpenConnection {
-    /// Hands the connection to another worker: this worker counts it no longer, and it keeps its share of the budget.
+    /// Hands the connection to another worker: this worker no longer counts it, and the connection keeps its share of the budget.
     pub(crate) fn leave(self) -> (BudgetShare, Option<OpenCount>) {
         drop(self.here);
         (self.budget, self.count)

@@ -1,18 +1,18 @@
-//! Values in numbered places that are used again: an entry costs what its value takes, and a place.
+//! Values in numbered places; a free place is used again.
 
-/// Places of values, in one piece of memory that grows by doubling.
+/// Places of values, in one allocation that grows by doubling.
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
     slots: Vec<Slot<T>>,
     taken: usize,
-    /// The first of the free ones; past the end there is none.
+    /// The first free place; the length of `slots` if none is free.
     free: usize,
 }
 
 #[derive(Debug)]
 enum Slot<T> {
     Taken(T),
-    /// And the next free one.
+    /// A free place, and the next free place.
     Free(usize),
 }
 
@@ -63,7 +63,7 @@ impl<T> Slots<T> {
         })
     }
 
-    /// Takes a value out. With the last one the memory goes, too: a burst does not hold it for ever.
+    /// Takes a value out. Taking the last value frees the memory, so that a burst does not hold it for ever.
     pub(crate) fn take(&mut self, place: usize) -> Option<T> {
         let slot = self.slots.get_mut(place)?;
         match std::mem::replace(slot, Slot::Free(self.free)) {
@@ -82,7 +82,7 @@ impl<T> Slots<T> {
         }
     }
 
-    /// Everything that is in it.
+    /// Every value, taken out.
     pub(crate) fn into_values(self) -> impl Iterator<Item = T> {
         self.slots.into_iter().filter_map(|slot| match slot {
             Slot::Taken(value) => Some(value),

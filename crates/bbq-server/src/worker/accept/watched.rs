@@ -1,13 +1,13 @@
-//! A set of very many open descriptors that are mostly quiet. A descriptor is a small entry of the set; only the set has a task
-//! and a registration with the runtime.
+//! A set of very many open descriptors, most of which are quiet. Each descriptor is a small entry; only the set has a task and a
+//! registration with the runtime.
 //!
 //! ```text
 //! entries --epoll--+
-//! entries --epoll--+--> the set's epoll --> tokio --> one task, a turn for those that have something
+//! entries --epoll--+--> the set's epoll --> tokio --> one task, which serves the ready entries in turns
 //! ```
 //!
-//! Invariant: the set is asked again until nothing in it is ready; only then the runtime is told to wait.
-//! Invariant: a descriptor that leaves the set open is not watched any more. The kernel itself removes a closed one.
+//! Invariant: the epoll is polled until no entry is ready; only then does the task wait for the runtime.
+//! Invariant: a descriptor that is taken out open is removed from the epoll. The kernel removes a closed descriptor by itself.
 
 use std::cell::RefCell;
 use std::io;
@@ -19,9 +19,9 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
 use super::slots::Slots;
 
-/// A set of which at most `PER_TURN_MAX` entries have their turn before the worker looks at anything else.
+/// A set that serves at most `PER_TURN_MAX` entries before the worker does anything else.
 pub(crate) struct Watched<T, const PER_TURN_MAX: usize> {
-    /// The epoll is itself waited for: it is readable when one of the entries is.
+    /// The epoll is itself registered with the runtime: it is readable when an entry is ready.
     epoll: AsyncConnection,
     entries: RefCell<Slots<T>>,
 }
@@ -29,15 +29,15 @@ pub(crate) struct Watched<T, const PER_TURN_MAX: usize> {
 /// How serving an entry ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Served {
-    /// The entry has no more: whatever comes from now on makes the set ready again.
+    /// The entry is drained: whatever comes from now on makes the set ready again.
     Waits,
-    /// There may be more.
+    /// The entry may have more.
     Again,
     /// The entry is to be dropped, which closes it.
     Over,
 }
 
-/// How a look at the set ended.
+/// Whether ready entries may be left after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
     /// Whatever comes from now on makes the set ready again.
@@ -48,7 +48,7 @@ enum Look {
 
 /// A descriptor that can be watched.
 pub(crate) trait Entry: AsFd {
-    /// Whether it also waits for room to send.
+    /// Whether the entry also waits for room to send.
     fn wants_write(&self) -> bool {
         false
     }
@@ -61,7 +61,7 @@ impl<T: Entry, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
         Ok(Watched { epoll: AsyncConnection::for_reading(epoll)?, entries: RefCell::default() })
     }
 
-    /// Puts an entry in and returns its place, or gives it back when there is no memory or no epoll watch for it.
+    /// Adds an entry and returns its place. Gives the entry back if the kernel cannot watch it (epoll_ctl(2)).
     pub(crate) fn add(&self, entry: T) -> Result<usize, (T, io::Error)> {
         let mut entries = self.entries.borrow_mut();
         let place = entries.next();
@@ -76,8 +76,8 @@ impl<T: Entry, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
         }
     }
 
-    /// Waits until some have something, and serves each in its place. `serve` is told whether the other side has ended:
-    /// that makes the set ready only once, so who has ended waits for nothing. It must not add to the set.
+    /// Waits until entries are ready, and serves each in its place. `serve` is told whether the peer has ended. An end makes the
+    /// set ready only once, so such an entry has to be served to its end. `serve` must not add to the set.
     ///
     /// # Errors
     /// Only when the runtime ends.
@@ -99,7 +99,7 @@ impl<T: Entry, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
                     }
                 }
                 if entry.wants_write() != { event.flags }.contains(EventFlags::OUT) {
-                    // It is there. What it waits for is ready now or makes the set ready.
+                    // Cannot fail, as the entry is in the epoll. The change is noticed even if the entry is ready already.
                     let _there = epoll::modify(&self.epoll, &*entry, event.data, flags(entry));
                 }
             }
@@ -108,7 +108,7 @@ impl<T: Entry, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
         .await
     }
 
-    /// Waits until some have something, and takes them out.
+    /// Waits until entries are ready, and takes them out.
     ///
     /// # Errors
     /// Only when the runtime ends.
@@ -125,12 +125,12 @@ impl<T: Entry, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
         .await
     }
 
-    /// Looks at every entry with its place.
+    /// Calls `look` for every entry, with its place.
     pub(crate) fn for_each(&self, mut look: impl FnMut(usize, &mut T)) {
         self.entries.borrow_mut().places().for_each(|(place, entry)| look(place, entry));
     }
 
-    /// Takes an entry out, if there is one at this place that `is_meant`.
+    /// Takes the entry at this place out, if `is_meant` returns true for it.
     pub(crate) fn take_if(&self, place: usize, is_meant: impl FnOnce(&mut T) -> bool) -> Option<T> {
         let mut entries = self.entries.borrow_mut();
         let is_meant = entries.at(place).is_some_and(is_meant);
@@ -144,7 +144,7 @@ impl<T: Entry, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
         self.entries.take().into_values().map(|entry| self.unwatched(entry))
     }
 
-    /// Waits until some have something, and lets `handle` look at them.
+    /// Waits until entries are ready, and calls `handle` with their events.
     async fn turn(&self, handle: impl FnOnce(&[Event]) -> Look) -> io::Result<()> {
         let mut ready = self.epoll.readable().await?;
         match self.look(handle) {
@@ -157,12 +157,12 @@ impl<T: Entry, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
         Ok(())
     }
 
-    /// Not in the future above: the events are on the stack.
+    /// A function of its own, so that the array of events is on the stack and not in the future of `turn`.
     fn look(&self, handle: impl FnOnce(&[Event]) -> Look) -> Look {
         let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         let mut events = [nothing; PER_TURN_MAX];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // Of its errors only an interruption can happen here.
+        // The only error that can happen here is EINTR.
         let Ok(found) = epoll::wait(&self.epoll, &mut events[..], Some(&now)) else {
             return Look::More;
         };
@@ -173,7 +173,7 @@ impl<T: Entry, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
     }
 
     fn unwatched(&self, entry: T) -> T {
-        // It is there, and is not closed yet.
+        // Cannot fail: the descriptor is in the epoll and still open.
         let _there = epoll::delete(&self.epoll, &entry);
         entry
     }
@@ -198,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    /// Only so that a failure is one and no test that never ends.
+    /// Makes a test that would wait for ever fail.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     impl Entry for UnixStream {}
@@ -207,7 +207,7 @@ mod tests {
 
     type Streams = Watched<UnixStream, 2>;
 
-    /// Entries, and who writes to them.
+    /// Adds entries, and returns their peers, which write to them.
     fn add_pairs(streams: &Streams, count: usize) -> Vec<UnixStream> {
         let pairs = (0..count).map(|_| {
             let (far, near) = UnixStream::pair().unwrap();
@@ -225,7 +225,7 @@ mod tests {
         String::from_utf8(bytes[..count].to_vec()).unwrap()
     }
 
-    /// What one turn reads, to the end of each that has ended.
+    /// Returns what one turn reads; an entry whose peer has ended is read to its end.
     async fn turn(streams: &Streams) -> Vec<String> {
         let mut seen = Vec::new();
         let turn = streams.serve_ready(|stream, has_ended| {
@@ -245,7 +245,7 @@ mod tests {
         let streams = Streams::new().unwrap();
         let mut far = add_pairs(&streams, 2);
         for (number, text) in [(0, "a"), (1, "b"), (1, "c"), (0, "d")] {
-            // The turn begins to wait before there is anything.
+            // The turn begins to wait before anything is written.
             let (seen, written) =
                 tokio::join!(biased; turn(&streams), async { far[number].write_all(text.as_bytes()) });
             written.unwrap();

@@ -1,4 +1,4 @@
-//! The body of a request, held until it is complete. It counts towards the worker's memory for unfinished messages.
+//! The body of a request, decoded and held until it is complete. It counts towards the worker's memory for unfinished messages.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -8,12 +8,15 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use tokio::time::{Instant, sleep};
 
+use super::coding::{Coding, Decoder};
 use super::refused::Refused;
 use crate::worker::holders::Hold;
 use crate::worker::intake::Intake;
 
-/// Memory that is asked for before anything has come, whatever a client announces.
+/// Most memory that is allocated before any bytes have come, whatever length the client announces.
 const FIRST_BYTES_MAX: u64 = 64 * 1024;
+/// Steps of a decoder, of some 32 KiB each, before other tasks run.
+const STEPS_PER_TURN: u32 = 8;
 
 /// A complete body.
 pub(super) struct HeldBody {
@@ -29,10 +32,11 @@ impl Drop for HeldBody {
 }
 
 impl HeldBody {
-    /// Reads a body of at most so many bytes.
+    /// Reads a body of at most so many bytes, both as it comes and decoded.
     pub(super) async fn read(
         intake: &Rc<Intake>,
         mut body: Incoming,
+        coding: Coding,
         bytes_max: usize,
     ) -> Result<HeldBody, Refused> {
         let announced = body.size_hint().lower();
@@ -42,12 +46,15 @@ impl HeldBody {
         let first = usize::try_from(announced.min(FIRST_BYTES_MAX)).unwrap_or(0);
         let mut held =
             HeldBody { bytes: Vec::with_capacity(first), intake: Rc::clone(intake), hold: Hold::default() };
+        // Made when the first bytes come: a client that sends nothing costs nothing.
+        let mut decoder = None;
+        let mut came = 0;
         let patience = Duration::from_secs(intake.limits.batch_timeout_seconds.into());
         let mut late = pin!(sleep(patience));
         loop {
             let frame = tokio::select! {
                 biased;
-                // A round begins, or some holders have to go.
+                // A round has begun, or holders were marked to be closed.
                 () = intake.rounds.told() => {
                     if intake.holders.must_go(&held.hold) {
                         return Err(Refused::NoMemory);
@@ -60,17 +67,94 @@ impl HeldBody {
             late.as_mut().reset(Instant::now() + patience);
             let Some(frame) = frame else { break };
             let Ok(data) = frame.map_err(|_| Refused::Incomplete)?.into_data() else { continue };
-            if held.bytes.len() + data.len() > bytes_max {
+            came += data.len();
+            if came > bytes_max {
                 return Err(Refused::BodyTooLarge { bytes_max });
             }
-            held.bytes.extend_from_slice(&data);
-            let capacity = held.bytes.capacity();
-            if intake.holders.set(&mut held.hold, capacity).is_err() || intake.holders.must_go(&held.hold) {
-                return Err(Refused::NoMemory);
-            }
+            let decoder = match &mut decoder {
+                Some(decoder) => decoder,
+                none => none.insert(Decoder::new(coding).map_err(|_| Refused::NoMemory)?),
+            };
+            held.take(decoder, &data, bytes_max, 0).await?;
         }
-        // It waits for the server from here on.
+        match &mut decoder {
+            Some(decoder) => decoder.finish(&mut held.bytes).map_err(|_| Refused::Corrupt)?,
+            // An empty body. A compressed one has at least a header.
+            None if coding == Coding::Identity => {}
+            None => return Err(Refused::Corrupt),
+        }
+        if held.bytes.len() > bytes_max {
+            return Err(Refused::BodyTooLarge { bytes_max });
+        }
+        drop(decoder);
+        held.count(0)?;
+        // The body is complete: from here on it waits for the server.
         intake.holders.set_may_go(&held.hold, false);
         Ok(held)
+    }
+
+    /// Decodes what is behind `from`, to at most so many bytes.
+    pub(super) async fn decoded(
+        mut self,
+        from: usize,
+        coding: Coding,
+        bytes_max: usize,
+    ) -> Result<HeldBody, Refused> {
+        let coded = std::mem::take(&mut self.bytes);
+        let mut decoder = Decoder::new(coding).map_err(|_| Refused::NoMemory)?;
+        self.take(&mut decoder, &coded[from..], bytes_max, coded.capacity()).await?;
+        decoder.finish(&mut self.bytes).map_err(|_| Refused::Corrupt)?;
+        if self.bytes.len() > bytes_max {
+            return Err(Refused::BodyTooLarge { bytes_max });
+        }
+        drop(coded);
+        self.count(0)?;
+        Ok(self)
+    }
+
+    /// Replaces the body by what was made of it.
+    pub(super) fn set(&mut self, bytes: Vec<u8>) -> Result<(), Refused> {
+        self.bytes = bytes;
+        self.count(0)
+    }
+
+    /// Drops the body, and counts `bytes` in its place.
+    pub(super) fn replace(&mut self, bytes: usize) -> Result<(), Refused> {
+        self.bytes = Vec::new();
+        self.count(bytes)
+    }
+
+    /// Decodes bytes that have come. `more` is memory that is held beside the body and the decoder.
+    async fn take(
+        &mut self,
+        decoder: &mut Decoder,
+        mut data: &[u8],
+        bytes_max: usize,
+        more: usize,
+    ) -> Result<(), Refused> {
+        for steps in 1_u32.. {
+            let goes_on = decoder.step(&mut data, &mut self.bytes).map_err(|_| Refused::Corrupt)?;
+            if self.bytes.len() > bytes_max {
+                return Err(Refused::BodyTooLarge { bytes_max });
+            }
+            self.count(decoder.bytes() + more)?;
+            if !goes_on {
+                break;
+            }
+            if steps.is_multiple_of(STEPS_PER_TURN) {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the memory of the body, and `more` that its decoder holds.
+    fn count(&mut self, more: usize) -> Result<(), Refused> {
+        let holders = &self.intake.holders;
+        let bytes = self.bytes.capacity() + more;
+        if holders.set(&mut self.hold, bytes).is_err() || holders.must_go(&self.hold) {
+            return Err(Refused::NoMemory);
+        }
+        Ok(())
     }
 }

@@ -1,4 +1,6 @@
-//! A connection over which requests come, one after the other.
+//! An HTTP connection. The first bytes tell HTTP/1.1 from HTTP/2, in plain text as by TLS.
+//!
+//! Invariant: what a client of HTTP/2 can make the server hold is bounded by the limits below and by those of bodies.
 
 use std::io;
 use std::net::TcpStream;
@@ -9,18 +11,42 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bbq_wire::Peer;
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::spawn_local;
 use tokio_rustls::TlsAcceptor;
 
-use super::request::Source;
+use super::prefixed::Prefixed;
+use super::source::Source;
 use crate::tls::ServedTls;
 use crate::worker::accept::open::OpenConnection;
 use crate::worker::intake::Intake;
 use crate::worker::stream::{TlsFailure, reason_of_error, reason_of_late};
+
+/// Requests that a connection of HTTP/2 has open at a time.
+const STREAMS_MAX: u32 = 64;
+/// Bytes of bodies that a client may send before they are taken: of a request, and of a connection. They are taken at once, unless the
+/// worker has other work.
+const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 256 * 1024;
+/// The head of a request, as for HTTP/1.1, whatever number of CONTINUATION frames it has.
+const HEAD_BYTES_MAX: u32 = 16 * 1024;
+/// Requests that a client has cancelled before they were served, and answers that wait for their client: with more, the connection
+/// ends (CVE-2023-44487).
+const RESETS_MAX: usize = 20;
+const SEND_BYTES_MAX: usize = 16 * 1024;
+
+/// Runs the requests of a connection of HTTP/2 on its worker.
+#[derive(Clone)]
+struct OnWorker;
+
+impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for OnWorker {
+    fn execute(&self, task: F) {
+        spawn_local(task);
+    }
+}
 
 /// Serves a connection until its client or the server ends it. `open` counts it meanwhile.
 pub(crate) fn begin(
@@ -50,7 +76,7 @@ async fn serve_any(source: Source, stream: OwnedFd) -> io::Result<()> {
     } else {
         let stream = TcpStream::from(stream);
         stream.set_nonblocking(true)?;
-        // A response is small, and is not to wait for the acknowledgement of the one before it (RFC 896).
+        // Responses are small. Without this, the kernel holds one back until the one before it is confirmed (RFC 896).
         stream.set_nodelay(true)?;
         let stream = tokio::net::TcpStream::from_std(stream)?;
         match source.intake.listeners[source.listener_index].tls.clone() {
@@ -61,12 +87,12 @@ async fn serve_any(source: Source, stream: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Serves a connection after its handshake, for which there is as much time as for the head of a request.
+/// Does the TLS handshake and serves the connection. The handshake may take as long as the head of a request.
 async fn serve_tls(source: Source, stream: tokio::net::TcpStream, served: &ServedTls) {
     let intake = Rc::clone(&source.intake);
     let seconds = intake.limits.hello_timeout_seconds;
     let handshake = async {
-        // Who only looks whether somebody listens is no failure.
+        // A health check that connects and sends nothing is not a failure.
         if stream.peek(&mut [0]).await? == 0 {
             return Ok(None);
         }
@@ -75,7 +101,7 @@ async fn serve_tls(source: Source, stream: tokio::net::TcpStream, served: &Serve
     let handshake = tokio::select! {
         biased;
         () = intake.stopping.wait() => return,
-        // On the heap, as it is large and soon over.
+        // The future is on the heap, because it is large and needed for a short time only.
         handshake = tokio::time::timeout(Duration::from_secs(seconds.into()), Box::pin(handshake)) => handshake,
     };
     let reason = match handshake {
@@ -92,25 +118,58 @@ async fn serve_tls(source: Source, stream: tokio::net::TcpStream, served: &Serve
     intake.listeners[source.listener_index].report_tls(source.peer, Some(failure));
 }
 
-async fn serve(source: Source, stream: impl AsyncRead + AsyncWrite + Unpin) {
+async fn serve(source: Source, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
     let intake = Rc::clone(&source.intake);
+    let patience = Duration::from_secs(intake.limits.hello_timeout_seconds.into());
+    let begun = tokio::select! {
+        biased;
+        () = intake.stopping.wait() => return,
+        begun = tokio::time::timeout(patience, Prefixed::begun(stream)) => begun,
+    };
+    let Ok(Ok((stream, is_http2))) = begun else { return };
     let source = Rc::new(source);
     let service = service_fn(move |request| {
         let source = Rc::clone(&source);
         async move { Ok::<_, std::convert::Infallible>(source.answer(request).await) }
     });
+    // An error concerns this client only: it sends unanswered requests again.
+    if is_http2 {
+        let connection = http2::Builder::new(OnWorker)
+            .timer(TokioTimer::new())
+            // Ends connections whose client is gone. A client may keep one as long as it likes.
+            .keep_alive_interval(patience)
+            .keep_alive_timeout(patience)
+            .max_concurrent_streams(STREAMS_MAX)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .max_header_list_size(HEAD_BYTES_MAX)
+            .max_pending_accept_reset_streams(RESETS_MAX)
+            .max_local_error_reset_streams(RESETS_MAX)
+            .max_send_buf_size(SEND_BYTES_MAX)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut connection = pin!(connection);
+        let _done = tokio::select! {
+            biased;
+            done = &mut connection => done,
+            () = intake.stopping.wait() => {
+                // Answers the requests that have begun.
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        return;
+    }
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         // Also the time for which a connection may be idle between two requests.
-        .header_read_timeout(Duration::from_secs(intake.limits.hello_timeout_seconds.into()))
+        .header_read_timeout(patience)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
-    // An error of the client concerns only the client: what it was not answered it sends again.
     let _done = tokio::select! {
         biased;
         done = &mut connection => done,
         () = intake.stopping.wait() => {
-            // The request that has begun is answered.
+            // Answers the request that has begun.
             connection.as_mut().graceful_shutdown();
             connection.await
         }

@@ -1,11 +1,27 @@
 //! HTTP: a request is answered when its messages are on disk.
 //!
-//! hyper reads requests and writes responses; here is what a request means (`request`, `refused`), how its body is held (`body`), and the
-//! connection.
+//! hyper reads requests and writes responses. This module decides what a request means (`request`, `route`, `headers`), how its body
+//! is held (`body`), decoded (`coding`) and cut (`messages`, `logs`), how it is stored (`store`) and answered (`answer`, `refused`),
+//! and how long a connection lives (`connection`, `prefixed`). gRPC (`grpc`) is HTTP/2 with a frame around one message and a status
+//! behind it.
 
+mod answer;
+mod answer_body;
+mod authorization;
 mod body;
+mod coding;
 mod connection;
+mod grpc;
+mod headers;
+mod logs;
+mod messages;
+mod prefixed;
 mod refused;
 mod request;
+mod route;
+mod source;
+mod store;
 
+#[cfg(fuzzing)]
+pub(crate) use coding::fuzzed_body;
 pub(crate) use connection::begin;

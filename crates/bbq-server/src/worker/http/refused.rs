@@ -1,24 +1,54 @@
 //! Why a request is refused, as its client reads it.
 
 use hyper::StatusCode;
-use hyper::header::{ALLOW, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::header::{ACCEPT_ENCODING, ALLOW, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 
-/// How long a client is asked to wait when there is no room: a sync or the next segment takes less, a sink that stands still
-/// more.
+use super::coding;
+use crate::access::Denied;
+
+/// How long a client is asked to wait when there is no room. A sync or a new segment takes less; a stalled sink takes more.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
 
-/// Why a request was refused. Nothing of it was taken, unless it is undecided.
+/// Why a request was refused. None of its messages was taken, except in the undecided case.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refused {
-    #[error("no such path; POST a message to / or lines to /ndjson")]
+    #[error("{0}; send it in the header Authorization: Bearer TOKEN")]
+    Token(Denied),
+    #[error("no such path; POST a message to /, lines to /ndjson, or OTLP logs to /v1/logs")]
     Path,
+    #[error("no such path; POST OTLP logs to /v1/logs (traces and metrics are not taken)")]
+    LogsPath,
+    #[error("the Content-Type of OTLP logs is application/x-protobuf or application/json")]
+    ContentType,
+    #[error("the body is no OTLP logs: {0}")]
+    Logs(String),
+    #[error(
+        "the log records, each with its resource and scope, are longer than {bytes_max} bytes; send fewer log records in a request"
+    )]
+    LogsTooLarge { bytes_max: usize },
+    #[error("OTLP logs are not numbered; leave BBQ-Stream and BBQ-Sequence out")]
+    NumberedLogs,
     #[error("use POST")]
     Method,
     #[error("unknown query {0:?}; allowed is ack=durable, ack=received or ack=none")]
     Query(String),
-    #[error("Content-Encoding is not supported; send the body as it is")]
+    #[error("unknown Content-Encoding; send the body as it is, or in one of gzip, deflate, zstd")]
     Encoding,
-    #[error("the body is longer than {bytes_max} bytes; send fewer messages, or shorter ones")]
+    #[error(
+        "BBQ-Stream (32 hex digits) and BBQ-Sequence (the number of the first message, from 1) go together, each once"
+    )]
+    Numbers,
+    #[error("ack=none does not go together with BBQ-Stream; use ack=durable or ack=received")]
+    NumbersWithoutAck,
+    #[error(
+        "numbers are skipped: the next number of this stream is {expected}; send what is missing first, or begin a new stream at 1"
+    )]
+    Gap { expected: u64 },
+    #[error("the stream is with another worker, which takes no request now; try again")]
+    Busy,
+    #[error("the body is not what its Content-Encoding says, or is cut short")]
+    Corrupt,
+    #[error("the body, decoded, is longer than {bytes_max} bytes; send fewer messages, or shorter ones")]
     BodyTooLarge { bytes_max: usize },
     #[error(
         "a message is longer than {bytes_max} bytes (message_bytes_max), or there are too many for one request"
@@ -45,24 +75,54 @@ pub(super) enum Refused {
 impl Refused {
     pub(super) fn status(&self) -> StatusCode {
         match self {
-            Refused::Path => StatusCode::NOT_FOUND,
+            Refused::Token(_) => StatusCode::UNAUTHORIZED,
+            Refused::Path | Refused::LogsPath => StatusCode::NOT_FOUND,
             Refused::Method => StatusCode::METHOD_NOT_ALLOWED,
-            Refused::Query(_) | Refused::Incomplete => StatusCode::BAD_REQUEST,
-            Refused::Encoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Refused::BodyTooLarge { .. } | Refused::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Refused::Query(_)
+            | Refused::Incomplete
+            | Refused::Corrupt
+            | Refused::Logs(_)
+            | Refused::NumberedLogs
+            | Refused::Numbers
+            | Refused::NumbersWithoutAck => StatusCode::BAD_REQUEST,
+            Refused::Gap { .. } => StatusCode::CONFLICT,
+            Refused::Encoding | Refused::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Refused::BodyTooLarge { .. } | Refused::TooLarge { .. } | Refused::LogsTooLarge { .. } => {
+                StatusCode::PAYLOAD_TOO_LARGE
+            }
             Refused::Late => StatusCode::REQUEST_TIMEOUT,
-            Refused::NoMemory | Refused::Full | Refused::Dropped | Refused::Failed => {
+            Refused::NoMemory | Refused::Full | Refused::Busy | Refused::Dropped | Refused::Failed => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Refused::Undecided { .. } => StatusCode::GATEWAY_TIMEOUT,
         }
     }
 
-    /// A header that goes with the status.
+    /// The code of the same in gRPC (google.rpc.Code).
+    pub(super) fn code(&self) -> i32 {
+        const INVALID_ARGUMENT: i32 = 3;
+        const DEADLINE_EXCEEDED: i32 = 4;
+        const RESOURCE_EXHAUSTED: i32 = 8;
+        const UNIMPLEMENTED: i32 = 12;
+        const UNAVAILABLE: i32 = 14;
+        match self.status() {
+            StatusCode::SERVICE_UNAVAILABLE => UNAVAILABLE,
+            StatusCode::GATEWAY_TIMEOUT | StatusCode::REQUEST_TIMEOUT => DEADLINE_EXCEEDED,
+            StatusCode::PAYLOAD_TOO_LARGE => RESOURCE_EXHAUSTED,
+            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+                UNIMPLEMENTED
+            }
+            _ => INVALID_ARGUMENT,
+        }
+    }
+
+    /// A header that some statuses need.
     pub(super) fn header(&self) -> Option<(HeaderName, HeaderValue)> {
         match self {
+            Refused::Token(_) => Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
             Refused::Method => Some((ALLOW, HeaderValue::from_static("POST"))),
-            Refused::NoMemory | Refused::Full => Some((RETRY_AFTER, RETRY_AFTER_SECONDS)),
+            Refused::Encoding => Some((ACCEPT_ENCODING, coding::ACCEPTED)),
+            Refused::NoMemory | Refused::Full | Refused::Busy => Some((RETRY_AFTER, RETRY_AFTER_SECONDS)),
             _ => None,
         }
     }

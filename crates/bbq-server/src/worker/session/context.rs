@@ -5,6 +5,7 @@ use bbq_wire::Peer;
 use bbq_wire::batch::BatchLimits;
 
 use super::replies::{Connection, Replies};
+use crate::access::ServedTokens;
 use crate::stored::ledger::ListenerLedger;
 use crate::stored::retention::Retention;
 use crate::stored::stream::LaneState;
@@ -21,7 +22,7 @@ pub struct SessionContext<'a, C> {
     pub lanes: &'a [Lane],
     /// All streams.
     pub streams: &'a Streams,
-    /// Knows how far every sink has committed.
+    /// How far every sink has committed.
     pub retention: &'a Retention,
     /// The worker's batches that wait for the disk.
     pub waiters: &'a Waiters<C>,
@@ -35,6 +36,8 @@ pub struct SessionContext<'a, C> {
     pub source: u16,
     /// What the listener allows in a batch.
     pub limits: BatchLimits,
+    /// The tokens of the listener; `None` if it asks for none.
+    pub tokens: Option<&'a ServedTokens>,
     /// The client's address.
     pub peer: Peer,
     /// The wall clock: nanoseconds since 1970-01-01 UTC.
@@ -42,17 +45,13 @@ pub struct SessionContext<'a, C> {
 }
 
 impl<C: Connection> SessionContext<'_, C> {
-    /// What a lane does with more batches.
+    /// Whether a lane takes more batches.
     pub(super) fn state_of(&self, lane: u32) -> LaneState {
-        match self.lanes.get(lane as usize) {
-            None => LaneState::Unwritten,
-            Some(lane) if lane.failure().is_some() => LaneState::Failed,
-            Some(_) => LaneState::Taking,
-        }
+        LaneState::of(self.lanes, lane)
     }
 
-    /// Whether a batch of so many bytes has to wait: for room in the lane, or because the session has its share of that. Not in
-    /// a lane that failed.
+    /// Whether a batch of so many bytes has to wait, for room in the lane or because the session has used its share. `false` if the
+    /// lane failed.
     pub(crate) fn is_full(&self, replies: &Replies<C>, batch_bytes: usize) -> bool {
         (!self.lane.has_room_for(batch_bytes) || self.waiters.is_over_share(replies, batch_bytes))
             && self.lane.failure().is_none()

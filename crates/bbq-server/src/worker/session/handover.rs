@@ -1,7 +1,9 @@
-//! Sessions that move to another worker: to the one whose lane holds unread batches of their stream (see `stored::streams`).
+//! Sessions and numbered requests that move to another worker: to the one whose lane holds unread batches of their stream (see
+//! `stored::streams`).
 //!
 //! ```text
 //! worker that accepted --hello--> home of the stream elsewhere? --HandedSession--> inbox of that worker --> session there
+//!                      --request-> the same --------------------HandedRequest--> the same              --> append there
 //! ```
 
 use std::sync::Arc;
@@ -13,11 +15,18 @@ use tokio::sync::mpsc;
 
 use super::state::HandedHello;
 use crate::worker::accept::budget::BudgetShare;
+use crate::worker::numbered::HandedRequest;
 use crate::worker::stream::Stream;
 
-/// Sessions on their way to a worker at most, when many clients reconnect at once. One more is refused, and its client connects
-/// again.
-const INBOX_SESSIONS_MAX: usize = 1024;
+/// Most sessions and requests on their way to one worker, when many clients reconnect at once. Further ones are refused, and their
+/// clients try again.
+const INBOX_MAX: usize = 1024;
+
+/// What a worker receives from others.
+pub(crate) enum Handed {
+    Session(Box<HandedSession>),
+    Request(Box<HandedRequest>),
+}
 
 /// A session after its hello, independent of the worker that accepted it.
 pub(crate) struct HandedSession {
@@ -31,21 +40,21 @@ pub(crate) struct HandedSession {
     pub(crate) count: Option<OpenCount>,
 }
 
-/// Where a worker receives sessions.
-pub(crate) type SessionInbox = mpsc::Receiver<HandedSession>;
+/// Where a worker receives them.
+pub(crate) type SessionInbox = mpsc::Receiver<Handed>;
 
-/// All workers, as each of them sees the others.
+/// What each worker knows of the others: their lanes and inboxes.
 #[derive(Clone)]
 pub(crate) struct Colleagues {
     lanes: Arc<[Lane]>,
     /// By lane.
-    inboxes: Arc<[mpsc::Sender<HandedSession>]>,
+    inboxes: Arc<[mpsc::Sender<Handed>]>,
 }
 
 impl Colleagues {
     /// The workers of these lanes, and an inbox for each.
     pub(crate) fn new(lanes: &[Lane]) -> (Colleagues, Vec<SessionInbox>) {
-        let channels = lanes.iter().map(|_| mpsc::channel(INBOX_SESSIONS_MAX));
+        let channels = lanes.iter().map(|_| mpsc::channel(INBOX_MAX));
         let (senders, inboxes): (Vec<_>, Vec<_>) = channels.unzip();
         (Colleagues { lanes: lanes.into(), inboxes: senders.into() }, inboxes)
     }
@@ -55,11 +64,26 @@ impl Colleagues {
         &self.lanes
     }
 
-    /// Gives a session to the worker of a lane; gives it back if that takes none now.
+    /// Gives a session to the worker of a lane; returns the session if that worker takes none now.
     pub(crate) fn hand_over(&self, lane: u32, session: HandedSession) -> Result<(), Box<HandedSession>> {
+        match self.hand(lane, Handed::Session(Box::new(session))) {
+            Err(Handed::Session(session)) => Err(session),
+            Ok(()) | Err(Handed::Request(_)) => Ok(()),
+        }
+    }
+
+    /// Gives a request to the worker of a lane; returns the request if that worker takes none now.
+    pub(crate) fn hand_request(&self, lane: u32, request: HandedRequest) -> Result<(), Box<HandedRequest>> {
+        match self.hand(lane, Handed::Request(Box::new(request))) {
+            Err(Handed::Request(request)) => Err(request),
+            Ok(()) | Err(Handed::Session(_)) => Ok(()),
+        }
+    }
+
+    fn hand(&self, lane: u32, handed: Handed) -> Result<(), Handed> {
         match self.inboxes.get(lane as usize) {
-            Some(sender) => sender.try_send(session).map_err(|error| Box::new(error.into_inner())),
-            None => Err(Box::new(session)),
+            Some(sender) => sender.try_send(handed).map_err(mpsc::error::TrySendError::into_inner),
+            None => Err(handed),
         }
     }
 }

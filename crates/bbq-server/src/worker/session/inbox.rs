@@ -1,5 +1,5 @@
-//! What a session has received and not handled yet. One that waits for its client holds no buffer: the worker lends them, and
-//! counts what all of them hold together.
+//! The bytes that a session has received and not handled yet. The worker lends the buffers, and counts the memory that all of them
+//! hold together. A session that only waits for its client holds no buffer.
 
 use std::io;
 use std::rc::Rc;
@@ -17,10 +17,10 @@ const SHRUNK_BYTES_MIN: usize = 4 * 1024;
 
 pub(crate) struct Inbox {
     intake: Rc<Intake>,
-    /// Received; what stands before `handled` is done with. 0 <= handled <= held.len().
+    /// The received bytes; those before `handled` are done. 0 <= handled <= held.len().
     held: Vec<u8>,
     handled: usize,
-    /// Of `held`, while something waits in it.
+    /// The account of `held`, while bytes wait in it.
     hold: Hold,
 }
 
@@ -34,7 +34,7 @@ impl Inbox {
         self.held.len() - self.handled
     }
 
-    /// Takes the bytes out, to be lent from; they are put back with how many of them are handled.
+    /// Takes the bytes out, so that batches can be borrowed from them. They are put back together with how many are handled.
     pub(crate) fn take(&mut self) -> (Vec<u8>, usize) {
         (std::mem::take(&mut self.held), self.handled)
     }
@@ -58,7 +58,7 @@ impl Inbox {
         self.held[self.handled..].to_vec()
     }
 
-    /// Begins with what another worker had received.
+    /// Begins with the bytes that another worker had received.
     pub(crate) fn begin_with(&mut self, held: Vec<u8>) {
         if !held.is_empty() {
             self.held = held;
@@ -74,7 +74,7 @@ impl Inbox {
         self.intake.holders.release(&mut self.hold);
     }
 
-    /// Tells the worker how much memory this takes now; `false` when that is too much.
+    /// Counts the memory of the buffer; `false` when the session must be closed, because too much is held.
     pub(crate) fn account(&mut self) -> bool {
         self.intake.holders.set(&mut self.hold, self.held.capacity()).is_ok() && !self.must_go()
     }
@@ -84,12 +84,12 @@ impl Inbox {
         self.intake.holders.must_go(&self.hold)
     }
 
-    /// Whether it waits for the client, rather than for the lane.
+    /// Sets whether the session waits for its client and not for the lane, and so may be closed when memory runs out.
     pub(crate) fn set_may_go(&self, may_go: bool) {
         self.intake.holders.set_may_go(&self.hold, may_go);
     }
 
-    /// Takes no more memory than what waits: for a client that takes its time.
+    /// Shrinks the buffer to the bytes that wait in it, when the client is slow to send the rest.
     pub(crate) fn shrink(&mut self) {
         let waiting = self.waiting();
         if waiting == 0 || self.held.capacity() < 2 * waiting + SHRUNK_BYTES_MIN {
@@ -102,9 +102,9 @@ impl Inbox {
         let _counted = self.account();
     }
 
-    /// Makes room for the rest of what is needed, or for as much as has come if that is less, as a header alone must not take
-    /// what it announces; and for a good read in any case. What is handled goes only when its place is wanted: a batch is
-    /// mostly moved once at most.
+    /// Makes room for the missing bytes, and for one large read in any case. The room grows only with the bytes that have come,
+    /// because a header alone must not allocate what it announces. Handled bytes are removed only when their room is needed, so
+    /// that most batches are moved at most once.
     fn make_room(&mut self, needed: usize) {
         if self.held.capacity() == 0 {
             self.held = self.intake.spare_buffer();

@@ -1,20 +1,21 @@
-//! A bbq session as steps over bytes, events and time: what to append, what to send back, when to refuse, when another worker
-//! goes on, and when it is over.
+//! A bbq session as steps over bytes, events and time: what to append, what to send back, when to refuse, when to hand the session
+//! to another worker, and when it is over.
 //!
 //! ```text
 //! bytes, stop, end of the input --> SessionState --batches--> lane --durable--> Waiters --> Replies --> Connection
 //! ```
 //!
-//! Not here: sockets, tasks, buffers, time-outs and the memory of all sessions together. Those are `task`'s and its
-//! neighbours'; the simulation (bbq-simulation) takes the same steps on a network of its own.
+//! `task` and its neighbours add sockets, tasks, buffers, time-outs and the limit of memory; the simulation (bbq-simulation) takes
+//! the same steps on a network of its own.
 //!
-//! Invariant: `state`, `owner`, `replies` and `context` wait for nothing, read no clock and make no system call.
+//! Invariant: `state`, `owner`, `relay`, `replies` and `context` wait for nothing, read no clock and make no system call.
 
 mod context;
 pub(crate) mod handover;
 pub(crate) mod inbox;
 mod owner;
 pub(crate) mod quiet;
+mod relay;
 mod replies;
 pub(crate) mod rounds;
 pub(crate) mod socket;

@@ -1,15 +1,16 @@
-//! The connection that owns a stream, until a newer connection does. It puts the stream's batches into the lane, in order and
-//! each once. The caller has checked that they are complete and within the limits.
+//! The connection that owns a stream, until a newer connection takes it over. It puts the stream's batches into the lane, in order
+//! and each once. The caller has checked that the batches are complete and within the limits.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bbq_spool::Envelope;
+use bbq_spool::{Envelope, LaneError};
 use bbq_wire::BatchHeader;
 use bbq_wire::session::{AckLevel, Refusal, RefusalCode};
 
 use super::context::SessionContext;
 use super::replies::{Connection, Replies};
+use crate::access::Admission;
 use crate::stored::stream::{Appended, NotAppended, Stream};
 use crate::worker::undurable::Fallback;
 use crate::worker::waiters::SessionBatch;
@@ -21,9 +22,13 @@ pub struct StreamOwner {
     pub stream: Arc<Stream>,
     /// The connection's number.
     pub owner: u64,
+    /// Of a connection that relays batches of any stream (`relay`): how many batches its link had brought at its welcome.
+    pub relays: Option<u64>,
+    /// What the client was let in with; `None` if the listener asks for no token.
+    pub admission: Option<Arc<Admission>>,
 }
 
-/// The result of a hello, and how far the session is: what is kept of a quiet session, beside its connection.
+/// The result of a hello, and the newest acknowledgement: what is kept of a quiet session, beside its connection.
 #[derive(Debug)]
 pub struct Standing {
     pub(super) owner: StreamOwner,
@@ -51,41 +56,80 @@ impl StreamOwner {
         header: &BatchHeader,
         bytes: &[u8],
     ) -> Result<bool, Refusal> {
-        let SessionContext { lane, ledger, source, .. } = *context;
+        if self.admission.as_ref().is_some_and(|admission| admission.is_revoked()) {
+            let text =
+                "the token of this session was taken out of the server's file; connect again with another";
+            return Err(Refusal::new(RefusalCode::NotAllowed, text));
+        }
+        if let Some(before) = self.relays {
+            return self.append_relayed(before, context, replies, header, bytes);
+        }
         let level = replies.level.get();
-        let records = u64::from(header.records);
-        let urgent = level == AckLevel::Durable;
-        let put = || {
-            let envelope = Envelope { source, received_ns: context.now_ns, peer: context.peer };
-            lane.append(&envelope, header, bytes, urgent)
-        };
-        let group = match self.stream.append(self.owner, header, put) {
+        let put = || put(context, level, header, bytes);
+        match self.stream.append(self.owner, context.lane.index(), header, put) {
             Ok(Appended::New { group, skipped }) => {
-                ledger.add_skipped(skipped);
-                group
+                let sequence = header.last_sequence();
+                let (stream, relayed) = (Arc::clone(&self.stream), None);
+                let replies = Rc::clone(replies);
+                let batch = SessionBatch { sequence, bytes: bytes.len(), stream, relayed, replies };
+                note_appended(context, level, header, skipped, group, batch);
+                Ok(true)
             }
             Ok(Appended::Duplicate) => {
-                ledger.add_duplicates(records);
+                context.ledger.add_duplicates(u64::from(header.records));
                 if level != AckLevel::None {
                     replies.repeat(self.stream.durable());
                 }
-                return Ok(true);
+                Ok(true)
             }
-            Ok(Appended::Full) => return Ok(false),
-            Err(NotAppended::TakenOver) => return Err(taken_over()),
-            Err(NotAppended::Overlap { known }) => return Err(overlap(header.first_sequence, known)),
-            Err(NotAppended::Failed(why)) => return Err(Refusal::new(RefusalCode::SpoolFailed, why)),
-        };
-        ledger.add_spooled(records);
-        let fallback = if urgent { Fallback::Sender } else { Fallback::None };
-        context.undurable.add(source, fallback, header.records);
-        let sequence = header.last_sequence();
-        if level == AckLevel::Received {
-            replies.acknowledge(sequence);
+            Ok(Appended::Full) => Ok(false),
+            Err(why) => Err(refusal(why, header)),
         }
-        let (stream, replies) = (Arc::clone(&self.stream), Rc::clone(replies));
-        context.waiters.push_batch(group, SessionBatch { sequence, bytes: bytes.len(), stream, replies });
-        Ok(true)
+    }
+}
+
+/// Puts a batch into the lane, and returns its group.
+pub(super) fn put<C>(
+    context: &SessionContext<'_, C>,
+    level: AckLevel,
+    header: &BatchHeader,
+    bytes: &[u8],
+) -> Result<u64, LaneError> {
+    let SessionContext { lane, source, peer, now_ns, .. } = *context;
+    let envelope = Envelope { source, received_ns: now_ns, peer };
+    lane.append(&envelope, header, bytes, level == AckLevel::Durable)
+}
+
+/// Notes a batch that is in a group of the lane.
+pub(super) fn note_appended<C: Connection>(
+    context: &SessionContext<'_, C>,
+    level: AckLevel,
+    header: &BatchHeader,
+    skipped: u64,
+    group: u64,
+    batch: SessionBatch<C>,
+) {
+    context.ledger.add_skipped(skipped);
+    context.ledger.add_spooled(u64::from(header.records));
+    let fallback = if level == AckLevel::Durable { Fallback::Sender } else { Fallback::None };
+    context.undurable.add(context.source, fallback, header.records);
+    if level == AckLevel::Received {
+        batch.replies.acknowledge(batch.sequence);
+    }
+    context.waiters.push_batch(group, batch);
+}
+
+/// Why a batch was not appended, as its client reads it.
+pub(super) fn refusal(why: NotAppended, header: &BatchHeader) -> Refusal {
+    match why {
+        NotAppended::TakenOver => taken_over(),
+        NotAppended::Overlap { known } => overlap(header.first_sequence, known),
+        NotAppended::Elsewhere => {
+            let text =
+                "earlier records of the stream came another way, and are still on theirs; connect again";
+            Refusal::new(RefusalCode::Busy, text)
+        }
+        NotAppended::Failed(why) => Refusal::new(RefusalCode::SpoolFailed, why),
     }
 }
 

@@ -5,12 +5,12 @@
 //!                    +--- at a stop -------------------> task
 //! ```
 //!
-//! A session has a task, buffers and a registration with the runtime while its client has something to say. One that owes
-//! nothing and is owed nothing is an entry of a set (`watched.rs`). It stays the same session: what its task knew is in the
-//! entry, and what happened meanwhile (a newer connection took the stream, the lane failed) is found by the next task at the
-//! next batch, as by one that had waited.
+//! A session has a task, buffers and a registration with the runtime while its client sends. A session with no batch unfinished
+//! and no reply due is an entry of a set (`watched.rs`). It stays the same session: the entry keeps what the task knew. The next
+//! task finds at the next batch what happened meanwhile (a newer connection took the stream, the lane failed), as a task that
+//! had waited would.
 //!
-//! Invariant: a session is an entry or has a task, and never both.
+//! Invariant: a session is an entry or has a task, never both.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -29,11 +29,11 @@ use crate::worker::accept::watched::{Entry, Watched};
 use crate::worker::intake::Intake;
 use crate::worker::stream::Stream;
 
-/// Sessions that get a task before the worker looks at anything else: a tenth of a millisecond.
+/// Sessions that get a task before the worker does anything else: a tenth of a millisecond.
 const SESSIONS_PER_TURN_MAX: usize = 64;
 
-/// A session without a task: a [`crate::worker::session::Left`] and what its worker knows of it, in one piece, as there may be
-/// very many.
+/// A session without a task: a [`crate::worker::session::Left`] and what its worker knows of it. Both are in one struct, which is
+/// kept small, as there may be very many.
 pub(crate) struct QuietSession {
     pub(crate) stream: Stream,
     /// The index of the listener in the configuration.
@@ -43,7 +43,7 @@ pub(crate) struct QuietSession {
     pub(crate) protocol: ServerSession,
     /// `None` until the hello came.
     pub(crate) standing: Option<Standing>,
-    /// When bytes last came; before the hello, when the client connected.
+    /// When bytes last came, in seconds of `ActiveSessions::now`; before the hello, when the client connected.
     pub(crate) moved: u32,
 }
 
@@ -73,7 +73,8 @@ impl QuietSessions {
         Ok(QuietSessions { entries: Watched::new()?, greeting: RefCell::default() })
     }
 
-    /// Keeps a session until there is something to read from its client. Returns it when the server stops: it must have a task.
+    /// Keeps a session until there is something to read from its client. Returns the session if the server stops, as it then needs
+    /// a task.
     pub(crate) fn add(&self, intake: &Intake, session: QuietSession) -> Option<QuietSession> {
         if intake.stopping.has_begun() {
             return Some(session);
@@ -85,7 +86,7 @@ impl QuietSessions {
                 self.greeting.borrow_mut().push_back((place, moved));
                 intake.view.active_sessions.set_greeted(true);
             }
-            // The client has everything that is not acknowledged.
+            // Nothing is lost: the client still has everything that is not acknowledged.
             Err((session, error)) => {
                 intake.listeners[session.listener_index].report_closed(&error);
                 intake.view.sessions.fetch_sub(1, Ordering::Relaxed);
@@ -123,7 +124,7 @@ impl QuietSessions {
         let Some(session) = self.entries.take_if(place, |_| true) else { return false };
         intake.listeners[session.listener_index].ledger.add_evicted(1);
         let text =
-            "idle for longest, and others wait to connect; connect again when there is something to send";
+            "idle for longest while others wait to connect; connect again when there is something to send";
         refuse(intake, session, &Refusal::new(RefusalCode::Busy, text));
         true
     }

@@ -1,4 +1,4 @@
-//! The replies of a session to its client: acknowledgements of appended batches, and bytes that the connection did not take
+//! The replies of a session to its client: acknowledgements of appended batches, and bytes that the connection has not taken
 //! yet.
 
 use std::cell::{Cell, RefCell};
@@ -10,7 +10,7 @@ pub trait Connection {
     /// Sends as many of these bytes as the connection takes now.
     fn send(&self, bytes: &[u8]) -> Sent;
 
-    /// Whether some of what was sent waits inside for the connection to take it.
+    /// Whether sent bytes still wait inside the connection, such as encrypted records.
     fn has_unsent(&self) -> bool {
         false
     }
@@ -39,19 +39,19 @@ pub struct Replies<C> {
     /// Batches in the lane that are not durable yet.
     pub(super) outstanding: Cell<usize>,
     outstanding_bytes: Cell<usize>,
-    /// The newest acknowledgement, and the newest that was put in the outbox.
+    /// The newest acknowledgement that is due, and the newest that was put in the outbox.
     pub(super) acknowledged: Cell<u64>,
     pub(super) said: Cell<u64>,
     /// Bytes that the connection did not take.
     pub(super) outbox: RefCell<Vec<u8>>,
-    /// The lane failed with batches of this session in it.
+    /// Whether the lane failed with batches of this session in it.
     failed: Cell<bool>,
     /// Whether the session is in the list of sessions to be told what became durable.
     pub(crate) in_line: Cell<bool>,
 }
 
 impl<C: Connection> Replies<C> {
-    /// To a client that was told up to `said`.
+    /// Replies to a client that was sent acknowledgements up to `said`.
     pub(super) fn new(connection: C, level: AckLevel, said: u64) -> Replies<C> {
         Replies {
             connection,
@@ -66,7 +66,7 @@ impl<C: Connection> Replies<C> {
         }
     }
 
-    /// The stream's owner is known, and what came before it.
+    /// Begins with the level and the position of the welcome.
     pub(super) fn welcome(&self, welcome: &Welcome) {
         self.level.set(welcome.ack);
         self.acknowledged.set(welcome.last_sequence);
@@ -74,14 +74,14 @@ impl<C: Connection> Replies<C> {
         welcome.encode(&mut self.outbox.borrow_mut());
     }
 
-    /// A batch waits for the disk. Returns whether it is the only one of its session.
+    /// Counts a batch that waits for the disk. Returns whether it is the only one of its session.
     pub(crate) fn begin_batch(&self, bytes: usize) -> bool {
         self.outstanding.set(self.outstanding.get() + 1);
         self.outstanding_bytes.set(self.outstanding_bytes.get() + bytes);
         self.outstanding.get() == 1
     }
 
-    /// A batch waits no more. Returns whether it was the last one of its session.
+    /// Counts a batch that no longer waits. Returns whether it was the last one of its session.
     pub(crate) fn end_batch(&self, bytes: usize) -> bool {
         self.outstanding.set(self.outstanding.get() - 1);
         self.outstanding_bytes.set(self.outstanding_bytes.get() - bytes);
@@ -93,7 +93,7 @@ impl<C: Connection> Replies<C> {
         self.outstanding_bytes.get()
     }
 
-    /// The lane failed: what waits will never be acknowledged.
+    /// Notes that the lane failed: batches that wait will never be acknowledged.
     pub(crate) fn fail(&self) {
         self.failed.set(true);
         self.outstanding.set(0);
@@ -121,7 +121,7 @@ impl<C: Connection> Replies<C> {
         self.failed.get()
     }
 
-    /// Whether the newest acknowledgement is not even in the outbox.
+    /// Whether the newest acknowledgement is not in the outbox yet.
     fn has_unsaid(&self) -> bool {
         self.acknowledged.get() > self.said.get()
     }
@@ -139,8 +139,8 @@ impl<C: Connection> Replies<C> {
     /// Sends the replies, as far as the connection takes them now.
     pub fn push_out(&self) {
         let mut outbox = self.outbox.borrow_mut();
-        // Twice at most: an acknowledgement waits until the connection took what came before it, and only the newest waits. Beside
-        // it, a client that does not read costs a welcome.
+        // At most two passes. An acknowledgement waits until the connection has taken the bytes before it, and only the newest
+        // waits. So a client that does not read costs at most a welcome and an acknowledgement.
         loop {
             if self.has_unsaid() && outbox.is_empty() {
                 outbox.extend_from_slice(&encode_ack(self.acknowledged.get()));
@@ -175,7 +175,7 @@ impl<C: Connection> Replies<C> {
 mod tests {
     use super::*;
 
-    /// Takes so many bytes.
+    /// A connection that takes a set number of bytes.
     #[derive(Default)]
     struct Far {
         read: RefCell<Vec<u8>>,

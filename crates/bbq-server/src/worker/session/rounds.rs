@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// A session is quiet if no batch came since so many rounds began: for one whole round at least, and two at most. Well above
-/// the pauses of clients that send all the time, as each change between task and entry costs some microseconds.
+/// A session is quiet if no batch came since so many rounds began, that is for one to two seconds. This is well above the pauses
+/// of clients that send all the time, as each change between task and entry costs some microseconds.
 const QUIET_ROUNDS: u32 = 2;
 
 /// The sessions of a worker that have a task, as the control thread sees them.
 #[derive(Debug, Default)]
 pub(crate) struct ActiveSessions {
     count: AtomicU64,
-    /// A session sent a batch a short while ago, or has batches that wait for the disk.
+    /// Whether a session sent a batch a short while ago, or has batches that wait for the disk.
     has_recent_batch: AtomicBool,
-    /// A client may not have said hello yet.
+    /// Whether there may be clients that have not said hello yet.
     greeted: AtomicBool,
     /// Text connections that may not have finished their TLS handshake.
     handshakes: AtomicU64,
@@ -30,13 +30,13 @@ impl ActiveSessions {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether a client may wait for an acknowledgement. An open session alone does not count: a peer that sends half a batch
-    /// and no more keeps a task for as long as it likes.
+    /// Whether a client may wait for an acknowledgement. An active session alone does not count, as a peer can keep a task by
+    /// sending half a batch and nothing more.
     pub(crate) fn may_wait(&self) -> bool {
         self.count() > 0 && self.has_recent_batch.load(Ordering::Relaxed)
     }
 
-    /// Seconds since the worker began, as coarse as the control thread's ticks.
+    /// Seconds since the worker began, counted by the control thread's rounds.
     pub(crate) fn now(&self) -> u32 {
         self.now.load(Ordering::Relaxed)
     }
@@ -46,7 +46,7 @@ impl ActiveSessions {
         self.greeted.store(may_be_some, Ordering::Relaxed);
     }
 
-    /// Rounds are needed for one more handshake.
+    /// Counts one more TLS handshake that needs rounds.
     pub(crate) fn add_handshake(&self) {
         self.handshakes.fetch_add(1, Ordering::Relaxed);
     }
@@ -88,7 +88,7 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// `owes` when batches wait for the disk.
+    /// Begins a round; `owes` if batches wait for the disk.
     pub(crate) fn begin(&self, sessions: &ActiveSessions, owes: bool) {
         self.number.set(self.number.get().wrapping_add(1));
         if !owes && self.is_long_ago(self.newest.get()) {
@@ -102,7 +102,7 @@ impl Rounds {
         self.told.notify_waiters();
     }
 
-    /// Waits until there is something to look at.
+    /// Waits for the next call of [`Rounds::tell`].
     pub(crate) async fn told(&self) {
         self.told.notified().await;
     }
@@ -115,7 +115,7 @@ impl Rounds {
         now
     }
 
-    /// For a session that has sent no batch yet.
+    /// The value for a session that has sent no batch yet.
     pub(crate) fn long_ago(&self) -> Heard {
         Heard { round: self.number.get().wrapping_sub(QUIET_ROUNDS) }
     }
@@ -139,7 +139,7 @@ mod tests {
     fn a_worker_is_waited_for_while_batches_come_and_not_for_who_says_nothing() {
         let (sessions, rounds) = (ActiveSessions::default(), Rounds::default());
         sessions.add();
-        assert!(!sessions.may_wait(), "half a batch is nothing to wait for");
+        assert!(!sessions.may_wait(), "no client waits for an acknowledgement of half a batch");
         rounds.hear(&sessions);
         assert!(sessions.may_wait());
         rounds.begin(&sessions, false);

@@ -16,12 +16,12 @@ use tokio::sync::Notify;
 use super::replies::{Connection, Replies, Sent};
 use crate::worker::stream::{Stream, Tls, TlsFailure};
 
-/// How long a refused client may take to read why, and how much it may send meanwhile.
+/// How long a refused client may take to read the refusal, and how much it may send meanwhile.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_READS_MAX: usize = 256;
 const LINGER_READ_BYTES: usize = 16 * 1024;
 
-/// Shared by the session's own task and the task that acknowledges.
+/// The socket, shared by the session's own task and the task that sends acknowledgements.
 pub(crate) struct SessionSocket {
     socket: AsyncConnection,
     /// `None` is a plain connection.
@@ -37,7 +37,7 @@ impl SessionSocket {
         Ok(SessionSocket { socket, tls: tls.map(RefCell::new), wake: Notify::new() })
     }
 
-    /// Waits until there is something to look at.
+    /// Waits until the replies call for a step of the session; see [`Connection::wake`].
     pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }
@@ -46,7 +46,7 @@ impl SessionSocket {
         Stream::of_parts((self.socket.into(), self.tls.map(RefCell::into_inner)))
     }
 
-    /// Reads into the room behind what is held; see [`Stream::read`].
+    /// Reads into the spare capacity of `held`; see [`Stream::read`].
     pub(crate) fn read(&self, held: &mut Vec<u8>) -> rustix::io::Result<usize> {
         match &self.tls {
             None => recv(&self.socket, spare_capacity(held), RecvFlags::DONTWAIT).map(|(_, bytes)| bytes),
@@ -62,7 +62,7 @@ impl SessionSocket {
         self.socket.readable().await
     }
 
-    /// Whether another read finds something, even if nothing more comes.
+    /// Whether another read returns more, even if the socket is empty.
     pub(crate) fn has_more(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.borrow().has_more())
     }
@@ -71,19 +71,19 @@ impl SessionSocket {
         self.tls.as_ref().is_some_and(|tls| tls.borrow().is_handshaking())
     }
 
-    /// Takes too long for its handshake.
+    /// Fails the TLS connection, because its handshake took longer than `seconds`.
     pub(crate) fn fail_late(&self, seconds: u32) {
         if let Some(tls) = &self.tls {
             tls.borrow_mut().fail_late(seconds);
         }
     }
 
-    /// Why its TLS failed, once.
+    /// Returns why TLS failed, on the first call only.
     pub(crate) fn take_failure(&self) -> Option<TlsFailure> {
         self.tls.as_ref()?.borrow_mut().take_failure()
     }
 
-    /// Waits until there is room to send, and sends what is encrypted.
+    /// Waits until there is room to send, and sends encrypted records.
     async fn writable(&self) -> io::Result<()> {
         let mut writable = self.socket.writable().await?;
         if let Some(tls) = &self.tls {
@@ -93,7 +93,7 @@ impl SessionSocket {
         Ok(())
     }
 
-    /// Tells the client that nothing more comes.
+    /// Ends the sending side, so that the client reads the end.
     fn end(&self) -> io::Result<()> {
         if let Some(tls) = &self.tls {
             tls.borrow_mut().end(self.socket.as_fd());
@@ -148,7 +148,7 @@ pub(crate) async fn unsent(replies: &Replies<SessionSocket>) {
         if replies.is_sent() {
             socket.woken().await;
         } else {
-            // An error here means that the runtime ends; the reader learns it, too.
+            // An error here means that the runtime ends; the reader gets it, too.
             let _runs = socket.writable().await;
             return;
         }
@@ -182,8 +182,8 @@ async fn read_away(stream: &AsyncConnection) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads once and discards the bytes. The buffer is on the stack rather than in the future above: at a stop, every session of
-/// a worker waits there.
+/// Reads once and discards the bytes. The buffer is on the stack and not in the future of `refuse`, in which every session of a
+/// worker waits at a stop.
 fn discard(stream: &AsyncConnection) -> rustix::io::Result<usize> {
     let mut sink = [0; LINGER_READ_BYTES];
     recv(stream, &mut sink, RecvFlags::DONTWAIT).map(|(_, bytes)| bytes)

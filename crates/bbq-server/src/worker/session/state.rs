@@ -9,14 +9,15 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bbq_wire::StreamId;
 use bbq_wire::batch::BatchLimits;
 use bbq_wire::session::{AckLevel, Hello, Refusal, RefusalCode, ServerSession, ServerStep, Welcome};
+use bbq_wire::{StreamId, Token};
 use tracing::debug;
 
 use super::context::SessionContext;
 use super::owner::{Standing, StreamOwner, taken_over};
 use super::replies::{Connection, Replies};
+use crate::access::{Admission, Denied};
 use crate::stored::stream::{Home, Settled};
 
 /// The bytes that have arrived, and what a step did with them.
@@ -28,12 +29,12 @@ pub struct Input<'a> {
     pub handled: usize,
     /// Whether a batch was among them.
     pub has_batch: bool,
-    /// The order of this stream is given up: earlier messages are unread in this lane, which failed.
+    /// A stream whose order is given up, and the failed lane in which its earlier messages are unread.
     pub order_lost: Option<(StreamId, u32)>,
 }
 
 impl<'a> Input<'a> {
-    /// Bytes of which so many were handled before.
+    /// The held bytes, of which the first `handled` were handled before.
     pub fn new(bytes: &'a [u8], handled: usize) -> Input<'a> {
         Input { bytes, handled, has_batch: false, order_lost: None }
     }
@@ -50,13 +51,13 @@ pub enum Step {
     AwaitStream,
     /// Batches of this connection are on their way to the disk.
     AwaitAcks,
-    /// Nothing here: the worker of this lane goes on with the session; see [`SessionState::hand_over`].
+    /// The worker of this lane continues the session; see [`SessionState::hand_over`].
     HandOver(u32),
-    /// Nothing: the connection ends after it has taken all replies, and the refusal.
+    /// Nothing: the connection is closed after it has taken all replies, and the refusal.
     Over(Option<Refusal>),
 }
 
-/// A quiet session: what is needed to go on with it.
+/// A quiet session: what is needed to continue it.
 #[derive(Debug)]
 pub struct Left<C> {
     /// The client.
@@ -74,8 +75,10 @@ pub struct HandedHello<C> {
     pub connection: C,
     /// The codec.
     pub protocol: ServerSession,
-    /// What was read.
+    /// What was read, without the token.
     pub hello: Hello,
+    /// What the client was let in with.
+    pub admission: Option<Arc<Admission>>,
 }
 
 #[derive(Debug)]
@@ -83,7 +86,7 @@ enum Phase {
     /// No complete hello has come.
     Greeting,
     /// The hello has come.
-    Met(Hello),
+    Met(Hello, Option<Arc<Admission>>),
     /// This connection owns the stream, and batches of earlier connections are not durable yet.
     Settling(Hello, StreamOwner),
     /// Batches may come.
@@ -101,13 +104,13 @@ pub struct SessionState<C> {
 }
 
 impl<C: Connection> SessionState<C> {
-    /// A connection from which nothing has come.
+    /// The session of a connection from which nothing has come yet.
     pub fn new(connection: C, limits: BatchLimits) -> SessionState<C> {
         let protocol = ServerSession::new(limits);
         SessionState::resumed(Left { connection, protocol, standing: None })
     }
 
-    /// Goes on with a quiet session.
+    /// Continues a quiet session.
     pub fn resumed(left: Left<C>) -> SessionState<C> {
         let Left { connection, protocol, standing } = left;
         let (phase, level, said) = match standing {
@@ -117,14 +120,14 @@ impl<C: Connection> SessionState<C> {
         SessionState { protocol, replies: Rc::new(Replies::new(connection, level, said)), phase }
     }
 
-    /// Goes on after a hello that another worker has read.
+    /// Continues after a hello that another worker has read.
     pub fn handed(handed: HandedHello<C>) -> SessionState<C> {
-        let HandedHello { connection, protocol, hello } = handed;
+        let HandedHello { connection, protocol, hello, admission } = handed;
         let replies = Rc::new(Replies::new(connection, AckLevel::Durable, 0));
-        SessionState { protocol, replies, phase: Phase::Met(hello) }
+        SessionState { protocol, replies, phase: Phase::Met(hello, admission) }
     }
 
-    /// The replies to its client.
+    /// The replies to the client.
     pub fn replies(&self) -> &Rc<Replies<C>> {
         &self.replies
     }
@@ -142,7 +145,7 @@ impl<C: Connection> SessionState<C> {
         }
     }
 
-    /// Whether the session only waits for its client, and owes nothing.
+    /// Whether the session only waits for its client, and no reply is due.
     pub fn may_leave(&self) -> bool {
         matches!(self.phase, Phase::Greeting | Phase::Open(_)) && self.replies.is_settled()
     }
@@ -163,17 +166,17 @@ impl<C: Connection> SessionState<C> {
 
     /// Takes the session apart for another worker; `None` unless the last step asked for that.
     pub fn hand_over(self) -> Option<HandedHello<C>> {
-        let Phase::Met(hello) = self.phase else { return None };
+        let Phase::Met(hello, admission) = self.phase else { return None };
         let connection = Rc::into_inner(self.replies)?.connection;
-        Some(HandedHello { connection, protocol: self.protocol, hello })
+        Some(HandedHello { connection, protocol: self.protocol, hello, admission })
     }
 
-    /// Goes on as far as possible.
+    /// Handles the input as far as possible, and returns what the session waits for.
     pub fn step(&mut self, context: &SessionContext<'_, C>, input: &mut Input<'_>) -> Step {
         loop {
             let went = match &mut self.phase {
-                Phase::Greeting => self.hear_hello(input),
-                Phase::Met(_) => self.meet(context, input),
+                Phase::Greeting => self.hear_hello(context, input),
+                Phase::Met(..) => self.meet(context, input),
                 Phase::Settling(..) => self.welcome(context),
                 Phase::Open(_) => self.take_batches(context, input).map(Some),
                 Phase::Ending { waits, refusal } => {
@@ -191,20 +194,20 @@ impl<C: Connection> SessionState<C> {
         }
     }
 
-    /// The server stops. The readable bytes were handed in before.
+    /// Ends the session because the server stops. The caller has passed in the readable bytes before.
     pub fn stop(&mut self) {
         match self.phase {
             // The client has said nothing, so there is no reply.
             Phase::Greeting => self.end(None),
             Phase::Ending { .. } => {}
-            Phase::Met(_) | Phase::Settling(..) | Phase::Open(_) => {
+            Phase::Met(..) | Phase::Settling(..) | Phase::Open(_) => {
                 self.end(Some(Refusal::new(RefusalCode::ShuttingDown, "the server is stopping")));
             }
         }
     }
 
-    /// The client has ended the connection: in order between two items, and not in the middle of one, of which `waiting` bytes
-    /// of at least `needed` have come.
+    /// Ends the session because the client has ended the connection. If `waiting` is not 0, that was in the middle of an item, of
+    /// which `waiting` of at least `needed` bytes have come.
     pub fn input_ended(&mut self, waiting: usize, needed: usize) {
         let refusal = (waiting > 0).then(|| {
             let text =
@@ -222,19 +225,26 @@ impl<C: Connection> SessionState<C> {
     fn end(&mut self, refusal: Option<Refusal>) {
         let waits = match &self.phase {
             Phase::Ending { .. } => return,
-            // A connection that was taken over is told at once, without waiting for acknowledgements.
+            // A client whose stream was taken over is told at once, before its acknowledgements.
             Phase::Open(owner) => !owner.is_taken_over(),
             _ => false,
         };
         self.phase = Phase::Ending { waits, refusal };
     }
 
-    fn hear_hello(&mut self, input: &mut Input<'_>) -> Result<Option<Step>, Refusal> {
+    fn hear_hello(
+        &mut self,
+        context: &SessionContext<'_, C>,
+        input: &mut Input<'_>,
+    ) -> Result<Option<Step>, Refusal> {
         match self.protocol.next(&input.bytes[input.handled..])? {
             ServerStep::NeedMore { at_least } => Ok(Some(Step::Read(at_least))),
-            ServerStep::Hello { hello, consumed } => {
+            ServerStep::Hello { mut hello, consumed } => {
                 input.handled += consumed;
-                self.phase = Phase::Met(hello);
+                // A listener without tokens does not look at it.
+                let token = hello.token.take();
+                let admission = context.tokens.map(|tokens| tokens.check(token.as_ref().map(Token::expose)));
+                self.phase = Phase::Met(hello, admission.transpose().map_err(not_allowed)?);
                 Ok(None)
             }
             ServerStep::Batch { .. } => {
@@ -243,15 +253,21 @@ impl<C: Connection> SessionState<C> {
         }
     }
 
-    /// Makes this connection the owner of the stream, unless the stream's unread batches are in another lane or its client has a
+    /// Makes this connection the owner of the stream, unless the stream's unread batches are in another lane or the client has a
     /// newer connection.
     fn meet(
         &mut self,
         context: &SessionContext<'_, C>,
         input: &mut Input<'_>,
     ) -> Result<Option<Step>, Refusal> {
-        let Phase::Met(hello) = &self.phase else { return Ok(None) };
+        let Phase::Met(hello, admission) = &self.phase else { return Ok(None) };
         let stream = context.streams.stream(hello.stream);
+        if let Some(admission) = admission
+            && !stream.belongs_to(admission.identity())
+        {
+            let text = "this stream was begun with a token of another name; use that, or begin a new stream";
+            return Err(Refusal::new(RefusalCode::NotAllowed, text));
+        }
         let (here, passed) = (context.lane.index(), |lane| context.retention.passed(lane));
         let taken =
             context.streams.take_over(&stream, hello.epoch, here, passed, |lane| context.state_of(lane));
@@ -262,17 +278,18 @@ impl<C: Connection> SessionState<C> {
             Home::Lost(lane) => input.order_lost = Some((hello.stream, lane)),
             Home::Here => {}
         }
-        if let Phase::Met(hello) = std::mem::replace(&mut self.phase, Phase::Greeting) {
-            self.phase = Phase::Settling(hello, StreamOwner { stream, owner });
+        if let Phase::Met(hello, admission) = std::mem::replace(&mut self.phase, Phase::Greeting) {
+            let relays = hello.relays.then_some(0);
+            self.phase = Phase::Settling(hello, StreamOwner { stream, owner, relays, admission });
         }
         Ok(None)
     }
 
-    /// Sends the welcome. Everything from earlier connections of this stream must be durable before, or the welcome would ask for
-    /// it again.
+    /// Sends the welcome once everything from earlier connections of this stream is durable. An earlier welcome would ask the
+    /// client to send that again.
     fn welcome(&mut self, context: &SessionContext<'_, C>) -> Result<Option<Step>, Refusal> {
-        let Phase::Settling(hello, StreamOwner { stream, owner }) = &self.phase else { return Ok(None) };
-        let last_sequence = match stream.settled_now(*owner) {
+        let Phase::Settling(hello, owner) = &self.phase else { return Ok(None) };
+        let last_sequence = match owner.stream.settled_now(owner.owner) {
             None => return Ok(Some(Step::AwaitStream)),
             Some(Settled::Until(sequence)) => sequence,
             Some(Settled::Never) => {
@@ -289,8 +306,8 @@ impl<C: Connection> SessionState<C> {
             server: concat!("bbq ", env!("CARGO_PKG_VERSION")).to_owned(),
         });
         debug!(peer = ?context.peer, stream = %hello.stream, client = hello.client, last_sequence, "session");
-        let owner = StreamOwner { stream: Arc::clone(stream), owner: *owner };
-        self.phase = Phase::Open(owner);
+        let relays = hello.relays.then_some(last_sequence);
+        self.phase = Phase::Open(StreamOwner { relays, ..owner.clone() });
         Ok(None)
     }
 
@@ -324,7 +341,7 @@ impl<C: Connection> SessionState<C> {
                 }
             }
         };
-        // The welcome, and acknowledgements that no disk has to be waited for.
+        // Sends the welcome, and acknowledgements that need not wait for the disk.
         self.replies.push_out();
         if self.replies.has_failed() {
             let why = "the lane failed with batches that were not acknowledged; send them again";
@@ -332,4 +349,9 @@ impl<C: Connection> SessionState<C> {
         }
         Ok(step)
     }
+}
+
+fn not_allowed(why: Denied) -> Refusal {
+    let remedy = "set the client's option token (bbq send: --token-file)";
+    Refusal::new(RefusalCode::NotAllowed, format!("{why}; {remedy}"))
 }

@@ -1,5 +1,5 @@
-//! A session while it has a task: moves bytes between its socket and its [`SessionState`], and waits for what the state asks
-//! for. Closes the session when its client takes too long, or when others need its memory.
+//! A session while it has a task. The task moves bytes between the socket and the [`SessionState`], and waits for what the state
+//! asks for. It closes the session when the client takes too long, or when others need the memory.
 
 use std::io::ErrorKind;
 use std::rc::Rc;
@@ -19,10 +19,10 @@ use crate::time::unix_ns;
 use crate::worker::intake::{Intake, READ_BYTES};
 use crate::worker::limits::IntakeLimits;
 
-/// Reads of one session before the others have their turn.
+/// Reads of one session before other tasks run.
 const READS_PER_TURN_MAX: usize = 4;
-/// What a session may put into the lane before the others have their turn: what one read of text brings at most. Small beside
-/// the lane's buffer, so that each gets its share of that when there is room again.
+/// Bytes that a session may put into the lane before other tasks run: as many as one read of text brings at most. Small compared
+/// with the lane's buffer, so that each session gets its share when there is room again.
 const TURN_BYTES_MAX: usize = READ_BYTES;
 /// Reads after the stop has begun.
 const READS_AT_STOP_MAX: usize = 64;
@@ -30,9 +30,9 @@ const READS_AT_STOP_MAX: usize = 64;
 /// How a session left its task.
 pub(crate) enum Outcome {
     Ended,
-    /// It has nothing to do.
+    /// The session needs no task for now.
     Quiet(Left<SessionSocket>),
-    /// The worker of this lane goes on, with the bytes that came after the hello.
+    /// The worker of this lane continues the session, with the bytes that came after the hello.
     Handed(u32, HandedHello<SessionSocket>, Vec<u8>),
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct SessionTask {
     is_new: bool,
     /// When bytes last came; before the hello, when the client connected; see `ActiveSessions::now`.
     pub(crate) moved: u32,
-    /// Bytes of batches that were taken since the others had their turn.
+    /// Bytes of batches that were taken since other tasks last ran.
     turn_bytes: usize,
 }
 
@@ -80,7 +80,7 @@ impl SessionTask {
             if state.is_open() && !was_open {
                 self.moved = self.intake.view.active_sessions.now();
             }
-            // A batch may be larger than a turn: it takes several.
+            // A batch that is larger than a turn counts as several turns.
             while self.turn_bytes >= TURN_BYTES_MAX {
                 self.turn_bytes -= TURN_BYTES_MAX;
                 tokio::task::yield_now().await;
@@ -99,7 +99,7 @@ impl SessionTask {
                 }
                 Step::AwaitStream => Box::pin(self.wait_stream(&mut state)).await,
                 Step::AwaitAcks => {
-                    // Others may need the buffer while this session waits.
+                    // Other sessions may need the buffer while this one waits.
                     self.inbox.release();
                     state.replies().connection.woken().await;
                 }
@@ -118,9 +118,9 @@ impl SessionTask {
         }
     }
 
-    /// Takes what is held, as far as it goes.
+    /// Passes the held bytes to the state.
     fn step(&mut self, state: &mut SessionState<SessionSocket>) -> Step {
-        // Taken out and put back, so that a batch can be lent from it.
+        // The buffer is taken out and put back, so that a batch can be borrowed from it.
         let (held, before) = self.inbox.take();
         let mut input = Input::new(&held, before);
         let step = state.step(&self.context(), &mut input);
@@ -152,6 +152,7 @@ impl SessionTask {
             ledger: &listener.ledger,
             source: listener.source,
             limits: listener.batch_limits(),
+            tokens: listener.tokens.as_deref(),
             peer: self.peer,
             now_ns: unix_ns(),
         }
@@ -197,8 +198,8 @@ impl SessionTask {
         state.stop();
     }
 
-    /// Waits until a batch of so many bytes has room, or its client has a newer connection. At a stop, what the client sends again
-    /// is not waited for.
+    /// Waits until a batch of so many bytes has room, or the client has a newer connection. A stop ends the wait if the client
+    /// sends unacknowledged batches again.
     async fn wait_room(&mut self, state: &mut SessionState<SessionSocket>, batch_bytes: usize) {
         let Some(owner) = state.owner().cloned() else { return };
         let is_sent_again = state.replies().level() == AckLevel::Durable;
@@ -216,12 +217,12 @@ impl SessionTask {
         if is_stopping {
             state.stop();
         }
-        // The client was not at fault for this time.
+        // The server caused this delay: it does not count towards the client's time-out.
         self.moved = self.intake.view.active_sessions.now();
     }
 
-    /// Waits until everything from an earlier connection is durable. A stop ends the wait, which may take long: the client connects
-    /// again.
+    /// Waits until everything from an earlier connection is durable. A stop ends the wait, as it may take long, and the client
+    /// connects again.
     async fn wait_stream(&self, state: &mut SessionState<SessionSocket>) {
         let Some((stream, owner)) = state.owner().map(|owner| (Arc::clone(&owner.stream), owner.owner))
         else {
@@ -239,7 +240,7 @@ impl SessionTask {
         let replies = state.replies();
         let failure = replies.connection.take_failure();
         if failure.is_some() || replies.connection.is_handshaking() {
-            // There is nothing that the client could read.
+            // After a failure of TLS the client cannot read a refusal.
             return self.intake.listeners[self.listener_index].report_tls(self.peer, failure);
         }
         let patience = Duration::from_secs(self.intake.limits.batch_timeout_seconds.into());
@@ -279,14 +280,14 @@ impl SessionTask {
                 return Received::Late;
             }
             let mut ready = None;
-            // A task begins because there is something to read.
+            // A new task reads at once, as it was begun because there is something to read.
             if !std::mem::take(&mut self.is_new) && !socket.has_more() {
                 if self.is_quiet(state) {
                     return Received::Quiet;
                 }
                 ready = tokio::select! {
                     biased;
-                    // A round, or the stop.
+                    // A round has begun, or the server stops.
                     () = intake.rounds.told() => {
                         self.inbox.shrink();
                         continue;
@@ -322,7 +323,7 @@ impl SessionTask {
                 Ok(Some(_)) if self.inbox.waiting() >= needed => return Turn::Received(Received::Some),
                 Ok(Some(_)) if !self.inbox.account() => return Turn::Received(Received::TooMuch),
                 Ok(Some(_)) => {}
-                // The buffer may have grown for what did not come.
+                // The buffer may have grown for bytes that did not come.
                 Ok(None) if self.inbox.waiting() > 0 && !self.inbox.account() => {
                     return Turn::Received(Received::TooMuch);
                 }
@@ -349,7 +350,7 @@ impl SessionTask {
     }
 }
 
-/// How a wait for bytes ended.
+/// Whether the task goes on after a wait for bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Went {
     On,
@@ -362,10 +363,10 @@ enum Received {
     Some,
     /// There is nothing to wait for now.
     Quiet,
-    /// The client has no more, or is gone.
+    /// The client has ended the connection, or is gone.
     End,
     Stopping,
-    /// Too much is held in unfinished batches, and this is the oldest.
+    /// Too much is held in unfinished batches, and this batch is the oldest.
     TooMuch,
     /// The client takes too long.
     Late,
@@ -391,7 +392,7 @@ fn late_batch(limits: IntakeLimits) -> Refusal {
     Refusal::new(
         RefusalCode::Busy,
         format!(
-            "nothing came for {seconds} s in the middle of a batch, or before what was said was read; send it again"
+            "for {seconds} s nothing came in the middle of a batch, or replies were not read; send unacknowledged batches again"
         ),
     )
 }

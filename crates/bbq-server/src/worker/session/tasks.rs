@@ -7,13 +7,14 @@ use bbq_wire::Peer;
 use bbq_wire::session::ServerSession;
 use tokio::task::spawn_local;
 
-use super::handover::{HandedSession, SessionInbox};
+use super::handover::{Handed, HandedSession, SessionInbox};
 use super::quiet::{QuietSession, QuietSessions};
 use super::socket::SessionSocket;
 use super::state::{HandedHello, Left, SessionState};
 use super::task::{Outcome, SessionTask};
 use crate::worker::accept::open::OpenConnection;
 use crate::worker::intake::Intake;
+use crate::worker::numbered;
 use crate::worker::stream::Stream;
 
 /// Keeps a connection among the quiet sessions until its client says hello.
@@ -54,16 +55,21 @@ pub(crate) async fn serve_quiet(intake: Rc<Intake>, quiet: Rc<QuietSessions>) {
     }
 }
 
-/// Goes on with the sessions that other workers hand over, until the server stops.
+/// Continues the sessions and requests that other workers hand over, until the server stops.
 pub(crate) async fn serve_inbox(mut inbox: SessionInbox, intake: Rc<Intake>, quiet: Rc<QuietSessions>) {
     loop {
-        let session = tokio::select! {
+        let handed = tokio::select! {
             biased;
             () = intake.stopping.wait() => return,
-            session = inbox.recv() => session,
+            handed = inbox.recv() => handed,
         };
-        let Some(session) = session else { return };
-        spawn_local(serve_handed(&intake, Rc::clone(&quiet), session));
+        match handed {
+            Some(Handed::Session(session)) => {
+                spawn_local(serve_handed(&intake, Rc::clone(&quiet), *session));
+            }
+            Some(Handed::Request(request)) => numbered::serve_handed(&intake, *request),
+            None => return,
+        }
     }
 }
 
@@ -91,7 +97,7 @@ fn serve(
     run(Rc::clone(intake), task, quiet, open, stream, begin)
 }
 
-/// Goes on with a session that another worker has accepted and whose hello was read.
+/// Continues a session that another worker has accepted and whose hello it has read.
 fn serve_handed(
     intake: &Rc<Intake>,
     quiet: Rc<QuietSessions>,
@@ -102,12 +108,13 @@ fn serve_handed(
     intake.view.sessions.fetch_add(1, Ordering::Relaxed);
     let moved = intake.view.active_sessions.now();
     let task = SessionTask::new(Rc::clone(intake), listener_index, peer, moved).behind(held);
-    let HandedHello { connection: stream, protocol, hello } = handed;
-    let begin = move |connection| SessionState::handed(HandedHello { connection, protocol, hello });
+    let HandedHello { connection: stream, protocol, hello, admission } = handed;
+    let begin =
+        move |connection| SessionState::handed(HandedHello { connection, protocol, hello, admission });
     run(Rc::clone(intake), task, quiet, open, stream, begin)
 }
 
-#[expect(clippy::manual_async_fn, reason = "what an async function is given is in its future twice")]
+#[expect(clippy::manual_async_fn, reason = "the future of an async fn holds its arguments twice")]
 fn run(
     intake: Rc<Intake>,
     mut task: SessionTask,
@@ -136,13 +143,14 @@ fn run(
                     QuietSession { stream, listener_index, peer, open, protocol, standing, moved },
                 );
             }
-            Outcome::Handed(lane, HandedHello { connection, protocol, hello }, held) => {
+            Outcome::Handed(lane, HandedHello { connection, protocol, hello, admission }, held) => {
                 intake.view.sessions.fetch_sub(1, Ordering::Relaxed);
-                let handed = HandedHello { connection: connection.into_stream(), protocol, hello };
+                let connection = connection.into_stream();
+                let handed = HandedHello { connection, protocol, hello, admission };
                 let (budget, count) = open.leave();
                 let session = HandedSession { handed, listener_index, peer, held, budget, count };
                 if intake.colleagues.hand_over(lane, session).is_err() {
-                    // Its client connects again.
+                    // The client connects again.
                     intake.listeners[listener_index].ledger.add_refused(1);
                 }
             }

@@ -5,9 +5,9 @@
 //! replies ------bytes----> Stream --send--> socket            TLS: the records of rustls between
 //! ```
 //!
-//! Not here: which certificates (`crate::tls`), and HTTP's connections, which hyper reads through tokio-rustls.
+//! Not here: the choice of certificates (`crate::tls`), and HTTP connections, which hyper reads through tokio-rustls.
 //!
-//! Invariant: a plain stream makes the system calls of its caller, and no other.
+//! Invariant: on a plain stream, a read or write of the caller is one system call, and nothing else makes any.
 
 mod reason;
 mod tls;
@@ -57,8 +57,8 @@ impl Stream {
     /// Reads without waiting; 0 when the peer has ended the connection in order. Goes on with the handshake.
     ///
     /// # Errors
-    /// `EAGAIN` when nothing is there; any other error ends the connection. Over TLS that can be the peer's end, too: what
-    /// ends without a close_notify may have been cut by anybody (RFC 8446, 6.1).
+    /// `EAGAIN` when nothing is there; any other error ends the connection. With TLS, an end without close_notify is an error, too,
+    /// because anybody on the way may have cut the connection (RFC 8446, 6.1).
     #[inline]
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> rustix::io::Result<usize> {
         match &mut self.tls {
@@ -84,13 +84,13 @@ impl Stream {
         }
     }
 
-    /// Whether it waits for room to send what the peer is to have, whoever wrote it.
+    /// Whether encrypted records, of replies or of TLS itself, wait for room to be sent.
     #[inline]
     pub(crate) fn wants_write(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 
-    /// Whether another read finds something, even if nothing more comes.
+    /// Whether another read returns more, even if the socket is empty.
     #[inline]
     pub(crate) fn has_more(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.has_more())
@@ -105,19 +105,19 @@ impl Stream {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
-    /// Takes too long for its handshake.
+    /// Fails the connection, because its handshake took longer than `seconds`.
     pub(crate) fn fail_late(&mut self, seconds: u32) {
         if let Some(tls) = &mut self.tls {
             tls.fail_late(seconds);
         }
     }
 
-    /// Why it failed, once.
+    /// Returns why the connection failed, on the first call only.
     pub(crate) fn take_failure(&mut self) -> Option<TlsFailure> {
         self.tls.as_mut()?.take_failure()
     }
 
-    /// Tells the peer that nothing more comes, as far as that can be done without waiting.
+    /// Tells the peer that nothing more comes, if that is possible without waiting.
     pub(crate) fn end(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.end(self.socket.as_fd());

@@ -11,7 +11,7 @@ pub(crate) struct TlsFailure {
     pub(crate) reason: String,
 }
 
-/// The same for tokio-rustls, which wraps the error.
+/// The reason of an error from tokio-rustls, which wraps the error of rustls.
 pub(crate) fn reason_of_error(error: &io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     match inner {
@@ -21,7 +21,7 @@ pub(crate) fn reason_of_error(error: &io::Error) -> String {
     }
 }
 
-/// The handshake takes too long.
+/// The reason when the handshake takes too long.
 pub(crate) fn reason_of_late(seconds: u32) -> String {
     format!("no complete handshake within {seconds} s of the connection (hello_timeout_seconds)")
 }
@@ -44,7 +44,7 @@ pub(super) fn reason(error: &Error) -> String {
             PeerIncompatible::Tls12NotOffered
             | PeerIncompatible::Tls12NotOfferedOrEnabled
             | PeerIncompatible::SupportedVersionsExtensionRequired
-            // The hello of an older version has none.
+            // The hello of an older TLS version does not have this extension.
             | PeerIncompatible::SignatureAlgorithmsExtensionRequired,
         ) => "the client offers neither TLS 1.2 nor TLS 1.3",
         Error::NoApplicationProtocol => "the client does not offer http/1.1 (ALPN)",

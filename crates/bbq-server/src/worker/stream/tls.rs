@@ -1,4 +1,4 @@
-//! A connection through TLS, in steps that never wait.
+//! TLS on a non-blocking socket.
 
 use std::io::{self, BufRead as _, Write};
 use std::mem::MaybeUninit;
@@ -12,14 +12,14 @@ use rustls::ServerConnection;
 use super::reason::{ENDED_EARLY, TlsFailure, reason, reason_of_late};
 use crate::tls::{HandshakeCounts, ServedTls};
 
-/// What may wait to be sent: the largest flight of a handshake that rustls makes of a usual chain, or one record of replies. A
-/// client that does not read costs no more.
+/// Most bytes that wait to be sent: the largest handshake flight of a usual certificate chain, or one record of replies. A client
+/// that does not read costs no more.
 const UNSENT_BYTES_MAX: usize = 16 * 1024;
-/// Bytes of one system call: as many as sixteen full records need four of, on the stack.
+/// Most bytes of one system call, on the stack. Sixteen full records take four calls.
 const WIRE_BYTES: usize = 64 * 1024;
-/// A record on the wire (RFC 8446, 5.2: 2^14 and 256, with its header), of which rustls may already hold all but a byte.
+/// Most bytes of a record on the wire (RFC 8446, 5.2: 2^14 + 256, and the header). rustls may already hold all but one of them.
 const RECORD_BYTES_MAX: usize = 17 * 1024;
-/// System calls in one read: somewhat more than the largest buffer of a caller takes.
+/// Most system calls in one read: a few more than fill the largest buffer of a caller.
 const RECEIVES_MAX: usize = 8;
 
 const _: () = assert!(RECORD_BYTES_MAX < WIRE_BYTES && RECORD_BYTES_MAX > (1 << 14) + 256 + 5);
@@ -29,13 +29,13 @@ pub(crate) struct Tls {
     connection: ServerConnection,
     counts: Arc<HandshakeCounts>,
     is_handshaking: bool,
-    /// Something of the peer has arrived.
+    /// Whether bytes of the peer have arrived.
     has_heard: bool,
-    /// The last read stopped before the socket was empty.
+    /// Whether the last read stopped before the socket was empty.
     stopped_early: bool,
     end: Option<End>,
     failure: Option<TlsFailure>,
-    /// The peer takes nothing any more; reading notices this, too.
+    /// Whether sending has failed because the peer is gone; reading notices this, too.
     is_gone: bool,
 }
 
@@ -62,8 +62,8 @@ impl Tls {
         })
     }
 
-    /// Gives `take` at most `room` bytes, and returns how many; see [`super::Stream::read`]. Whatever rustls decrypts is taken at once,
-    /// so that nothing is left behind an empty socket.
+    /// Passes at most `room` bytes to `take`, and returns how many; see [`super::Stream::read`]. Takes everything that rustls has
+    /// decrypted, so that no plaintext is left when the socket is empty.
     pub(crate) fn read(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -78,7 +78,7 @@ impl Tls {
             if self.end.is_some() {
                 break;
             }
-            // Plaintext is shorter than its records, but some of a record may have come before.
+            // Plaintext is shorter than its records, but rustls may hold the beginning of a record from an earlier read.
             let fits = room.saturating_sub(taken + RECORD_BYTES_MAX).min(WIRE_BYTES);
             if fits == 0 {
                 self.stopped_early = true;
@@ -121,12 +121,12 @@ impl Tls {
         }
     }
 
-    /// Takes what these bytes make complete.
+    /// Decrypts these bytes, and passes the plaintext of all complete records to `take`.
     fn decrypt(&mut self, mut received: &[u8], take: &mut impl FnMut(&[u8])) -> usize {
         self.has_heard = true;
         let mut taken = 0;
         while !received.is_empty() && self.end.is_none() {
-            // Its own buffer is small, and takes some of the bytes each time.
+            // The buffer of rustls is small, so that each call takes some of the bytes.
             let read = self.connection.read_tls(&mut received).map_err(|error| error.to_string());
             let processed =
                 read.and_then(|_| self.connection.process_new_packets().map_err(|error| reason(&error)));
@@ -139,7 +139,7 @@ impl Tls {
                 reader.consume(count);
                 taken += count;
             }
-            // Before an error is looked at: what comes with the end of the handshake may be what is wrong.
+            // Before the error is handled: an error in the bytes behind the handshake is not a failed handshake.
             if self.is_handshaking && !self.connection.is_handshaking() {
                 self.is_handshaking = false;
                 self.counts.add_finished();
@@ -147,7 +147,7 @@ impl Tls {
             match processed {
                 Ok(state) if state.peer_has_closed() => {
                     self.end = Some(End::InOrder);
-                    // The peer may wait for ours.
+                    // The peer may wait for our close_notify.
                     self.connection.send_close_notify();
                 }
                 Ok(_) => {}
@@ -159,7 +159,7 @@ impl Tls {
 
     /// The peer's bytes have ended without a close_notify.
     fn cut_off(&mut self) {
-        // Who only looks whether somebody listens is no failure.
+        // A health check that connects and sends nothing is not a failure.
         if self.is_handshaking && self.has_heard {
             self.fail(ENDED_EARLY.to_owned());
         }
@@ -184,7 +184,7 @@ impl Tls {
         self.failure.take()
     }
 
-    /// Encrypts as many bytes as a record or two take, when what was encrypted before is sent.
+    /// Encrypts and sends bytes, a record or two of them. `EAGAIN` while earlier records wait to be sent.
     pub(crate) fn write(&mut self, socket: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<usize> {
         self.flush(socket);
         if self.is_gone {
@@ -198,7 +198,7 @@ impl Tls {
         if written == 0 { Err(Errno::AGAIN) } else { Ok(written) }
     }
 
-    /// Sends what is encrypted, as far as there is room.
+    /// Sends encrypted records, as far as there is room.
     pub(crate) fn flush(&mut self, socket: BorrowedFd<'_>) {
         while self.wants_write() {
             match self.connection.write_tls(&mut Socket(socket)) {
@@ -240,7 +240,7 @@ impl Tls {
     }
 }
 
-/// Sends without waiting.
+/// A socket whose writes never wait.
 struct Socket<'a>(BorrowedFd<'a>);
 
 impl Write for Socket<'_> {

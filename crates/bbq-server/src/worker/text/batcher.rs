@@ -19,7 +19,7 @@ use crate::worker::ticket::Ticket;
 use crate::worker::undurable::{Fallback, Undurable};
 use crate::worker::waiters::{Waiter, Waiters};
 
-/// Bytes of the length in front of a record at most: a record has less than 2^28 bytes.
+/// Most bytes of the length in front of a record: a record has less than 2^28 bytes.
 const LENGTH_BYTES_MAX: usize = 4;
 
 /// The stream of a worker's own batches. Each start has a new stream, so that its numbers never repeat those before a crash.
@@ -43,26 +43,27 @@ pub(crate) enum NotTaken {
     /// Try again when there is room.
     #[error("the spool is full; try again later")]
     Full,
-    /// The listener drops what comes while the spool is full: it was counted.
+    /// The listener drops messages while the spool is full. These were dropped and counted.
     #[error("the spool is full, and the records were dropped")]
     Dropped,
     /// A record is longer than the listener allows, or all of them are more than a batch holds.
     #[error("a record is too long, or there are more than fit into one batch")]
     TooLarge,
-    /// The lane takes nothing any more.
+    /// The lane failed and takes nothing more.
     #[error("the spool failed")]
     Failed,
 }
 
 pub(crate) struct Batcher {
     builder: BatchBuilder,
-    /// Who waits for the batch, and how many of its records are theirs.
+    /// The tickets that wait for the batch, and how many of its records they cover.
     tickets: Vec<oneshot::Sender<()>>,
     awaited: u32,
     base_time_ns: u64,
     /// Weight of the messages handed to the lane since the last call of `take_handed`.
     handed: usize,
     source: u16,
+    /// Of the messages in the batch. Most listeners have one kind alone.
     kind: SourceKind,
     on_full: OnFull,
     message_bytes_max: usize,
@@ -106,7 +107,7 @@ impl Batcher {
         std::mem::take(&mut self.handed)
     }
 
-    /// Whether the listener's connections may be read on. If not, both the lane and the batch are full.
+    /// Whether there is room to read the listener's connections. If not, both the lane and the batch are full.
     pub(crate) fn has_room(&self) -> bool {
         self.builder.body_bytes() < BATCH_BODY_BYTES_TARGET
     }
@@ -134,8 +135,8 @@ impl Batcher {
             }
         }
         if !self.builder.has_room(message.len()) {
-            // Reads stop at the target, and one read of a connection is far from the format's limits. A datagram may hold as many
-            // messages as a batch, and does not wait.
+            // Only datagrams come here: one datagram may hold as many messages as a batch, and cannot wait for room. Connections are
+            // not read above the target, and one read cannot bring the batch from there to the format's limits.
             let reason = if to.lane.failure().is_some() { DropReason::Unwritten } else { DropReason::Full };
             return self.ledger.add_dropped(reason, 1);
         }
@@ -156,6 +157,7 @@ impl Batcher {
     /// Why none was taken.
     pub(crate) fn append<'a>(
         &mut self,
+        kind: SourceKind,
         records: impl Iterator<Item = &'a [u8]> + Clone,
         peer: Peer,
         to: &mut LaneInput<'_>,
@@ -174,7 +176,8 @@ impl Batcher {
         if to.lane.failure().is_some() {
             return Err(NotTaken::Failed);
         }
-        if !self.has_room() || !self.builder.has_room_for(count, bytes) {
+        let is_other_kind = kind != self.kind && !self.is_empty();
+        if is_other_kind || !self.has_room() || !self.builder.has_room_for(count, bytes) {
             self.flush(to);
             if !self.is_empty() && self.on_full == OnFull::DropNewest {
                 self.ledger.add_dropped(DropReason::Full, count as u64);
@@ -184,31 +187,32 @@ impl Batcher {
                 return Err(NotTaken::Full);
             }
         }
+        self.kind = kind;
         let before = self.builder.records();
         records.for_each(|record| self.put(record, peer));
         Ok(self.builder.records() - before)
     }
 
-    /// A ticket for so many records, the last of the batch.
+    /// Returns a ticket for the last `records` records of the batch.
     pub(crate) fn ticket(&mut self, records: u32) -> Ticket {
         let (waiter, ticket) = oneshot::channel();
         if records > 0 {
             self.awaited += records;
             self.tickets.push(waiter);
         } else {
-            // Nothing at all is durable at once.
+            // No records are durable at once.
             let _kept = waiter.send(());
         }
         Ticket::new(ticket)
     }
 
-    /// Counts the messages in the batch as never written, but for those that their senders still have.
+    /// Counts the messages in the batch as unwritten, except those that their senders still have.
     pub(crate) fn give_up(&mut self) {
         self.ledger.add_dropped(DropReason::Unwritten, u64::from(self.builder.records() - self.awaited));
         self.clear();
     }
 
-    /// The batch is gone. Tickets that are left hear that it will not be durable.
+    /// Empties the batch. Dropping the remaining tickets tells their owners that the records will not be durable.
     fn clear(&mut self) {
         self.builder.clear();
         self.tickets.clear();
@@ -233,13 +237,13 @@ impl Batcher {
             compression: Compression::None,
         };
         let envelope = Envelope { source: self.source, received_ns: self.base_time_ns, peer: Peer::Unnamed };
-        // Without a waiter it may collect with others.
+        // A batch for which no source waits may collect in the lane with others.
         let is_urgent = awaited > 0;
         match self.builder.finish(&identity).map(|bytes| append(lane, &envelope, bytes, is_urgent)) {
             Some(Ok(group)) => {
                 stream.next += u64::from(records);
                 self.ledger.add_spooled(u64::from(records));
-                // Whoever does not wait believes that they arrived.
+                // Senders that do not wait have no copy left to send again.
                 if records > awaited {
                     self.undurable.add(self.source, Fallback::None, records - awaited);
                 }
@@ -248,7 +252,7 @@ impl Batcher {
                     self.tickets.drain(..).for_each(|ticket| waiters.push(group, Waiter::Ticket(ticket)));
                 }
             }
-            // The room was there a moment ago and only this worker fills the lane: it failed.
+            // The lane failed: it had room a moment ago, and only this worker fills it.
             Some(Err(_)) => {
                 self.ledger.add_dropped(DropReason::Unwritten, u64::from(records - awaited));
             }
@@ -258,11 +262,11 @@ impl Batcher {
     }
 }
 
-/// Returns the number of the group.
+/// Appends a batch to the lane, and returns the number of its group.
 fn append(lane: &Lane, envelope: &Envelope, bytes: &[u8], is_urgent: bool) -> Result<u64, LaneError> {
     let header = bytes.first_chunk::<BATCH_HEADER_BYTES>().map(BatchHeader::decode);
     let Some(Ok(header)) = header else {
-        return Err(LaneError::Failed("the worker built a batch that is none".to_owned()));
+        return Err(LaneError::Failed("the worker built an invalid batch".to_owned()));
     };
     lane.append(envelope, &header, bytes, is_urgent)
 }

@@ -1,5 +1,5 @@
-//! Coalescing: a worker that took little text lets more collect before it reads again, so that it is not woken for each
-//! message.
+//! Coalescing: a worker that has taken little text lets more text collect before it reads again, so that it is not woken for
+//! each message.
 
 use std::thread;
 use std::time::Duration;
@@ -7,25 +7,25 @@ use std::time::Duration;
 use bbq_listen::{Address, WorkerListener};
 use rustix::thread::sched_yield;
 
-/// The fixed cost of a message, as the number of bytes that could be copied in the same time.
+/// The fixed cost of a message, as the number of bytes that can be copied in the same time.
 const MESSAGE_COST_BYTES: usize = 256;
 /// A turn with this weight was worth its wake-up: reading it cost several times as much as waking up.
 const ENOUGH_BYTES: usize = 32 * 1024;
-/// How long a worker that took less leaves its sockets alone. It is short beside `spool.flush_interval_ms`, for which
-/// messages that nobody waits for may collect anyway.
+/// How long a worker that took less does not read its sockets. It is short compared with `spool.flush_interval_ms`, which such
+/// messages may wait anyway.
 const PAUSE: Duration = Duration::from_millis(1);
-/// UDP sockets with a smaller buffer are never left alone: the kernel's default (208 KiB) holds some hundred short datagrams,
-/// less than may come in a pause when a burst begins; this holds five times as many.
+/// A worker does not pause if a UDP socket has a smaller buffer: the kernel's default (208 KiB) holds some hundred short
+/// datagrams, and more may come in a pause when a burst begins. This size holds five times as many.
 const PAUSE_BUFFER_BYTES_MIN: u32 = 1024 * 1024;
 
 /// What a worker does after a turn, before it waits for the next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coalescing {
-    /// Nothing: no text came, or a client may wait for an acknowledgement.
+    /// Does nothing: no text came, or a client may wait for an acknowledgement.
     None,
-    /// Lets other threads run first: what they send meanwhile comes in one turn.
+    /// Lets other threads run first: one turn then reads what they send meanwhile.
     Yield,
-    /// Leaves its sockets alone for a moment: messages come one by one, and a wake-up costs more than reading one.
+    /// Pauses: messages come one by one, and a wake-up costs more than reading one message.
     Pause,
 }
 
@@ -34,8 +34,8 @@ pub(crate) fn weight(messages: u32, bytes: usize) -> usize {
     messages as usize * MESSAGE_COST_BYTES + bytes
 }
 
-/// Whether a socket may be left alone for a moment: it must not lose messages, and no sender must wait for it. The queue of a
-/// unixgram is a few messages long, and senders wait when it is full.
+/// Whether a worker with this socket may pause: the pause must not lose messages or make senders wait. A unixgram socket queues
+/// only a few messages, and senders wait when the queue is full.
 pub(crate) fn may_pause(worker_listener: &WorkerListener) -> bool {
     match worker_listener.address() {
         Address::Tcp(_) | Address::Unix(_) => true,
@@ -48,11 +48,11 @@ pub(crate) fn may_pause(worker_listener: &WorkerListener) -> bool {
 }
 
 impl Coalescing {
-    /// After a turn that brought messages of this weight; `is_waited_for` when clients may wait for acknowledgements.
+    /// What to do after a turn with messages of this weight; `is_waited_for` if clients may wait for acknowledgements.
     pub(crate) fn after(weight: usize, is_waited_for: bool, may_pause: bool) -> Coalescing {
         match weight {
             0 => Coalescing::None,
-            // Others may run for as long as the scheduler lets them, some milliseconds, and a client may wait.
+            // A client may wait, and after a yield other threads may run for some milliseconds.
             _ if is_waited_for => Coalescing::None,
             1..ENOUGH_BYTES if may_pause => Coalescing::Pause,
             _ => Coalescing::Yield,
@@ -68,7 +68,7 @@ impl Coalescing {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "not to hear of anything is what it is for, and it is short")]
+#[expect(clippy::disallowed_methods, reason = "the thread is to wake for nothing, and the pause is short")]
 fn pause() {
     thread::sleep(PAUSE);
 }
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(Coalescing::after(weight(1, 1), false, true), Coalescing::Pause);
         assert_eq!(Coalescing::after(weight(1, 1), false, false), Coalescing::Yield);
         assert_eq!(Coalescing::after(weight(1, 1), true, true), Coalescing::None);
-        // Many short messages are as much as few long ones.
+        // Many short messages weigh as much as few long ones.
         assert_eq!(Coalescing::after(weight(128, 0), false, true), Coalescing::Yield);
         assert_eq!(Coalescing::after(weight(1, ENOUGH_BYTES), false, true), Coalescing::Yield);
         assert_eq!(Coalescing::after(weight(1, ENOUGH_BYTES), true, true), Coalescing::None);

@@ -20,12 +20,12 @@ pub(crate) enum Misfit {
     Tls(&'static str),
 }
 
-/// How a TLS connection begins: a record of a handshake, of any version (RFC 8446, 5.1).
+/// The first bytes of a TLS connection: a handshake record of any version (RFC 8446, 5.1).
 const TLS_BEGINS: [u8; 2] = [0x16, 0x03];
 
 /// The framing of one connection.
 pub(crate) enum Framer {
-    /// Nothing has come: it may still be a bbq client, which would wait for a welcome.
+    /// No bytes have come. The peer may still turn out to be a bbq client, which would wait for a welcome.
     NewLines,
     NewSyslog,
     Lines(Lines),
@@ -40,14 +40,14 @@ impl Framer {
             Protocol::Lines => Some(Framer::NewLines),
             Protocol::Syslog => Some(Framer::NewSyslog),
             Protocol::Whole => Some(Framer::Whole(Whole::new())),
-            Protocol::Bbq | Protocol::Http => None,
+            Protocol::Bbq | Protocol::Http | Protocol::Otlp => None,
         }
     }
 
     /// The state of the framing, for another process to go on with.
     pub(crate) fn suspend(self) -> Suspended {
         match self {
-            // Where they begin, too. Who goes on does not look for a hello.
+            // The default is the start of a connection. The process that resumes it does not look for a hello.
             Framer::NewLines | Framer::NewSyslog => Suspended::default(),
             Framer::Lines(framer) => framer.suspend(),
             Framer::Syslog(framer) => framer.suspend(),
@@ -61,7 +61,7 @@ impl Framer {
             Protocol::Lines => Lines::resume(suspended).map(Framer::Lines),
             Protocol::Syslog => Syslog::resume(suspended).map(Framer::Syslog),
             Protocol::Whole => Whole::resume(suspended).map(Framer::Whole),
-            Protocol::Bbq | Protocol::Http => None,
+            Protocol::Bbq | Protocol::Http | Protocol::Otlp => None,
         }
     }
 
@@ -75,7 +75,7 @@ impl Framer {
             self.begin(input)?;
         }
         match self {
-            // It has begun.
+            // `begin` has replaced these.
             Framer::NewLines | Framer::NewSyslog => {}
             Framer::Lines(framer) => framer.push(rules, input, &mut emit),
             Framer::Syslog(framer) => framer.push(rules, input, &mut emit)?,
@@ -84,7 +84,7 @@ impl Framer {
         Ok(())
     }
 
-    /// The first bytes have come.
+    /// Chooses the framing by the first bytes, and refuses a bbq client or TLS.
     fn begin(&mut self, input: &[u8]) -> Result<(), Misfit> {
         let (begun, expected) = match self {
             Framer::NewLines => (Framer::Lines(Lines::new()), "lines"),
@@ -110,7 +110,7 @@ impl Framer {
         }
     }
 
-    /// The connection broke: for `whole`, an end that says nothing.
+    /// The connection broke. For `whole`, this end does not complete the message.
     pub(crate) fn abort(&mut self, rules: &FramingRules, mut emit: &mut dyn FnMut(Frame<'_>)) {
         match self {
             Framer::Whole(framer) => framer.abort(&mut emit),

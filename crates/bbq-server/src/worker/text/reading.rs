@@ -73,7 +73,8 @@ impl Intake {
         match stream.has_more() {
             false if bytes < buffer.len() => ReadOutcome::Drained,
             true if stream.has_ended() => {
-                // Nothing wakes this connection any more. The recursion ends here, as nothing can be read.
+                // No event will wake this connection again, so it is read once more to see its end. The recursion ends there, as
+                // nothing can be read.
                 drop(buffer);
                 self.read_and_take(listener_index, connection)
             }

@@ -1,0 +1,79 @@
+//! mio on a group: each worker is a thread with an event loop of its own that sends back what it gets. SIGTERM ends the process.
+//!
+//!     cargo run --release -p bbq-listen --example mio_echo -- 127.0.0.1:7701
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
+
+use bbq_listen::{
+    ACCEPTS_PER_BATCH_MAX, Acceptor, Group, Heartbeat, STALL_THRESHOLD_DEFAULT, StallMonitor, WorkerListener,
+};
+use mio::{Events, Interest, Poll, Token, net::TcpStream, unix::SourceFd};
+
+/// The token of the listener; connections have the numbers of their descriptors.
+const LISTENER: Token = Token(usize::MAX);
+const BOTH: Interest = Interest::READABLE.add(Interest::WRITABLE);
+const READS_MAX: usize = 16; // of one connection; then the others have their turn
+
+/// Sends back what is there; `unwritten` is what the kernel has not taken yet.
+fn echo(stream: &mut TcpStream, unwritten: &mut Vec<u8>) -> io::Result<()> {
+    let mut buffer = [0; 4096];
+    for _ in 0..READS_MAX {
+        while !unwritten.is_empty() {
+            unwritten.drain(..stream.write(unwritten)?);
+        }
+        match stream.read(&mut buffer)? {
+            0 => return Err(ErrorKind::UnexpectedEof.into()),
+            length => unwritten.extend_from_slice(&buffer[..length]),
+        }
+    }
+    Ok(())
+}
+
+fn work(worker_listener: WorkerListener) -> io::Result<()> {
+    let (mut poll, mut events) = (Poll::new()?, Events::with_capacity(256));
+    for descriptor in worker_listener.descriptors() {
+        poll.registry().register(&mut SourceFd(&descriptor.as_raw_fd()), LISTENER, Interest::READABLE)?;
+    }
+    let (acceptor, heartbeat) = (Acceptor::new(worker_listener)?, Heartbeat::of_this_thread());
+    let (mut connections, mut timeout) = (HashMap::<Token, (TcpStream, Vec<u8>)>::new(), None);
+    loop {
+        match heartbeat.sleep_while(|| poll.poll(&mut events, timeout)) {
+            Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        for token in events.iter().map(mio::event::Event::token) {
+            let Some((stream, unwritten)) = connections.get_mut(&token) else { continue };
+            let is_open = match echo(stream, unwritten) {
+                // There may be more, which is an event again.
+                Ok(()) => poll.registry().reregister(stream, token, BOTH).is_ok(),
+                Err(error) => error.kind() == ErrorKind::WouldBlock,
+            };
+            if !is_open {
+                connections.remove(&token);
+            }
+        }
+        let outcome = acceptor.accept_batch(ACCEPTS_PER_BATCH_MAX, &mut |accepted| {
+            let mut stream = TcpStream::from_std(accepted.stream.into());
+            let token = Token(stream.as_raw_fd() as usize);
+            if poll.registry().register(&mut stream, token, BOTH).is_ok() {
+                connections.insert(token, (stream, Vec::new()));
+            }
+        });
+        timeout = outcome?.state.timeout();
+    }
+}
+
+fn main() -> io::Result<()> {
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:7701".to_owned());
+    let group = Group::bind(&address)?.open()?;
+    let _monitor = StallMonitor::start([&group], STALL_THRESHOLD_DEFAULT, |event| eprintln!("{event:?}"))?;
+    println!("listening on {}", group.local_address());
+    std::thread::scope(|threads| {
+        for worker_listener in group.worker_listeners() {
+            threads.spawn(|| work(worker_listener).inspect_err(|error| eprintln!("a worker ended: {error}")));
+        }
+    });
+    Ok(())
+}

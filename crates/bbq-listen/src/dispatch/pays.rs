@@ -1,0 +1,60 @@
+//! Whether steering is by load, and what pays then: the stall monitor measures it, and the workers look at it for each connection.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+/// What pays in a group.
+#[derive(Debug, Default)]
+pub(crate) struct Balance {
+    /// Steering is by load.
+    on: AtomicBool,
+    /// A worker is away from its event loop for long enough.
+    lends: AtomicBool,
+    /// A connection is work enough.
+    gives: AtomicBool,
+    /// Connections last, so that it counts how busy a worker was lately, and not only what it does now.
+    lasting: AtomicBool,
+    /// Which worker is asked next.
+    turn: AtomicUsize,
+}
+
+impl Balance {
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.load(Relaxed)
+    }
+
+    pub(crate) fn set_on(&self, on: bool) {
+        self.on.store(on, Relaxed);
+        self.set_pays(Pays::default());
+    }
+
+    pub(crate) fn lends(&self) -> bool {
+        self.lends.load(Relaxed)
+    }
+
+    pub(crate) fn gives(&self) -> bool {
+        self.gives.load(Relaxed)
+    }
+
+    pub(crate) fn lasting(&self) -> bool {
+        self.lasting.load(Relaxed)
+    }
+
+    /// A number that is another one each time.
+    pub(crate) fn next_turn(&self) -> usize {
+        self.turn.fetch_add(1, Relaxed)
+    }
+
+    pub(crate) fn set_pays(&self, pays: Pays) {
+        self.lends.store(pays.lends, Relaxed);
+        self.gives.store(pays.gives, Relaxed);
+        self.lasting.store(pays.lasting, Relaxed);
+    }
+}
+
+/// As the stall monitor has measured it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Pays {
+    pub(crate) lends: bool,
+    pub(crate) gives: bool,
+    pub(crate) lasting: bool,
+}

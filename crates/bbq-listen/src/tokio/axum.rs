@@ -1,0 +1,39 @@
+//! A listener for `axum::serve`.
+
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+
+use axum::extract::connect_info::Connected;
+use axum::serve::{IncomingStream, Listener};
+
+use crate::{AsyncListener, CountedStream, PeerAddress};
+
+/// A handler gets the client's address by
+/// `into_make_service_with_connect_info::<PeerAddress>()`. For axum's own `ConnectInfo<SocketAddr>` serve
+/// `listener.tap_io(|_stream| {})`, by `axum::serve::ListenerExt`.
+impl Listener for AsyncListener {
+    type Io = CountedStream;
+    type Addr = SocketAddr;
+
+    /// After an error that no retry helps it waits forever, and the run of the worker ends with that error.
+    async fn accept(&mut self) -> (CountedStream, SocketAddr) {
+        match AsyncListener::accept(self).await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                self.fail(error);
+                pending().await
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        AsyncListener::local_addr(self)
+    }
+}
+
+impl Connected<IncomingStream<'_, AsyncListener>> for PeerAddress {
+    fn connect_info(stream: IncomingStream<'_, AsyncListener>) -> Self {
+        PeerAddress(Some(*stream.remote_addr()))
+    }
+}

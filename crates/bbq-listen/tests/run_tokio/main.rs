@@ -1,0 +1,10 @@
+//! `Group::run_tokio`: how it serves, how it stops, and how it ends when a worker does.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod axum;
+mod client;
+mod ends;
+mod serves;
+mod stops;

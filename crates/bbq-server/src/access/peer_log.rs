@@ -1,0 +1,108 @@
+//! Limits how often a line about a peer is logged: once a minute for each address, whichever worker it meets. An address of IPv6 is
+//! that of its network, of which one machine mostly has all the addresses.
+//!
+//! Invariant: at most `ADDRESSES_MAX` lines a minute, whoever sends from wherever.
+
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bbq_wire::Peer;
+
+/// Time between two lines about an address.
+const INTERVAL: Duration = Duration::from_secs(60);
+/// Addresses that are told apart within a minute: as many lines as a person reads. What others do is counted, and told with the next
+/// line.
+const ADDRESSES_MAX: usize = 64;
+
+/// What is refused at a listener.
+#[derive(Debug, Default)]
+pub(crate) struct PeerLog(Mutex<Recent>);
+
+#[derive(Debug, Default)]
+struct Recent {
+    lines: Vec<Line>,
+    /// Lines left out about addresses that found no place.
+    others: u64,
+}
+
+/// The last line about an address.
+#[derive(Debug)]
+struct Line {
+    address: Option<IpAddr>,
+    at: Instant,
+    left_out: u64,
+}
+
+impl PeerLog {
+    /// Returns the number of lines left out since the last one if a line is due now, and `None` if it is to be left out.
+    pub(crate) fn report(&self, peer: Peer) -> Option<u64> {
+        self.report_at(address_of(peer), Instant::now())
+    }
+
+    fn report_at(&self, address: Option<IpAddr>, now: Instant) -> Option<u64> {
+        let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_old = |line: &Line| now.saturating_duration_since(line.at) >= INTERVAL;
+        if let Some(line) = recent.lines.iter_mut().find(|line| line.address == address) {
+            if !is_old(line) {
+                line.left_out += 1;
+                return None;
+            }
+            line.at = now;
+            return Some(std::mem::take(&mut line.left_out));
+        }
+        let line = Line { address, at: now, left_out: 0 };
+        if recent.lines.len() < ADDRESSES_MAX {
+            recent.lines.push(line);
+        } else if let Some(old) = recent.lines.iter_mut().find(|line| is_old(line)) {
+            let unsaid = std::mem::replace(old, line).left_out;
+            recent.others += unsaid;
+        } else {
+            recent.others += 1;
+            return None;
+        }
+        Some(std::mem::take(&mut recent.others))
+    }
+}
+
+/// The address that counts; `None` for unix sockets.
+pub(super) fn address_of(peer: Peer) -> Option<IpAddr> {
+    let Peer::Inet(address) = peer else { return None };
+    Some(match address.ip().to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
+        }
+        address @ IpAddr::V4(_) => address,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_named_once_a_minute_and_the_minute_has_a_limit() {
+        let (log, start) = (PeerLog::default(), Instant::now());
+        let address = |number: u8| Some(IpAddr::from([192, 0, 2, number]));
+        let (soon, later) = (start + INTERVAL / 2, start + INTERVAL);
+        assert_eq!(log.report_at(address(0), start), Some(0));
+        assert_eq!(log.report_at(address(0), soon), None);
+        assert_eq!(log.report_at(None, start), Some(0), "somebody else");
+        assert_eq!(log.report_at(address(0), later), Some(1));
+        let told = (1..=200).filter(|number| log.report_at(address(*number), later).is_some()).count();
+        // The line about nobody's address is old, and its place is taken.
+        assert_eq!(told, ADDRESSES_MAX - 1);
+        assert_eq!(log.report_at(address(0), later + INTERVAL), Some(0));
+        assert_eq!(log.report_at(address(201), later + INTERVAL), Some(200 - 63));
+    }
+
+    #[test]
+    fn addresses_of_one_network_are_one() {
+        let of = |text: &str| address_of(Peer::Inet(text.parse().unwrap()));
+        assert_eq!(of("[2001:db8::1]:1"), of("[2001:db8::ffff:2]:3"));
+        assert_ne!(of("[2001:db8::1]:1"), of("[2001:db8:0:1::1]:1"));
+        assert_eq!(of("[::ffff:192.0.2.1]:1"), of("192.0.2.1:2"));
+        assert_eq!(address_of(Peer::Unnamed), None);
+    }
+}

@@ -1,0 +1,102 @@
+//! The tokens that a listener takes now. They can be replaced at any time: a session whose token is taken out of the file ends with
+//! its next batch.
+//!
+//! Invariant: a file that cannot be used never replaces the tokens before it.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tracing::{error, info};
+
+use super::tokens::{Admission, Denied, Tokens};
+use crate::config::TokenFile;
+use crate::file_stamp::FileStamp;
+
+/// A listener's tokens, shared by its workers, the status and control.
+#[derive(Debug)]
+pub struct ServedTokens {
+    path: PathBuf,
+    now: Mutex<Now>,
+}
+
+#[derive(Debug)]
+struct Now {
+    tokens: Arc<Tokens>,
+    /// The file at the last look. It is read when two looks find the same change, as it may be half written at the first.
+    seen: Option<FileStamp>,
+    /// The file when it was last read.
+    read: Option<FileStamp>,
+    /// Why what it holds now is not used.
+    problem: Option<String>,
+}
+
+impl ServedTokens {
+    /// Serves the tokens that the configuration has read.
+    pub(crate) fn of_file(file: &TokenFile) -> Arc<ServedTokens> {
+        Arc::new(ServedTokens::new(file.path.clone(), file.tokens.clone(), file.stamp))
+    }
+
+    /// Serves tokens that were read from a file, whose stamp was taken before.
+    fn new(path: PathBuf, tokens: Tokens, stamp: Option<FileStamp>) -> ServedTokens {
+        ServedTokens {
+            path,
+            now: Mutex::new(Now { tokens: Arc::new(tokens), seen: stamp, read: stamp, problem: None }),
+        }
+    }
+
+    /// Whether the tokens are of this file.
+    pub(crate) fn is_of(&self, path: &std::path::Path) -> bool {
+        self.path == path
+    }
+
+    /// Who shows this token.
+    pub(crate) fn check(&self, shown: Option<&str>) -> Result<Arc<Admission>, Denied> {
+        // Workers must not wait for each other's checks.
+        let tokens = Arc::clone(&self.now().tokens);
+        tokens.check(shown)
+    }
+
+    /// Takes these from now on. `true` when the file has changed since those before were read.
+    pub(crate) fn replace(&self, mut tokens: Tokens, stamp: Option<FileStamp>) -> bool {
+        let mut now = self.now();
+        let has_changed = stamp != now.read || now.problem.is_some();
+        tokens.replace(&now.tokens);
+        *now = Now { tokens: Arc::new(tokens), seen: stamp, read: stamp, problem: None };
+        has_changed
+    }
+
+    /// Reads the file again if it has changed. Not for a worker's thread.
+    pub(crate) fn look(&self, listener: &str) {
+        let stamp = FileStamp::of(&self.path);
+        {
+            let mut now = self.now();
+            let is_settled = std::mem::replace(&mut now.seen, stamp) == stamp;
+            if !is_settled || stamp == now.read {
+                return;
+            }
+            now.read = stamp;
+        }
+        match Tokens::read(&self.path) {
+            Ok(tokens) => {
+                self.replace(tokens, stamp);
+                info!(listener, "new tokens: those that are no longer in the file are refused");
+            }
+            Err(problem) => {
+                error!(
+                    listener,
+                    problem, "the new file of tokens cannot be used; those before it are still taken"
+                );
+                self.now().problem = Some(problem);
+            }
+        }
+    }
+
+    /// What a person must mend.
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.now().problem.clone()
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,52 @@
+//! Whether a listener is open to the network without protection. That is a warning: it may be behind a firewall or a tunnel.
+
+use std::net::SocketAddr;
+
+use bbq_listen::Address;
+
+use crate::config::ListenSpec;
+
+/// What a person should know of a listener that other machines can reach; `None` if it is protected, or on loopback.
+pub(crate) fn exposure(spec: &ListenSpec) -> Option<String> {
+    let is_open = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
+    let problem = match &spec.address {
+        Address::Udp(address) if is_open(address) => "anybody can send datagrams, and read them on the way",
+        Address::Tcp(address) if is_open(address) => {
+            let asks =
+                spec.tokens.is_some() || spec.tls.as_ref().is_some_and(|tls| tls.files.client_ca.is_some());
+            match (spec.tls.is_some(), asks) {
+                (true, true) => return None,
+                (true, false) => "anybody can send; set tls_client_ca (or tokens, for bbq and http)",
+                (false, true) => "tokens and messages can be read on the way; set tls_cert and tls_key",
+                (false, false) => {
+                    "anybody can send, and read messages on the way; set tls_cert, tls_key and tls_client_ca \
+                                   (or tokens, for bbq and http)"
+                }
+            }
+        }
+        _ => return None,
+    };
+    Some(format!("listener {} is open to the network: {problem}", spec.text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_beyond_loopback_is_told_with_what_it_lacks() {
+        let of = |text: &str| exposure(&ListenSpec::parse(text).unwrap());
+        for closed in [
+            "lines+tcp://127.0.0.1:1",
+            "syslog+udp://127.0.0.9:1",
+            "bbq+tcp://[::1]:1",
+            "lines+unix:///run/log",
+        ] {
+            assert_eq!(of(closed), None);
+        }
+        for open in ["lines+tcp://0.0.0.0:1", "syslog+tcp://192.0.2.1:1", "bbq+tcp://[::]:1"] {
+            assert!(of(open).unwrap().contains("set tls_cert, tls_key"), "{open}");
+        }
+        assert!(of("syslog+udp://0.0.0.0:1").unwrap().contains("anybody can send datagrams"));
+    }
+}

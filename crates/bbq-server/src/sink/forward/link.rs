@@ -1,0 +1,318 @@
+//! The link to the next server: the groups that are on their way, and one connection after the other.
+//!
+//! ```text
+//! groups -> waiting to be written -> written, not acknowledged -> settled
+//! ```
+//!
+//! The next server numbers the batches of a link, and acknowledges by number. After a broken connection everything that is not
+//! acknowledged is written again; the next server knows what it has by the stream of each batch.
+//!
+//! A batch that the next server refuses is halved until the messages are found that it does not take.
+//!
+//! Invariant: groups are settled in the order in which they came.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bbq_wire::StreamId;
+use bbq_wire::session::{AckLevel, ClientSession, ClientStep, Hello, Refusal, RefusalCode, Welcome};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::{Receiver, Sender};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::next_server::NextServer;
+use super::outgoing::{Buffers, Outgoing, WriteLimits, Written};
+use crate::sink::delivery::InHand;
+use crate::sink::interface::Settled;
+use crate::time::unix_ns;
+
+/// A server that does not accept a connection within this time is down.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A welcome may need a sync first.
+const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
+/// A server that acknowledges nothing for so long, although something waits, is left.
+const ACK_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes that are written at a time: what a system call costs vanishes beside so many.
+const WRITE_BYTES_TARGET: usize = 256 * 1024;
+/// A buffer that one large batch made larger than this is given back.
+const WRITE_BYTES_KEPT_MAX: usize = 4 * WRITE_BYTES_TARGET;
+/// Why messages are rejected.
+const REFUSED: &str = "refused";
+
+/// See the module.
+pub(super) struct Link {
+    pub(super) server: NextServer,
+    /// The stream of the link: another connection with the same one takes over.
+    pub(super) id: StreamId,
+    /// The epoch of the last hello.
+    pub(super) epoch: Arc<AtomicU64>,
+    pub(super) groups: Receiver<InHand>,
+    pub(super) settled: Sender<Settled>,
+    pub(super) on_their_way: OnTheirWay,
+}
+
+/// The groups that are submitted and not settled.
+#[derive(Default)]
+pub(super) struct OnTheirWay {
+    /// In their order.
+    groups: VecDeque<Outgoing>,
+    /// How many of them are written to their end.
+    written: usize,
+    /// What is written and not acknowledged, in order.
+    unacknowledged: VecDeque<Written>,
+    /// The number of the first of these.
+    first_number: u64,
+    /// See [`WriteLimits`]; less than `u64::MAX` while a batch that was refused is sent in parts.
+    records_max: Option<u64>,
+    buffers: Buffers,
+}
+
+/// How a connection ended.
+enum Ended {
+    /// With a refusal of a batch, which is sent in another way.
+    Halved,
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Ended {
+        Ended::Failed(error)
+    }
+}
+
+impl Link {
+    /// Passes on groups until the connection fails. Returns what is needed to go on.
+    pub(super) async fn run(mut self) -> (Link, io::Error) {
+        loop {
+            match self.connection().await {
+                Ok(never) => match never {},
+                Err(Ended::Halved) => {}
+                Err(Ended::Failed(error)) => {
+                    let error = io::Error::new(error.kind(), format!("{}: {error}", self.server));
+                    return (self, error);
+                }
+            }
+        }
+    }
+
+    async fn connection(&mut self) -> Result<std::convert::Infallible, Ended> {
+        let (host, port) = (self.server.host.as_str(), self.server.port);
+        let connected = timeout(CONNECT_TIMEOUT, TcpStream::connect((host, port))).await;
+        let mut stream = connected.map_err(|_| late("accept the connection", CONNECT_TIMEOUT))??;
+        // The last bytes of a group must not wait for the acknowledgement of those before it.
+        stream.set_nodelay(true)?;
+        let mut session = ClientSession::new();
+        let mut input = Vec::new();
+        let greeting = self.greet(&mut stream, &mut session, &mut input);
+        let welcome = timeout(WELCOME_TIMEOUT, greeting).await;
+        let welcome = welcome.map_err(|_| late("welcome the link", WELCOME_TIMEOUT))??;
+        self.on_their_way.begin(welcome.last_sequence + 1);
+        let (mut reader, mut writer) = stream.split();
+        let (mut output, mut sent) = (Vec::new(), 0);
+        let mut deadline = Instant::now() + ACK_TIMEOUT;
+        loop {
+            if sent == output.len() {
+                output.clear();
+                output.shrink_to(WRITE_BYTES_KEPT_MAX);
+                sent = 0;
+                let was_idle = self.on_their_way.unacknowledged.is_empty();
+                self.on_their_way.write(&mut output);
+                if was_idle {
+                    deadline = Instant::now() + ACK_TIMEOUT;
+                }
+                self.settle();
+            }
+            tokio::select! {
+                biased;
+                read = reader.read_buf(&mut input) => {
+                    if read? == 0 {
+                        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+                    }
+                    while let Some(step) = take_step(&mut session, &mut input)? {
+                        match step {
+                            Heard::Ack(number) => {
+                                self.on_their_way.acknowledge(number)?;
+                                deadline = Instant::now() + ACK_TIMEOUT;
+                            }
+                            Heard::Refused(refusal) => {
+                                let ended = self.on_their_way.refuse(refusal);
+                                self.settle();
+                                return Err(ended);
+                            }
+                            Heard::Welcome(_) => {}
+                        }
+                    }
+                    self.settle();
+                }
+                wrote = writer.write(&output[sent..]), if sent < output.len() => sent += wrote?,
+                Some(group) = self.groups.recv() => self.on_their_way.groups.push_back(Outgoing::new(group)),
+                () = sleep_until(deadline), if !self.on_their_way.unacknowledged.is_empty() => {
+                    return Err(late("acknowledge anything", ACK_TIMEOUT).into());
+                }
+            }
+        }
+    }
+
+    async fn greet(
+        &self,
+        stream: &mut TcpStream,
+        session: &mut ClientSession,
+        input: &mut Vec<u8>,
+    ) -> Result<Welcome, io::Error> {
+        let last = self.epoch.load(Ordering::Relaxed);
+        let epoch = (unix_ns() / 1_000_000).max(last + 1);
+        self.epoch.store(epoch, Ordering::Relaxed);
+        let client = concat!("bbq ", env!("CARGO_PKG_VERSION"), ", passing on").to_owned();
+        let token = self.server.token.clone();
+        let hello = Hello { stream: self.id, ack: AckLevel::Durable, client, epoch, relays: true, token };
+        let mut frame = Vec::new();
+        hello.encode(&mut frame);
+        stream.write_all(&frame).await?;
+        loop {
+            if stream.read_buf(input).await? == 0 {
+                return Err(io::Error::other(
+                    "the server closed the connection before a welcome; is it a bbq listener?",
+                ));
+            }
+            match take_step(session, input)? {
+                None => {}
+                Some(Heard::Welcome(welcome)) if welcome.ack < AckLevel::Durable => {
+                    return Err(io::Error::other("the server does not acknowledge what is on its disk"));
+                }
+                Some(Heard::Welcome(welcome)) => return Ok(welcome),
+                Some(Heard::Refused(refusal)) => return Err(told(&refusal)),
+                Some(Heard::Ack(_)) => return Err(io::Error::other("an acknowledgement before the welcome")),
+            }
+        }
+    }
+
+    /// Hands on the groups that are settled.
+    fn settle(&mut self) {
+        while let Some(settled) = self.on_their_way.settle() {
+            // There is room for all groups that are on their way. An error says that the sink is dropped: nobody counts any more.
+            let _dropped = self.settled.try_send(settled);
+        }
+    }
+}
+
+impl OnTheirWay {
+    /// Begins on a new connection, on which the next batch gets this number.
+    fn begin(&mut self, number: u64) {
+        self.groups.iter_mut().for_each(Outgoing::rewind);
+        self.unacknowledged.clear();
+        self.written = 0;
+        self.first_number = number;
+    }
+
+    /// Appends batches to `output`, as far as the limits allow.
+    fn write(&mut self, output: &mut Vec<u8>) {
+        let OnTheirWay { groups, written, unacknowledged, records_max, buffers, .. } = self;
+        let records = records_max.unwrap_or(u64::MAX);
+        // Of a batch that was refused only one part is on its way, so that the next refusal is clear.
+        while records_max.is_none() || unacknowledged.is_empty() {
+            let Some(group) = groups.get_mut(*written) else { break };
+            let limits = WriteLimits { bytes: WRITE_BYTES_TARGET, records };
+            let note = |batch: Written| unacknowledged.push_back(batch);
+            if group.write(limits, buffers, output, note) {
+                *written += 1;
+            }
+            if output.len() >= WRITE_BYTES_TARGET {
+                break;
+            }
+        }
+        if output.is_empty() {
+            buffers.trim();
+        }
+    }
+
+    /// The next server has all batches up to `number`.
+    fn acknowledge(&mut self, number: u64) -> io::Result<()> {
+        while self.first_number <= number {
+            let batch = self.unacknowledged.pop_front();
+            let first = self.groups.iter_mut().find(|group| group.unacknowledged > 0);
+            let (Some(batch), Some(group)) = (batch, first) else {
+                return Err(io::Error::other(format!("it acknowledges batch {number}, which was not sent")));
+            };
+            group.in_hand.pass_next(batch.records, batch.received_ns);
+            group.unacknowledged -= 1;
+            self.first_number += 1;
+            // Larger parts again, until a batch goes as it came.
+            let larger = self.records_max.map(|records| records.saturating_mul(2));
+            self.records_max =
+                larger.filter(|records| *records <= bbq_wire::limits::BATCH_RECORDS_MAX.into());
+        }
+        Ok(())
+    }
+
+    /// The first batch that is not acknowledged was refused: what to do about it.
+    fn refuse(&mut self, refusal: Refusal) -> Ended {
+        let is_about_batch = matches!(
+            refusal.code,
+            RefusalCode::MessageTooLarge | RefusalCode::BatchTooLarge | RefusalCode::Sequence
+        );
+        let Some(batch) = self.unacknowledged.front().copied().filter(|_| is_about_batch) else {
+            return Ended::Failed(told(&refusal));
+        };
+        if batch.records > 1 {
+            self.records_max = Some(batch.records / 2);
+            return Ended::Halved;
+        }
+        let first = self.groups.iter_mut().find(|group| group.unacknowledged > 0);
+        match first.filter(|_| refusal.code != RefusalCode::Sequence) {
+            Some(group) => {
+                group.in_hand.reject_next(1, batch.received_ns, REFUSED, refusal.text);
+                Ended::Halved
+            }
+            None => Ended::Failed(told(&refusal)),
+        }
+    }
+
+    /// Takes the first group if it is settled.
+    fn settle(&mut self) -> Option<Settled> {
+        self.groups.front().filter(|group| group.is_settled())?;
+        self.written -= 1;
+        self.groups.pop_front().map(|group| group.in_hand.settled())
+    }
+}
+
+/// What the next server says.
+enum Heard {
+    Welcome(Welcome),
+    Ack(u64),
+    Refused(Refusal),
+}
+
+/// Takes the next frame from the front of `input`.
+fn take_step(session: &mut ClientSession, input: &mut Vec<u8>) -> io::Result<Option<Heard>> {
+    let step = session.next(input);
+    let step = step.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    let (heard, consumed) = match step {
+        ClientStep::NeedMore { .. } => return Ok(None),
+        ClientStep::Welcome { welcome, consumed } => (Heard::Welcome(welcome), consumed),
+        ClientStep::Ack { sequence, consumed } => (Heard::Ack(sequence), consumed),
+        ClientStep::Refused { refusal, consumed } => (Heard::Refused(refusal), consumed),
+    };
+    input.drain(..consumed);
+    Ok(Some(heard))
+}
+
+/// A refusal as the operator reads it.
+fn told(refusal: &Refusal) -> io::Error {
+    let remedy = match refusal.code {
+        RefusalCode::Version => {
+            "; upgrade that server first, as its version takes no messages of another server"
+        }
+        RefusalCode::TakenOver => "; does a copy of this data directory pass on messages, too?",
+        _ => "",
+    };
+    io::Error::other(format!("the server refuses: {}{remedy}", refusal.text))
+}
+
+fn late(what: &str, patience: Duration) -> io::Error {
+    let seconds = patience.as_secs();
+    io::Error::new(io::ErrorKind::TimedOut, format!("the server did not {what} within {seconds} s"))
+}

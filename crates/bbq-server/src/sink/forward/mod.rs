@@ -1,0 +1,20 @@
+//! `bbq://HOST:PORT` passes messages on to another bbq server: batches as they came, with the stream and the numbers that the first
+//! sender gave them, and with what the first server knew. So each message arrives once, over any number of servers, and the
+//! messages of one stream in order.
+//!
+//! ```text
+//! driver -> submit -> groups -> Link (a task on the sink's thread) -> settled -> settle -> driver
+//! ```
+//!
+//! `link` is the session with the next server, `outgoing` a group of messages in it, `sink` what the driver sees, `target` the SPEC. The other end is the
+//! server's `worker/session/relay.rs`.
+//!
+//! Invariant: a group is settled only when the next server has all of it on its disk, or refuses the rest for good.
+
+mod link;
+mod next_server;
+mod outgoing;
+mod sink;
+mod target;
+
+pub(super) use target::FORWARD;

@@ -1,0 +1,185 @@
+//! The sink: groups in, settled groups out, and a link between them that is begun anew when it fails.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bbq_spool::{Group, Progress};
+use bbq_wire::StreamId;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::{JoinError, JoinHandle};
+
+use super::link::{Link, OnTheirWay};
+use super::next_server::{NextServer, state_of};
+use crate::sink::delivery::InHand;
+use crate::sink::interface::{Now, Problem, Room, Settled, Sink};
+
+/// Groups that are on their way at most: the next server syncs some of them while others are on the wire. Memory is bounded by a
+/// group for each.
+const GROUPS_MAX: usize = 8;
+
+type Finished = Result<(Link, io::Error), JoinError>;
+
+/// The groups that are on their way, and the link that takes them, on a runtime of the sink's thread.
+pub(super) struct ForwardSink {
+    server: NextServer,
+    id: StreamId,
+    epoch: Arc<AtomicU64>,
+    groups: Sender<InHand>,
+    settled: Receiver<Settled>,
+    /// Groups that were settled while this sink waited.
+    ready: Vec<Settled>,
+    on_their_way: usize,
+    /// Messages that were settled.
+    progress: Arc<AtomicU64>,
+    /// The link without a connection. The next call of `settle` connects, if there is something to send.
+    waiting: Option<Link>,
+    running: Option<JoinHandle<(Link, io::Error)>>,
+    /// The connection has failed while this sink waited.
+    finished: Option<Finished>,
+    /// `None` once it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl ForwardSink {
+    pub(super) fn new(server: NextServer, id: StreamId) -> io::Result<ForwardSink> {
+        let runtime = Builder::new_current_thread().enable_all().thread_name("sink-resolve").build()?;
+        let epoch = Arc::new(AtomicU64::new(0));
+        let (link, groups, settled) = new_link(&server, id, &epoch);
+        Ok(ForwardSink {
+            server,
+            id,
+            epoch,
+            groups,
+            settled,
+            ready: Vec::new(),
+            on_their_way: 0,
+            progress: Arc::default(),
+            waiting: Some(link),
+            running: None,
+            finished: None,
+            runtime: Some(runtime),
+        })
+    }
+
+    fn room(&self) -> Room {
+        if self.on_their_way < GROUPS_MAX { Room::Free } else { Room::Full }
+    }
+
+    /// What the end of the task says. A connection that ends while nothing is on its way is no problem.
+    fn ended(&mut self, finished: Finished) -> Result<Room, Problem> {
+        match finished {
+            Ok((link, error)) => {
+                self.waiting = Some(link);
+                if self.on_their_way == 0 { Ok(self.room()) } else { Err(Problem::Again(error)) }
+            }
+            // The groups are lost to this sink until it goes back.
+            Err(panic) => Err(Problem::Failed(io::Error::other(panic))),
+        }
+    }
+}
+
+fn new_link(
+    server: &NextServer,
+    id: StreamId,
+    epoch: &Arc<AtomicU64>,
+) -> (Link, Sender<InHand>, Receiver<Settled>) {
+    let (groups, groups_of_link) = channel(GROUPS_MAX);
+    let (settled_of_link, settled) = channel(GROUPS_MAX);
+    let link = Link {
+        server: server.clone(),
+        id,
+        epoch: Arc::clone(epoch),
+        groups: groups_of_link,
+        settled: settled_of_link,
+        on_their_way: OnTheirWay::default(),
+    };
+    (link, groups, settled)
+}
+
+impl Sink for ForwardSink {
+    fn submit(&mut self, group: Group, begun: u64, _now: Now) -> Result<Room, Problem> {
+        self.on_their_way += 1;
+        // There is room in the channel, as there is for the group. The link is there until this sink goes back.
+        let in_hand = InHand::new(group, begun, Arc::clone(&self.progress));
+        self.groups.try_send(in_hand).map_err(|_| Problem::Failed(io::Error::other("the link has ended")))?;
+        Ok(self.room())
+    }
+
+    fn settle(&mut self, _now: Now, settled: &mut Vec<Settled>) -> Result<Room, Problem> {
+        let Some(runtime) = &self.runtime else { return Ok(Room::Full) };
+        if let Some(link) = self.waiting.take_if(|_| self.on_their_way > 0) {
+            self.running = Some(runtime.spawn(link.run()));
+        }
+        // The link goes on as far as it can without waiting.
+        runtime.block_on(tokio::task::yield_now());
+        while let Ok(ready) = self.settled.try_recv() {
+            self.ready.push(ready);
+        }
+        self.on_their_way -= self.ready.len();
+        settled.append(&mut self.ready);
+        if self.finished.is_none()
+            && let Some(running) = self.running.take_if(|running| running.is_finished())
+        {
+            self.finished = Some(runtime.block_on(running));
+        }
+        match self.finished.take() {
+            Some(finished) => self.ended(finished),
+            None => Ok(self.room()),
+        }
+    }
+
+    fn wait(&mut self, progress: &Progress, seen: u64, patience: Duration) {
+        let (Some(runtime), Some(running)) = (&self.runtime, &mut self.running) else {
+            return progress.wait(seen, patience);
+        };
+        let (settled, finished, ready) = (&mut self.settled, &mut self.finished, &mut self.ready);
+        runtime.block_on(async {
+            tokio::select! {
+                biased;
+                Some(settled) = settled.recv() => ready.push(settled),
+                ended = running => *finished = Some(ended),
+                () = progress.changed(seen) => {}
+                () = tokio::time::sleep(patience) => {}
+            }
+        });
+        if self.finished.is_some() {
+            self.running = None;
+        }
+    }
+
+    fn progress(&self) -> u64 {
+        self.progress.load(Ordering::Relaxed)
+    }
+
+    fn state(&self) -> String {
+        state_of(self.id)
+    }
+
+    fn may_give_up(&self) -> bool {
+        true
+    }
+
+    fn go_back(&mut self) -> io::Result<()> {
+        if let Some(running) = self.running.take() {
+            running.abort();
+        }
+        let (link, groups, settled) = new_link(&self.server, self.id, &self.epoch);
+        (self.waiting, self.groups, self.settled) = (Some(link), groups, settled);
+        self.ready.clear();
+        self.finished = None;
+        self.on_their_way = 0;
+        Ok(())
+    }
+}
+
+impl Drop for ForwardSink {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // A name that is being resolved may take long, and nobody waits for it.
+            runtime.shutdown_background();
+        }
+    }
+}

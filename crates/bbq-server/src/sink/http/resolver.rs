@@ -1,0 +1,98 @@
+//! Resolves the host name of an `http:` sink, on a thread of its own.
+//!
+//! The system's resolver (getaddrinfo) may wait for long. tokio would make a thread when one is needed, and panic if the system has none
+//! to give. This thread is made with the sink, which is tried again if that fails, and stays for as long as the sink does.
+//!
+//! Invariant: nobody waits for the thread. It ends by itself when its sink is closed, at the latest behind the name that it resolves then.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::pin::Pin;
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::task::{Context, Poll};
+use std::thread;
+use std::vec;
+
+use hyper_util::client::legacy::connect::dns::Name;
+use tokio::sync::oneshot;
+use tower_service::Service;
+
+/// Names that wait: those of the requests that are on their way, and as many of requests that were given up while a name is resolved.
+const QUESTIONS_MAX: usize = 32;
+
+type Addresses = vec::IntoIter<SocketAddr>;
+
+/// A name, and who waits for its addresses.
+struct Question {
+    name: Name,
+    reply: oneshot::Sender<io::Result<Addresses>>,
+}
+
+/// See the module.
+#[derive(Clone)]
+pub(super) struct Resolver {
+    questions: SyncSender<Question>,
+}
+
+impl Resolver {
+    /// Makes the thread.
+    ///
+    /// # Errors
+    /// The system has no thread to give; try again.
+    pub(super) fn start() -> io::Result<Resolver> {
+        let (questions, asked) = mpsc::sync_channel(QUESTIONS_MAX);
+        let thread = thread::Builder::new().name("sink-resolve".to_owned());
+        thread.spawn(move || work(&asked)).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot make the thread that resolves host names: {error}"))
+        })?;
+        Ok(Resolver { questions })
+    }
+}
+
+fn work(asked: &Receiver<Question>) {
+    while let Ok(Question { name, reply }) = asked.recv() {
+        // The request may have been given up while another name was resolved.
+        if !reply.is_closed() {
+            // The port is set by who connects.
+            let _given_up = reply.send((name.as_str(), 0).to_socket_addrs());
+        }
+    }
+}
+
+impl Service<Name> for Resolver {
+    type Response = Addresses;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Addresses>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let (reply, addresses) = oneshot::channel();
+        let asked = self.questions.try_send(Question { name, reply });
+        Box::pin(async move {
+            let ended = || io::Error::other("the thread that resolves host names has ended");
+            asked.map_err(|error| match error {
+                TrySendError::Full(_) => io::Error::other("the system takes long to resolve host names"),
+                TrySendError::Disconnected(_) => ended(),
+            })?;
+            addresses.await.map_err(|_| ended())?
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_resolved_and_errors_returned() {
+        let mut resolver = Resolver::start().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let addresses = runtime.block_on(resolver.call("localhost".parse().unwrap())).unwrap();
+        assert!(addresses.into_iter().any(|address| address.ip().is_loopback()));
+        let longer_than_a_name = "x".repeat(300);
+        assert!(runtime.block_on(resolver.call(longer_than_a_name.parse().unwrap())).is_err());
+    }
+}

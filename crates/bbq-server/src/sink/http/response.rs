@@ -1,0 +1,79 @@
+//! What the server of an `http:` sink responds.
+//!
+//! The status alone decides what becomes of the messages. The body is read for a short time: its beginning is shown when it is an error,
+//! and a connection can be used again when its body was read to the end. A body that goes on for longer costs the connection.
+//!
+//! Invariant: what is shown of a response does not have the secret of the request, which some servers repeat.
+
+use std::io;
+use std::time::Duration;
+
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::{Response, StatusCode, Uri};
+
+use crate::config::secret::Secret;
+
+/// A server sends a body with its head or right behind it. This is a few round trips to a far one.
+const BODY_TIME_MAX: Duration = Duration::from_millis(500);
+/// Bytes of a body that are read; the beginning is shown when it is an error.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+const SHOWN_CHARACTERS_MAX: usize = 200;
+/// A shorter word behind the scheme of a secret (`Bearer WORD`) is no secret, and would be hidden in every text.
+const HIDDEN_BYTES_MIN: usize = 4;
+
+/// Reads what is left of a response, so that its connection can be used again.
+pub(super) async fn finish(response: Response<Incoming>) {
+    read(response.into_body()).await;
+}
+
+/// Why the server did not take a body: a text for people if it never will. `secret` was in the request.
+///
+/// # Errors
+/// The same body may be taken later.
+pub(super) async fn refusal(
+    uri: &Uri,
+    response: Response<Incoming>,
+    secret: Option<&Secret>,
+) -> io::Result<String> {
+    let status = response.status();
+    let text = read(response.into_body()).await;
+    let text = without_secret(&String::from_utf8_lossy(&text), secret);
+    let shown: String = text.lines().next().unwrap_or_default().chars().take(SHOWN_CHARACTERS_MAX).collect();
+    let told = format!("{uri} responds {status} {shown:?}");
+    let remedy = match status {
+        StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNPROCESSABLE_ENTITY => {
+            return Ok(told);
+        }
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "; check the format",
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "; check the option authorization",
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => "; check the path",
+        _ if status.is_redirection() => "; write the URL that it redirects to",
+        _ => "",
+    };
+    Err(io::Error::other(told + remedy))
+}
+
+/// A body, or as much of it as comes in time.
+async fn read(mut body: Incoming) -> Vec<u8> {
+    let mut text = Vec::new();
+    let frames = async {
+        while text.len() < BODY_BYTES_MAX
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            text.extend_from_slice(frame.data_ref().map_or(&[], |data| &data[..]));
+        }
+    };
+    let _cut_off = tokio::time::timeout(BODY_TIME_MAX, frames).await;
+    text
+}
+
+/// Hides the secret, and what stands behind its scheme.
+fn without_secret(text: &str, secret: Option<&Secret>) -> String {
+    let Some(secret) = secret else { return text.to_owned() };
+    // A server may repeat either.
+    let whole = secret.expose().trim();
+    let word = whole.split_once(' ').map_or("", |(_, word)| word.trim());
+    let hidden = text.replace(whole, &secret.to_string());
+    if word.len() < HIDDEN_BYTES_MIN { hidden } else { hidden.replace(word, &secret.to_string()) }
+}

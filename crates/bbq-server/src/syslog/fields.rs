@@ -1,0 +1,50 @@
+//! What is known of the header of a syslog message.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// What stands in a text for bytes that are not UTF-8.
+const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
+
+/// The header of a syslog message, named as RFC 5424 section 6 does, in small letters.
+#[derive(Debug, Default, PartialEq, Serialize)]
+pub(crate) struct SyslogFields {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) facility: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) severity: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) timestamp: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hostname: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) appname: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) procid: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) msgid: Option<String>,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub(crate) structured_data: Map<String, Value>,
+    /// The message without its header; `None` if it is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) msg: Option<String>,
+}
+
+impl SyslogFields {
+    /// Leaves out what was not UTF-8.
+    pub(super) fn leave_out_damaged(&mut self) {
+        let is_damaged = |text: &String| text.contains(REPLACEMENT);
+        let fields =
+            [&mut self.hostname, &mut self.appname, &mut self.procid, &mut self.msgid, &mut self.msg];
+        for field in fields {
+            field.take_if(|text| is_damaged(text));
+        }
+        let is_sound = |text: &str| !text.contains(REPLACEMENT);
+        self.structured_data.retain(|id, element| {
+            if let Value::Object(params) = element {
+                params.retain(|name, value| is_sound(name) && value.as_str().is_none_or(is_sound));
+            }
+            is_sound(id)
+        });
+    }
+}

@@ -1,0 +1,131 @@
+//! The answer to a request, in the form that the request asks for.
+
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Response, StatusCode};
+use prost::Message as _;
+use serde_json::{Value, json};
+
+use super::answer_body::AnswerBody;
+use super::grpc;
+use super::refused::Refused;
+use super::route::LogsEncoding;
+use super::source::Ack;
+use super::store::Stored;
+use crate::otlp::{PartialSuccess, Response as LogsResponse, Status};
+
+/// What the messages of a request have become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub(super) ack: Ack,
+    pub(super) stored: Stored,
+    /// Log records that were left out, as they are too long.
+    pub(super) rejected: u32,
+}
+
+/// How a request wants to be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// In JSON of bbq.
+    Plain,
+    /// As OTLP says.
+    Logs(LogsEncoding),
+    /// As OTLP says for gRPC.
+    Grpc,
+}
+
+impl Form {
+    /// The answer to a request whose messages are taken.
+    pub(super) fn taken(self, taken: Taken, message_bytes_max: usize) -> Response<AnswerBody> {
+        match self {
+            Form::Plain => {
+                let is_durable = taken.ack == Ack::Durable;
+                let status = if is_durable { StatusCode::OK } else { StatusCode::ACCEPTED };
+                response(status, HeaderValue::from_static("application/json"), line(&plain(taken)))
+            }
+            // OTLP knows no other status of success.
+            Form::Logs(encoding) => {
+                let body = logs(encoding, taken.rejected, message_bytes_max);
+                response(StatusCode::OK, encoding.content_type(), body)
+            }
+            Form::Grpc => {
+                let message = logs(LogsEncoding::Protobuf, taken.rejected, message_bytes_max);
+                let body = AnswerBody::with_trailers(grpc::framed(&message), grpc::ok());
+                let mut response = Response::new(body);
+                response.headers_mut().insert(CONTENT_TYPE, grpc::CONTENT_TYPE);
+                response.headers_mut().extend(grpc::headers());
+                response
+            }
+        }
+    }
+
+    /// The answer to a request that is refused.
+    pub(super) fn refused(self, refused: &Refused) -> Response<AnswerBody> {
+        let mut response = match self {
+            Form::Plain => {
+                let mut text = json!({ "error": refused.to_string() });
+                if let Refused::Gap { expected } = refused {
+                    text["expected"] = (*expected).into();
+                }
+                response(refused.status(), HeaderValue::from_static("application/json"), line(&text))
+            }
+            Form::Logs(encoding) => {
+                let status = Status { code: refused.code(), message: refused.to_string() };
+                let body = match encoding {
+                    LogsEncoding::Protobuf => status.encode_to_vec(),
+                    LogsEncoding::Json => line(&json!({ "code": status.code, "message": status.message })),
+                };
+                response(refused.status(), encoding.content_type(), body)
+            }
+            Form::Grpc => {
+                // The status of HTTP is about HTTP alone.
+                let mut response = response(StatusCode::OK, grpc::CONTENT_TYPE, Vec::new());
+                response.headers_mut().extend(grpc::headers().chain(grpc::refused(refused)));
+                return response;
+            }
+        };
+        response.headers_mut().extend(refused.header());
+        response
+    }
+}
+
+fn response(status: StatusCode, content_type: HeaderValue, body: Vec<u8>) -> Response<AnswerBody> {
+    let mut response = Response::new(AnswerBody::new(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+fn line(text: &Value) -> Vec<u8> {
+    format!("{text}\n").into_bytes()
+}
+
+fn plain(Taken { ack, stored, .. }: Taken) -> Value {
+    let ack = match ack {
+        Ack::Durable => "durable",
+        Ack::Received => "received",
+        Ack::None => "none",
+    };
+    let mut text = json!({ "taken": stored.taken, "ack": ack });
+    if let Some(duplicates) = stored.duplicates {
+        text["duplicates"] = duplicates.into();
+    }
+    text
+}
+
+/// An ExportLogsServiceResponse, with a partial success if log records were left out.
+fn logs(encoding: LogsEncoding, rejected: u32, message_bytes_max: usize) -> Vec<u8> {
+    let partial_success = (rejected > 0).then(|| PartialSuccess {
+        rejected_log_records: rejected.into(),
+        error_message: format!(
+            "{rejected} log records are longer than {message_bytes_max} bytes with their resource and scope (message_bytes_max)"
+        ),
+    });
+    match (encoding, partial_success) {
+        (LogsEncoding::Protobuf, partial_success) => LogsResponse { partial_success }.encode_to_vec(),
+        (LogsEncoding::Json, None) => line(&json!({})),
+        (LogsEncoding::Json, Some(PartialSuccess { rejected_log_records, error_message })) => line(&json!({
+            // 64-bit numbers are text in the JSON mapping.
+            "partialSuccess": { "rejectedLogRecords": rejected_log_records.to_string(), "errorMessage": error_message }
+        })),
+    }
+}

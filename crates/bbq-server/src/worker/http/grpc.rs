@@ -1,0 +1,103 @@
+//! The framing of gRPC around the one call that is served: a request and an answer of one message each.
+//!
+//! ```text
+//! message: 0 or 1 if it is compressed, length (4 bytes, big-endian), bytes
+//! ```
+
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+
+use super::body::HeldBody;
+use super::coding::Coding;
+use super::refused::Refused;
+
+/// The call, as its path.
+pub(super) const EXPORT: &str = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
+/// The type of requests and answers.
+pub(super) const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
+/// Bytes in front of a message.
+pub(super) const PREFIX_BYTES: usize = 5;
+
+const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
+const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+
+/// Whether a type is that of gRPC with Protocol Buffers.
+pub(super) fn is_grpc(content_type: &str) -> bool {
+    let kind = content_type.split(';').next().unwrap_or_default().trim();
+    kind.eq_ignore_ascii_case("application/grpc") || kind.eq_ignore_ascii_case("application/grpc+proto")
+}
+
+/// The coding of compressed messages.
+pub(super) fn coding(headers: &HeaderMap) -> Result<Coding, Refused> {
+    let coding = headers.get(ENCODING).map(|value| Coding::of(value.as_bytes()).ok_or(Refused::Encoding));
+    coding.unwrap_or(Ok(Coding::Identity))
+}
+
+/// Takes the message out of a body.
+pub(super) async fn message(
+    mut body: HeldBody,
+    coding: Coding,
+    bytes_max: usize,
+) -> Result<HeldBody, Refused> {
+    let framed = || Refused::Logs("gRPC has one message in a request of this call".to_owned());
+    let prefix = *body.bytes.first_chunk::<PREFIX_BYTES>().ok_or_else(framed)?;
+    let [is_compressed, length @ ..] = prefix;
+    let length = usize::try_from(u32::from_be_bytes(length)).map_err(|_| framed())?;
+    if is_compressed > 1 || body.bytes.len() - PREFIX_BYTES != length {
+        return Err(framed());
+    }
+    if is_compressed == 1 {
+        return body.decoded(PREFIX_BYTES, coding, bytes_max).await;
+    }
+    body.bytes.drain(..PREFIX_BYTES);
+    Ok(body)
+}
+
+/// A message with its prefix.
+pub(super) fn framed(message: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes();
+    [&[0], &length[..], message].concat()
+}
+
+/// The headers of each answer, beside its type.
+pub(super) fn headers() -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+    std::iter::once((ACCEPT_ENCODING, HeaderValue::from_static("identity, gzip, deflate, zstd")))
+}
+
+/// The status that follows the message of an answer.
+pub(super) fn ok() -> HeaderMap {
+    [(STATUS, HeaderValue::from_static("0"))].into_iter().collect()
+}
+
+/// The status of a call that is refused.
+pub(super) fn refused(refused: &Refused) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+    let message = HeaderValue::try_from(percent_encoded(&refused.to_string())).ok();
+    let message = message.map(|message| (MESSAGE, message));
+    std::iter::once((STATUS, HeaderValue::from(refused.code()))).chain(message)
+}
+
+/// All but printable ASCII is encoded, and the percent sign.
+fn percent_encoded(text: &str) -> String {
+    let encode = |byte: u8| match byte {
+        b' '..=b'~' if byte != b'%' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(encode).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_of_a_status_is_printable() {
+        assert_eq!(percent_encoded("100 % \u{e4}\n"), "100 %25 %C3%A4%0A");
+    }
+
+    #[test]
+    fn a_type_of_grpc_may_name_its_encoding() {
+        assert!(is_grpc("application/grpc") && is_grpc("application/grpc+proto"));
+        assert!(!is_grpc("application/grpc+json") && !is_grpc("application/grpc-web"));
+    }
+}

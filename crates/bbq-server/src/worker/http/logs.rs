@@ -1,0 +1,56 @@
+//! OTLP logs: the body of a request becomes messages, one for each log record.
+
+use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
+use bbq_wire::otlp::{SplitError, SplitLimits, split};
+
+use super::body::HeldBody;
+use super::messages::{Cut, Messages};
+use super::refused::Refused;
+use super::route::LogsEncoding;
+use super::source::Source;
+use crate::otlp::{JSON_BYTES_MAX, from_json};
+use crate::stored::ledger::DropReason;
+
+/// All log records of a request, each with its resource and scope: they go into one batch.
+const RECORDS_BYTES_MAX: usize = BATCH_BODY_BYTES_MAX as usize;
+
+/// The log records of a request.
+pub(super) struct Logs {
+    pub(super) messages: Messages,
+    /// Log records that were left out, as they are too long.
+    pub(super) rejected: u32,
+}
+
+impl LogsEncoding {
+    /// The longest body.
+    pub(super) fn bytes_max(self) -> usize {
+        match self {
+            LogsEncoding::Protobuf => BATCH_BODY_BYTES_MAX as usize,
+            LogsEncoding::Json => JSON_BYTES_MAX,
+        }
+    }
+}
+
+impl Source {
+    /// Cuts the body of a request. The memory of the result is counted in place of the body's.
+    pub(super) fn logs(&self, encoding: LogsEncoding, mut body: HeldBody) -> Result<Logs, Refused> {
+        let record_bytes_max = self.message_bytes_max();
+        if encoding == LogsEncoding::Json {
+            let request = from_json(&body.bytes, record_bytes_max).map_err(|error| {
+                Refused::Logs(format!(
+                    "{error} (OTLP in JSON is described at opentelemetry.io/docs/specs/otlp)"
+                ))
+            })?;
+            body.set(request)?;
+        }
+        let limits = SplitLimits { record_bytes_max, bytes_max: RECORDS_BYTES_MAX };
+        let mut records = Vec::with_capacity(body.bytes.len());
+        let split = split(&body.bytes, limits, &mut records).map_err(|error| match error {
+            SplitError::Malformed(_) => Refused::Logs("it is no ExportLogsServiceRequest".to_owned()),
+            SplitError::TooLarge { bytes_max } => Refused::LogsTooLarge { bytes_max },
+        })?;
+        body.set(records)?;
+        self.listener().ledger.add_dropped(DropReason::Oversize, split.too_long.into());
+        Ok(Logs { messages: Messages { body, cut: Cut::Logs }, rejected: split.too_long })
+    }
+}

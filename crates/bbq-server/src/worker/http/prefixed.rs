@@ -1,0 +1,91 @@
+//! A connection some of whose bytes were read already.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+
+/// How a client of HTTP/2 begins (RFC 9113, section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Most bytes of the first read: the head of most requests.
+const FIRST_BYTES: usize = 1024;
+
+/// A connection, and the bytes that are in front of it.
+pub(super) struct Prefixed<S> {
+    /// Empty when all of it has been read.
+    front: Vec<u8>,
+    /// 0 <= taken <= front.len()
+    taken: usize,
+    stream: S,
+}
+
+impl<S: AsyncRead + Unpin> Prefixed<S> {
+    /// Reads until it is known whether the client begins as clients of HTTP/2 do. Returns that, too.
+    pub(super) async fn begun(mut stream: S) -> io::Result<(Prefixed<S>, bool)> {
+        let mut first = [0; FIRST_BYTES];
+        let mut read = 0;
+        let is_http2 = loop {
+            let more = stream.read(&mut first[read..]).await?;
+            read += more;
+            let known = read.min(PREFACE.len());
+            if more == 0 || first[..known] != PREFACE[..known] {
+                break false;
+            }
+            if known == PREFACE.len() {
+                break true;
+            }
+        };
+        Ok((Prefixed { front: first[..read].to_vec(), taken: 0, stream }, is_http2))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.front.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(context, buffer);
+        }
+        let waiting = &self.front[self.taken..];
+        let now = waiting.len().min(buffer.remaining());
+        buffer.put_slice(&waiting[..now]);
+        self.taken += now;
+        if self.taken == self.front.len() {
+            self.front = Vec::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

@@ -1,0 +1,97 @@
+//! What a request is, by its path and type, and the form of the answer to it.
+
+use hyper::Version;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+
+use super::grpc;
+use super::refused::Refused;
+use crate::config::Protocol;
+
+/// What a request brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    /// One message.
+    Message,
+    /// Lines.
+    Lines,
+    /// OTLP logs.
+    Logs(LogsEncoding),
+    /// OTLP logs by gRPC.
+    Grpc,
+}
+
+/// The encoding of OTLP in HTTP, in the request and in the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LogsEncoding {
+    Protobuf,
+    Json,
+}
+
+impl LogsEncoding {
+    pub(super) fn content_type(self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            LogsEncoding::Protobuf => "application/x-protobuf",
+            LogsEncoding::Json => "application/json",
+        })
+    }
+}
+
+impl Route {
+    /// The route of a request to a listener of this protocol. Listeners of `otlp` take nothing but OTLP.
+    pub(super) fn of(
+        protocol: Protocol,
+        version: Version,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Result<Route, Refused> {
+        match path {
+            grpc::EXPORT if is_grpc(version, headers) => Ok(Route::Grpc),
+            "/v1/logs" => {
+                let kind = content_type(headers).split(';').next().unwrap_or_default().trim();
+                let is = |known: &str| kind.eq_ignore_ascii_case(known);
+                if is("application/x-protobuf") {
+                    Ok(Route::Logs(LogsEncoding::Protobuf))
+                } else if is("application/json") {
+                    Ok(Route::Logs(LogsEncoding::Json))
+                } else {
+                    Err(Refused::ContentType)
+                }
+            }
+            "/" if protocol == Protocol::Http => Ok(Route::Message),
+            "/ndjson" if protocol == Protocol::Http => Ok(Route::Lines),
+            _ if protocol == Protocol::Http => Err(Refused::Path),
+            _ => Err(Refused::LogsPath),
+        }
+    }
+}
+
+fn content_type(headers: &HeaderMap) -> &str {
+    headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// Whether a request is a call of gRPC, and wants to be answered as one.
+pub(super) fn is_grpc(version: Version, headers: &HeaderMap) -> bool {
+    version == Version::HTTP_2 && grpc::is_grpc(content_type(headers))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_and_a_type_make_a_route() {
+        let of = |protocol, path, kind: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+            Route::of(protocol, Version::HTTP_11, path, &headers)
+        };
+        let json = of(Protocol::Http, "/v1/logs", "Application/JSON; charset=utf-8");
+        assert!(matches!(json, Ok(Route::Logs(LogsEncoding::Json))));
+        let protobuf = of(Protocol::Otlp, "/v1/logs", "application/x-protobuf");
+        assert!(matches!(protobuf, Ok(Route::Logs(LogsEncoding::Protobuf))));
+        assert!(matches!(of(Protocol::Http, "/v1/logs", "text/plain"), Err(Refused::ContentType)));
+        assert!(matches!(of(Protocol::Http, "/ndjson", ""), Ok(Route::Lines)));
+        assert!(matches!(of(Protocol::Otlp, "/ndjson", ""), Err(Refused::LogsPath)));
+        assert!(matches!(of(Protocol::Otlp, "/v1/traces", ""), Err(Refused::LogsPath)));
+    }
+}

@@ -1,0 +1,17 @@
+//! Records of a request whose sender has numbered them: a repeated request is harmless, as with the sessions of bbq clients.
+//!
+//! ```text
+//! request at a worker --NumberedBatch--> home of the stream here? --> its lane --durable--> Waiters --> Stream --> the request
+//!                                        home elsewhere? --HandedRequest--> inbox of that worker --^
+//! ```
+//!
+//! A request owns its stream for the moment of the append only, so requests of one stream may come over any connections. Numbers
+//! may not be skipped: of two requests that overtake each other the second one is refused, and can be sent again.
+//!
+//! Not here: what a request looks like (`http`).
+
+mod append;
+mod batch;
+
+pub(crate) use append::{ROOM_PATIENCE, keep, serve_handed};
+pub(crate) use batch::{HandedRequest, NotKept, NumberedBatch, Numbers};

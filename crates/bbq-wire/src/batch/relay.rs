@@ -1,0 +1,73 @@
+//! A batch on its way to another server: as it came, with what the first server knew of its records.
+
+use super::attributes::{Origin, put_origin, put_peers, put_run};
+use super::crc32c;
+use super::format::CRC_FROM;
+use super::view::Batch;
+use crate::limits::{BATCH_BODY_BYTES_MAX, BATCH_HEADER_BYTES, ORIGIN_LISTENER_BYTES_MAX};
+use crate::{BatchHeader, Compression, Peer};
+
+impl Batch<'_> {
+    /// Appends the batch to `out` as the next server gets it. Records, numbers and attributes stay. A batch that another server passed
+    /// on stays as it is; any other gets `here` as its origin, and `peer` if it names no peers. It gets neither if a body of the
+    /// largest size would become too large. A compressed batch is compressed again, with `scratch` for its body.
+    ///
+    /// Not for [`Batch::parts`], whose attributes are those of the whole batch.
+    pub fn append_relayed(&self, here: &Origin<'_>, peer: Peer, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.resize(start + BATCH_HEADER_BYTES, 0);
+        let raw_bytes = match self.header.compression {
+            Compression::None => {
+                self.append_body(here, peer, out);
+                out.len() - start - BATCH_HEADER_BYTES
+            }
+            Compression::Lz4 => {
+                scratch.clear();
+                self.append_body(here, peer, scratch);
+                compress(scratch, out);
+                scratch.len()
+            }
+        };
+        let body_bytes = out.len() - start - BATCH_HEADER_BYTES;
+        let compression = if body_bytes < raw_bytes { self.header.compression } else { Compression::None };
+        let (body_bytes, raw_bytes) = (body_bytes as u32, raw_bytes as u32);
+        let batch = &mut out[start..];
+        BatchHeader { crc: 0, body_bytes, compression, raw_bytes, ..self.header }.encode(batch);
+        let crc = crc32c(&batch[CRC_FROM..]);
+        batch[4..8].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// Appends the raw body.
+    fn append_body(&self, here: &Origin<'_>, peer: Peer, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(self.records);
+        out.extend_from_slice(self.attributes);
+        if self.origin().is_some() {
+            return;
+        }
+        let end = out.len();
+        if self.peers().next().is_none() && peer != Peer::Unnamed {
+            let mut runs = Vec::new();
+            put_run(self.header.records, peer, &mut runs);
+            put_peers(&runs, out);
+        }
+        let listener = &here.listener[..here.listener.floor_char_boundary(ORIGIN_LISTENER_BYTES_MAX)];
+        put_origin(&Origin { listener, ..*here }, out);
+        if out.len() - start > BATCH_BODY_BYTES_MAX as usize {
+            out.truncate(end);
+        }
+    }
+}
+
+/// Appends a body as an LZ4 block, or as it is if that is not smaller.
+fn compress(raw: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + lz4_flex::block::get_maximum_output_size(raw.len()), 0);
+    match lz4_flex::block::compress_into(raw, &mut out[start..]) {
+        Ok(bytes) if bytes < raw.len() => out.truncate(start + bytes),
+        _ => {
+            out.truncate(start);
+            out.extend_from_slice(raw);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! If this fails, a log record that OTLP was told is stored is not, a sink does not show what its sender said, or a sender is told to
+//! give up what it should send again.
+
+use serde_json::{Value, json};
+
+use crate::curl::{Answer, curl};
+use crate::support::{Setup, assert_balanced};
+
+const PROTOBUF: &str = "Content-Type: application/x-protobuf";
+const JSON: &str = "Content-Type: application/json";
+
+fn post(setup: &Setup, listener: usize, headers: &[&str], body: &[u8]) -> Answer {
+    let url = format!("http://{}/v1/logs", setup.address(listener));
+    let headers: Vec<&str> = headers.iter().flat_map(|header| ["--header", header]).collect();
+    curl(&[&headers[..], &["--data-binary", "@-", &url]].concat(), body)
+}
+
+/// A message of Protocol Buffers as a field of another one.
+fn field(number: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let inner = parts.concat();
+    assert!(inner.len() < 1 << 14, "two bytes of length");
+    let length = [(inner.len() & 0x7f) as u8 | 0x80, (inner.len() >> 7) as u8];
+    [&[number << 3 | 2][..], &length, &inner].concat()
+}
+
+fn text(text: &str) -> Vec<u8> {
+    field(1, &[text.as_bytes()])
+}
+
+fn record(body: &str) -> Vec<u8> {
+    // time_unix_nano, severity_number, body.
+    let time = 1_767_225_600_000_000_000_u64.to_le_bytes();
+    field(2, &[&[0x09], &time, &[0x10, 13], &field(5, &[&text(body)])])
+}
+
+fn request(bodies: &[&str]) -> Vec<u8> {
+    let attribute = field(1, &[&text("service.name"), &field(2, &[&text("shop")])]);
+    let records = bodies.iter().map(|body| record(body)).collect::<Vec<_>>().concat();
+    field(1, &[&field(1, &[&attribute]), &field(2, &[&field(1, &[&text("orders")]), &records])])
+}
+
+#[test]
+fn each_log_record_is_a_message_with_what_is_known_of_it() {
+    let mut setup = Setup::new(&["http+tcp://127.0.0.1:{0}", "otlp+tcp://127.0.0.1:{1}"]);
+    setup.set_sinks(&["file:{dir}/raw", "file:{dir}/json?format=json"]);
+    let server = setup.start();
+    let answer = post(&setup, 0, &[PROTOBUF], &request(&["one", "two"]));
+    assert_eq!(answer.status, 200);
+    assert!(answer.head.contains("content-type: application/x-protobuf"), "{}", answer.head);
+    let json_request = json!({"resourceLogs": [{
+        "resource": {"attributes": [{"key": "host.name", "value": {"stringValue": "db3"}}]},
+        "scopeLogs": [{"scope": {"name": "s", "version": "1"}, "logRecords": [{
+            "timeUnixNano": "1767225600000000001", "severityNumber": 17, "severityText": "Error",
+            "body": {"kvlistValue": {"values": [{"key": "a", "value": {"intValue": "1"}}]}},
+            "attributes": [{"key": "k", "value": {"boolValue": true}}],
+            "traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174", "flags": 1
+        }]}]
+    }]});
+    let answer = post(&setup, 1, &[JSON], json_request.to_string().as_bytes());
+    assert_eq!((answer.status, answer.body), (200, json!({})));
+    assert_eq!(post(&setup, 1, &[PROTOBUF], b"").status, 200, "an empty request is one");
+    server.wait_status("both sinks", |status| {
+        status["sinks"].as_array().is_some_and(|sinks| sinks.iter().all(|sink| sink["delivered"] == 3))
+    });
+    assert_balanced(&server.status());
+    assert_eq!(server.stop(), Some(0));
+    let raw = std::fs::read_to_string(setup.path().join("raw")).unwrap_or_default();
+    let mut lines: Vec<&str> = raw.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["one", "two", "{\"a\":1}"]);
+    let shown = std::fs::read_to_string(setup.path().join("json")).unwrap_or_default();
+    let mut shown: Vec<Value> =
+        shown.lines().map(|line| serde_json::from_str(line).unwrap_or_default()).collect();
+    shown.sort_by_key(|record| record["timestamp"].to_string() + &record["body"].to_string());
+    assert_eq!(shown[0]["body"], "one");
+    assert_eq!(shown[0]["severity"], "WARN");
+    assert_eq!(shown[0]["resource"], json!({"service.name": "shop"}));
+    assert_eq!(shown[0]["scope"], json!({"name": "orders"}));
+    assert_eq!(shown[1]["body"], "two");
+    let last = &shown[2];
+    for (key, value) in [
+        ("timestamp", json!("2026-01-01T00:00:00.000000001Z")),
+        ("severity", json!("Error")),
+        ("severity_number", json!(17)),
+        ("body", json!({"a": 1})),
+        ("attributes", json!({"k": true})),
+        ("resource", json!({"host.name": "db3"})),
+        ("scope", json!({"name": "s", "version": "1"})),
+        ("trace_id", json!("5b8efff798038103d269b633813fc60c")),
+        ("span_id", json!("eee19b7ec3c1b174")),
+        ("flags", json!(1)),
+    ] {
+        assert_eq!(last[key], value, "{key} of {last:#}");
+    }
+    assert!(
+        last["time"].is_string() && last["listener"].is_string() && last["message"].is_null(),
+        "{last:#}"
+    );
+}
+
+#[test]
+fn what_is_too_long_is_a_partial_success_and_what_is_no_request_is_refused() {
+    let setup = Setup::new(&["otlp+tcp://127.0.0.1:{0}?message_bytes_max=200"]);
+    let server = setup.start();
+    let long = "x".repeat(200);
+    let answer = post(&setup, 0, &[PROTOBUF], &request(&["short", &long, "also short"]));
+    assert_eq!(answer.status, 200);
+    let json_record = |body: &str| {
+        json!({"resourceLogs": [{"scopeLogs": [{"logRecords": [
+        {"body": {"stringValue": body}}, {"body": {"stringValue": "third"}}]}]}]})
+    };
+    // Its text fits, and its record does not.
+    let answer = post(&setup, 0, &[JSON], json_record(&"y".repeat(170)).to_string().as_bytes());
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    for (headers, body, status, says) in [
+        (&[PROTOBUF][..], &b"no request"[..], 400, ""),
+        (&[JSON], b"{\"resourceLogs\":7}", 400, "opentelemetry.io"),
+        (&["Content-Type: text/plain"], b"x", 415, "application/x-protobuf"),
+        (&[JSON, "Content-Encoding: br"], b"{}", 415, "gzip"),
+    ] {
+        let answer = post(&setup, 0, headers, body);
+        assert_eq!(answer.status, status, "{}", answer.body);
+        let told = answer.body["message"].as_str().or(answer.body["error"].as_str()).unwrap_or_default();
+        assert!(told.contains(says), "{told}");
+    }
+    let elsewhere = curl(&["--data-binary", "@-", &format!("http://{}/", setup.address(0))], b"x");
+    assert_eq!(elsewhere.status, 404, "{}", elsewhere.body);
+    let status = server.wait_delivered(4);
+    assert_balanced(&status);
+    assert_eq!(status["ledger"]["dropped"], json!({"oversize": 1}), "{status:#}");
+    assert_eq!(server.stop(), Some(0));
+}
