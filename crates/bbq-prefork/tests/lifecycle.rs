@@ -75,11 +75,13 @@ fn a_stop_closes_what_idles() {
         let before = descriptors();
         let mut idle: Vec<TcpStream> = (0..10).map(|_| served(&group, &mut pool)).collect();
         // One of a process that was killed.
-        let victim = pool.pids().next().flatten().unwrap();
+        let victim = pool.taken().iter().position(|taken| *taken > 0).unwrap();
+        let victim = pool.pids().nth(victim).flatten().unwrap();
         kill_process(Pid::from_raw(victim.cast_signed()).unwrap(), Signal::KILL).unwrap();
         let mut replaced = false;
         while !replaced {
-            turn(&mut pool, |event| replaced = matches!(event, PoolEvent::Replaced { .. }));
+            // A process that was killed before it served has a second event, `StartFailed`.
+            turn(&mut pool, |event| replaced |= matches!(event, PoolEvent::Replaced { .. }));
         }
         end(&mut pool);
         for stream in &mut idle {

@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 
 use bbq_prefork::{Connection, Outcome, PoolEvent, PreforkPool};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 /// Runs the tests whose names contain the first argument, if there is one, one after the other. It prints what the standard
@@ -35,9 +35,13 @@ pub(crate) fn echo(connection: &Connection<'_>) -> Outcome {
     }
 }
 
+/// The longest delay of a pool is a second: so long only an event that never comes takes.
+const LOST: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
+
 /// Waits for events of the pool, and handles them.
 pub(crate) fn turn(pool: &mut PreforkPool<'_>, f: impl FnMut(PoolEvent)) {
-    let _interrupted = poll(&mut [PollFd::from_borrowed_fd(pool.as_fd(), PollFlags::IN)], None);
+    let ready = poll(&mut [PollFd::from_borrowed_fd(pool.as_fd(), PollFlags::IN)], Some(&LOST));
+    assert_ne!(ready, Ok(0), "no event for {} s", LOST.tv_sec);
     pool.handle_events(f).unwrap();
 }
 
