@@ -2,11 +2,18 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
-use std::process::{Command, ExitStatus};
-use std::time::Instant;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The prefix of a command that resets SIGINT to its default action.
 const HEARS_INTERRUPTS: [&str; 2] = ["env", "--default-signal=INT"];
+
+/// A test program that prints nothing for so long hangs. The longest test without a line takes two minutes on a busy machine.
+const SILENCE_MAX: Duration = Duration::from_secs(600);
+/// Lines that are read and not shown yet: the terminal is rarely behind.
+const LINES_QUEUED_MAX: usize = 1024;
 
 /// Runs `program`, with variables of the environment set in front of it.
 pub(crate) fn run(variables: &[(&str, &str)], program: &str, arguments: &[&str]) -> Result<(), String> {
@@ -17,7 +24,8 @@ pub(crate) fn run(variables: &[(&str, &str)], program: &str, arguments: &[&str])
     })
 }
 
-/// Runs tests, shows their output, and calls `watch` for each line, of standard output and standard error together.
+/// Runs tests, shows their output, and calls `watch` for each line, of standard output and standard error together. A test
+/// program that prints nothing for `SILENCE_MAX` is killed, which its runner reports as a failure.
 ///
 /// A background job of a script ignores SIGINT, and so does every program that it starts. Tests that send the signal would wait
 /// forever, so it is reset for them.
@@ -34,7 +42,7 @@ pub(crate) fn run_watched(
             command.args(&HEARS_INTERRUPTS[1..]).arg(program);
         }
         command.args(arguments).envs(variables.iter().copied());
-        status_watched(command, watch).map_err(|error| format!("cannot run {program}: {error}"))
+        status_watched(command, SILENCE_MAX, watch).map_err(|error| format!("cannot run {program}: {error}"))
     })
 }
 
@@ -71,20 +79,59 @@ fn timed(shown: &str, status: impl FnOnce() -> Result<ExitStatus, String>) -> Re
     Err(format!("failed ({status}) after {seconds} s: {shown}"))
 }
 
-fn status_watched(mut command: Command, watch: &mut dyn FnMut(&str)) -> io::Result<ExitStatus> {
+fn status_watched(
+    mut command: Command,
+    silence_max: Duration,
+    watch: &mut dyn FnMut(&str),
+) -> io::Result<ExitStatus> {
     let (output, input) = io::pipe()?;
     command.stdout(input.try_clone()?).stderr(input);
     let mut child = command.spawn()?;
     // Dropped here, as it has the write ends: the output ends when every process that has them has ended.
     drop(command);
+    let (lines, read) = mpsc::sync_channel(LINES_QUEUED_MAX);
+    let reader = thread::spawn(move || send_lines(output, &lines));
+    loop {
+        match read.recv_timeout(silence_max) {
+            Ok(line) => {
+                io::stderr().write_all(&line)?;
+                watch(&String::from_utf8_lossy(&line));
+            }
+            Err(RecvTimeoutError::Timeout) => end_what_hangs(&child, silence_max)?,
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    reader.join().map_err(|_| io::Error::other("the reader of the output panicked"))??;
+    child.wait()
+}
+
+fn send_lines(output: impl io::Read, lines: &SyncSender<Vec<u8>>) -> io::Result<()> {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
-    while output.read_until(b'\n', &mut line)? > 0 {
-        io::stderr().write_all(&line)?;
-        watch(&String::from_utf8_lossy(&line));
-        line.clear();
+    while output.read_until(b'\n', &mut line)? > 0 && lines.send(std::mem::take(&mut line)).is_ok() {}
+    Ok(())
+}
+
+/// Kills the test program that `runner` waits for, with all that it started; the runner goes on with the next program. A runner
+/// without children is killed itself.
+fn end_what_hangs(runner: &Child, silence: Duration) -> io::Result<()> {
+    let mut processes = descendants(runner.id());
+    if processes.is_empty() {
+        processes.push(runner.id());
     }
-    child.wait()
+    eprintln!("xtask: no output for {} s: killing {processes:?}", silence.as_secs());
+    // One that has ended meanwhile is no failure.
+    Command::new("kill").arg("-KILL").args(processes.iter().map(u32::to_string)).status().map(drop)
+}
+
+/// The processes below one, as /proc shows them at this moment.
+fn descendants(process: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
+    let lists = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let children: Vec<u32> = lists
+        .flat_map(|list| list.split_whitespace().filter_map(|child| child.parse().ok()).collect::<Vec<_>>())
+        .collect();
+    children.iter().flat_map(|child| [vec![*child], descendants(*child)].concat()).collect()
 }
 
 /// Whether bit 1, for signal 2, is set in what /proc says of a process.
@@ -128,6 +175,26 @@ mod tests {
         let (done, lines) = ends(&format!("trap '' INT; exec {} {inner}", HEARS_INTERRUPTS.join(" ")));
         assert!(done.is_err_and(|problem| problem.contains("signal: 2")));
         assert_eq!(lines, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_killed_with_its_children_and_its_runner_goes_on() {
+        let mut lines = Vec::new();
+        let mut command = Command::new("sh");
+        command.args(["-c", "sh -c 'sleep 600 & wait'; echo ended $?"]);
+        let silence = Duration::from_millis(200);
+        let status = status_watched(command, silence, &mut |line| lines.push(line.to_owned())).unwrap();
+        assert!(status.success());
+        // The first line is the shell's word of the kill.
+        assert_eq!(lines.last().map(String::as_str), Some("ended 137\n"));
+    }
+
+    #[test]
+    fn a_runner_that_hangs_itself_is_killed() {
+        let mut command = Command::new("sleep");
+        command.arg("600");
+        let status = status_watched(command, Duration::from_millis(200), &mut |_| {}).unwrap();
+        assert!(!status.success());
     }
 
     #[test]
