@@ -121,6 +121,9 @@ mod tests {
         assert!(kind("listen", r"^lines\+(tcp|unix)://.").contains_key("backlog"));
         assert!(!kind("listen", r"^lines\+(udp|unixgram)://.").contains_key("backlog"));
         assert_eq!(schema["properties"]["spool"]["properties"]["flush_interval_ms"]["maximum"], 10_000);
-        assert_eq!(schema["properties"]["listen"]["items"]["anyOf"].as_array().unwrap().len(), 18);
+        // Each protocol with connections, and some with datagrams; each as a text and as a table.
+        let forms = Protocol::WORDS.map(|(_, protocol)| 2 * (1 + usize::from(protocol.has_datagrams())));
+        let listeners = schema["properties"]["listen"]["items"]["anyOf"].as_array().unwrap();
+        assert_eq!(listeners.len(), forms.iter().sum::<usize>());
     }
 }

@@ -39,6 +39,9 @@ pub(in crate::sink) static FORWARD: Kind = Kind {
 fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, ConfigError> {
     let text = format!("bbq:{argument}");
     let wrong = |why: &str| ConfigError::new(format!("{text:?}: {why}; write bbq://HOST:PORT"));
+    if argument == "//" {
+        return Err(wrong("it has no host"));
+    }
     let uri: Uri = text.parse().map_err(|error| wrong(&format!("{error}")))?;
     let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("it has no host"))?;
     if uri.path() != "/" && !uri.path().is_empty() {
@@ -85,7 +88,7 @@ mod tests {
     fn mistakes_in_the_address_are_named() {
         for (spec, words) in [
             ("bbq:logs1:7700", "invalid"),
-            ("bbq://", "invalid"),
+            ("bbq://", "no host"),
             ("bbq://:7700", "no host"),
             ("bbq://logs1:0", "the port"),
             ("bbq://logs1:", "the port"),
