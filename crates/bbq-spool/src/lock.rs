@@ -1,7 +1,9 @@
 //! One server per data directory.
 
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -9,9 +11,12 @@ use rustix::fs::{FlockOperation, flock};
 use crate::{DiskStorage, SpoolError, Storage};
 
 /// The lock on a data directory, held while the value lives. The lock ends with the process in any case (flock(2)).
+///
+/// Its descriptor can be sent to another process: both hold the lock then, and it ends with the last of them.
 #[derive(Debug)]
 pub struct DirectoryLock {
-    _file: File,
+    file: File,
+    path: PathBuf,
 }
 
 impl DirectoryLock {
@@ -22,11 +27,38 @@ impl DirectoryLock {
     pub fn take(directory: &Path) -> Result<DirectoryLock, SpoolError> {
         let (file, path) = open_created(directory)?;
         lock(&file, directory, &path, FlockOperation::NonBlockingLockExclusive)?;
+        let lock = DirectoryLock { file, path };
+        lock.sign()?;
+        Ok(lock)
+    }
+
+    /// Goes on with the lock that another process holds and has sent. Takes a lock of its own if that one is of another directory.
+    ///
+    /// # Errors
+    /// As of [`DirectoryLock::take`].
+    pub fn adopt(sent: OwnedFd, directory: &Path) -> Result<DirectoryLock, SpoolError> {
+        let path = directory.join("lock");
+        let file = File::from(sent);
+        let inode = |metadata: io::Result<fs::Metadata>| metadata.map(|file| (file.dev(), file.ino()));
+        match (inode(file.metadata()), inode(fs::metadata(&path))) {
+            (Ok(sent), Ok(ours)) if sent == ours => {}
+            _ => return DirectoryLock::take(directory),
+        }
+        // It is held already, unless a process that is no server has sent it.
+        lock(&file, directory, &path, FlockOperation::NonBlockingLockExclusive)?;
+        let lock = DirectoryLock { file, path };
+        lock.sign()?;
+        Ok(lock)
+    }
+
+    /// Writes the id of this process into the lock file, for those that are refused.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn sign(&self) -> Result<(), SpoolError> {
         let pid = format!("{}\n", std::process::id());
-        file.set_len(0)
-            .and_then(|()| file.write_all_at(pid.as_bytes(), 0))
-            .map_err(SpoolError::io("write", &path))?;
-        Ok(DirectoryLock { _file: file })
+        let written = self.file.set_len(0).and_then(|()| self.file.write_all_at(pid.as_bytes(), 0));
+        written.map_err(SpoolError::io("write", &self.path))
     }
 
     /// Creates the directory if needed, and takes a shared lock on it: for the only writer of a directory that others may read
@@ -37,7 +69,7 @@ impl DirectoryLock {
     pub fn share_created(directory: &Path) -> Result<DirectoryLock, SpoolError> {
         let (file, path) = open_created(directory)?;
         lock(&file, directory, &path, FlockOperation::NonBlockingLockShared)?;
-        Ok(DirectoryLock { _file: file })
+        Ok(DirectoryLock { file, path })
     }
 
     /// Takes a shared lock that keeps servers out, without changing anything. Returns `None` if the directory has no lock file:
@@ -53,7 +85,13 @@ impl DirectoryLock {
             Err(error) => return Err(SpoolError::io("open", &path)(error)),
         };
         lock(&file, directory, &path, FlockOperation::NonBlockingLockShared)?;
-        Ok(Some(DirectoryLock { _file: file }))
+        Ok(Some(DirectoryLock { file, path }))
+    }
+}
+
+impl AsFd for DirectoryLock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

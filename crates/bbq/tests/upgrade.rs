@@ -16,15 +16,19 @@ use std::io::{Read as _, Write};
 use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Instant;
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use serde_json::Value;
 use support::lineage::Lineage;
 use support::program::Program;
-use support::{BBQ, Setup};
+use support::{BBQ, PATIENCE, Setup};
 
 const LINES: u64 = 1_000_000;
 const UPGRADES: u64 = 5;
@@ -122,6 +126,71 @@ fn one_that_fails_with_the_data_directory_in_its_hands_gives_it_back() {
     server.wait_delivered(3);
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
     assert_eq!(setup.written(), b"half a line\nanother\nthe last\n");
+}
+
+/// `bbq spool cat`, `check` and `repair` take this lock.
+#[test]
+fn nobody_gets_the_lock_of_the_data_directory_during_an_upgrade() {
+    let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
+    let path = setup.copy_program();
+    let mut server = Lineage::start(&setup);
+    let lock_file = setup.data().join("lock");
+    let lock = fs::File::open(&lock_file).expect("a server made it");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let is_free = || flock(&lock, FlockOperation::NonBlockingLockShared).is_ok();
+            while !is_over.load(Relaxed) {
+                if is_free() {
+                    flock(&lock, FlockOperation::Unlock).expect("it is ours");
+                    return true;
+                }
+            }
+            false
+        });
+        let upgraded = catch_unwind(AssertUnwindSafe(|| (0..3).for_each(|_| server.upgrade())));
+        is_over.store(true, Relaxed);
+        assert!(!other.join().expect("it does not panic"), "the lock was free");
+        upgraded.expect("upgrades without a lock");
+    });
+    let holder = || fs::read_to_string(&lock_file).expect("it is there").trim().to_owned();
+    assert_eq!(holder(), server.pid().to_string());
+    // One that has put its id there already.
+    install(&path, &fs::read(BBQ).expect("a program"));
+    fs::write(setup.path().join("bbq.toml"), "sink = [\"file:/proc/none/x\"]\n").expect("a configuration");
+    server.refused(Signal::USR2);
+    assert_eq!(holder(), server.pid().to_string());
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}
+
+/// Whoever stops the process that is known means the server.
+#[test]
+fn a_stop_of_the_old_program_while_it_hands_over_stops_the_new_one() {
+    let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
+    let path = setup.copy_program();
+    let server = Lineage::start(&setup);
+    let mut client = TcpStream::connect(setup.address(0)).expect("it listens");
+    client.write_all(b"kept\n").expect("it reads");
+    server.wait_delivered(1);
+    // The new program opens the data directory, and its first sync takes a while.
+    let slow = "exec strace -D -f -o /dev/null -e inject=fsync,fdatasync:delay_enter=3000000:when=1";
+    install(&path, format!("#!/bin/sh\n{slow} {BBQ} \"$@\"\n").as_bytes());
+    server.signal(Signal::USR2);
+    let old = server.pid();
+    let start = Instant::now();
+    let new = loop {
+        let holder = fs::read_to_string(setup.data().join("lock")).expect("it is there");
+        match holder.trim().parse() {
+            Ok(pid) if pid != old => break pid,
+            // Between two states of the file.
+            _ => assert!(start.elapsed() < PATIENCE, "it is not handed over\n{}", setup.log()),
+        }
+    };
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait_end(old), Some(0), "{}", setup.log());
+    assert_eq!(server.wait_end(new), Some(0), "{}", setup.log());
+    assert_eq!(server.count("the new process is asked to stop"), 1, "{}", setup.log());
+    assert_eq!(setup.written(), b"kept\n");
 }
 
 #[test]

@@ -5,9 +5,11 @@
 //! Meanwhile, connections wait in the kernel's queue.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bbq_spool::DirectoryLock;
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::{oneshot, watch};
 use tracing::{error, info, warn};
 
@@ -41,7 +43,7 @@ pub(crate) struct Control {
     pub(crate) source: ConfigSource,
     pub(crate) program: Program,
     pub(crate) sockets: Sockets,
-    /// Held until the end, except during an upgrade.
+    /// Held until the end, except during an upgrade to a version that takes its own.
     pub(crate) lock: Option<DirectoryLock>,
     /// The process that this process replaces.
     pub(crate) predecessor: Option<Predecessor>,
@@ -55,8 +57,8 @@ pub(crate) struct Control {
 enum Ending {
     /// By a signal or a failed thread; `true` when nothing failed.
     Stop { in_order: bool },
-    /// Another process serves.
-    HandedOver,
+    /// Another process serves, the one with this id.
+    HandedOver(u32),
     /// A pause could not be ended. The reason is in the log.
     Lost,
 }
@@ -74,9 +76,13 @@ async fn prepared(preparation: &mut Preparation) -> Result<Successor, String> {
 impl Control {
     /// Runs until a signal, then ends everything in order. Returns `true` when nothing went wrong.
     pub(crate) fn run(mut self, signals: Signals) -> bool {
-        let Signals { runtime, mut received, .. } = signals;
+        let Signals { runtime, mut received, is_stop_asked } = signals;
+        let mut successor = None;
         let ended = match runtime.block_on(self.serve(&mut received)) {
-            Ending::HandedOver => true,
+            Ending::HandedOver(pid) => {
+                successor = Some(pid);
+                true
+            }
             Ending::Lost => false,
             Ending::Stop { in_order } => {
                 notify(notify::STOPPING);
@@ -90,6 +96,11 @@ impl Control {
             admin.end();
         }
         self.look.end();
+        if let Some(pid) = successor.filter(|_| is_stop_asked.load(Ordering::Relaxed)) {
+            // Who asked this process to stop meant the server.
+            info!(pid, "a signal asked this process to stop while it handed over; the new process is asked to stop");
+            ask_to_stop(pid);
+        }
         ended
     }
 
@@ -131,8 +142,9 @@ impl Control {
                         if let Some(admin) = &mut self.admin {
                             admin.pause().await;
                         }
+                        let pid = successor.pid();
                         if self.hand_over(successor) {
-                            return Ending::HandedOver;
+                            return Ending::HandedOver(pid);
                         }
                         if let Some(admin) = &self.admin {
                             admin.serve(&parts);
@@ -253,10 +265,13 @@ impl Control {
     fn hand_over(&mut self, mut successor: Successor) -> bool {
         let kept = self.sockets.listeners.iter().map(|listener| successor.keeps(&listener.spec())).collect();
         let mut halted = self.pause(&Halt::Pause { kept, keeps_tls: false });
-        self.lock = None;
+        if !successor.adopts_lock() {
+            self.lock = None;
+        }
         let listeners = self.sockets.listeners.clone();
         let specs: Vec<Arc<ListenSpec>> = listeners.iter().map(Listener::spec).collect();
-        let taken = successor.take_over(&specs, &mut halted.paused, halted.kernel_seen.clone());
+        let kernel_seen = halted.kernel_seen.clone();
+        let taken = successor.take_over(&specs, &mut halted.paused, kernel_seen, self.lock.as_ref());
         match taken {
             Ok(()) => {
                 for listener in listeners.iter().filter(|listener| successor.keeps(&listener.spec())) {
@@ -267,14 +282,24 @@ impl Control {
                 true
             }
             Err(why) => {
-                // Ends the new process, so that the lock is free.
+                // Ends the new process, so that the lock is this one's alone.
                 drop(successor);
                 self.refuse("upgrade", &why);
+                self.sign_lock();
                 if let Err(why) = self.go_on(halted, None) {
                     error!(why, "cannot go on after an upgrade that failed");
                 }
                 false
             }
+        }
+    }
+
+    /// The new process may have put its id into the lock file.
+    fn sign_lock(&self) {
+        if let Some(lock) = &self.lock
+            && let Err(error) = lock.sign()
+        {
+            warn!(%error, "the lock file names a process that is gone");
         }
     }
 
@@ -335,6 +360,13 @@ impl Control {
     fn refuse(&self, change: &'static str, why: &str) {
         error!(change, why, "refused; going on as before");
         self.changes.set_refused(Some(format!("{change}: {why}")));
+    }
+}
+
+fn ask_to_stop(pid: u32) {
+    let stopped = Pid::from_raw(pid.cast_signed()).map(|process| kill_process(process, Signal::TERM));
+    if !matches!(stopped, Some(Ok(()))) {
+        error!(pid, "the process cannot be asked to stop");
     }
 }
 

@@ -57,10 +57,12 @@ impl Server {
             Some((mut predecessor, mut offered)) => {
                 let mut sockets = Sockets::open(&config, &mut offered)?;
                 drop(offered);
-                paused = predecessor.take_over(&mut sockets.listeners).map_err(predecessor_gone)?;
+                let mut taken = predecessor.take_over(&mut sockets.listeners).map_err(predecessor_gone)?;
                 // The predecessor has closed nothing, and goes on.
                 go_on()?;
-                (sockets, DirectoryLock::take(&config.data)?, Some(predecessor))
+                let lock = taken.lock(&config.data)?;
+                paused = taken.paused;
+                (sockets, lock, Some(predecessor))
             }
             None => {
                 let lock = DirectoryLock::take(&config.data)?;

@@ -20,7 +20,7 @@ pub struct Signals {
     /// Its event loop delivers the signals, so control runs on it.
     pub(crate) runtime: Runtime,
     pub(crate) received: Received,
-    is_stop_asked: Arc<AtomicBool>,
+    pub(crate) is_stop_asked: Arc<AtomicBool>,
 }
 
 /// A stream of signals for each kind. Several pending signals of a kind are one.

@@ -29,13 +29,17 @@ pub(super) struct OfferedSockets {
 pub(super) struct Prepared {
     /// The listeners that it keeps, as PROTOCOL+TRANSPORT://ADDRESS: connections in their queues stay there.
     pub(super) kept: Vec<String>,
+    /// Whether it goes on with the lock of the data directory, which comes with [`Handed::Go`]. A version before that takes its
+    /// own, for which the old program lets go.
+    #[serde(default)]
+    pub(super) adopts_lock: bool,
 }
 
 /// Old to new, any number of times before [`Handed::Go`]; a descriptor for each connection.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Handed {
     Connections(Vec<Connection>),
-    /// The data directory is free.
+    /// The data directory is free. The descriptor is that of its lock, if the new program adopts it.
     Go {
         /// The kernel's count of drops when the old program last read it, by group of [`Offer`].
         kernel_seen: Vec<u64>,

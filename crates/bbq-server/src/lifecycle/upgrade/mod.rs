@@ -5,8 +5,8 @@
 //! starts it, its standard input is a channel ->  reads its configuration
 //! Offer, with every socket                   ->  adopts those in its configuration, opens others
 //!                                            <-  Prepared: the listeners that it keeps
-//! workers pause, sinks commit, the lock is free
-//! Go, with every open connection             ->  opens the data directory, continues the connections
+//! workers pause, sinks commit
+//! Go, with every open connection and the lock -> opens the data directory, continues the connections
 //!                                            <-  Ready
 //! leaves the files of unix sockets, exits 0
 //! ```

@@ -4,9 +4,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use bbq_listen::SteeringKey;
+use bbq_spool::{DirectoryLock, SpoolError};
 use bbq_wire::Peer;
 use bbq_wire::framing::Suspended;
 use data_encoding::BASE64;
@@ -28,6 +30,24 @@ pub(crate) struct Predecessor {
     standard_error: Option<OwnedFd>,
     /// Each offered group, and whether this process removes the file of its unix socket at the end.
     offered: Vec<(bbq_listen::Address, bool)>,
+}
+
+/// What the predecessor has handed over, beside the sockets.
+pub(crate) struct TakenOver {
+    /// The connections to continue.
+    pub(crate) paused: Vec<PausedConnection>,
+    /// The lock of its data directory; `None` from a version that lets go of it.
+    lock: Option<OwnedFd>,
+}
+
+impl TakenOver {
+    /// The lock of this process's data directory.
+    pub(crate) fn lock(&mut self, data: &Path) -> Result<DirectoryLock, SpoolError> {
+        match self.lock.take() {
+            Some(lock) => DirectoryLock::adopt(lock, data),
+            None => DirectoryLock::take(data),
+        }
+    }
 }
 
 impl Predecessor {
@@ -62,11 +82,10 @@ impl Predecessor {
         Ok(Some((Predecessor { channel, standard_error, offered }, groups)))
     }
 
-    /// Tells the predecessor which listeners are kept, and waits until the data directory is free. Returns the connections to
-    /// continue.
-    pub(crate) fn take_over(&mut self, listeners: &mut [Listener]) -> io::Result<Vec<PausedConnection>> {
+    /// Tells the predecessor which listeners are kept, and waits until the data directory is free.
+    pub(crate) fn take_over(&mut self, listeners: &mut [Listener]) -> io::Result<TakenOver> {
         let kept = listeners.iter().map(|listener| listener.spec().head().to_owned()).collect();
-        self.channel.send(&Prepared { kept }, &[])?;
+        self.channel.send(&Prepared { kept, adopts_lock: true }, &[])?;
         let mut paused = Vec::new();
         loop {
             match self.channel.receive()? {
@@ -76,9 +95,9 @@ impl Predecessor {
                         found.filter_map(|(connection, stream)| resumed(&connection, stream, listeners)),
                     );
                 }
-                (Handed::Go { kernel_seen }, _) => {
+                (Handed::Go { kernel_seen }, lock) => {
                     self.resume_kernel_drops(listeners, &kernel_seen);
-                    return Ok(paused);
+                    return Ok(TakenOver { paused, lock: lock.into_iter().next() });
                 }
             }
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
+use bbq_spool::DirectoryLock;
 use bbq_wire::Peer;
 use bbq_wire::framing::Suspended;
 use data_encoding::BASE64;
@@ -39,6 +40,7 @@ pub(crate) struct Successor {
     patience: Duration,
     last_line: Receiver<String>,
     kept: Vec<String>,
+    adopts_lock: bool,
     is_ready: bool,
 }
 
@@ -57,7 +59,7 @@ impl Successor {
             .map_err(|error| format!("{path} cannot be started: {error}"))?;
         match successor.offer(offered) {
             Ok(prepared) => {
-                successor.kept = prepared.kept;
+                (successor.kept, successor.adopts_lock) = (prepared.kept, prepared.adopts_lock);
                 Ok(successor)
             }
             Err(error) => Err(successor.explain("was prepared", &error)),
@@ -79,7 +81,15 @@ impl Successor {
         let (tell, last_line) = sync_channel(1);
         let channel = Channel::new(ours);
         let standard_error = child.stderr.take();
-        let successor = Successor { child, channel, patience, last_line, kept: Vec::new(), is_ready: false };
+        let successor = Successor {
+            child,
+            channel,
+            patience,
+            last_line,
+            kept: Vec::new(),
+            adopts_lock: false,
+            is_ready: false,
+        };
         successor.channel.set_patience(Some(patience))?;
         if let Some(standard_error) = standard_error {
             std::thread::Builder::new().name("upgrade-log".to_owned()).spawn(move || {
@@ -113,7 +123,12 @@ impl Successor {
         self.kept.iter().any(|kept| kept == spec.head())
     }
 
-    /// Hands over the connections, and the data directory, whose lock is free. Returns when the program serves.
+    /// Whether the successor goes on with the lock of the data directory; otherwise the lock has to be free.
+    pub(crate) fn adopts_lock(&self) -> bool {
+        self.adopts_lock
+    }
+
+    /// Hands over the connections, and the data directory with its lock, if that is held. Returns when the program serves.
     ///
     /// # Errors
     /// Why the program does not serve. It has been killed, and `paused` has the connections again.
@@ -122,8 +137,11 @@ impl Successor {
         listeners: &[Arc<ListenSpec>],
         paused: &mut Vec<PausedConnection>,
         kernel_seen: Vec<u64>,
+        lock: Option<&DirectoryLock>,
     ) -> Result<(), String> {
-        let handed = self.hand(listeners, paused, kernel_seen);
+        let handed = self
+            .hand(listeners, paused)
+            .and_then(|()| self.channel.send(&Handed::Go { kernel_seen }, lock.map(AsFd::as_fd).as_slice()));
         match handed.and_then(|()| self.channel.receive::<Ready>()) {
             Ok(_ready) => {
                 self.is_ready = true;
@@ -139,7 +157,6 @@ impl Successor {
         &mut self,
         listeners: &[Arc<ListenSpec>],
         paused: &mut Vec<PausedConnection>,
-        kernel_seen: Vec<u64>,
     ) -> io::Result<()> {
         // To describe a connection, its framer is suspended. It is resumed at once, in case the hand-over fails.
         let mut described = Vec::with_capacity(paused.len());
@@ -166,7 +183,7 @@ impl Successor {
             let streams: Vec<_> = streams.by_ref().take(message.len()).collect();
             self.channel.send(&Handed::Connections(message), &streams)?;
         }
-        self.channel.send(&Handed::Go { kernel_seen }, &[])
+        Ok(())
     }
 
     /// Kills the program, and returns how it failed.
