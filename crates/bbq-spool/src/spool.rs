@@ -46,6 +46,8 @@ pub struct SpoolOptions {
     pub hot_bytes_max: usize,
     /// The sources; an envelope's `source` is an index into them.
     pub sources: Vec<Source>,
+    /// The writer of each lane is a thread with this name and the lane's number.
+    pub thread_name: &'static str,
 }
 
 /// A source of messages, such as a listener.
@@ -75,6 +77,7 @@ impl SpoolOptions {
             flush_interval: FLUSH_INTERVAL_DEFAULT,
             hot_bytes_max: HOT_BYTES_DEFAULT,
             sources,
+            thread_name: "lane",
         }
     }
 
@@ -258,7 +261,7 @@ impl Spool {
             Time::Stepped(_) => Writing::Steps(Box::new(writer)),
             Time::System { .. } => Writing::Thread(
                 std::thread::Builder::new()
-                    .name(format!("lane-{index}"))
+                    .name(format!("{}-{index}", options.thread_name))
                     .spawn(move || writer.run())
                     .map_err(SpoolError::io("start the writer of", directory))?,
             ),

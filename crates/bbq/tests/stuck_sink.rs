@@ -79,6 +79,40 @@ fn a_reload_and_an_upgrade_are_refused_and_everything_goes_on() {
     assert_eq!(setup.written(), [&LINE.repeat(lines), "behind\nlast\n"].concat().as_bytes());
 }
 
+/// The disk on which the sink keeps what its destination refuses for good.
+#[test]
+fn a_disk_that_hangs_under_dead_letters_cancels_a_reload() {
+    let to = Setup::new(&["http+tcp://127.0.0.1:{0}?message_bytes_max=100"]);
+    let receiver = to.start();
+    let mut setup = setup();
+    setup.set_sinks(&[&format!("http://{}/ndjson?format=raw", to.address(0))]);
+    let mut server = Lineage::start(&setup);
+    let mut client = TcpStream::connect(setup.address(0)).expect("it listens");
+    client.write_all(b"good\n").expect("it reads");
+    receiver.wait_delivered(1);
+    let refused = format!("{}\n", "x".repeat(101));
+    client.write_all(refused.as_bytes()).expect("it reads");
+    server.wait_log("the destination rejects messages for good; they are kept", 1);
+    let frozen = Fault::inject(server.pid(), "letters-0", FROZEN);
+    client.write_all(refused.as_bytes()).expect("it reads");
+    frozen.wait_held(server.pid(), libc::SYS_fdatasync);
+    configure(&setup, 2);
+    for signal in [Signal::HUP, Signal::USR2] {
+        let why = server.refused(signal);
+        assert!(why.contains("cannot keep rejected messages in ") && why.contains("within 5 s"), "{why}");
+    }
+    assert_eq!(server.status()["ready"], true);
+    drop(frozen);
+    server.reload();
+    server.upgrade();
+    client.write_all(b"last\n").expect("it reads");
+    let status = server.wait_status("the rest", |status| status["ledger"]["delivered"] == 2);
+    assert_eq!(status["ledger"]["dropped"]["refused"], 2, "{status:#}");
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    assert_eq!(receiver.stop(), Some(0));
+    assert_eq!(to.written(), b"good\nlast\n");
+}
+
 #[test]
 fn a_stop_names_it_ends_in_time_and_keeps_what_is_owed() {
     let setup = setup();

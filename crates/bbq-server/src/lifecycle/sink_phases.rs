@@ -218,10 +218,21 @@ impl SinkLifecycle {
             if left.is_zero() {
                 return Ok(());
             }
-            let goes_on =
-                |state: &mut State| !matches!(state.phase, Phase::Holding | Phase::Leaving | Phase::Over);
-            let _moved = self.all.moved.wait_timeout_while(self.all.locked(), left, goes_on);
+            self.wait_unless(left, |phase| matches!(phase, Phase::Holding | Phase::Leaving | Phase::Over));
         }
+    }
+
+    /// Waits before the output is tried again. For a sink that could not end now: what control asks for has to wait, or is called
+    /// off.
+    pub(crate) fn pause_without_hold(&self, pause: Duration) -> Result<(), Interrupted> {
+        self.wait_unless(pause, |phase| matches!(phase, Phase::Leaving | Phase::Over));
+        self.check()
+    }
+
+    /// Waits for so long, or until control sets such a phase.
+    fn wait_unless(&self, patience: Duration, ends: impl Fn(Phase) -> bool) {
+        let waits = |state: &mut State| !ends(state.phase);
+        let _moved = self.all.moved.wait_timeout_while(self.all.locked(), patience, waits);
     }
 }
 
@@ -264,6 +275,17 @@ mod tests {
         let all = Lifecycle::new(1);
         drop(all.of_sink(0));
         assert!(all.open(LONG).is_err());
+    }
+
+    #[test]
+    fn a_sink_that_could_not_end_does_not_hold_while_it_pauses() {
+        let all = Lifecycle::new(1);
+        let sink = all.of_sink(0);
+        all.hold();
+        assert!(sink.pause_without_hold(SHORT).is_ok());
+        assert_eq!(all.first_not_held(), Some(0));
+        all.enter(Phase::Over);
+        assert!(sink.pause_without_hold(LONG).is_err());
     }
 
     #[test]

@@ -98,6 +98,11 @@ impl DeadLetters {
         self.waiting_bytes >= WAITING_BYTES_MAX
     }
 
+    /// Whether the disk does not answer: what was appended is neither durable nor refused.
+    pub(super) fn is_writing(&self) -> bool {
+        self.open.as_ref().is_some_and(Open::is_writing)
+    }
+
     /// Forgets what is not durable: the sink goes back to its last commit.
     pub(super) fn forget(&mut self) {
         self.waiting.clear();
@@ -174,6 +179,7 @@ impl DeadLetters {
             segment_bytes: (self.bytes_max / SEGMENTS).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX),
             bytes_max: self.bytes_max,
             hot_bytes_max: 0,
+            thread_name: "letters",
             ..SpoolOptions::new(self.directory.clone(), 1, sources.collect())
         };
         let spool = Spool::open(Arc::clone(&self.storage), &options)?;
@@ -198,6 +204,12 @@ impl Open {
     /// Of the spool, up to where it is durable.
     fn records(&self) -> u64 {
         self.spool.lanes().first().map_or(0, |lane| lane.durable().records)
+    }
+
+    fn is_writing(&self) -> bool {
+        let is_writing = |lane: &Lane| lane.durable().group < self.group;
+        let lanes = self.spool.lanes();
+        lanes.iter().any(|lane| is_writing(lane) && lane.failure().is_none() && lane.no_room().is_none())
     }
 
     /// Appends what has room. Returns whether everything is durable.

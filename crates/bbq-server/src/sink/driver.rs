@@ -193,7 +193,7 @@ impl SinkDriver {
             self.commit()?;
         }
         if let Some(pause) = self.pause.take() {
-            return Ok(SinkStep::Again(pause));
+            return Ok(self.again(pause));
         }
         if moved {
             return Ok(SinkStep::Moved);
@@ -416,17 +416,26 @@ impl SinkDriver {
     /// A step ends with a problem.
     fn leave(&mut self, problem: Problem) -> SinkStep {
         match problem {
-            Problem::Again(error) => SinkStep::Again(self.report(&error)),
+            Problem::Again(error) => {
+                let pause = self.report(&error);
+                self.again(pause)
+            }
             Problem::Failed(error) => {
                 // Nothing behind the last commit can be trusted: the ledger goes back at once, the output as soon as it can be
                 // cut. The cursor on disk is that of the last commit: one that could not be written was its task's alone.
                 self.parts.ledger.go_back(&self.parts.committed);
                 self.commit_bytes = COMMIT_BYTES_MIN;
                 self.task = Task::GoBack;
-                SinkStep::Again(self.report(&error))
+                let pause = self.report(&error);
+                self.again(pause)
             }
             Problem::Blocked { is_clean } => SinkStep::Blocked { is_clean },
         }
+    }
+
+    /// While a disk does not answer the thread of the dead letters, their spool cannot be closed.
+    fn again(&self, pause: Duration) -> SinkStep {
+        SinkStep::Again { pause, may_hold: !self.parts.dead_letters.is_writing() }
     }
 
     /// Shows the problem until a commit succeeds; returns for how long the output is to be left alone.

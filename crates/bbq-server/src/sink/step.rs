@@ -20,8 +20,12 @@ pub enum SinkStep {
     Moved,
     /// Nothing is left to read: the next step when there is, at the latest after this time.
     Idle(Duration),
-    /// Something failed, which the ledger shows: the next step after this time.
-    Again(Duration),
+    /// Something failed, which the ledger shows: the next step after this pause.
+    Again {
+        pause: Duration,
+        /// Nothing of the sink is in a system call: the sink may hold, and end, meanwhile.
+        may_hold: bool,
+    },
     /// The output takes nothing for a moment: the next step at once.
     Blocked {
         /// The last commit covers all that was written: the sink may hold here.

@@ -137,7 +137,8 @@ impl SinkThread {
             match self.driver.step(self.clock.now(), wish) {
                 SinkStep::Moved => {}
                 SinkStep::Idle(patience) => self.driver.wait(&self.progress, seen, patience),
-                SinkStep::Again(pause) => self.lifecycle.pause(pause)?,
+                SinkStep::Again { pause, may_hold: true } => self.lifecycle.pause(pause)?,
+                SinkStep::Again { pause, may_hold: false } => self.lifecycle.pause_without_hold(pause)?,
                 SinkStep::Blocked { is_clean: true } | SinkStep::Held => self.lifecycle.hold()?,
                 // In the middle of something: only its reader can make this a place to hold at.
                 SinkStep::Blocked { is_clean: false } => self.lifecycle.check().inspect_err(|_| {
