@@ -132,7 +132,10 @@ fn one_that_fails_with_the_data_directory_in_its_hands_gives_it_back() {
 #[test]
 fn nobody_gets_the_lock_of_the_data_directory_during_an_upgrade() {
     let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
-    let path = setup.copy_program();
+    let sink = |path: &Path| format!("sink = [\"file:{}\"]\n", path.display());
+    let right = sink(&setup.output());
+    setup.set_sinks(&[]);
+    let setup = setup.config(&right);
     let mut server = Lineage::start(&setup);
     let lock_file = setup.data().join("lock");
     let lock = fs::File::open(&lock_file).expect("a server made it");
@@ -156,9 +159,9 @@ fn nobody_gets_the_lock_of_the_data_directory_during_an_upgrade() {
     let holder = || fs::read_to_string(&lock_file).expect("it is there").trim().to_owned();
     assert_eq!(holder(), server.pid().to_string());
     // One that has put its id there already.
-    install(&path, &fs::read(BBQ).expect("a program"));
-    fs::write(setup.path().join("bbq.toml"), "sink = [\"file:/proc/none/x\"]\n").expect("a configuration");
-    server.refused(Signal::USR2);
+    fs::write(setup.path().join("bbq.toml"), sink(Path::new("/proc/none/x"))).expect("a configuration");
+    let why = server.refused(Signal::USR2);
+    assert!(why.contains("before it was ready"), "{why}");
     assert_eq!(holder(), server.pid().to_string());
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
 }

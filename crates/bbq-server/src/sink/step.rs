@@ -22,6 +22,7 @@ pub enum SinkStep {
     Idle(Duration),
     /// Something failed, which the ledger shows: the next step after this pause.
     Again {
+        /// How long the output is left alone.
         pause: Duration,
         /// Nothing of the sink is in a system call: the sink may hold, and end, meanwhile.
         may_hold: bool,
