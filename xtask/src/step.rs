@@ -127,7 +127,8 @@ fn end_what_hangs(runner: &Child, silence: Duration) -> io::Result<()> {
 /// The processes below one, as /proc shows them at this moment.
 fn descendants(process: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
-    let lists = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let lists =
+        threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
     let children: Vec<u32> = lists
         .flat_map(|list| list.split_whitespace().filter_map(|child| child.parse().ok()).collect::<Vec<_>>())
         .collect();

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use bbq_server::SINK_KINDS;
-use bbq_server::config::{LISTEN_OPTIONS, NAME_OPTION, SpecOption};
+use bbq_server::config::{LISTEN_OPTIONS, NAME_OPTION, PROTOCOLS, Protocol, SpecOption};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,10 +32,12 @@ pub(crate) fn long() -> String {
 
 fn help(keys: impl Fn(&[&SpecOption]) -> String) -> String {
     let mut text = String::from(
-        "A listen SPEC is PROTOCOL+TRANSPORT://ADDRESS[?key=value&...]\n  \
-         PROTOCOL: bbq, lines, syslog, whole (one message per connection or datagram),\n    http (requests, answered when on disk), otlp (OpenTelemetry logs)\n  \
-         TRANSPORT: tcp, udp, unix, unixgram\n",
+        "A listen SPEC is PROTOCOL+TRANSPORT://ADDRESS[?key=value&...]\n  TRANSPORT: tcp, udp, unix, unixgram\n  PROTOCOL:\n",
     );
+    for Protocol { word, summary, .. } in PROTOCOLS {
+        // Writing to a String cannot fail.
+        let _infallible = writeln!(text, "    {word:<8}{summary}");
+    }
     let push = |text: &mut String, options: &'static [SpecOption]| {
         text.push_str(&keys(&std::iter::once(&NAME_OPTION).chain(options).collect::<Vec<_>>()));
     };

@@ -1,14 +1,13 @@
 //! A listen SPEC: `PROTOCOL+TRANSPORT://ADDRESS[?key=value&...]`.
 
-use std::fmt;
 use std::time::Duration;
 
 use bbq_listen::{Address, BACKLOG_DEFAULT, Distribution, Steering};
-use bbq_wire::SourceKind;
 use bbq_wire::framing::{FramingRules, OnIncomplete, OnOversize};
 use bbq_wire::limits::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 
 use super::error::ConfigError;
+use super::protocol::{BBQ, PROTOCOLS, Protocol};
 use super::query::{DISTRIBUTIONS, NAME_OPTION, Query, SpecOption, hint, parsed};
 use super::silence::{KEEPALIVE, Silence, USER_TIMEOUT};
 use super::spec_text::SpecText;
@@ -20,63 +19,6 @@ use crate::error::with_sources;
 
 /// The longest wait for the first bytes of a connection, in milliseconds: the kernel gives a connection up not much later.
 const DEFER_MS_MAX: u64 = 60_000;
-
-/// How messages are separated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// Batches, with acknowledgements (docs/PROTOCOL.md).
-    Bbq,
-    /// One message per line.
-    Lines,
-    /// Syslog: RFC 6587 over streams, one message per datagram.
-    Syslog,
-    /// One message per connection or datagram.
-    Whole,
-    /// Messages in requests; the response is sent when they are on disk.
-    Http,
-    /// OTLP logs in requests.
-    Otlp,
-}
-
-impl Protocol {
-    pub(super) const WORDS: [(&'static str, Protocol); 6] = [
-        ("bbq", Protocol::Bbq),
-        ("lines", Protocol::Lines),
-        ("syslog", Protocol::Syslog),
-        ("whole", Protocol::Whole),
-        ("http", Protocol::Http),
-        ("otlp", Protocol::Otlp),
-    ];
-
-    /// The kind of source in the header of batches that are built from messages of this protocol.
-    #[must_use]
-    pub fn source_kind(self) -> SourceKind {
-        match self {
-            Protocol::Bbq => SourceKind::Bbq,
-            Protocol::Lines => SourceKind::Lines,
-            Protocol::Syslog => SourceKind::Syslog,
-            Protocol::Whole => SourceKind::Whole,
-            Protocol::Http => SourceKind::Http,
-            Protocol::Otlp => SourceKind::Otlp,
-        }
-    }
-
-    /// Whether HTTP is spoken.
-    pub(crate) fn is_http(self) -> bool {
-        matches!(self, Protocol::Http | Protocol::Otlp)
-    }
-
-    /// Whether the protocol works over datagrams.
-    pub(super) fn has_datagrams(self) -> bool {
-        !self.is_http()
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(Self::WORDS.iter().find(|(_, known)| known == self).map_or("", |(word, _)| word))
-    }
-}
 
 /// What to do when the spool is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -199,8 +141,8 @@ pub struct ListenSpec {
     pub text: String,
     /// The listener's name in the ledger and the spool. Without the option `name`: protocol, transport and address.
     pub source: String,
-    /// How messages are separated.
-    pub protocol: Protocol,
+    /// How messages are separated, and what their senders are told.
+    pub protocol: &'static Protocol,
     /// Where to listen.
     pub address: Address,
     /// How connections are spread; `None` is the server's distribution.
@@ -320,7 +262,7 @@ impl ListenSpec {
     }
 
     fn check_contradictions(&self) -> Result<(), ConfigError> {
-        if self.is_datagram() && !self.protocol.has_datagrams() {
+        if self.is_datagram() && !self.protocol.has_datagrams {
             return Err(ConfigError::new(format!(
                 "{:?}: {proto} needs connections; write {proto}+tcp:// or {proto}+unix://",
                 self.text,
@@ -356,7 +298,7 @@ impl ListenSpec {
                 self.text
             )));
         }
-        if self.protocol == Protocol::Bbq && !self.is_datagram() && self.on_full == OnFull::DropNewest {
+        if *self.protocol == BBQ && !self.is_datagram() && self.on_full == OnFull::DropNewest {
             return Err(ConfigError::new(format!(
                 "{:?}: on_full=drop-newest contradicts bbq, whose batches are acknowledged; use block or drop-oldest, and \
                  let the sender choose what to drop",
@@ -369,30 +311,25 @@ impl ListenSpec {
 
 /// The options that have no effect with a protocol and a kind of transport, and why.
 pub(super) fn without_effect(
-    protocol: Protocol,
+    protocol: &Protocol,
     is_datagram: bool,
 ) -> impl Iterator<Item = (&'static str, &'static str)> {
-    let (is_session, is_http) = (protocol == Protocol::Bbq, protocol.is_http());
-    [
+    let by_transport = [
         ("spread", !is_datagram, "a connection has one worker"),
         ("backlog", is_datagram, "datagrams are not queued as connections"),
         ("defer_ms", is_datagram, "datagrams are not accepted"),
         ("keepalive_seconds", is_datagram, "datagrams have no connections"),
         ("user_timeout_seconds", is_datagram, "datagrams have no connections"),
         ("receive_buffer_bytes", !is_datagram, "connections have buffers of their own"),
-        ("on_oversize", is_session, "the server refuses bbq clients that exceed the limit"),
-        ("on_incomplete", is_session, "a bbq client sends an unfinished batch again"),
-        ("on_oversize", is_http, "the server refuses a request with a longer message (413)"),
-        ("on_incomplete", is_http, "the server refuses an incomplete request"),
         ("on_incomplete", is_datagram, "datagrams are complete"),
         ("tls_cert", is_datagram, "TLS is for tcp"),
         ("tls_key", is_datagram, "TLS is for tcp"),
         ("tls_client_ca", is_datagram, "TLS is for tcp"),
         ("tokens", is_datagram, "nobody can be told that a datagram is refused"),
-        ("tokens", !is_session && !is_http, "only bbq and http have a place for a token"),
-    ]
-    .into_iter()
-    .filter_map(|(key, has_none, why)| has_none.then_some((key, why)))
+    ];
+    let by_transport =
+        by_transport.into_iter().filter_map(|(key, has_none, why)| has_none.then_some((key, why)));
+    protocol.without_effect.iter().copied().chain(by_transport)
 }
 
 /// `spread=packets` is a steering of its own.
@@ -430,10 +367,9 @@ fn take_defer_accept(
 fn take_tls(
     query: &mut Query<'_>,
     text: &str,
-    protocol: Protocol,
+    protocol: &Protocol,
     address: &Address,
 ) -> Result<Option<Tls>, ConfigError> {
-    let application: &[&[u8]] = if protocol.is_http() { &[b"h2", b"http/1.1"] } else { &[] };
     if !matches!(address, Address::Tcp(_))
         && let Some(key) = TLS_KEYS.into_iter().find(|key| query.is_written(key))
     {
@@ -441,14 +377,14 @@ fn take_tls(
             "{text:?}: {key} has no meaning here: TLS is for tcp; write {protocol}+tcp://ADDRESS:PORT, or leave it out"
         )));
     }
-    Tls::take(query, text, application)
+    Tls::take(query, text, protocol.application)
 }
 
-fn parse_protocol(text: &str, word: &str) -> Result<Protocol, ConfigError> {
-    if let Some((_, protocol)) = Protocol::WORDS.iter().find(|(known, _)| *known == word) {
-        return Ok(*protocol);
+fn parse_protocol(text: &str, word: &str) -> Result<&'static Protocol, ConfigError> {
+    if let Some(protocol) = PROTOCOLS.iter().find(|protocol| protocol.word == word) {
+        return Ok(protocol);
     }
-    let known = Protocol::WORDS.map(|(word, _)| word);
+    let known: Vec<&str> = PROTOCOLS.iter().map(|protocol| protocol.word).collect();
     Err(ConfigError::new(format!(
         "{text:?}: unknown protocol {word:?}{}; known are {}",
         hint(word, &known),
@@ -482,7 +418,7 @@ mod tests {
     fn the_forms_of_the_interface() {
         let spec =
             ListenSpec::parse("lines+tcp://127.0.0.1:7701?distribution=shared&on_full=drop-newest").unwrap();
-        assert_eq!(spec.protocol, Protocol::Lines);
+        assert_eq!(spec.protocol.word, "lines");
         assert_eq!(spec.source, "lines+tcp://127.0.0.1:7701");
         assert_eq!(spec.distribution, Some(Distribution::Shared));
         assert_eq!(spec.on_full, OnFull::DropNewest);

@@ -6,7 +6,8 @@
 use serde_json::{Map, Value, json};
 
 use super::keys::FILE_KEYS;
-use super::listen::{LISTEN_OPTIONS, Protocol, without_effect};
+use super::listen::{LISTEN_OPTIONS, without_effect};
+use super::protocol::PROTOCOLS;
 use super::query::{NAME_OPTION, SpecOption};
 use super::values::Values;
 use crate::sink::SINK_KINDS;
@@ -73,15 +74,15 @@ fn of_values(key: &str, values: &Values) -> Value {
 /// A listener of each protocol, with connections and with datagrams.
 fn listeners() -> Vec<Value> {
     let mut kinds = Vec::new();
-    for (word, protocol) in Protocol::WORDS {
+    for protocol in PROTOCOLS {
         for (is_datagram, transports) in TRANSPORTS {
-            if is_datagram && !protocol.has_datagrams() {
+            if is_datagram && !protocol.has_datagrams {
                 continue;
             }
             let has_effect = |option: &&SpecOption| {
                 without_effect(protocol, is_datagram).all(|(without, _)| without != option.key)
             };
-            let pattern = format!("^{word}\\+({transports})://.");
+            let pattern = format!("^{protocol}\\+({transports})://.");
             kinds.extend(of_spec(&pattern, LISTEN_OPTIONS.iter().filter(has_effect)));
         }
     }
@@ -122,8 +123,8 @@ mod tests {
         assert!(!kind("listen", r"^lines\+(udp|unixgram)://.").contains_key("backlog"));
         assert_eq!(schema["properties"]["spool"]["properties"]["flush_interval_ms"]["maximum"], 10_000);
         // Each protocol with connections, and some with datagrams; each as a text and as a table.
-        let forms = Protocol::WORDS.map(|(_, protocol)| 2 * (1 + usize::from(protocol.has_datagrams())));
+        let forms = PROTOCOLS.iter().map(|protocol| 2 * (1 + usize::from(protocol.has_datagrams)));
         let listeners = schema["properties"]["listen"]["items"]["anyOf"].as_array().unwrap();
-        assert_eq!(listeners.len(), forms.iter().sum::<usize>());
+        assert_eq!(listeners.len(), forms.sum::<usize>());
     }
 }

@@ -98,7 +98,10 @@ impl Control {
         self.look.end();
         if let Some(pid) = successor.filter(|_| is_stop_asked.load(Ordering::Relaxed)) {
             // Who asked this process to stop meant the server.
-            info!(pid, "a signal asked this process to stop while it handed over; the new process is asked to stop");
+            info!(
+                pid,
+                "a signal asked this process to stop while it handed over; the new process is asked to stop"
+            );
             ask_to_stop(pid);
         }
         ended

@@ -6,7 +6,7 @@ use bbq_listen::{AsyncDatagrams, Datagram, ReceiveState};
 use bbq_wire::Peer;
 use bbq_wire::framing::{OnOversize, datagram};
 
-use crate::config::Protocol;
+use crate::config::protocol::BBQ;
 use crate::stored::ledger::DropReason;
 use crate::worker::intake::Intake;
 
@@ -46,7 +46,7 @@ pub(crate) async fn serve(intake: Rc<Intake>, listener_index: usize, mut datagra
 fn take(intake: &Intake, listener_index: usize, received: &Datagram<'_>) {
     let peer = received.peer.0.map_or(Peer::Unnamed, Peer::Inet);
     let spec = &intake.listeners[listener_index].spec;
-    if spec.protocol == Protocol::Bbq {
+    if *spec.protocol == BBQ {
         return take_batch(intake, listener_index, received.bytes, peer);
     }
     // The datagram is longer than any buffer here, so the kernel has cut it.
@@ -57,7 +57,7 @@ fn take(intake: &Intake, listener_index: usize, received: &Datagram<'_>) {
         intake.listeners[listener_index].ledger.add_cut(1);
     }
     let _added = intake.frames(listener_index, peer, |rules, mut emit| {
-        datagram(spec.protocol.source_kind(), rules, received.bytes, &mut emit);
+        datagram(spec.protocol.source_kind, rules, received.bytes, &mut emit);
     });
 }
 

@@ -14,6 +14,8 @@
 //! Invariant: nothing here blocks, but for the pause of `coalescing`, which delays no acknowledgement.
 
 mod accept;
+#[cfg(test)]
+mod confirm;
 mod datagrams;
 mod given;
 mod holders;
@@ -26,6 +28,7 @@ mod run;
 mod scratch;
 pub(crate) mod session;
 mod settling;
+mod sources;
 mod stopping;
 pub(crate) mod stream;
 mod text;

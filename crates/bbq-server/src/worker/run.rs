@@ -9,9 +9,10 @@ use bbq_listen::{AsyncDatagrams, AsyncListener, Heartbeat};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::spawn_local;
 
+use super::accept::arrival::IdleConnections;
 use super::accept::connections::Connections;
 use super::accept::eviction::Evictor;
-use super::accept::listener::{self, IdleConnections};
+use super::accept::listener;
 use super::accept::paused::PausedConnection;
 use super::datagrams;
 use super::given::Worker;

@@ -153,11 +153,7 @@ impl Successor {
         }
     }
 
-    fn hand(
-        &mut self,
-        listeners: &[Arc<ListenSpec>],
-        paused: &mut Vec<PausedConnection>,
-    ) -> io::Result<()> {
+    fn hand(&mut self, listeners: &[Arc<ListenSpec>], paused: &mut Vec<PausedConnection>) -> io::Result<()> {
         // To describe a connection, its framer is suspended. It is resumed at once, in case the hand-over fails.
         let mut described = Vec::with_capacity(paused.len());
         for connection in std::mem::take(paused) {

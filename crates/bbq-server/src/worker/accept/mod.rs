@@ -1,5 +1,6 @@
 //! Connections: which are accepted, which wait in a set until there is something to read, and which are closed to make room.
 
+pub(crate) mod arrival;
 pub(crate) mod budget;
 pub(crate) mod connection;
 pub(crate) mod connections;

@@ -10,7 +10,6 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use bbq_wire::Peer;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -21,8 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use super::prefixed::Prefixed;
 use super::source::Source;
 use crate::tls::ServedTls;
-use crate::worker::accept::open::OpenConnection;
-use crate::worker::intake::Intake;
+use crate::worker::accept::arrival::{Arrival, Welcomed};
 use crate::worker::stream::{TlsFailure, reason_of_error, reason_of_late};
 
 /// Requests that a connection of HTTP/2 has open at a time.
@@ -48,24 +46,22 @@ impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for OnWorker {
     }
 }
 
-/// Serves a connection until its client or the server ends it. `open` counts it meanwhile.
-pub(crate) fn begin(
-    intake: &Rc<Intake>,
-    listener_index: usize,
-    stream: OwnedFd,
-    peer: Peer,
-    open: OpenConnection,
-) {
+/// Serves a connection until its client or the server ends it.
+pub(crate) fn begin(arrival: Arrival<'_>) -> Welcomed {
+    let peer = arrival.peer();
+    let Arrival { intake, listener_index, accepted, .. } = arrival;
+    let open = intake.open.add(accepted.open);
     let source = Source { intake: Rc::clone(intake), listener_index, peer };
     spawn_local(async move {
         let intake = Rc::clone(&source.intake);
         intake.view.active_sessions.add();
-        if let Err(error) = serve_any(source, stream).await {
+        if let Err(error) = serve_any(source, accepted.stream).await {
             intake.listeners[listener_index].report_closed(&error);
         }
         intake.view.active_sessions.remove();
         drop(open);
     });
+    Welcomed::Stays
 }
 
 async fn serve_any(source: Source, stream: OwnedFd) -> io::Result<()> {

@@ -5,7 +5,7 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 
 use super::grpc;
 use super::refused::Refused;
-use crate::config::Protocol;
+use crate::config::protocol::{HTTP, Protocol};
 
 /// What a request brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl LogsEncoding {
 impl Route {
     /// The route of a request to a listener of this protocol. Listeners of `otlp` take nothing but OTLP.
     pub(super) fn of(
-        protocol: Protocol,
+        protocol: &Protocol,
         version: Version,
         path: &str,
         headers: &HeaderMap,
@@ -57,9 +57,9 @@ impl Route {
                     Err(Refused::ContentType)
                 }
             }
-            "/" if protocol == Protocol::Http => Ok(Route::Message),
-            "/ndjson" if protocol == Protocol::Http => Ok(Route::Lines),
-            _ if protocol == Protocol::Http => Err(Refused::Path),
+            "/" if *protocol == HTTP => Ok(Route::Message),
+            "/ndjson" if *protocol == HTTP => Ok(Route::Lines),
+            _ if *protocol == HTTP => Err(Refused::Path),
             _ => Err(Refused::LogsPath),
         }
     }
@@ -77,6 +77,7 @@ pub(super) fn is_grpc(version: Version, headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::protocol::OTLP;
 
     #[test]
     fn a_path_and_a_type_make_a_route() {
@@ -85,13 +86,13 @@ mod tests {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
             Route::of(protocol, Version::HTTP_11, path, &headers)
         };
-        let json = of(Protocol::Http, "/v1/logs", "Application/JSON; charset=utf-8");
+        let json = of(&HTTP, "/v1/logs", "Application/JSON; charset=utf-8");
         assert!(matches!(json, Ok(Route::Logs(LogsEncoding::Json))));
-        let protobuf = of(Protocol::Otlp, "/v1/logs", "application/x-protobuf");
+        let protobuf = of(&OTLP, "/v1/logs", "application/x-protobuf");
         assert!(matches!(protobuf, Ok(Route::Logs(LogsEncoding::Protobuf))));
-        assert!(matches!(of(Protocol::Http, "/v1/logs", "text/plain"), Err(Refused::ContentType)));
-        assert!(matches!(of(Protocol::Http, "/ndjson", ""), Ok(Route::Lines)));
-        assert!(matches!(of(Protocol::Otlp, "/ndjson", ""), Err(Refused::LogsPath)));
-        assert!(matches!(of(Protocol::Otlp, "/v1/traces", ""), Err(Refused::LogsPath)));
+        assert!(matches!(of(&HTTP, "/v1/logs", "text/plain"), Err(Refused::ContentType)));
+        assert!(matches!(of(&HTTP, "/ndjson", ""), Ok(Route::Lines)));
+        assert!(matches!(of(&OTLP, "/ndjson", ""), Err(Refused::LogsPath)));
+        assert!(matches!(of(&OTLP, "/v1/traces", ""), Err(Refused::LogsPath)));
     }
 }

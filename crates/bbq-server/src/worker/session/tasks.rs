@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use bbq_wire::Peer;
 use bbq_wire::session::ServerSession;
+use rustix::net::sockopt::set_tcp_nodelay;
 use tokio::task::spawn_local;
 
 use super::handover::{Handed, HandedSession, SessionInbox};
@@ -12,24 +12,29 @@ use super::quiet::{QuietSession, QuietSessions};
 use super::socket::SessionSocket;
 use super::state::{HandedHello, Left, SessionState};
 use super::task::{Outcome, SessionTask};
+use crate::worker::accept::arrival::{Arrival, Welcomed};
 use crate::worker::accept::open::OpenConnection;
 use crate::worker::intake::Intake;
 use crate::worker::numbered;
 use crate::worker::stream::Stream;
 
 /// Keeps a connection among the quiet sessions until its client says hello.
-pub(crate) fn begin(
-    intake: &Rc<Intake>,
-    quiet: &Rc<QuietSessions>,
-    listener_index: usize,
-    stream: Stream,
-    peer: Peer,
-    open: OpenConnection,
-) {
+pub(crate) fn begin(arrival: Arrival<'_>) -> Welcomed {
+    let peer = arrival.peer();
+    let Arrival { intake, idle, listener_index, accepted } = arrival;
+    // Clients wait for acknowledgements, which are small: without this, the kernel holds one back until the one before it is
+    // confirmed (RFC 896). Unix sockets have no such delay, and refuse the option.
+    let _not_tcp = set_tcp_nodelay(&accepted.stream, true);
+    let Some(stream) = intake.listeners[listener_index].stream(accepted.stream) else {
+        return Welcomed::Finished;
+    };
+    let open = intake.open.add(accepted.open);
     intake.view.sessions.fetch_add(1, Ordering::Relaxed);
     let protocol = ServerSession::new(intake.listeners[listener_index].batch_limits());
     let moved = intake.view.active_sessions.now();
-    keep(intake, quiet, QuietSession { stream, listener_index, peer, open, protocol, standing: None, moved });
+    let session = QuietSession { stream, listener_index, peer, open, protocol, standing: None, moved };
+    keep(intake, &idle.sessions, session);
+    Welcomed::Stays
 }
 
 /// Gives a task to each quiet session whose client has sent something, and to all when the server stops. Begins the rounds.

@@ -85,7 +85,7 @@ impl Batcher {
             base_time_ns: 0,
             handed: 0,
             source,
-            kind: spec.protocol.source_kind(),
+            kind: spec.protocol.source_kind,
             on_full: spec.on_full,
             message_bytes_max: spec.rules.message_bytes_max as usize,
             ledger,

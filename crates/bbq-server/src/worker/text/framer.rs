@@ -3,7 +3,7 @@
 use bbq_wire::framing::{Frame, FramingError, FramingRules, Lines, Suspended, Syslog, Whole};
 use bbq_wire::session::Hello;
 
-use crate::config::Protocol;
+use crate::config::protocol::{LINES, Protocol, SYSLOG, WHOLE};
 
 /// Why a connection is closed.
 #[derive(Debug, thiserror::Error)]
@@ -33,15 +33,36 @@ pub(crate) enum Framer {
     Whole(Whole),
 }
 
+/// The framing of a protocol.
+struct Framing {
+    protocol: &'static Protocol,
+    begin: fn() -> Framer,
+    resume: fn(Suspended) -> Option<Framer>,
+}
+
+static FRAMINGS: [Framing; 3] = [
+    Framing {
+        protocol: &LINES,
+        begin: || Framer::NewLines,
+        resume: |suspended| Lines::resume(suspended).map(Framer::Lines),
+    },
+    Framing {
+        protocol: &SYSLOG,
+        begin: || Framer::NewSyslog,
+        resume: |suspended| Syslog::resume(suspended).map(Framer::Syslog),
+    },
+    Framing {
+        protocol: &WHOLE,
+        begin: || Framer::Whole(Whole::new()),
+        resume: |suspended| Whole::resume(suspended).map(Framer::Whole),
+    },
+];
+
 impl Framer {
-    /// `None` for bbq and http, which are more than a framing.
-    pub(crate) fn of(protocol: Protocol) -> Option<Framer> {
-        match protocol {
-            Protocol::Lines => Some(Framer::NewLines),
-            Protocol::Syslog => Some(Framer::NewSyslog),
-            Protocol::Whole => Some(Framer::Whole(Whole::new())),
-            Protocol::Bbq | Protocol::Http | Protocol::Otlp => None,
-        }
+    /// `None` for a protocol that is more than a framing.
+    pub(crate) fn of(protocol: &Protocol) -> Option<Framer> {
+        let framing = FRAMINGS.iter().find(|framing| framing.protocol == protocol);
+        framing.map(|framing| (framing.begin)())
     }
 
     /// The state of the framing, for another process to go on with.
@@ -56,13 +77,9 @@ impl Framer {
     }
 
     /// Goes on with the state that another process had; `None` when the state is not valid.
-    pub(crate) fn resume(protocol: Protocol, suspended: Suspended) -> Option<Framer> {
-        match protocol {
-            Protocol::Lines => Lines::resume(suspended).map(Framer::Lines),
-            Protocol::Syslog => Syslog::resume(suspended).map(Framer::Syslog),
-            Protocol::Whole => Whole::resume(suspended).map(Framer::Whole),
-            Protocol::Bbq | Protocol::Http | Protocol::Otlp => None,
-        }
+    pub(crate) fn resume(protocol: &Protocol, suspended: Suspended) -> Option<Framer> {
+        let framing = FRAMINGS.iter().find(|framing| framing.protocol == protocol);
+        framing.and_then(|framing| (framing.resume)(suspended))
     }
 
     pub(crate) fn push(

@@ -1,0 +1,40 @@
+//! What serves the connections of each protocol. Datagrams are another matter (`datagrams.rs`).
+//!
+//! A source that answers its senders is a line here, and a constant in `config/protocol.rs`. A protocol that is in no line is a text
+//! framing (`text/framer.rs`).
+
+use super::accept::arrival::{Arrival, Welcomed};
+use super::{http, session, text};
+use crate::config::protocol::{self, Protocol};
+
+/// Begins to serve a connection.
+pub(crate) type Begin = fn(Arrival<'_>) -> Welcomed;
+
+static ANSWERING: &[(&Protocol, Begin)] = &[
+    (&protocol::BBQ, session::tasks::begin),
+    (&protocol::HTTP, http::begin),
+    (&protocol::OTLP, http::begin),
+    #[cfg(test)]
+    (&protocol::CONFIRM, super::confirm::begin),
+];
+
+/// Returns what serves the connections of a protocol.
+pub(crate) fn of(protocol: &Protocol) -> Begin {
+    let answering = ANSWERING.iter().find(|(known, _)| *known == protocol);
+    answering.map_or(text::begin::begin, |(_, begin)| *begin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::PROTOCOLS;
+    use crate::worker::text::framer::Framer;
+
+    #[test]
+    fn each_protocol_has_one_source() {
+        for protocol in PROTOCOLS {
+            let answers = ANSWERING.iter().filter(|(known, _)| known == protocol).count();
+            assert_eq!(answers + usize::from(Framer::of(protocol).is_some()), 1, "{protocol}");
+        }
+    }
+}

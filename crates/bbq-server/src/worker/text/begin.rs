@@ -1,0 +1,34 @@
+//! The begin of a text connection. It is read at once: usually its first bytes have arrived already, and often its end.
+
+use super::framer::Framer;
+use super::reading::ReadOutcome;
+use crate::worker::accept::arrival::{Arrival, Welcomed};
+use crate::worker::accept::connection::Connection;
+use crate::worker::accept::connections::READS_PER_TURN_MAX;
+use crate::worker::holders::Hold;
+
+/// Reads a connection, and keeps it if more may come.
+pub(crate) fn begin(arrival: Arrival<'_>) -> Welcomed {
+    let (peer, protocol) = (arrival.peer(), arrival.listener().spec.protocol);
+    let Arrival { intake, idle, listener_index, accepted } = arrival;
+    let Some(framer) = Framer::of(protocol) else { return Welcomed::Finished };
+    let Some(stream) = intake.listeners[listener_index].stream(accepted.stream) else {
+        return Welcomed::Finished;
+    };
+    let heard = intake.view.active_sessions.now();
+    let mut connection = Connection { stream, framer, peer, open: None, hold: Hold::default(), heard };
+    for _ in 0..READS_PER_TURN_MAX {
+        if !intake.has_room(listener_index) {
+            break;
+        }
+        match intake.read(listener_index, &mut connection) {
+            ReadOutcome::Finished => return Welcomed::Finished,
+            ReadOutcome::Blocked => break,
+            // Reads again even after a short read: the end of a short connection has usually arrived.
+            ReadOutcome::Drained | ReadOutcome::More => {}
+        }
+    }
+    connection.open = Some(intake.open.add(accepted.open));
+    idle.connections.add(intake, connection);
+    Welcomed::Stays
+}
