@@ -60,7 +60,7 @@ pub(crate) struct EpollSet {
     busy: AtomicU32,
     /// Connections that its worker took since it last slept. Only with steering by load.
     at_hand: AtomicUsize,
-    /// Made when the group first grows.
+    /// Only in a reuseport group for datagrams.
     handed: OnceLock<HandedInbox>,
     /// Wakes its worker up. Its descriptor is open until the worker has noticed it.
     probe: Mutex<Option<EventFd>>,
@@ -119,14 +119,11 @@ impl EpollSet {
         self.handed.get()
     }
 
-    /// From now on other workers can hand datagrams on to its worker.
+    /// Gives it an inbox for datagrams that other workers hand on.
     pub(crate) fn open_handed(&self) -> Result<(), Errno> {
-        if self.handed.get().is_some() {
-            return Ok(());
-        }
         let inbox = HandedInbox::new()?;
         epoll::add(&self.epoll, inbox.event_fd(), EventData::new_u64(HANDED), EventFlags::IN)?;
-        // Resizes take turns, so nobody was faster.
+        // Called once, before anybody else knows the epoll set.
         let _first = self.handed.set(inbox);
         Ok(())
     }

@@ -109,7 +109,7 @@ impl Group {
             .collect();
         let with_inbox = opened.distribution.has_inboxes() || (own && options.steering == Steering::Load);
         let epoll_sets = (0..options.workers).map(|worker| EpollSet::new(worker, with_inbox).map(Arc::new));
-        let epoll_sets = epoll_sets
+        let epoll_sets: Vec<_> = epoll_sets
             .collect::<Result<_, _>>()
             .map_err(|error| step.failed("epoll_create", error.into()))?;
         let key = options.steering_key.clone().map_or_else(SteeringKey::random, Ok);
@@ -119,6 +119,11 @@ impl Group {
         let layout = steered.layout().filter(|_| matches!(opened.address, Address::Udp(_)));
         let conversations =
             layout.map(|layout| Conversations::new(hash, layout, options.workers, coarse_ms()));
+        if conversations.is_some() {
+            // Now, so that a group that grows needs descriptors for its new workers alone, and has no more than one of that size.
+            let opened = epoll_sets.iter().try_for_each(|epoll_set| epoll_set.open_handed());
+            opened.map_err(|error| step.failed("eventfd", error.into()))?;
+        }
         let dispatch = Arc::new(Dispatch::new(opened.distribution, sockets, epoll_sets, conversations));
         dispatch.balance().set_on(steered.is_by_load());
         let handoff = start_handoff(&dispatch, &opened.address)?;

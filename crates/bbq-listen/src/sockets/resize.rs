@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 
 use crate::dispatch::epoll_set::EpollSet;
 use crate::dispatch::inboxes::redistribute;
@@ -73,6 +72,10 @@ impl Group {
             .map(|created| created.map_err(|error| step.failed("epoll_create", error.into())))
             .collect();
         let epoll_sets = epoll_sets?;
+        if self.inner.dispatch.conversations().is_some() {
+            let opened = epoll_sets.iter().try_for_each(EpollSet::open_handed);
+            opened.map_err(|error| step.failed("eventfd", error.into()))?;
+        }
         // Removed workers may have left sockets, which are open still.
         let open = self.inner.dispatch.sockets().len();
         let missing = if self.distribution().is_reuseport() { workers.saturating_sub(open) } else { 0 };
@@ -124,9 +127,6 @@ impl Group {
         if let Some((conversations, layout)) = &conversations
             && workers > before
         {
-            let failed =
-                |error: Errno| Steps { address: &self.inner.address }.failed("eventfd", error.into());
-            epoll_sets.iter().try_for_each(|epoll_set| epoll_set.open_handed()).map_err(failed)?;
             conversations.grow(layout.clone(), workers, coarse_ms());
         }
         new.apply(&sockets, &epoll_sets);
