@@ -47,8 +47,8 @@ impl AppliedSteering {
                 "a sender of datagrams has to stay with its worker; use hash, cpu or weights, or listen at tcp".to_owned(),
             ));
         }
-        // Load may be wanted of a server wherever it runs, also with one worker, which has no choice.
-        let may_be_idle = *steering == Steering::Load
+        // A configuration may be for machines of every size: one worker has no choice. Load gives way to a system without reuseport, too.
+        let may_be_idle = (*steering == Steering::Load || workers == 1)
             && matches!(options.distribution, Distribution::Auto | Distribution::Reuseport);
         if !chooses && *steering != Steering::Hash && !may_be_idle {
             return Err(refused(format!(
@@ -179,7 +179,9 @@ impl AppliedSteering {
             Steering::Load => Some(self.slots.without(is_absent).program_by_chance()),
             Steering::Hash | Steering::Weights(_) => Some(self.slots.without(is_absent).program(&self.hash)),
         };
-        if program.is_none() && !self.attached {
+        // One socket has all, and the kernel takes no program for it.
+        let is_choice = program.is_some() && sockets.len() > 1;
+        if !is_choice && !self.attached {
             self.absent = absent;
             return;
         }
@@ -201,8 +203,8 @@ impl AppliedSteering {
 
     pub(crate) fn describe(&self) -> Option<String> {
         if !self.chooses {
-            let is_idle = self.steering == Steering::Load;
-            return is_idle.then(|| "load, without effect: there is one socket for all".to_owned());
+            let is_idle = self.steering != Steering::Hash;
+            return is_idle.then(|| format!("{}, without effect: there is one socket for all", self.steering));
         }
         let mut text = match (&self.steering, self.attached) {
             (Steering::Hash, false) => "hash".to_owned(),
@@ -226,6 +228,28 @@ mod tests {
     use std::os::fd::AsFd;
 
     use crate::{Group, GroupOptions, Steering};
+
+    /// A configuration is for machines with one processor, too.
+    #[test]
+    fn one_worker_has_no_choice_and_more_have_the_steering_that_was_asked_for() {
+        for (address, steering) in [
+            ("tcp://127.0.0.1:0", "cpu"),
+            ("udp://127.0.0.1:0", "cpu"),
+            ("tcp://127.0.0.1:0", "weights:5"),
+            ("tcp://127.0.0.1:0", "load"),
+        ] {
+            let options = GroupOptions::new(address.parse().unwrap(), 1).steering(steering.parse().unwrap());
+            let alone = options.open().unwrap().steering();
+            let says = format!("{}, without effect: there is one socket for all", options.steering);
+            assert_eq!(alone, Some(says), "auto");
+            let group = options.distribution("reuseport".parse().unwrap()).open().unwrap();
+            let alone = group.steering();
+            assert!(alone.as_ref().is_some_and(|alone| alone.starts_with(steering)), "{address} {alone:?}");
+            group.resize(3).unwrap();
+            let together = group.steering().unwrap();
+            assert!(together.starts_with(steering) && !together.contains("refuses"), "{together}");
+        }
+    }
 
     /// A kernel that refuses programs must not keep a server from its start.
     #[test]

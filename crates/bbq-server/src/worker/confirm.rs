@@ -1,5 +1,4 @@
 //! `confirm+tcp`, for tests alone: each line is confirmed when it is on disk. The shortest source that answers its senders.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io;
 use std::iter;
