@@ -45,10 +45,11 @@ impl FillingGroup {
         self.end.next_multiple_of(BLOCK_BYTES)
     }
 
-    /// Bytes of the group on disk if a batch of `batch_bytes` is added.
-    pub(crate) fn block_bytes_with(&self, batch_bytes: usize) -> usize {
-        let held = self.end.max(GROUP_FRAME_BYTES);
-        (held + ENVELOPE_BYTES + batch_bytes).next_multiple_of(BLOCK_BYTES)
+    /// Whether the group, which is not empty, stays within `bytes_max` on disk if a batch of `batch_bytes` is added. `bytes_max` is a
+    /// whole number of blocks, so the padding need not be counted.
+    pub(crate) fn has_room(&self, batch_bytes: usize, bytes_max: usize) -> bool {
+        debug_assert!(!self.is_empty() && bytes_max.is_multiple_of(BLOCK_BYTES));
+        self.end + ENVELOPE_BYTES + batch_bytes <= bytes_max
     }
 
     pub(crate) fn tallies(&self) -> impl Iterator<Item = (u16, u64)> {

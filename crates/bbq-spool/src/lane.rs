@@ -432,7 +432,7 @@ impl Lane {
     }
 
     fn has_room_in(&self, filling: &mut Filling, batch_bytes: usize) -> bool {
-        if filling.group.is_empty() || filling.group.block_bytes_with(batch_bytes) <= self.0.group_bytes_max {
+        if filling.group.is_empty() || filling.group.has_room(batch_bytes, self.0.group_bytes_max) {
             return true;
         }
         if !filling.room_wanted {

@@ -249,6 +249,7 @@ impl Spool {
         let group_bytes_max = options.segment_bytes.saturating_sub(sources.header_bytes() as u64 + 1);
         let group_bytes_max = usize::try_from(group_bytes_max).unwrap_or(usize::MAX);
         let group_bytes_max = group_bytes_max.min(LANE_BUFFER_BYTES_MAX);
+        let group_bytes_max = group_bytes_max - group_bytes_max % BLOCK_BYTES;
         let hot = Hot::new(options.hot_bytes_max, group_bytes_max + BLOCK_BYTES);
         let core = LaneCore::new(index, self.shared.clone(), segments, hot, durable, group_bytes_max);
         let core = Arc::new(core);
