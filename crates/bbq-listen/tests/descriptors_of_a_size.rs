@@ -17,9 +17,12 @@ fn open(transport: &str, workers: usize, steering: &Steering) -> Group {
 
 #[test]
 fn a_group_has_the_descriptors_of_its_size() {
-    for (transport, steering) in
-        [("tcp", Steering::Hash), ("tcp", Steering::Load), ("udp", Steering::Hash), ("udp", Steering::Packets)]
-    {
+    for (transport, steering) in [
+        ("tcp", Steering::Hash),
+        ("tcp", Steering::Load),
+        ("udp", Steering::Hash),
+        ("udp", Steering::Packets),
+    ] {
         let none = descriptors();
         let fresh = open(transport, 3, &steering);
         let of_three = descriptors() - none;

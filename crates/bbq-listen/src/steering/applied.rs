@@ -204,7 +204,8 @@ impl AppliedSteering {
     pub(crate) fn describe(&self) -> Option<String> {
         if !self.chooses {
             let is_idle = self.steering != Steering::Hash;
-            return is_idle.then(|| format!("{}, without effect: there is one socket for all", self.steering));
+            return is_idle
+                .then(|| format!("{}, without effect: there is one socket for all", self.steering));
         }
         let mut text = match (&self.steering, self.attached) {
             (Steering::Hash, false) => "hash".to_owned(),
