@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bbq_spool::DirectoryLock;
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::runtime::Runtime;
 use tokio::sync::{oneshot, watch};
 use tracing::{error, info, warn};
 
@@ -75,27 +76,10 @@ async fn prepared(preparation: &mut Preparation) -> Result<Successor, String> {
 
 impl Control {
     /// Runs until a signal, then ends everything in order. Returns `true` when nothing went wrong.
-    pub(crate) fn run(mut self, signals: Signals) -> bool {
-        let Signals { runtime, mut received, is_stop_asked } = signals;
-        let mut successor = None;
-        let ended = match runtime.block_on(self.serve(&mut received)) {
-            Ending::HandedOver(pid) => {
-                successor = Some(pid);
-                true
-            }
-            Ending::Lost => false,
-            Ending::Stop { in_order } => {
-                notify(notify::STOPPING);
-                let stop = Halt::Stop { drain_timeout: self.config.drain_timeout };
-                let ended = self.running.take().is_none_or(|running| running.end(&stop).in_order);
-                in_order && ended
-            }
-        };
-        // Last, so that `bbq status` works during the stop.
-        if let Some(admin) = self.admin.take() {
-            admin.end();
-        }
-        self.look.end();
+    pub(crate) fn run(self, signals: Signals) -> bool {
+        let Signals { runtime, received, is_stop_asked } = signals;
+        let (in_order, successor) = self.run_to_end(&runtime, received);
+        // Last: a signal that comes from here on meets a process that has ended.
         if let Some(pid) = successor.filter(|_| is_stop_asked.load(Ordering::Relaxed)) {
             // Who asked this process to stop meant the server.
             info!(
@@ -104,6 +88,26 @@ impl Control {
             );
             ask_to_stop(pid);
         }
+        in_order
+    }
+
+    /// Returns whether nothing went wrong, and the process that serves now, if there is one.
+    fn run_to_end(mut self, runtime: &Runtime, mut received: Received) -> (bool, Option<u32>) {
+        let ended = match runtime.block_on(self.serve(&mut received)) {
+            Ending::HandedOver(pid) => (true, Some(pid)),
+            Ending::Lost => (false, None),
+            Ending::Stop { in_order } => {
+                notify(notify::STOPPING);
+                let stop = Halt::Stop { drain_timeout: self.config.drain_timeout };
+                let ended = self.running.take().is_none_or(|running| running.end(&stop).in_order);
+                (in_order && ended, None)
+            }
+        };
+        // Last, so that `bbq status` works during the stop.
+        if let Some(admin) = self.admin.take() {
+            admin.end();
+        }
+        self.look.end();
         ended
     }
 
