@@ -87,7 +87,7 @@ fn a_program_that_does_not_work_changes_nothing() {
         server.wait_delivered(sent);
         assert_eq!((server.status()["pid"].as_u64(), server.pid()), (Some(pid.into()), pid), "{name}");
     }
-    assert!(setup.log().contains("no such luck"), "its last words: {}", setup.log());
+    setup.wait_log("no such luck");
     install(&path, &program);
     server.upgrade();
     assert_eq!(server.status()["refused_change"], Value::Null);

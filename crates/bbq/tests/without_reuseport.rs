@@ -61,6 +61,7 @@ fn one_socket_is_shared_and_that_is_said() {
         assert_eq!(listener["sockets"].as_array().map(Vec::len), Some(1), "{listener:#}");
         let fallback = listener["fallback"].as_str().expect("a reason");
         assert!(fallback.contains("no SO_REUSEPORT (Protocol not available"), "{fallback}");
+        setup.wait_log("no SO_REUSEPORT");
         assert_eq!(setup.log().matches("no SO_REUSEPORT").count(), 1, "{}", setup.log());
     }
 }

@@ -36,6 +36,7 @@ fn the_admin_answers_only_who_shows_a_token() {
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     let warning = warnings[0].as_str().expect("text");
     assert!(warning.contains("0.0.0.0") && warning.contains("is open to the network"), "{warning}");
+    setup.wait_log(warning);
     assert_eq!(setup.log().matches(warning).count(), 1, "{}", setup.log());
     for (more, says) in [(&[][..], "asks for a token"), (&["--token-file", &wrong], "asks for another token")]
     {

@@ -120,7 +120,7 @@ fn every_kind_of_bad_batch_is_refused_with_its_reason_and_harms_nobody() {
     let status = server.wait_delivered(cases.len() as u64);
     assert_eq!(status["listeners"][0]["ledger"]["refused"], cases.len(), "{status:#}");
     assert_eq!(String::from_utf8_lossy(&setup.written()), expected);
-    assert!(setup.log().contains("session refused"), "{}", setup.log());
+    setup.wait_log("session refused");
 }
 
 #[test]

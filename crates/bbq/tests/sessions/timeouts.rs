@@ -72,7 +72,7 @@ fn who_is_idle_for_longest_makes_room_for_who_wants_to_connect() {
     assert_eq!(status["listeners"][1]["ledger"]["dropped"]["incomplete"], 1, "{status:#}");
     let (code, text) = server.health();
     assert!(code == 200 && text.contains("closed to make room for others"), "{text}");
-    assert!(setup.log().contains("closed the connections that were idle for longest"), "{}", setup.log());
+    setup.wait_log("closed the connections that were idle for longest");
     // As many as wanted to connect, and no more.
     let evicted: u64 = (0..2)
         .map(|listener| status["listeners"][listener]["ledger"]["evicted"].as_u64().expect("a number"))

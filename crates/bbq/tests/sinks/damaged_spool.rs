@@ -117,8 +117,7 @@ fn a_changed_byte_costs_its_batch() {
     overwrite(&middle.path, at + 100, b"y");
     let batch = number - (number - 1) % PER_BATCH;
     expect_loss(&setup, batch..batch + PER_BATCH);
-    let log = setup.log();
-    assert!(log.contains("quarantine/lane-0-"), "the log names where it is: {log}");
+    setup.wait_log("quarantine/lane-0-");
 }
 
 #[test]
@@ -129,7 +128,7 @@ fn a_segment_that_cannot_be_read_costs_itself() {
     fs::remove_file(&oldest.path).expect("it is there");
     fs::create_dir(&oldest.path).expect("a directory");
     expect_loss(&setup, oldest.first..oldest.last + 1);
-    assert!(setup.log().contains(&file_name(&oldest.path)), "{}", setup.log());
+    setup.wait_log(&file_name(&oldest.path));
 }
 
 #[test]
@@ -140,7 +139,7 @@ fn a_segment_that_was_cut_costs_what_is_missing() {
     let at = memmem(&bytes, message(middle.first + 2 * PER_BATCH).as_bytes())[0];
     fs::write(&middle.path, &bytes[..at + 10]).expect("it may be written");
     expect_loss(&setup, middle.first + 2 * PER_BATCH..middle.last + 1);
-    assert!(setup.log().contains("quarantine/lane-0-"), "{}", setup.log());
+    setup.wait_log("quarantine/lane-0-");
 }
 
 #[test]
@@ -148,7 +147,7 @@ fn a_segment_without_its_header_costs_nothing() {
     let (setup, segments) = spool();
     overwrite(&segments[2].path, 0, &[0; 64]);
     expect_loss(&setup, 1..1);
-    assert!(setup.log().contains("quarantine/lane-0-"), "{}", setup.log());
+    setup.wait_log("quarantine/lane-0-");
 }
 
 #[test]
@@ -171,7 +170,7 @@ fn a_newest_segment_that_cannot_be_read_costs_only_itself() {
     let status = settled(&server);
     assert_eq!(status["ledger"]["delivered"], newest.first - 1, "{status:#}\n{}", setup.log());
     assert_balanced(&status);
-    assert!(setup.log().contains(&file_name(&newest.path)), "{}", setup.log());
+    setup.wait_log(&file_name(&newest.path));
     // The server takes new messages.
     let (mut session, last) = Session::open(setup.address(0), stream_id(2));
     assert_eq!(last, 0);

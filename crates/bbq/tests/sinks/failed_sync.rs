@@ -92,7 +92,7 @@ fn standard_output_that_is_a_file_is_synced_before_messages_count_as_delivered()
     server.wait_log("sink works again");
     drop(fault);
     server.wait_delivered(2);
-    assert!(setup.log().contains("standard output: Input/output error"), "{}", setup.log());
+    setup.wait_log("standard output: Input/output error");
     assert_eq!(setup.log().matches("sink failed").count(), 1);
     assert_eq!(String::from_utf8_lossy(&setup.written()), "first\nsecond\nsecond\n");
     assert_eq!(server.stop(), Some(0), "{}", setup.log());

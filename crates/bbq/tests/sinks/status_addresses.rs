@@ -87,6 +87,6 @@ fn what_is_no_address_is_a_wrong_usage_with_an_example() {
 #[test]
 fn the_log_names_the_admin() {
     let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
-    let _server = setup.start();
-    assert!(setup.log().contains(&format!(" admin={}\n", setup.admin())), "{}", setup.log());
+    let server = setup.start();
+    server.wait_log(&format!(" admin={}\n", setup.admin()));
 }

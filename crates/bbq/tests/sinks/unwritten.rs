@@ -43,7 +43,7 @@ fn a_lane_that_fails_counts_at_once_what_nobody_sends_again() {
     let status = wait_unwritten(&server, 2, 1);
     assert_eq!(status["ledger"]["received"], 6, "{status:#}");
     server.stop();
-    assert!(setup.log().contains("received=6"), "{}", setup.log());
+    setup.wait_log("received=6");
 }
 
 #[test]

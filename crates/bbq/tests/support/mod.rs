@@ -191,6 +191,15 @@ impl Setup {
         fs::read_to_string(self.path().join("log")).unwrap_or_default()
     }
 
+    /// Waits until the log has these words: a thread of the server writes it, a moment after what it tells of.
+    pub fn wait_log(&self, words: &str) {
+        let start = Instant::now();
+        while !self.log().contains(words) {
+            assert!(start.elapsed() < PATIENCE, "{words:?} did not come\n{}", self.log());
+            std::thread::yield_now();
+        }
+    }
+
     /// What the sink has written.
     pub fn written(&self) -> Vec<u8> {
         fs::read(self.output()).unwrap_or_default()
@@ -254,11 +263,7 @@ impl Server<'_> {
 
     /// Waits until the log has these words.
     pub fn wait_log(&self, words: &str) {
-        let start = Instant::now();
-        while !self.setup.log().contains(words) {
-            assert!(start.elapsed() < PATIENCE, "{words:?} did not come\n{}", self.setup.log());
-            std::thread::yield_now();
-        }
+        self.setup.wait_log(words);
     }
 
     pub fn killed_if_this_fails(&self) -> KilledIfThisFails {

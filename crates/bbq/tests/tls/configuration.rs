@@ -65,9 +65,9 @@ fn an_expired_certificate_and_a_key_that_all_can_read_are_warnings() {
     let key = setup.path().join("server-key.pem");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).expect("permissions");
     let server = setup.start();
-    let log = setup.log();
-    assert!(log.contains("this certificate has expired"), "{log}");
-    assert_eq!(log.matches("every user can read this secret").count(), 1, "{log}");
+    setup.wait_log("this certificate has expired");
+    setup.wait_log("every user can read this secret");
+    assert_eq!(setup.log().matches("every user can read this secret").count(), 1, "{}", setup.log());
     drop(server);
     fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).expect("permissions");
     let _server = setup.start();

@@ -29,7 +29,7 @@ fn refuses(listen: &str, reason: &str, client: impl FnOnce(&Setup, &Authority)) 
     client(&setup, &authority);
     failed(&server, 1);
     server.wait_log(reason);
-    assert!(setup.log().contains("TLS handshake failed"), "{}", setup.log());
+    setup.wait_log("TLS handshake failed");
     // Others are served as before.
     let own = authority.sign("a client");
     Client::with(&authority, Some(&own)).connect(setup.address(0)).expect("TLS");
