@@ -1,11 +1,11 @@
 //! Makes a sink of a destination with an `async fn`, on a runtime of the sink's thread.
 //!
-//! What a destination could not take is handed to it again: the driver decides when. A destination that hangs holds up nothing
-//! but its own sink: what it has not confirmed is given up when the server is to hold or to stop, and comes again later. What it has
-//! confirmed of a group is remembered by the next commit.
+//! Messages that a destination could not take are handed to it again; the driver decides when. A destination that hangs holds up
+//! only its own sink: when the server is to hold or to stop, unconfirmed messages are given up, and come again later. The next
+//! commit remembers how many messages of a group are confirmed.
 //!
 //! Invariant: no call but `wait` waits for the destination.
-//! Invariant: nothing runs on tokio's blocking threads. tokio panics when the system has no thread to give.
+//! Invariant: nothing runs on tokio's blocking threads. tokio panics when the system cannot start a thread.
 
 use std::io;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use super::interface::{Now, Problem, Room, Settled, Sink};
 
 /// Where groups are delivered to.
 pub(super) trait Destination: Send + Sync + 'static {
-    /// Delivers what is left of a group, or rejects it. After an error the function is called again for the rest of the group, so the
-    /// error says what is to be done about it.
+    /// Delivers the rest of a group, or rejects it. After an error the function is called again for what is then left. The text
+    /// of the error tells the operator what to do.
     fn deliver(&self, delivery: &mut Delivery) -> impl Future<Output = io::Result<()>> + Send;
 
     /// What the cursor remembers; see [`Sink::state`].
@@ -47,7 +47,7 @@ pub(super) struct AsyncSink<D> {
     groups_max: usize,
     /// The state that the cursor has.
     committed: String,
-    /// `None` once it is dropped.
+    /// `None` once the sink is dropped.
     runtime: Option<Runtime>,
 }
 
@@ -115,13 +115,13 @@ impl<D: Destination> Sink for AsyncSink<D> {
                     self.failed.push(delivery);
                     problem.get_or_insert(Problem::Again(error));
                 }
-                // The group is lost to this sink until it goes back.
+                // The delivery is gone: the group comes again after `go_back`.
                 Err(panic) => problem = Some(Problem::Failed(io::Error::other(panic))),
             }
         }
         match problem {
             Some(problem) => Err(problem),
-            // At once, as the destination changes it seldom: what comes next relies on it.
+            // The state is committed at once, because later deliveries rely on it. It changes seldom.
             None if self.destination.state() != self.committed => Ok(Room::Commit),
             None => Ok(self.room()),
         }

@@ -1,6 +1,6 @@
 //! A group on its way to a destination that takes messages in parts, such as the bodies of requests.
 //!
-//! Invariant: what is settled of a group are its first messages, also where its delivery is given up in the middle.
+//! Invariant: the settled messages of a group are its first messages, even if the delivery is given up in the middle.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use super::interface::Settled;
 use super::rejected::{Collector, DeadLetter, Rejected};
 use crate::format::Formatter;
 
-/// Messages that are formatted at once: more are not in memory beyond a part.
+/// Most messages that are formatted at once: no more than these are in memory beyond a part.
 const RECORDS_AT_ONCE_MAX: u32 = 1024;
 /// Their bytes, unless one message is larger.
 const RECORDS_BYTES_AT_ONCE_MAX: usize = 64 * 1024;
@@ -19,7 +19,7 @@ const RECORDS_BYTES_AT_ONCE_MAX: usize = 64 * 1024;
 /// A group that was submitted, and how much of it is settled. The sink looks while the group is being delivered.
 pub(super) struct InHand {
     group: Group,
-    /// The first messages, which the destination had already.
+    /// How many of the first messages the destination had already.
     begun: u64,
     state: Mutex<State>,
     /// Messages of all groups of the sink that were settled.
@@ -29,11 +29,11 @@ pub(super) struct InHand {
 struct State {
     /// In front of the batch with the next message.
     cursor: GroupCursor,
-    /// Messages that are delivered or rejected: the first of those that can be read.
+    /// How many messages are delivered or rejected: the first of those that can be read.
     done: u64,
-    /// How many of them were rejected, by reason, without what was begun.
+    /// How many of them were rejected, by reason, not counting the first `begun` messages.
     rejected: Vec<(&'static str, u64)>,
-    /// Those whose letters were not made yet. They are behind `looked`.
+    /// Rejected messages whose letters are not made yet. They are behind `looked`.
     unkept: Vec<Rejected>,
     looked: GroupCursor,
     received_ns: u64,
@@ -42,8 +42,8 @@ struct State {
 /// The delivery of a group.
 pub(super) struct Delivery {
     in_hand: Arc<InHand>,
-    /// Messages of a part at most. It is halved for what the destination refuses, and stays over errors: else a destination that fails
-    /// now and then would never be asked for a single message.
+    /// Most messages of a part. It is halved when the destination refuses a part. Errors do not change it: otherwise a
+    /// destination that fails now and then would never get a part of one message.
     records_max: u64,
     scratch: Scratch,
 }
@@ -62,19 +62,19 @@ pub(super) struct Part {
     pub(super) text: Vec<u8>,
     /// How many; at least 1.
     pub(super) records: u64,
-    /// In front of the batch with the message behind them.
+    /// In front of the batch with the message behind the part.
     behind: GroupCursor,
     received_ns: u64,
 }
 
-/// The part has what it may have.
+/// A limit of the part is reached.
 struct Full;
 
 /// Every letter is made.
 struct Made;
 
 impl InHand {
-    /// The destination has the first `begun` messages of the group already. `progress` counts those that it settles.
+    /// The destination has the first `begun` messages of the group already. `progress` counts the messages that are settled.
     pub(super) fn new(group: Group, begun: u64, progress: Arc<AtomicU64>) -> InHand {
         let state = State {
             cursor: GroupCursor::default(),
@@ -97,7 +97,7 @@ impl InHand {
         &self.group
     }
 
-    /// Messages that are delivered or rejected: the first of those that can be read.
+    /// How many messages are delivered or rejected: the first of those that can be read.
     pub(super) fn done(&self) -> u64 {
         self.state().done
     }
@@ -110,7 +110,7 @@ impl InHand {
         self.progress.fetch_add(records, Ordering::Relaxed);
     }
 
-    /// The destination refuses the next messages for good: a word for the ledger, and what it says.
+    /// The destination refuses the next messages for good. `reason` is a word for the ledger, `why` is the destination's text.
     pub(super) fn reject_next(&self, records: u64, received_ns: u64, reason: &'static str, why: String) {
         self.state().reject(records, reason, why);
         self.pass_next(records, received_ns);
@@ -213,12 +213,12 @@ impl Delivery {
         self.go_on(&mut self.in_hand.state(), part);
     }
 
-    /// The destination refuses a part of several messages: it is asked for half of it.
+    /// The destination refuses a part of several messages: the next part has half as many.
     pub(super) fn halve(&mut self, part: &Part) {
         self.records_max = (part.records / 2).max(1);
     }
 
-    /// The destination refuses the messages of a part for good: a word for the ledger, and what it says.
+    /// The destination refuses the messages of a part for good. `reason` and `why` are as in [`InHand::reject_next`].
     pub(super) fn reject(&mut self, part: &Part, reason: &'static str, why: String) {
         let mut state = self.in_hand.state();
         state.reject(part.records, reason, why);
@@ -234,7 +234,7 @@ impl Delivery {
 }
 
 impl Part {
-    /// Appends the messages behind the first `skip`, as far as the limits allow. At least one message, to an empty part.
+    /// Appends the messages behind the first `skip`, as far as the limits allow. An empty part gets at least one message.
     fn append(
         &mut self,
         formatter: &mut Formatter,

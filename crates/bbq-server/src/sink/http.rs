@@ -1,11 +1,12 @@
 //! `http://HOST[:PORT]/PATH` posts messages to a server, a message on each line of a body.
 //!
-//! A body is delivered when the server responds with 2xx, whatever becomes of that response. What it refuses for good (400, 413, 422) is halved until the messages are
-//! found that it does not take; these become dead letters, and the others are delivered. After any other response the same body is sent again.
-//! Each message arrives at least once: what was on its way, and what was delivered since the last commit, is sent again after a kill.
+//! A body is delivered when the status of the response is 2xx; the rest of the response does not matter. A body that the server
+//! refuses for good (400, 413, 422) is halved until the refused messages are found. These become dead letters, and the others are
+//! delivered. After any other response the same body is sent again. Each message arrives at least once: after a kill, messages
+//! that were on their way or were delivered since the last commit are sent again.
 //!
-//! Some servers respond 400 to everything when the path, the query or the format is wrong. So only few messages are rejected before the
-//! server has taken one in the same way; then the sink waits.
+//! Some servers respond 400 to everything when the path, the query or the format is wrong. So before the server has taken a
+//! message with the same URL and format, only a few messages are rejected; then the sink waits.
 
 mod resolver;
 mod response;
@@ -38,15 +39,15 @@ use crate::config::spec_text::without_user;
 use crate::config::values::Values;
 use crate::format::{Format, Formatter};
 
-/// Bytes of a body, unless one message is larger: what a request costs vanishes beside so many, and servers mostly allow more.
+/// Bytes of a body, unless one message is larger: so many that the cost of a request does not matter; most servers allow more.
 const BODY_BYTES_TARGET: usize = 1024 * 1024;
 /// A server that does not accept a connection within this time is down.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A request whose status does not come within this time has failed, and is sent again.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Groups that are on their way at most: memory is bounded by a group for each.
+/// Most groups that are on their way: memory is bounded by this many groups.
 const IN_FLIGHT_MAX: u64 = 16;
-/// So many messages are rejected by a server that has taken none yet.
+/// Most messages that are rejected before the server has taken one.
 const FIRST_REFUSALS_MAX: u64 = 16;
 /// In place of the number of first refusals: the server has taken a message.
 const TAKEN: u64 = u64::MAX;
@@ -94,7 +95,7 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
     let full = behind.map_or_else(|| url.clone(), |behind| format!("{url}?{behind}"));
     let uri: Uri = full.parse().map_err(|error: hyper::http::uri::InvalidUri| wrong(&error.to_string()))?;
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err(wrong("a user and a password do not stand in the URL, use authorization_file"));
+        return Err(wrong("the URL must not have a user and a password, use authorization_file"));
     }
     if uri.host().map(str::len) != uri.authority().map(|authority| authority.as_str().len())
         && uri.port_u16().is_none_or(|port| port == 0)
@@ -105,7 +106,7 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
     let secret = query.take_secret("authorization")?;
     let authorization = secret.as_ref().map(|secret| {
         let mut value = HeaderValue::from_str(secret.expose())
-            .map_err(|_| wrong("authorization is no text that can stand in a header"))?;
+            .map_err(|_| wrong("authorization has characters that a header cannot have"))?;
         value.set_sensitive(true);
         Ok(value)
     });
@@ -120,7 +121,7 @@ struct HttpTarget {
     uri: Uri,
     format: Format,
     authorization: Option<HeaderValue>,
-    /// The same, to hide it in what the server says.
+    /// The same secret, to hide it in the texts of the server.
     secret: Option<Secret>,
     in_flight: usize,
 }
@@ -150,7 +151,7 @@ impl HttpTarget {
         }
     }
 
-    /// The first refusals in a state; `None` if it is that of another format or URI.
+    /// The first refusals in a state; `None` if the state is that of another format or URI.
     fn first_refusals(&self, state: &str) -> Option<u64> {
         (0..=FIRST_REFUSALS_MAX).chain([TAKEN]).find(|refusals| state == self.state(*refusals))
     }
@@ -159,7 +160,7 @@ impl HttpTarget {
 struct HttpDestination {
     target: HttpTarget,
     client: Client<HttpConnector<Resolver>, Full<Bytes>>,
-    /// Messages that were rejected before the server took one, or [`TAKEN`]: from then on what it refuses is at fault itself.
+    /// Messages that were rejected before the server took one, or [`TAKEN`]: from then on a refused message is itself at fault.
     first_refusals: AtomicU64,
 }
 
@@ -229,7 +230,7 @@ impl HttpDestination {
     }
 }
 
-/// With what is behind the error, which says more.
+/// Shows the innermost cause of the error, which says more than the error itself.
 fn unreachable(uri: &Uri, error: &hyper_util::client::legacy::Error) -> io::Error {
     let mut deepest: &dyn std::error::Error = error;
     while let Some(source) = deepest.source() {

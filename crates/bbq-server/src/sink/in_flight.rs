@@ -1,14 +1,14 @@
 //! How far a sink is with each lane: what was submitted and is not settled yet.
 //!
-//! A place of a cursor stands between two groups. A file is full between two messages, which may stand in the middle of a group; so
-//! the cursor also remembers, by lane, how many records of the group behind its place are in the output already, or were rejected. They
-//! are counted when the whole group is.
+//! A place of a cursor is between two groups. A file may become full in the middle of a group, so the cursor also remembers, by
+//! lane, how many records of the group behind its place are in the output already, or were rejected. These records are counted
+//! when the whole group is settled.
 //!
 //! ```text
 //! begun <lane>:<records> <lane>:<records>:<reason>=<records>,<reason>=<records>; <state of the output>
 //! ```
 //!
-//! The records of the reasons are among those in front of them.
+//! The records behind a lane include the records of its reasons.
 //!
 //! Invariant: the place of a lane moves over settled groups only, in their order.
 
@@ -21,15 +21,15 @@ use super::interface::Settled;
 use super::ledger::{DAMAGED, Passed, Reason, word_of};
 use super::rejected::DeadLetter;
 
-/// Groups of a lane between the first that is not settled and the last that is submitted: what comes twice after a kill, and what
-/// is kept of groups behind one that a destination does not take.
+/// Most groups of a lane from the first that is not settled to the last that is submitted. This bounds what comes twice after a
+/// kill, and what is kept behind a group that a destination does not take.
 const WINDOW: usize = 64;
 
 /// A group that was submitted, or records that will never come.
 struct Submitted {
     until: LanePlace,
     records: u64,
-    /// Of the records that were begun before it was submitted.
+    /// The rejected records, by reason, among those that were begun before the group was submitted.
     rejected_before: Vec<(Reason, u64)>,
     outcome: Option<Outcome>,
 }
@@ -52,7 +52,7 @@ struct Begun {
 
 /// One lane.
 struct LaneInFlight {
-    /// Of the group behind its place.
+    /// The settled records of the group behind the lane's place.
     begun: Begun,
     submitted: VecDeque<Submitted>,
 }
@@ -79,7 +79,7 @@ impl InFlight {
         self.lanes.iter().all(|lane| lane.submitted.is_empty())
     }
 
-    /// Nothing more of the reader's lane is to be submitted before its first group is settled.
+    /// Whether the reader's lane is full: no more groups are submitted until its first group is settled.
     pub(super) fn is_full(&self, reader: usize) -> bool {
         self.lanes[reader].submitted.len() >= WINDOW
     }
@@ -89,7 +89,7 @@ impl InFlight {
         self.lanes[reader].submitted.front().map(|submitted| submitted.until)
     }
 
-    /// A group of the reader is submitted. Returns how many records of it are settled already.
+    /// Notes that a group of the reader is submitted. Returns how many of its records are settled already.
     pub(super) fn submit(&mut self, reader: usize, group: &Group) -> u64 {
         self.submit_records(reader, group.until(), group.records())
     }
@@ -100,7 +100,7 @@ impl InFlight {
         begun
     }
 
-    /// Records of the reader's lane will not come. Returns how many the output never got: of a group that was begun, it has some.
+    /// Notes that records of the reader's lane will not come. Returns how many the output never got: it may have some already.
     pub(super) fn lose(&mut self, reader: usize, until: LanePlace, lost: Lost) -> u64 {
         let begun = self.begun_before(reader, until);
         let known = begun.records.min(lost.records);
@@ -115,14 +115,14 @@ impl InFlight {
         missing
     }
 
-    /// What was begun is the first of what comes up to `until`.
+    /// The begun records, if they are the first ones of what comes up to `until`.
     fn begun_before(&self, reader: usize, until: LanePlace) -> Begun {
         let lane = &self.lanes[reader];
         let is_next = lane.submitted.is_empty() && until.position != self.places[reader].position;
         if is_next { lane.begun.clone() } else { Begun::default() }
     }
 
-    /// A group is settled: its records are delivered, rejected, or were damaged.
+    /// Notes that a group is settled: its records are delivered, rejected, or were damaged.
     pub(super) fn settle(&mut self, settled: Settled) {
         let Settled { until, delivered, rejected, letters, .. } = settled;
         let Some(lane) = self.places.iter().position(|place| place.lane == until.lane) else { return };
@@ -141,7 +141,7 @@ impl InFlight {
         }
     }
 
-    /// Moves the places over what is settled without a gap. Returns what that comes to, if they moved.
+    /// Moves the places over settled groups without a gap. Returns the sums of these groups, if a place moved.
     pub(super) fn pass(&mut self) -> Option<Passed> {
         let mut passed: Option<Passed> = None;
         for (place, lane) in self.places.iter_mut().zip(&mut self.lanes) {
@@ -162,14 +162,14 @@ impl InFlight {
         passed
     }
 
-    /// The output has so many records of the group behind the place of a lane.
+    /// Notes that the output has this many records of the group behind the place of a lane.
     pub(super) fn begin(&mut self, lane: u32, records: u64) {
         if let Some(index) = self.places.iter().position(|place| place.lane == lane) {
             self.lanes[index].begun.records = records;
         }
     }
 
-    /// The first records of the reader's first group are settled. Returns those that are to be kept.
+    /// Notes that the first records of the reader's first group are settled. Returns the letters to keep.
     pub(super) fn begin_with(&mut self, reader: usize, part: Settled) -> Vec<DeadLetter> {
         let LaneInFlight { begun, submitted } = &mut self.lanes[reader];
         if let Some(first) = submitted.front().filter(|first| first.until == part.until) {
@@ -196,7 +196,7 @@ impl InFlight {
     }
 }
 
-/// The state of the output, behind what was begun.
+/// The state of the output, without the begun records in front of it.
 pub(super) fn state_of_output(state: &str) -> &str {
     state.strip_prefix("begun ").and_then(|rest| rest.split_once("; ")).map_or(state, |(_, output)| output)
 }
@@ -233,7 +233,7 @@ impl Begun {
     }
 }
 
-/// By place of a cursor, what is settled of the group behind it.
+/// For each place of a cursor, the settled records of the group behind it.
 fn begun_of(cursor: &Cursor) -> Vec<Begun> {
     let words = cursor.output.strip_prefix("begun ").and_then(|rest| rest.split_once("; "));
     let words = words.map_or("", |(words, _)| words);

@@ -25,7 +25,7 @@ pub struct Now {
 }
 
 impl Now {
-    /// `monotonic` is since any moment, the same for all steps, and never goes back. `unix_ns` is the wall clock's, and may.
+    /// `monotonic` counts from any moment, the same for all steps, and never goes back. The wall clock, `unix_ns`, may.
     pub fn new(monotonic: Duration, unix_ns: u64) -> Now {
         let wall = DateTime::from_timestamp_nanos(i64::try_from(unix_ns).unwrap_or(i64::MAX));
         Now { monotonic, wall }
@@ -37,9 +37,9 @@ impl Now {
 pub(super) enum Room {
     /// Another group may be submitted.
     Free,
-    /// Not before [`Sink::settle`] says so.
+    /// No group may be submitted before [`Sink::settle`] returns `Free`.
     Full,
-    /// Not before a commit, after which [`Sink::settle`] goes on.
+    /// No group may be submitted before a commit, after which [`Sink::settle`] goes on.
     Commit,
 }
 
@@ -50,9 +50,9 @@ pub(super) struct Settled {
     pub(super) until: LanePlace,
     /// Records that the destination has, with those that were begun.
     pub(super) delivered: u64,
-    /// Records that the destination refuses for good, by reason. What is in neither number was damaged in the spool.
+    /// Records that the destination refuses for good, by reason. Records in neither number were damaged in the spool.
     pub(super) rejected: Vec<(&'static str, u64)>,
-    /// The same records, to be kept.
+    /// The rejected records, to be kept.
     pub(super) letters: Vec<DeadLetter>,
     /// When the last of its batches was received, Unix nanoseconds.
     pub(super) received_ns: u64,
@@ -61,9 +61,9 @@ pub(super) struct Settled {
 /// How far a commit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Commit {
-    /// The cursor must have [`Sink::state`], and the places of what is settled, before the sink goes on.
+    /// The cursor must have [`Sink::state`], and the places of the settled groups, before the sink goes on.
     Remember {
-        /// Records of the group that is being taken that the state covers already, and its lane.
+        /// The lane of the group that is being taken, and how many of its records the state covers already.
         begun: Option<(u32, u64)>,
     },
     /// The same, and nothing is left to do after it.
@@ -77,7 +77,7 @@ pub(super) enum Commit {
 pub(super) enum Problem {
     /// The same call may work later.
     Again(io::Error),
-    /// What came after the last commit is in doubt: [`Sink::go_back`] comes next.
+    /// Everything after the last commit is in doubt: the driver calls [`Sink::go_back`] next.
     Failed(io::Error),
     /// The destination takes nothing for a moment.
     Blocked {
@@ -89,24 +89,24 @@ pub(super) enum Problem {
 /// Why a sink is not open.
 #[derive(Debug)]
 pub(super) enum OpenError {
-    /// Somebody else has to come first; tried again.
+    /// The destination is not ready. Opening is tried again, and the start goes on.
     NotYet(io::Error),
-    /// Not as it is configured.
+    /// The destination cannot be opened as it is configured. This may fail the start.
     Refused(io::Error),
 }
 
-/// A destination. No call waits for longer than the system calls that it makes.
+/// A destination. No call but [`Sink::wait`] waits for longer than the system calls that it makes.
 pub(super) trait Sink: Send {
-    /// Takes a group, of which the destination has the first `begun` records already. Called only where there is room. The sink has the
-    /// group also where it returns a problem.
+    /// Takes a group, of which the destination has the first `begun` records already. Called only when there is room. The sink
+    /// has the group even if it returns a problem.
     fn submit(&mut self, group: Group, begun: u64, now: Now) -> Result<Room, Problem>;
 
-    /// Goes on with what was submitted, and adds to `settled` what is delivered, also where it returns a problem. Groups of one lane
-    /// may be settled in any order.
+    /// Goes on with the submitted groups, and adds those that are settled to `settled`, even if it returns a problem. Groups of
+    /// one lane may be settled in any order.
     fn settle(&mut self, now: Now, settled: &mut Vec<Settled>) -> Result<Room, Problem>;
 
-    /// What is settled of a group that is not settled as a whole, if anything: its first records, those that were begun among
-    /// `delivered`. A letter is returned once, here or in [`Sink::settle`].
+    /// The first records of a group that are settled before the whole group is, if any. `delivered` includes the records that
+    /// were begun. A letter is returned once, here or in [`Sink::settle`].
     fn settled_part(&mut self, until: LanePlace) -> Option<Settled> {
         let _unused = until;
         None
@@ -117,8 +117,8 @@ pub(super) trait Sink: Send {
         0
     }
 
-    /// Makes durable what is settled. Called again after each [`Commit::Remember`] until it is done, and after a problem. A sink
-    /// whose settled groups are durable need not do anything.
+    /// Makes durable what is settled. Called again after each [`Commit::Remember`] until the commit is done, and after a problem.
+    /// A sink whose settled groups are durable need not do anything.
     fn commit(&mut self, now: Now) -> Result<Commit, Problem> {
         let _unused = now;
         Ok(Commit::RememberLast)
@@ -132,8 +132,8 @@ pub(super) trait Sink: Send {
     /// The cursor has the state.
     fn committed(&mut self) {}
 
-    /// Forgets what is not settled, and takes back what came after the last commit, where that can be. Its state is written to the
-    /// cursor then, and the groups come again.
+    /// Forgets all groups, and takes back the output since the last commit if possible. Then the sink's state is written
+    /// to the cursor, and the groups come again.
     fn go_back(&mut self) -> io::Result<()>;
 
     /// Bytes of output since the last commit.
@@ -141,21 +141,21 @@ pub(super) trait Sink: Send {
         0
     }
 
-    /// Nothing can be submitted or settled now: returns when `progress` has moved on from `seen` or something can be settled, at the
-    /// latest after `patience`.
+    /// Waits when nothing can be submitted or settled. Returns when `progress` has moved on from `seen` or something can be
+    /// settled, at the latest after `patience`.
     fn wait(&mut self, progress: &Progress, seen: u64, patience: Duration) {
         progress.wait(seen, patience);
     }
 
-    /// What is submitted and not settled may be forgotten at any time, when the server is to hold: the destination may get it twice.
+    /// Whether unsettled groups may be forgotten at any time when the server is to hold. The destination may then get them twice.
     fn may_give_up(&self) -> bool {
         false
     }
 
-    /// Nothing is left to submit: gives back memory that one large group took.
+    /// Gives back memory that a large group took. Called when nothing is left to submit.
     fn idle(&mut self) {}
 
-    /// Memory that it holds: for output, and for what is unpacked.
+    /// Bytes of memory that the sink holds: for output, and for unpacked batches.
     #[cfg(test)]
     fn memory(&self) -> (usize, usize) {
         (0, 0)

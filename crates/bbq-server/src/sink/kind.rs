@@ -18,11 +18,11 @@ pub struct Kind {
     pub word: &'static str,
     /// What stands behind the colon, for help; empty for nothing.
     pub argument: &'static str,
-    /// What it does, for help.
+    /// What the sink does, for help.
     pub summary: &'static str,
-    /// Its options, but for the name, which every kind has.
+    /// The options, except the name, which every kind has.
     pub options: &'static [SpecOption],
-    /// Only one sink may have the same destination.
+    /// Whether each destination may have only one sink.
     pub(super) is_exclusive: bool,
     /// Reads what stands behind the colon, and takes its options. An error says what is wrong and what to write.
     pub(super) parse: Parse,

@@ -22,16 +22,16 @@ pub(super) fn word_of(reason: LostReason) -> &'static str {
     }
 }
 
-/// Why records were dropped, a word. That of a former run comes from the cursor.
+/// A word that says why records were dropped. The words of former runs come from the cursor.
 pub(super) type Reason = Cow<'static, str>;
 
-/// What a sink has done with records that it goes past.
+/// What a sink has done with the records that it passed.
 #[derive(Debug, Default)]
 pub(super) struct Passed {
     pub(super) delivered: u64,
     /// By reason.
     pub(super) dropped: Vec<(Reason, u64)>,
-    /// What was rejected, to be kept.
+    /// The rejected records, to be kept.
     pub(super) letters: Vec<DeadLetter>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct SinkLedger {
     account: Mutex<Account>,
     /// When the last delivered message was received, Unix nanoseconds.
     last_received_ns: AtomicU64,
-    /// What keeps it from delivering, if anything.
+    /// The problem that keeps the sink from delivering, if any.
     problem: Mutex<Option<String>>,
 }
 
@@ -81,7 +81,7 @@ impl SinkLedger {
     pub(super) fn of(cursor: &Cursor) -> SinkLedger {
         SinkLedger {
             account: Mutex::new(Account::of(cursor)),
-            // Nothing before the start is known; the queue is at least as old as that.
+            // Nothing from before the start is known; the queue is at least as old as the start.
             last_received_ns: AtomicU64::new(unix_ns()),
             ..SinkLedger::default()
         }
@@ -91,21 +91,21 @@ impl SinkLedger {
         self.account.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How far it is now.
+    /// How far the sink is now.
     pub(crate) fn account(&self) -> Account {
         self.locked().clone()
     }
 
-    /// Goes back to a commit: what came after it is read and written again.
+    /// Goes back to a commit: the records after it are read and written again.
     pub(super) fn go_back(&self, cursor: &Cursor) {
         *self.locked() = Account::of(cursor);
     }
 
-    /// Goes on to these places, in one moment: a record that is counted and not passed, or passed and not counted, would be in
-    /// the sums twice, or not at all, for as long as an output blocks.
+    /// Moves to these places and counts the records, under one lock. Otherwise the sums could have a record twice, or not at all,
+    /// for as long as an output blocks.
     pub(super) fn pass(&self, places: &[LanePlace], passed: &Passed) {
         let mut account = self.locked();
-        // What a cursor's file says may be any number.
+        // A cursor's file may hold any numbers, so the sums must not overflow.
         account.delivered = account.delivered.saturating_add(passed.delivered);
         for (reason, records) in passed.dropped.iter().filter(|(_, records)| *records > 0) {
             let known = account.dropped.entry(reason.clone().into_owned()).or_default();

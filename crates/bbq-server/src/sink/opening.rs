@@ -1,4 +1,4 @@
-//! A sink that has its cursor, and not yet its output.
+//! A sink that has its cursor, but not yet its output.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,18 +24,18 @@ pub struct SinkOpening {
     pub(super) spool: Arc<Spool>,
     pub(super) ledger: Arc<SinkLedger>,
     retention: Arc<Retention>,
-    /// Where its file is.
+    /// The storage that the sink's files are in.
     storage: Arc<dyn Storage>,
     store: CursorStore,
-    /// Of the last run, or the first. Both are fixed at the start: what is deleted before the output opens was this sink's, and is
-    /// counted when its reader comes there.
+    /// The cursor of the last run, or a new one. It is fixed at the start: messages that are deleted before the output opens
+    /// belong to this sink, and are counted when its reader reaches their place.
     cursor: Cursor,
-    /// The sink was never here.
+    /// The spool had no cursor of this sink.
     is_new: bool,
 }
 
-/// A sink that was never here begins with the oldest message that is kept. Those before it, which other sinks had, it does
-/// not get: they count as dropped, so that its ledger balances.
+/// The cursor of a new sink: it begins with the oldest message that is kept. Earlier messages, which other sinks had, count as
+/// dropped, so that the sink's ledger balances.
 fn first_cursor(spool: &Spool) -> Cursor {
     let places = spool.beginnings();
     let before = places.iter().fold(0_u64, |sum, place| sum.saturating_add(place.record));
@@ -64,7 +64,7 @@ impl SinkOpening {
         Ok(SinkOpening { index, spec, spool, ledger, retention, storage, store, cursor, is_new })
     }
 
-    /// Opens the output, and makes it agree with the cursor: what it holds beyond that is taken back.
+    /// Opens the output, and makes it agree with the cursor: output beyond the cursor is taken back.
     pub(super) fn open_sink(&self, now: Now) -> Result<Box<dyn Sink>, OpenError> {
         let state = (!self.is_new).then(|| state_of_output(&self.cursor.output));
         self.spec.target.open(&self.storage, state, now)
@@ -73,7 +73,7 @@ impl SinkOpening {
     /// Opens the output and begins.
     ///
     /// # Errors
-    /// Why not, in words; try again.
+    /// The reason as a text; try again.
     pub fn open(self, now: Now) -> Result<SinkDriver, (Box<SinkOpening>, String)> {
         match self.open_sink(now) {
             Ok(sink) => Ok(self.begin(sink, now)),

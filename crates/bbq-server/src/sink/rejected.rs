@@ -26,7 +26,7 @@ pub(super) struct DeadLetter {
 
 /// Makes dead letters of the batches of a group, which come in their order.
 pub(super) struct Collector<'a> {
-    /// In their order; those that are done are gone.
+    /// The rejected messages that are still to come, in order.
     rejected: &'a [Rejected],
     /// Records of the batches that came.
     passed: u64,
@@ -34,12 +34,12 @@ pub(super) struct Collector<'a> {
 }
 
 impl<'a> Collector<'a> {
-    /// `rejected` in their order. `passed` records of the group are in front of the first batch that will be taken.
+    /// `rejected` is in order. `passed` records of the group are in front of the first batch that will be taken.
     pub(super) fn new(rejected: &'a [Rejected], passed: u64) -> Collector<'a> {
         Collector { rejected, passed, letters: Vec::new() }
     }
 
-    /// Nothing more is to be taken.
+    /// Whether nothing more is to be taken.
     pub(super) fn is_done(&self) -> bool {
         self.rejected.is_empty()
     }

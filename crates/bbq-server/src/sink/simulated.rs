@@ -1,4 +1,4 @@
-//! What a simulation configures that no SPEC can say.
+//! Configuration of a simulation that no SPEC can express.
 
 use std::path::Path;
 use std::sync::Arc;

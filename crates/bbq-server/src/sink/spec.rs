@@ -21,7 +21,7 @@ pub struct SinkSpec {
     /// Without options.
     pub(crate) head: String,
     kind: &'static Kind,
-    /// What the target was told beside the text.
+    /// The secrets that the target got beside the text.
     secrets: Vec<Secret>,
     pub(super) target: Arc<dyn Target>,
     pub(super) dead_letters_bytes: u64,
@@ -66,7 +66,7 @@ impl SinkSpec {
     }
 
     fn of_kind(kind: &'static Kind, spec: &SpecText) -> Result<SinkSpec, ConfigError> {
-        // First: the text of a SPEC whose options are known has no secret.
+        // This comes first: the text of a SPEC whose options are all known has no secret.
         let mut query = Query::of(spec, [&NAME_OPTION].into_iter().chain(kind.options))?;
         let SpecText { text, head, .. } = spec;
         let (word, argument) = head.split_once(':').unwrap_or((head, ""));
@@ -92,12 +92,12 @@ impl SinkSpec {
         Ok(SinkSpec { text, name, head, kind, secrets, target, dead_letters_bytes })
     }
 
-    /// Whether both would write to the same place.
+    /// Whether both sinks would write to the same place.
     pub(crate) fn clashes_with(&self, other: &SinkSpec) -> bool {
         self.kind.is_exclusive && self.head == other.head
     }
 
-    /// One that was not written.
+    /// A SPEC that was not read from text.
     pub(super) fn of_target(name: &str, kind: &'static Kind, target: Arc<dyn Target>) -> SinkSpec {
         let [text, name, head] = [name; 3].map(str::to_owned);
         let dead_letters_bytes = dead_letters::BYTES_DEFAULT;

@@ -26,7 +26,7 @@ pub(crate) struct OwnListener {
     pub(crate) worker_listener: WorkerListener,
     /// `None` for a plain listener.
     pub(crate) tls: Option<Arc<ServedTls>>,
-    /// `None` if it asks for none.
+    /// `None` if the listener asks for no token.
     pub(crate) tokens: Option<Arc<ServedTokens>>,
     pub(crate) refusals: Arc<PeerLog>,
 }

@@ -60,7 +60,7 @@ impl Holders {
     /// Sets how many bytes the holder has now. This may mark the holder itself: see [`Holders::must_go`].
     ///
     /// # Errors
-    /// Too much is held, and no holder can be closed except the caller.
+    /// Too much is held, and no holder can be closed, not even this one: all of them wait for the server.
     pub(crate) fn set(&self, hold: &mut Hold, bytes: usize) -> Result<(), NoMemory> {
         if bytes == 0 {
             self.release(hold);

@@ -13,7 +13,7 @@ pub(crate) async fn serve(intake: Rc<Intake>) {
         intake.lane_moved.notified().await;
         settle(&intake);
         // The lane may have room now. Sessions go first: a large batch fits only into an empty group, and text would always be
-        // in the group before it.
+        // there first.
         intake.room.notify_waiters();
         tokio::task::yield_now().await;
         intake.flush_all();

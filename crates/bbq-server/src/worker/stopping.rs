@@ -15,7 +15,7 @@ pub(crate) enum Order {
     Pause {
         /// By the index of the listener.
         kept: Arc<[bool]>,
-        /// Whether this process goes on: connections through TLS cannot move to another one.
+        /// Whether this process goes on: connections through TLS cannot move to another process.
         keeps_tls: bool,
     },
 }

@@ -1,5 +1,5 @@
 //! The records that a worker has put into its lane and that are not durable yet. If the lane fails, or ends without room on disk,
-//! the ledgers are corrected by them.
+//! the ledgers no longer count these records as spooled.
 //!
 //! Not here: the batches that wait for an acknowledgement (`worker::waiters::Waiters`).
 //!

@@ -1,5 +1,5 @@
-//! The sessions of bbq clients, and the tickets of sources that answer each request, that wait for groups of a worker's lane to
-//! become durable. Tells them, and tells the table of streams up to which position the lane is settled.
+//! The batches of sessions, the tickets of sources and the numbered requests that wait until groups of a worker's lane are
+//! durable. [`Waiters`] tells them, and tells the table of streams up to which position the lane is settled.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -52,10 +52,10 @@ pub(super) struct SessionBatch<C> {
     pub(super) replies: Rc<Replies<C>>,
 }
 
-/// All who wait, in the order of their groups.
+/// All waiters, in the order of their groups.
 #[derive(Debug)]
 pub struct Waiters<C> {
-    /// Each with its group. There is at most one for each batch in the lane's buffers, and one for each open request.
+    /// Each waiter with its group. There is at most one for each batch in the lane's buffers, and one for each open request.
     waiting: RefCell<VecDeque<(u64, Waiter<C>)>>,
     /// How many sessions have batches that wait.
     sessions: Cell<usize>,
@@ -84,7 +84,7 @@ impl<C> Waiters<C> {
         self.waiting.borrow().is_empty()
     }
 
-    /// How many wait.
+    /// The number of waiters.
     pub fn len(&self) -> usize {
         self.waiting.borrow().len()
     }
@@ -103,7 +103,7 @@ impl<C: Connection> Waiters<C> {
         outstanding > 0 && outstanding + batch_bytes > share
     }
 
-    /// The group of the last one who waits.
+    /// The group of the last waiter.
     pub(super) fn last_group(&self) -> Option<u64> {
         self.waiting.borrow().back().map(|(group, _)| *group)
     }

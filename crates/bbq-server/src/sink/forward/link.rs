@@ -5,9 +5,9 @@
 //! ```
 //!
 //! The next server numbers the batches of a link, and acknowledges by number. After a broken connection everything that is not
-//! acknowledged is written again; the next server knows what it has by the stream of each batch.
+//! acknowledged is written again; the next server recognizes duplicates by the stream of each batch.
 //!
-//! A batch that the next server refuses is halved until the messages are found that it does not take.
+//! A batch that the next server refuses is halved until the refused messages are found.
 //!
 //! Invariant: groups are settled in the order in which they came.
 
@@ -34,11 +34,11 @@ use crate::time::unix_ns;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A welcome may need a sync first.
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
-/// A server that acknowledges nothing for so long, although something waits, is left.
+/// If batches wait and the server acknowledges none for this long, the connection is given up.
 const ACK_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes that are written at a time: what a system call costs vanishes beside so many.
+/// Bytes that are written at a time: so many that the cost of a system call does not matter.
 const WRITE_BYTES_TARGET: usize = 256 * 1024;
-/// A buffer that one large batch made larger than this is given back.
+/// A buffer that a large batch made larger than this is shrunk.
 const WRITE_BYTES_KEPT_MAX: usize = 4 * WRITE_BYTES_TARGET;
 /// Why messages are rejected.
 const REFUSED: &str = "refused";
@@ -46,7 +46,7 @@ const REFUSED: &str = "refused";
 /// See the module.
 pub(super) struct Link {
     pub(super) server: NextServer,
-    /// The stream of the link: another connection with the same one takes over.
+    /// The stream of the link: another connection with the same stream takes over.
     pub(super) id: StreamId,
     /// The epoch of the last hello.
     pub(super) epoch: Arc<AtomicU64>,
@@ -62,18 +62,18 @@ pub(super) struct OnTheirWay {
     groups: VecDeque<Outgoing>,
     /// How many of them are written to their end.
     written: usize,
-    /// What is written and not acknowledged, in order.
+    /// Batches that are written and not acknowledged, in order.
     unacknowledged: VecDeque<Written>,
     /// The number of the first of these.
     first_number: u64,
-    /// See [`WriteLimits`]; less than `u64::MAX` while a batch that was refused is sent in parts.
+    /// See [`WriteLimits`]; `None` unless a batch that was refused is sent in parts.
     records_max: Option<u64>,
     buffers: Buffers,
 }
 
 /// How a connection ended.
 enum Ended {
-    /// With a refusal of a batch, which is sent in another way.
+    /// With a refusal: the batch is sent again in smaller parts, or its only message was rejected.
     Halved,
     Failed(io::Error),
 }
@@ -103,7 +103,7 @@ impl Link {
         let (host, port) = (self.server.host.as_str(), self.server.port);
         let connected = timeout(CONNECT_TIMEOUT, TcpStream::connect((host, port))).await;
         let mut stream = connected.map_err(|_| late("accept the connection", CONNECT_TIMEOUT))??;
-        // The last bytes of a group must not wait for the acknowledgement of those before it.
+        // TCP must not hold back the last bytes of a group until the bytes before them are acknowledged.
         stream.set_nodelay(true)?;
         let mut session = ClientSession::new();
         let mut input = Vec::new();
@@ -181,7 +181,7 @@ impl Link {
             match take_step(session, input)? {
                 None => {}
                 Some(Heard::Welcome(welcome)) if welcome.ack < AckLevel::Durable => {
-                    return Err(io::Error::other("the server does not acknowledge what is on its disk"));
+                    return Err(io::Error::other("the server does not offer durable acknowledgements"));
                 }
                 Some(Heard::Welcome(welcome)) => return Ok(welcome),
                 Some(Heard::Refused(refusal)) => return Err(told(&refusal)),
@@ -190,10 +190,10 @@ impl Link {
         }
     }
 
-    /// Hands on the groups that are settled.
+    /// Passes the settled groups to the sink.
     fn settle(&mut self) {
         while let Some(settled) = self.on_their_way.settle() {
-            // There is room for all groups that are on their way. An error says that the sink is dropped: nobody counts any more.
+            // The channel has room for every group on its way. An error means that the sink is dropped.
             let _dropped = self.settled.try_send(settled);
         }
     }
@@ -212,7 +212,7 @@ impl OnTheirWay {
     fn write(&mut self, output: &mut Vec<u8>) {
         let OnTheirWay { groups, written, unacknowledged, records_max, buffers, .. } = self;
         let records = records_max.unwrap_or(u64::MAX);
-        // Of a batch that was refused only one part is on its way, so that the next refusal is clear.
+        // Only one part of a refused batch is on its way at a time: a refusal then means this part.
         while records_max.is_none() || unacknowledged.is_empty() {
             let Some(group) = groups.get_mut(*written) else { break };
             let limits = WriteLimits { bytes: WRITE_BYTES_TARGET, records };
@@ -235,12 +235,12 @@ impl OnTheirWay {
             let batch = self.unacknowledged.pop_front();
             let first = self.groups.iter_mut().find(|group| group.unacknowledged > 0);
             let (Some(batch), Some(group)) = (batch, first) else {
-                return Err(io::Error::other(format!("it acknowledges batch {number}, which was not sent")));
+                return Err(io::Error::other(format!("the server acknowledges the unsent batch {number}")));
             };
             group.in_hand.pass_next(batch.records, batch.received_ns);
             group.unacknowledged -= 1;
             self.first_number += 1;
-            // Larger parts again, until a batch goes as it came.
+            // The parts grow again, until batches are sent as they came.
             let larger = self.records_max.map(|records| records.saturating_mul(2));
             self.records_max =
                 larger.filter(|records| *records <= bbq_wire::limits::BATCH_RECORDS_MAX.into());
@@ -248,7 +248,7 @@ impl OnTheirWay {
         Ok(())
     }
 
-    /// The first batch that is not acknowledged was refused: what to do about it.
+    /// Decides what follows after the first unacknowledged batch was refused.
     fn refuse(&mut self, refusal: Refusal) -> Ended {
         let is_about_batch = matches!(
             refusal.code,

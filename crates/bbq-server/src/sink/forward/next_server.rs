@@ -29,7 +29,7 @@ pub(super) fn state_of(link: StreamId) -> String {
     format!("link {link}")
 }
 
-/// The link in a state; `None` if it is of another kind.
+/// The link in a state; `None` if the state is of another kind of sink.
 pub(super) fn link_of(state: &str) -> Option<StreamId> {
     let number = u128::from_str_radix(state.strip_prefix("link ")?, 16).ok()?;
     Some(StreamId(number.to_be_bytes()))

@@ -18,7 +18,7 @@ pub(super) struct WriteLimits {
     pub(super) records: u64,
 }
 
-/// The output has what it may have.
+/// A limit of the output is reached.
 struct Full;
 
 /// A batch that was written, or a part of one.
@@ -28,12 +28,12 @@ pub(super) struct Written {
     pub(super) received_ns: u64,
 }
 
-/// A group, what of it is written, and what of it is settled.
+/// A group, with how much of it is written and how much is settled.
 pub(super) struct Outgoing {
     pub(super) in_hand: InHand,
     /// In front of the next batch to write.
     cursor: GroupCursor,
-    /// Records that are written or settled: the first of those that can be read.
+    /// How many records are written or settled: the first of those that can be read.
     written: u64,
     is_written: bool,
     /// Batches that are written and not acknowledged.
@@ -63,7 +63,7 @@ impl Outgoing {
         Outgoing { in_hand, cursor: GroupCursor::default(), written, is_written: false, unacknowledged: 0 }
     }
 
-    /// Begins behind what is settled, on a new connection.
+    /// Begins on a new connection, behind the settled records.
     pub(super) fn rewind(&mut self) {
         self.cursor = GroupCursor::default();
         self.written = self.in_hand.done();

@@ -1,4 +1,4 @@
-//! The sink: groups in, settled groups out, and a link between them that is begun anew when it fails.
+//! The sink takes groups and returns settled groups. Between them is a link, which is started again when it fails.
 
 use std::io;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use super::next_server::{NextServer, state_of};
 use crate::sink::delivery::InHand;
 use crate::sink::interface::{Now, Problem, Room, Settled, Sink};
 
-/// Groups that are on their way at most: the next server syncs some of them while others are on the wire. Memory is bounded by a
-/// group for each.
+/// Most groups that are on their way: the next server syncs some of them while others are on the wire. Memory is bounded by this
+/// many groups.
 const GROUPS_MAX: usize = 8;
 
 type Finished = Result<(Link, io::Error), JoinError>;
@@ -37,9 +37,9 @@ pub(super) struct ForwardSink {
     /// The link without a connection. The next call of `settle` connects, if there is something to send.
     waiting: Option<Link>,
     running: Option<JoinHandle<(Link, io::Error)>>,
-    /// The connection has failed while this sink waited.
+    /// The end of the link's task, if the task ended while this sink waited.
     finished: Option<Finished>,
-    /// `None` once it is dropped.
+    /// `None` once the sink is dropped.
     runtime: Option<Runtime>,
 }
 
@@ -68,14 +68,14 @@ impl ForwardSink {
         if self.on_their_way < GROUPS_MAX { Room::Free } else { Room::Full }
     }
 
-    /// What the end of the task says. A connection that ends while nothing is on its way is no problem.
+    /// Handles the end of the link's task. A connection that ends while nothing is on its way is no problem.
     fn ended(&mut self, finished: Finished) -> Result<Room, Problem> {
         match finished {
             Ok((link, error)) => {
                 self.waiting = Some(link);
                 if self.on_their_way == 0 { Ok(self.room()) } else { Err(Problem::Again(error)) }
             }
-            // The groups are lost to this sink until it goes back.
+            // The link is gone with its groups: they come again after `go_back`.
             Err(panic) => Err(Problem::Failed(io::Error::other(panic))),
         }
     }
@@ -102,7 +102,7 @@ fn new_link(
 impl Sink for ForwardSink {
     fn submit(&mut self, group: Group, begun: u64, _now: Now) -> Result<Room, Problem> {
         self.on_their_way += 1;
-        // There is room in the channel, as there is for the group. The link is there until this sink goes back.
+        // The channel has room, because there is room for the group. The link exists until this sink goes back.
         let in_hand = InHand::new(group, begun, Arc::clone(&self.progress));
         self.groups.try_send(in_hand).map_err(|_| Problem::Failed(io::Error::other("the link has ended")))?;
         Ok(self.room())
@@ -178,7 +178,7 @@ impl Sink for ForwardSink {
 impl Drop for ForwardSink {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // A name that is being resolved may take long, and nobody waits for it.
+            // Resolving a name may take long: this does not wait for it.
             runtime.shutdown_background();
         }
     }

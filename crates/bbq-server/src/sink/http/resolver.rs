@@ -1,9 +1,9 @@
 //! Resolves the host name of an `http:` sink, on a thread of its own.
 //!
-//! The system's resolver (getaddrinfo) may wait for long. tokio would make a thread when one is needed, and panic if the system has none
-//! to give. This thread is made with the sink, which is tried again if that fails, and stays for as long as the sink does.
+//! The system's resolver (getaddrinfo) may take long. tokio would start a thread when one is needed, and panic if the system
+//! cannot start it. This thread starts and ends with the sink. If it cannot be started, opening the sink is tried again.
 //!
-//! Invariant: nobody waits for the thread. It ends by itself when its sink is closed, at the latest behind the name that it resolves then.
+//! Invariant: nothing waits for the end of the thread. After its sink is closed, it ends behind the name that it resolves.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
@@ -17,12 +17,12 @@ use hyper_util::client::legacy::connect::dns::Name;
 use tokio::sync::oneshot;
 use tower_service::Service;
 
-/// Names that wait: those of the requests that are on their way, and as many of requests that were given up while a name is resolved.
+/// Most names that wait: those of the requests on their way, and as many of requests that were given up meanwhile.
 const QUESTIONS_MAX: usize = 32;
 
 type Addresses = vec::IntoIter<SocketAddr>;
 
-/// A name, and who waits for its addresses.
+/// A name, and the request that waits for its addresses.
 struct Question {
     name: Name,
     reply: oneshot::Sender<io::Result<Addresses>>,
@@ -38,7 +38,7 @@ impl Resolver {
     /// Makes the thread.
     ///
     /// # Errors
-    /// The system has no thread to give; try again.
+    /// The system cannot start a thread; try again.
     pub(super) fn start() -> io::Result<Resolver> {
         let (questions, asked) = mpsc::sync_channel(QUESTIONS_MAX);
         let thread = thread::Builder::new().name("sink-resolve".to_owned());
@@ -53,7 +53,7 @@ fn work(asked: &Receiver<Question>) {
     while let Ok(Question { name, reply }) = asked.recv() {
         // The request may have been given up while another name was resolved.
         if !reply.is_closed() {
-            // The port is set by who connects.
+            // The connector sets the port.
             let _given_up = reply.send((name.as_str(), 0).to_socket_addrs());
         }
     }

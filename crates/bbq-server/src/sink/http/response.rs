@@ -1,9 +1,9 @@
-//! What the server of an `http:` sink responds.
+//! The responses of the server of an `http:` sink.
 //!
-//! The status alone decides what becomes of the messages. The body is read for a short time: its beginning is shown when it is an error,
-//! and a connection can be used again when its body was read to the end. A body that goes on for longer costs the connection.
+//! The status alone decides what happens to the messages. The body is read for a short time: the beginning of an error is shown,
+//! and a connection is used again after its body was read to the end. A longer body costs the connection.
 //!
-//! Invariant: what is shown of a response does not have the secret of the request, which some servers repeat.
+//! Invariant: the shown text of a response does not have the secret of the request, which some servers repeat.
 
 use std::io;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use hyper::{Response, StatusCode, Uri};
 
 use crate::config::secret::Secret;
 
-/// A server sends a body with its head or right behind it. This is a few round trips to a far one.
+/// A server sends a body with its head or right behind it. This time is a few round trips to a distant server.
 const BODY_TIME_MAX: Duration = Duration::from_millis(500);
 /// Bytes of a body that are read; the beginning is shown when it is an error.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 const SHOWN_CHARACTERS_MAX: usize = 200;
-/// A shorter word behind the scheme of a secret (`Bearer WORD`) is no secret, and would be hidden in every text.
+/// A shorter word behind the scheme of a secret (`Bearer WORD`) is not hidden: many texts have it by chance.
 const HIDDEN_BYTES_MIN: usize = 4;
 
 /// Reads what is left of a response, so that its connection can be used again.
@@ -27,10 +27,10 @@ pub(super) async fn finish(response: Response<Incoming>) {
     read(response.into_body()).await;
 }
 
-/// Why the server did not take a body: a text for people if it never will. `secret` was in the request.
+/// Returns why the server refuses a body for good, as a text for people. `secret` was in the request.
 ///
 /// # Errors
-/// The same body may be taken later.
+/// The server may take the same body later.
 pub(super) async fn refusal(
     uri: &Uri,
     response: Response<Incoming>,
@@ -68,10 +68,10 @@ async fn read(mut body: Incoming) -> Vec<u8> {
     text
 }
 
-/// Hides the secret, and what stands behind its scheme.
+/// Hides the secret, and the word behind its scheme.
 fn without_secret(text: &str, secret: Option<&Secret>) -> String {
     let Some(secret) = secret else { return text.to_owned() };
-    // A server may repeat either.
+    // A server may repeat the whole secret or the word.
     let whole = secret.expose().trim();
     let word = whole.split_once(' ').map_or("", |(_, word)| word.trim());
     let hidden = text.replace(whole, &secret.to_string());

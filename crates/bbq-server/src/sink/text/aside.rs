@@ -8,11 +8,11 @@ use bbq_storage::{Storage, parent_of};
 use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 
 const STAMP: &str = "%Y%m%d-%H%M%S";
-/// The number has four digits; whoever sets more files aside within a second is given names of the next one.
+/// The number has four digits. If more files are set aside within a second, they get names of the next second.
 const NUMBER_MAX: u32 = 9999;
 
-/// A name behind all others, `last` if that is known: also when the clock was set back. Never one that was deleted to keep
-/// only so many, or the newest would sort as the oldest.
+/// Returns a name that sorts behind all others, even if the clock was set back. `last` is the last name, if it is known. No
+/// name is used again after its file was deleted (`keep`): the newest file would then sort as the oldest.
 pub(super) fn next_name(
     storage: &dyn Storage,
     path: &Path,
@@ -41,7 +41,7 @@ fn stamp_of(path: &Path) -> Option<(NaiveDateTime, u32)> {
     Some((NaiveDateTime::parse_from_str(time, STAMP).ok()?, number.parse().ok()?))
 }
 
-/// What was set aside, oldest first.
+/// The files that were set aside, oldest first.
 pub(super) fn list(storage: &dyn Storage, path: &Path) -> io::Result<Vec<PathBuf>> {
     let Some(name) = path.file_name() else { return Ok(Vec::new()) };
     let prefix = format!("{}.", name.to_string_lossy());
@@ -52,7 +52,7 @@ pub(super) fn list(storage: &dyn Storage, path: &Path) -> io::Result<Vec<PathBuf
     Ok(aside)
 }
 
-/// Deletes the oldest of those set aside, beyond what is to be kept.
+/// Deletes all files that were set aside, except the newest `keep`.
 pub(super) fn delete_old(storage: &dyn Storage, path: &Path, keep: u32) -> io::Result<()> {
     let aside = list(storage, path)?;
     let surplus = aside.len().saturating_sub(keep as usize);

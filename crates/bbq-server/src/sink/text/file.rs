@@ -1,19 +1,19 @@
-//! A file: exactly once. The cursor remembers which file (by inode) had which length; what is beyond that length after a
-//! crash, or after a failed write or sync, was not covered by the cursor, is cut off, and is written again.
+//! A file, in which each message comes exactly once. The cursor remembers the file (by inode) and its length. After a crash, or
+//! after a failed write or sync, the bytes beyond that length are cut off, and their messages are written again.
 //!
 //! ```text
 //! remembered: inode <n> length <n> [rotating <name>]
 //! ```
 //!
-//! A failed sync says that some of the bytes before it are not on disk, and not which; the next sync would succeed and say
-//! nothing (fsync(2)). So nothing behind the last commit stays.
+//! A failed sync says that some bytes are not on disk, but not which; the next sync would succeed all the same (fsync(2)). So
+//! everything behind the last commit is cut off.
 //!
 //! Rotation goes from commit to commit: the name is remembered before the file is renamed, and the new file before anything
-//! is written to it. So a crash at any point finds the old file, whole, under its old or its new name, and nothing in the
-//! new one.
+//! is written to it. So after a crash at any point the old file is whole, under its old or its new name, and the new file is
+//! empty.
 //!
-//! Rotation by others is welcome: a file that was renamed away (logrotate `create`) is followed by a new one at the next
-//! commit, one that was emptied in place (`copytruncate`) is appended to.
+//! Other programs may rotate the file. If the file was renamed away (logrotate `create`), a new one is begun at the next commit.
+//! If the file was emptied in place (`copytruncate`), it is appended to.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,24 +33,24 @@ pub(super) struct FileOutput {
     rotation: Rotation,
     file: Box<dyn StorageFile>,
     inode: u64,
-    /// What we know to be in the file.
+    /// How many bytes are known to be in the file.
     length: u64,
-    /// What the cursor covers of it, or was there before. Never more than `length`.
+    /// How many of them the cursor covers, or were there before. Never more than `length`.
     committed: u64,
-    /// Where the line feed stands that ends what was there before, until a cursor covers it; see [`FileOutput::begin_line`].
+    /// The position of the line feed that ends earlier text, until a cursor covers it; see [`FileOutput::begin_line`].
     unknown_end: Option<u64>,
-    /// The day of its first message (UTC); of a file that was not empty when it was opened, the day of its last change.
+    /// The day of the first message (UTC). If the file was not empty when it was opened, the day of its last change.
     day: NaiveDate,
-    /// The name the file gets when it is set aside, once that was decided.
+    /// The name that the file gets when it is set aside, once that name is chosen.
     aside: Option<PathBuf>,
-    /// It has that name already, and the new file is not open yet.
+    /// Whether the file has that name already; the new file is then not open yet.
     is_aside: bool,
-    /// The last name that a file was given. Nobody else gives names: the file is locked.
+    /// The last name that was chosen. No other sink sets this file aside: the file is locked.
     last_aside: Option<PathBuf>,
 }
 
-/// What the cursor remembers. Which name a file is about to get is for people: nothing is written between that and the
-/// rename, so it has exactly the remembered length under either name.
+/// What the cursor remembers. The name that the file is about to get is only for people: nothing is written before the rename,
+/// so the file has the remembered length under either name.
 struct Remembered {
     inode: u64,
     length: u64,
@@ -66,7 +66,7 @@ impl Remembered {
 }
 
 impl FileOutput {
-    /// Opens the file, made with its directories if needed, and cuts it back to what is remembered.
+    /// Opens the file, creates it and its directories if needed, and cuts it back to the remembered length.
     pub(super) fn open(
         storage: &Arc<dyn Storage>,
         path: &Path,
@@ -84,7 +84,7 @@ impl FileOutput {
         match remembered {
             Some(remembered) if remembered.inode == output.inode => output.cut_back(remembered.length)?,
             Some(_) => {
-                info!(path = %path.display(), "the file is another one than at the last stop; appending to it");
+                info!(path = %path.display(), "the file at this path is not the one of the last run; appending to it");
                 output.begin_line()?;
             }
             None => output.begin_line()?,
@@ -131,7 +131,7 @@ impl FileOutput {
 
     fn cut_back(&mut self, length: u64) -> io::Result<()> {
         if self.length > length {
-            info!(path = %self.path.display(), bytes = self.length - length, "taking back what the cursor does not cover");
+            info!(path = %self.path.display(), bytes = self.length - length, "cutting off bytes that the cursor does not cover");
             self.committed = length;
             self.cut()?;
         } else if self.length < length {
@@ -141,8 +141,8 @@ impl FileOutput {
         Ok(())
     }
 
-    /// What stands at the end is not known to be ours and whole: a crash may have torn it, or somebody else wrote it. What
-    /// comes next begins a line of its own. Where the end cannot be read, an empty line does no harm.
+    /// Makes sure that the next message begins a line: a crash may have torn the last line, or somebody else wrote it. If the end
+    /// cannot be read, an empty line does no harm.
     fn begin_line(&mut self) -> io::Result<()> {
         let mut last = [0];
         let Some(end) = self.length.checked_sub(1) else { return Ok(()) };
@@ -157,10 +157,10 @@ impl FileOutput {
         Ok(())
     }
 
-    /// Writes the line feed at an unknown end once more. An earlier sync may have failed, in this run or the one before: then
-    /// the system has it in memory, believes that it is on disk, and the next sync says nothing (fsync(2)).
+    /// Writes the line feed at an unknown end once more. An earlier sync may have failed, in this run or the one before: then the
+    /// system has the line feed in memory, takes it for written, and the next sync succeeds without it (fsync(2)).
     fn write_end_again(&self, end: u64) -> io::Result<()> {
-        // The handle that is open writes to the end of the file, wherever that is.
+        // The open handle only appends (O_APPEND), so the file is opened once more.
         let file = match self.storage.open(&self.path, OpenMode::Existing) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             opened => opened?,
@@ -168,7 +168,7 @@ impl FileOutput {
         if file.inode()? == self.inode && file.len()? > end { file.write_all_at(end, b"\n") } else { Ok(()) }
     }
 
-    /// Cuts the file to what the cursor covers, durably. Never longer: somebody else may have cut it meanwhile.
+    /// Cuts the file to what the cursor covers, durably. Never makes it longer: somebody else may have cut it meanwhile.
     fn cut(&mut self) -> io::Result<()> {
         let cut = || {
             let length = self.file.len()?.min(self.committed);
@@ -182,7 +182,7 @@ impl FileOutput {
         Ok(())
     }
 
-    /// Only a name that is certainly gone counts as moved away: a new file at a name that is still ours could not be locked.
+    /// Whether our file is still at the path. An error does not mean "no": a file that is still ours cannot be locked again.
     fn is_still_there(&self) -> io::Result<bool> {
         match self.storage.inode(&self.path) {
             Ok(inode) => Ok(inode == self.inode),
@@ -228,7 +228,7 @@ impl Output for FileOutput {
         if length < self.length {
             warn!(path = %self.path.display(), "the file was cut by somebody else; going on at its end");
         } else if length > self.length {
-            // Remembered with ours: cutting back to ours alone would take our last bytes for theirs.
+            // The length includes their bytes: a cut to the length of ours alone would cut off our last bytes.
             warn!(path = %self.path.display(), bytes = length - self.length, "somebody else writes to the file, too");
         }
         self.length = length;
@@ -277,7 +277,7 @@ impl Output for FileOutput {
 
     fn rotate(&mut self, now: DateTime<Utc>) -> io::Result<()> {
         if let Some(aside) = self.aside.as_ref().filter(|_| !self.is_aside) {
-            // What somebody else has put there is not ours to move.
+            // A file that somebody else has put there is not moved.
             if self.is_still_there()? {
                 self.storage.rename(&self.path, aside).map_err(|error| named(aside, &error))?;
             }
@@ -297,7 +297,7 @@ impl Output for FileOutput {
 fn make_directories(storage: &dyn Storage, path: &Path) -> io::Result<()> {
     let parent = parent_of(path);
     match storage.create_dir_all(parent) {
-        // The directory above it need not be ours to look at, if somebody else has made this one.
+        // If this directory exists already, it does not matter that the one above is closed to us.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && storage.inode(parent).is_ok() => {
             Ok(())
         }
@@ -305,8 +305,8 @@ fn make_directories(storage: &dyn Storage, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes durable which files have which names. So a file that was renamed keeps its new name for sure, before its old one is
-/// given to another: a power cut may leave the later of two changes alone.
+/// Makes the names of files durable. A renamed file must keep its new name before another file gets its old name: a power cut may
+/// keep only the later of two changes.
 fn sync_names(storage: &dyn Storage, path: &Path) -> io::Result<()> {
     let parent = parent_of(path);
     storage.sync_dir(parent).map_err(|error| named(parent, &error))

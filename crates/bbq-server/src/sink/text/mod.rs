@@ -1,8 +1,8 @@
 //! A sink that writes messages as text: to a file, a pipe, a device, standard output.
 //!
 //! Messages are formatted into a buffer group by group, and the buffer is written when it is large enough or when there are no more
-//! groups. A file is full between two messages, which may stand in the middle of a group. The group is then kept until the new
-//! file is there, and taken further.
+//! groups. A file may become full in the middle of a group, between two messages. The rest of the group is then kept for the new
+//! file.
 //!
 //! Invariant: no message is written to an output whose state the cursor does not have.
 
@@ -27,21 +27,21 @@ use crate::format::Formatter;
 use output::Output;
 pub use rotation::Rotation;
 
-/// Messages that are formatted before the buffer is looked at: 4 MiB of the shortest in JSON.
+/// Messages that are formatted before the size of the buffer is checked: the shortest make 4 MiB of JSON.
 const RECORDS_AT_ONCE_MAX: u32 = 16 * 1024;
-/// Their bytes, unless one is larger: a batch of a few KiB may be 16 MiB of records, and JSON may make six bytes of each.
+/// Their bytes, unless one is larger: a batch of a few KiB may unpack to 16 MiB, and JSON may make six bytes of each byte.
 const RECORDS_BYTES_AT_ONCE_MAX: u32 = 1024 * 1024;
-/// The buffer is written when it has this size: what a request to the disk costs (a third of all that a sink spent, with a
-/// quarter of it) vanishes beside the bytes.
+/// The buffer is written when it has this size: then the cost of a request to the disk does not matter. With a quarter of this
+/// size it was a third of all that a sink spent.
 pub(super) const OUTPUT_BYTES_TARGET: usize = 1024 * 1024;
-/// Room for that and the batch that took it there, mostly: a buffer that grows may lie differently to blocks of the file.
+/// Room for that and, mostly, for the batch that exceeds it: a buffer that grows may lose its alignment to blocks of the file.
 const OUTPUT_BUFFER_BYTES: usize = 2 * OUTPUT_BYTES_TARGET + BATCH_BODY_BYTES_TARGET;
 /// A buffer that grew beyond this, for messages that are large or grow much in JSON, is given back once it is written.
 const OUTPUT_BUFFER_BYTES_MAX: usize = 4 * OUTPUT_BUFFER_BYTES;
 
 /// Why messages are not taken further.
 enum Pause {
-    /// A commit begins a new file.
+    /// A commit must begin a new file first.
     Commit,
     Problem(Problem),
 }
@@ -50,7 +50,7 @@ enum Pause {
 struct Current {
     group: Group,
     cursor: GroupCursor,
-    /// Records of it that are in the buffer or in the output.
+    /// How many of its records are in the buffer or in the output.
     taken: u64,
     received_ns: u64,
 }
@@ -79,7 +79,7 @@ enum Stage {
     Name,
     /// The file is set aside, and a new one begun.
     SetAside,
-    /// The output is what it is now.
+    /// Nothing is left to do: the next buffer begins.
     Finish,
 }
 
@@ -89,7 +89,7 @@ struct TextSink {
     buffer: AlignedBuffer,
     /// Bytes of the buffer that are in the output.
     written: usize,
-    /// What the output has room for, from the beginning of the buffer on.
+    /// Bytes that the output has room for, from the beginning of the buffer on.
     room: u64,
     current: Option<Current>,
     rest: Rest,
@@ -99,11 +99,11 @@ struct TextSink {
     settled: Vec<Settled>,
     uncommitted_bytes: u64,
     stage: Stage,
-    /// A commit that comes next begins a new file.
+    /// The next commit begins a new file.
     is_full: bool,
-    /// The first commit is over; it looks at nothing but the output as it is.
+    /// Whether the first commit is over, which does not look for a moved or an old file.
     has_begun: bool,
-    /// Whether the output was looked at that an earlier run left.
+    /// Whether the age of an earlier run's output was checked.
     has_looked: bool,
     /// Batches are unpacked here.
     scratch: Scratch,
@@ -153,7 +153,7 @@ impl TextSink {
     fn take_group(&mut self, current: &mut Current, now: Now) -> Result<(), Pause> {
         let Current { group, cursor, taken, received_ns } = current;
         if !std::mem::replace(&mut self.has_looked, true) && self.output.is_old(now.wall) {
-            // What comes now does not belong to yesterday's.
+            // These messages do not belong in yesterday's file.
             self.is_full = true;
             return Err(Pause::Commit);
         }
@@ -168,8 +168,8 @@ impl TextSink {
         done
     }
 
-    /// Takes the messages of a batch, some at a time: an empty message is a byte there and some 200 in JSON, and a compressed batch may
-    /// hold much more than it takes.
+    /// Takes the messages of a batch, some at a time: an empty message is one byte in the batch and some 200 in JSON, and a
+    /// compressed batch may unpack to much more.
     fn take_batch(
         &mut self,
         entry: &Entry<'_>,
@@ -186,7 +186,7 @@ impl TextSink {
         parts.try_for_each(|batch| self.take_part(&Entry { lane, source, envelope, batch }, at, taken, now))
     }
 
-    /// Takes messages of which the first is number `at` of the group, but for those that are `taken`.
+    /// Takes the messages of an entry, except those already `taken`. The first message is number `at` of the group.
     fn take_part(&mut self, entry: &Entry<'_>, at: &mut u64, taken: &mut u64, now: Now) -> Result<(), Pause> {
         let records = u64::from(entry.batch.header.records);
         let skip = taken.saturating_sub(*at).min(records);
@@ -213,7 +213,7 @@ impl TextSink {
         self.take_rest(taken, now)
     }
 
-    /// Takes messages of a batch of which some are in the output already, or that goes into more than one file.
+    /// Takes the rest of a batch that is partly in the output already, or that goes into more than one file.
     fn take_rest(&mut self, taken: &mut u64, now: Now) -> Result<(), Pause> {
         while let Some(following) = self.rest.ends.get(self.rest.next..).filter(|ends| !ends.is_empty()) {
             if self.buffer.is_empty() {
@@ -223,7 +223,7 @@ impl TextSink {
             let room = self.room.saturating_sub(self.buffer.len() as u64);
             let mut fits = following.partition_point(|end| (end - start) as u64 <= room);
             if fits == 0 && self.buffer.is_empty() && self.output.position() == 0 {
-                // Larger than a whole file: it has one of its own.
+                // The message is larger than a whole file, and has a file of its own.
                 fits = 1;
             }
             if fits == 0 {
@@ -243,7 +243,7 @@ impl TextSink {
         if self.buffer.len() < OUTPUT_BYTES_TARGET { Ok(()) } else { self.write(now).map_err(Pause::Problem) }
     }
 
-    /// Writes the buffer. What it holds is settled only then: delivered never runs ahead of the output.
+    /// Writes the buffer. Its groups are settled only then, so that the count of delivered records is never ahead of the output.
     fn write(&mut self, now: Now) -> Result<(), Problem> {
         if !self.buffer.is_empty() {
             self.output.write(&self.buffer, &mut self.written, now.wall).map_err(|error| {
@@ -263,7 +263,7 @@ impl TextSink {
         Ok(())
     }
 
-    /// The buffer is empty, and the output what it is now.
+    /// Begins an empty buffer at the end of the output.
     fn begin_buffer(&mut self) {
         if self.buffer.capacity() > OUTPUT_BUFFER_BYTES_MAX {
             self.buffer = AlignedBuffer::with_capacity(OUTPUT_BUFFER_BYTES);
@@ -290,7 +290,7 @@ impl TextSink {
             }
             Stage::Age => {
                 self.is_full = self.has_begun && self.output.is_old(now.wall);
-                // From the sync on: others may have written to the file meanwhile.
+                // Again from the sync on, because others may have written to the file meanwhile.
                 (if self.is_full { Stage::Sync } else { Stage::Finish }, None)
             }
             Stage::Name => {
@@ -317,7 +317,7 @@ impl Sink for TextSink {
         self.current = Some(Current { group, cursor: GroupCursor::default(), taken: begun, received_ns: 0 });
         match self.take(now) {
             Ok(()) => Ok(Room::Free),
-            // What the buffer has goes to the full file first.
+            // The buffer is written to the full file first.
             Err(Pause::Commit) => Ok(Room::Full),
             Err(Pause::Problem(problem)) => Err(problem),
         }
@@ -350,7 +350,7 @@ impl Sink for TextSink {
             match self.commit_step(now) {
                 Ok(Some(commit)) => return Ok(commit),
                 Ok(None) => {}
-                // The first sync finds nothing of this run.
+                // The first sync has no bytes of this run.
                 Err(error) if stage == Stage::Sync && self.has_begun => return Err(Problem::Failed(error)),
                 Err(error) => return Err(Problem::Again(error)),
             }

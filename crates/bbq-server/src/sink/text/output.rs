@@ -9,10 +9,10 @@ use crate::sink::interface::OpenError;
 
 /// Where formatted messages go.
 ///
-/// A commit is [`Output::commit`], then a cursor with [`Output::state`] in it, then [`Output::committed`]. The time, where a
-/// call is given it, is the wall clock's.
+/// A commit is [`Output::commit`], then a cursor with [`Output::state`] in it, then [`Output::committed`]. Each `now` is the time
+/// of the wall clock.
 pub(super) trait Output: Send {
-    /// Where the next byte goes: for a buffer that may be written as it lies in memory. 0 in a file that is empty.
+    /// The position of the next byte in the file: the buffer is aligned to it. 0 if the file is empty.
     fn position(&self) -> u64 {
         0
     }
@@ -22,8 +22,8 @@ pub(super) trait Output: Send {
         u64::MAX
     }
 
-    /// Takes what is behind `taken` of `bytes`, and moves `taken` behind what it took. `WouldBlock` when nobody makes room
-    /// for a moment; then, and after any error, the same bytes are to be handed over again.
+    /// Takes the `bytes` behind `taken`, and moves `taken` behind the bytes that it took. Returns `WouldBlock` when there is no
+    /// room for a moment. After any error the caller passes the same bytes again.
     fn write(&mut self, bytes: &[u8], taken: &mut usize, now: DateTime<Utc>) -> io::Result<()>;
 
     /// Makes everything taken durable. After an error nothing behind the last commit can be trusted.
@@ -39,44 +39,44 @@ pub(super) trait Output: Send {
     /// The cursor has the state of the last [`Output::commit`].
     fn committed(&mut self) {}
 
-    /// Notices what others did to the output. `true` when there is another state to be remembered before anything is written.
+    /// Notices what others did to the output. `true` when there is a new state, to be remembered before anything is written.
     fn follow(&mut self, now: DateTime<Utc>) -> io::Result<bool> {
         let _unused = now;
         Ok(false)
     }
 
-    /// Whether what was written can be taken back; if not, a write that failed goes on where it stopped.
+    /// Whether written bytes can be taken back. If not, a write that failed goes on where it stopped.
     fn can_go_back(&self) -> bool {
         false
     }
 
-    /// Takes back what was written since the last commit, durably, if that can be: it is all written again. Its state is to be
-    /// remembered then. Never between [`Output::begin_rotation`] and the end of [`Output::rotate`].
+    /// Takes back what was written since the last commit, durably, if possible; all of it is written again. Then the state must
+    /// be remembered. Never called between [`Output::begin_rotation`] and the end of [`Output::rotate`].
     fn go_back(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Whether a new one is due because of its age.
+    /// Whether a new file is due because of the age of this one.
     fn is_old(&self, now: DateTime<Utc>) -> bool {
         let _unused = now;
         false
     }
 
-    /// Decides under which name it is set aside; the state to be remembered before that is done names it.
+    /// Chooses the name under which the file is set aside. The state has this name, and must be remembered before the rename.
     fn begin_rotation(&mut self, now: DateTime<Utc>) -> io::Result<()> {
         let _unused = now;
         Ok(())
     }
 
-    /// Sets it aside and begins a new one, whose state is to be remembered before anything is written. After an error it is
-    /// to be called again.
+    /// Sets the file aside and begins a new one, whose state must be remembered before anything is written. After an error the
+    /// caller calls this again.
     fn rotate(&mut self, now: DateTime<Utc>) -> io::Result<()> {
         let _unused = now;
         Ok(())
     }
 }
 
-/// Of a file. A disk that is full is waited for, as it is later.
+/// An error of opening a file. A full disk is waited for, as it is when a write fails.
 pub(super) fn of_file(error: io::Error) -> OpenError {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => OpenError::NotYet(error),

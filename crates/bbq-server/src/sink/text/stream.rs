@@ -1,12 +1,12 @@
-//! An output without places: standard output, a pipe, a device. What was written is written, and counts as delivered; after
-//! a crash the messages since the last commit come again. So they do after a failed sync, where the output is a file or a
-//! disk: it does not say which of them are lost, and none can be taken back.
+//! An output that cannot be cut back: standard output, a pipe, a device. Written messages count as delivered; after a crash the
+//! messages since the last commit come again. They also come again after a failed sync, if the output is a file or a disk: the
+//! error does not say which messages are lost, and none can be taken back.
 //!
 //! A write that ends in the middle of a message goes on at that very byte, so each message comes once and whole, however
-//! little of it the pipe takes at a time. A reader that goes away keeps what it has read, maybe half a message; what the pipe
-//! still holds and the rest of the message are the next reader's.
+//! little of it the pipe takes at a time. A reader that goes away may have read half a message. The next reader gets what the
+//! pipe still holds, and then the rest.
 //!
-//! Invariant: no write waits for a reader; the wait is a poll(2) that ends soon, so that the sink can be told to stop.
+//! Invariant: no write waits for a reader. The sink waits in a poll(2) that ends soon, so that it can be told to stop.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -22,16 +22,16 @@ use rustix::io::{Errno, retry_on_intr};
 use super::output::{Output, named};
 use crate::sink::interface::OpenError;
 
-/// One wait for room. Short beside the patience of a stop, and nothing beside what a wake-up costs.
+/// One wait for room: short compared with the patience of a stop, and long compared with the cost of a wake-up.
 const ROOM_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// POSIX's least PIPE_BUF is 512, Linux's is a page: a pipe with room takes so much without a wait.
+/// Linux's PIPE_BUF is a page (POSIX demands 512 bytes): a pipe with room takes this much without a wait.
 const PIECE_BYTES: usize = 4096;
 
 pub(super) struct StreamOutput {
     file: OwnedFd,
     name: String,
-    /// Writes may wait for a reader: only small pieces, and only when there is room.
+    /// Whether a write may wait for a reader: then only small pieces are written, and only when there is room.
     waits: bool,
 }
 
@@ -44,10 +44,10 @@ impl StreamOutput {
             FileType::Fifo | FileType::CharacterDevice => {
                 let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
                 let path = format!("/proc/self/fd/{}", shared.as_raw_fd());
-                // Without /proc, or when another user made the pipe, the shared one does, with more system calls.
+                // Without /proc, or when another user made the pipe, the shared one is used, with more system calls.
                 OpenOptions::new().write(true).custom_flags(flags).open(path).ok()
             }
-            // A file has one end for all who share it, and a socket cannot be opened again.
+            // All who share an open file share its position, and a socket cannot be opened again.
             _ => None,
         };
         Ok(match own {
@@ -70,7 +70,7 @@ impl StreamOutput {
         let mut polled = [PollFd::new(&self.file, PollFlags::OUT)];
         match poll(&mut polled, Some(&ROOM_WAIT)) {
             Ok(0) | Err(Errno::INTR) => Err(ErrorKind::WouldBlock.into()),
-            // Also when nobody reads any more: the write says so.
+            // Also when the reader is gone: the write then fails.
             Ok(_) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -88,7 +88,7 @@ impl StreamOutput {
         let error = io::Error::from(error);
         let text = match error.kind() {
             ErrorKind::BrokenPipe => {
-                format!("{}: its reader has gone; the next one goes on where it stopped ({error})", self.name)
+                format!("{}: its reader has gone; the next reader gets the rest ({error})", self.name)
             }
             _ => format!("{}: {error}", self.name),
         };
@@ -119,16 +119,16 @@ impl Output for StreamOutput {
         self.sync()
     }
 
-    /// Nothing is taken back. Before the messages are written once more, a sync works again: each failure costs one copy of
-    /// them, however long it lasts.
+    /// Takes nothing back. The messages are written once more only after a sync has worked: each failure costs one copy of them,
+    /// however long it lasts.
     fn go_back(&mut self) -> io::Result<()> {
         self.sync()
     }
 }
 
-/// A pipe or a device: no file of a storage.
+/// Opens a pipe or a device, which is no file of a storage.
 pub(super) fn open_stream(path: &Path) -> Result<Box<dyn Output>, OpenError> {
-    // Without O_NONBLOCK a pipe that nobody reads would hold the thread until somebody does.
+    // Without O_NONBLOCK, opening a pipe would hold the thread until somebody reads the pipe.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     match OpenOptions::new().append(true).custom_flags(flags).open(path) {
         Ok(file) => Ok(Box::new(StreamOutput::of(file, path.display().to_string()))),

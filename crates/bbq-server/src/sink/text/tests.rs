@@ -106,7 +106,7 @@ impl Rig {
         }
     }
 
-    /// Files beside the output that were it before.
+    /// Output files that were set aside.
     fn set_aside(&self) -> usize {
         let names = fs::read_dir(self.directory.path()).unwrap();
         names

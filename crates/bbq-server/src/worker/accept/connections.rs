@@ -107,7 +107,7 @@ impl Connections {
         }
         loop {
             self.finish(&intake).await;
-            // The listener may still take what was queued.
+            // The listener may still add connections from its accept queue.
             self.added.notified().await;
         }
     }

@@ -38,7 +38,7 @@ impl Evictor {
         }
     }
 
-    /// Closes as many of the longest idle connections as are wanted, but none that is idle for too short a time.
+    /// Closes the connections that are idle for longest, as many as are wanted, if they are idle for `evict_idle_seconds`.
     fn close_idle(&self) {
         let intake = &self.intake;
         let now = intake.view.active_sessions.now();

@@ -30,7 +30,7 @@ pub(crate) async fn keep(intake: &Rc<Intake>, batch: NumberedBatch) -> Result<Ke
             let (reply, kept) = oneshot::channel();
             let request = HandedRequest { batch, reply };
             intake.colleagues.hand_request(lane, request).map_err(|_| NotKept::Busy)?;
-            // If that worker ends first, the request is sent again, and what was appended is a duplicate.
+            // If that worker ends first, the client sends the request again, and records that were appended are duplicates.
             let kept = kept.await.unwrap_or(Err(NotKept::Busy))?;
             Ok(Kept { duplicates: before + kept.duplicates, ..kept })
         }
@@ -44,7 +44,7 @@ pub(crate) fn serve_handed(intake: &Rc<Intake>, request: HandedRequest) {
         let HandedRequest { batch, reply } = request;
         let kept = match keep_here(&intake, batch).await {
             Ok(Placed::Kept(kept)) => Ok(kept),
-            // It moves at most once, so that it cannot wander about.
+            // A request moves at most once, so that it cannot go from worker to worker for ever.
             Ok(Placed::Elsewhere(..)) => Err(NotKept::Busy),
             Err(why) => Err(why),
         };
@@ -55,7 +55,7 @@ pub(crate) fn serve_handed(intake: &Rc<Intake>, request: HandedRequest) {
 
 enum Placed {
     Kept(Kept),
-    /// The lane of its home, what is left of it, and how many records before that were known.
+    /// The lane of the stream's home, the rest of the batch, and how many records before the rest were known.
     Elsewhere(u32, NumberedBatch, u64),
 }
 

@@ -1,4 +1,4 @@
-//! The batch of a numbered request, and what becomes of it.
+//! The batch of a numbered request, and the results of appending it.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub(crate) struct Kept {
 /// Why no record was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotKept {
-    /// Numbers before the first record are not known.
+    /// Records before the first one are missing; the next record must have number `expected`.
     Gap { expected: u64 },
     /// The lane has no room.
     Full,
@@ -84,7 +84,7 @@ impl NumberedBatch {
         Some(NumberedBatch { bytes, header, listener_index, peer, is_urgent: true })
     }
 
-    /// The memory that it holds.
+    /// The memory that the batch holds.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.capacity()
     }
@@ -105,7 +105,7 @@ impl Kept {
     /// Waits until the records are on disk.
     ///
     /// # Errors
-    /// A lane failed that had records of the stream in memory.
+    /// A lane failed while it had records of the stream in memory.
     pub(crate) async fn durable(&self) -> Result<(), NotKept> {
         if self.stream.durable_at(self.last).await { Ok(()) } else { Err(NotKept::Failed) }
     }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A request owns its stream for the moment of the append only, so requests of one stream may come over any connections. Numbers
-//! may not be skipped: of two requests that overtake each other the second one is refused, and can be sent again.
+//! may not be skipped: a request that overtakes an earlier one is refused, and can be sent again.
 //!
 //! Not here: what a request looks like (`http`).
 

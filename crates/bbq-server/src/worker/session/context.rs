@@ -36,7 +36,7 @@ pub struct SessionContext<'a, C> {
     pub source: u16,
     /// What the listener allows in a batch.
     pub limits: BatchLimits,
-    /// The tokens of the listener; `None` if it asks for none.
+    /// The tokens of the listener; `None` if the listener asks for no token.
     pub tokens: Option<&'a ServedTokens>,
     /// The client's address.
     pub peer: Peer,

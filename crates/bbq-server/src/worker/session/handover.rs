@@ -1,5 +1,5 @@
-//! Sessions and numbered requests that move to another worker: to the one whose lane holds unread batches of their stream (see
-//! `stored::streams`).
+//! Sessions and numbered requests that move to another worker, because that worker's lane holds unread batches of their stream
+//! (see `stored::streams`).
 //!
 //! ```text
 //! worker that accepted --hello--> home of the stream elsewhere? --HandedSession--> inbox of that worker --> session there
@@ -40,7 +40,7 @@ pub(crate) struct HandedSession {
     pub(crate) count: Option<OpenCount>,
 }
 
-/// Where a worker receives them.
+/// The queue from which a worker receives sessions and requests.
 pub(crate) type SessionInbox = mpsc::Receiver<Handed>;
 
 /// What each worker knows of the others: their lanes and inboxes.

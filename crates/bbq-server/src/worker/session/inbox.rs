@@ -34,7 +34,7 @@ impl Inbox {
         self.held.len() - self.handled
     }
 
-    /// Takes the bytes out, so that batches can be borrowed from them. They are put back together with how many are handled.
+    /// Takes the bytes out, so that batches can be borrowed from them. The caller puts them back, with how many are handled.
     pub(crate) fn take(&mut self) -> (Vec<u8>, usize) {
         (std::mem::take(&mut self.held), self.handled)
     }
@@ -49,7 +49,7 @@ impl Inbox {
         if is_next {
             self.intake.holders.begin_anew(&self.hold);
         }
-        // Too much is found by the next read.
+        // If too much is held now, the next read notices.
         let _counted = self.account();
     }
 
@@ -62,7 +62,7 @@ impl Inbox {
     pub(crate) fn begin_with(&mut self, held: Vec<u8>) {
         if !held.is_empty() {
             self.held = held;
-            // Too much is found by the next read.
+            // If too much is held now, the next read notices.
             let _counted = self.account();
         }
     }
@@ -79,7 +79,7 @@ impl Inbox {
         self.intake.holders.set(&mut self.hold, self.held.capacity()).is_ok() && !self.must_go()
     }
 
-    /// Whether others need its memory.
+    /// Whether the session must be closed, because others need its memory.
     pub(crate) fn must_go(&self) -> bool {
         self.intake.holders.must_go(&self.hold)
     }
@@ -98,7 +98,7 @@ impl Inbox {
         let kept = self.held[self.handled..].to_vec();
         self.handled = 0;
         self.intake.give_back(std::mem::replace(&mut self.held, kept));
-        // Less than before is never too much.
+        // Less memory than before is never refused.
         let _counted = self.account();
     }
 

@@ -24,7 +24,7 @@ pub struct StreamOwner {
     pub owner: u64,
     /// Of a connection that relays batches of any stream (`relay`): how many batches its link had brought at its welcome.
     pub relays: Option<u64>,
-    /// What the client was let in with; `None` if the listener asks for no token.
+    /// The identity that the client's token proved; `None` if the listener asks for no token.
     pub admission: Option<Arc<Admission>>,
 }
 
@@ -126,7 +126,7 @@ pub(super) fn refusal(why: NotAppended, header: &BatchHeader) -> Refusal {
         NotAppended::Overlap { known } => overlap(header.first_sequence, known),
         NotAppended::Elsewhere => {
             let text =
-                "earlier records of the stream came another way, and are still on theirs; connect again";
+                "earlier records of the stream came by another way and are not delivered yet; connect again";
             Refusal::new(RefusalCode::Busy, text)
         }
         NotAppended::Failed(why) => Refusal::new(RefusalCode::SpoolFailed, why),

@@ -6,9 +6,8 @@
 //! ```
 //!
 //! A session has a task, buffers and a registration with the runtime while its client sends. A session with no batch unfinished
-//! and no reply due is an entry of a set (`watched.rs`). It stays the same session: the entry keeps what the task knew. The next
-//! task finds at the next batch what happened meanwhile (a newer connection took the stream, the lane failed), as a task that
-//! had waited would.
+//! and no reply due is an entry of a set (`watched.rs`). It stays the same session: the entry keeps what the task knew. If a
+//! newer connection takes the stream or the lane fails, the next task notices at the next batch, as a waiting task would.
 //!
 //! Invariant: a session is an entry or has a task, never both.
 
@@ -95,7 +94,7 @@ impl QuietSessions {
         None
     }
 
-    /// Waits until there is something to read from some of them, and gives those to `wake`.
+    /// Waits until there is something to read from some sessions, and passes these sessions to `wake`.
     ///
     /// # Errors
     /// The runtime ends.
@@ -103,7 +102,7 @@ impl QuietSessions {
         self.entries.take_ready(wake).await
     }
 
-    /// Takes all of them out.
+    /// Takes all sessions out.
     pub(crate) fn take_all(&self) -> impl Iterator<Item = QuietSession> {
         self.entries.take_all()
     }
@@ -119,7 +118,7 @@ impl QuietSessions {
         longest_idle(candidates)
     }
 
-    /// Closes an idle session; `false` when it is no longer idle.
+    /// Closes an idle session; `false` when the session is no longer idle.
     pub(crate) fn close_idle(&self, intake: &Intake, place: usize) -> bool {
         let Some(session) = self.entries.take_if(place, |_| true) else { return false };
         intake.listeners[session.listener_index].ledger.add_evicted(1);

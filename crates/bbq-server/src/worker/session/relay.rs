@@ -9,11 +9,12 @@
 //!                                        <-  ack n+2: both are stored, or were known
 //! ```
 //!
-//! The link is a stream whose numbers count batches: so a newer connection takes it over, and is welcomed when everything of an
-//! earlier one is durable. Each batch is checked against its own stream. No link owns those, as the same records may come by two ways.
+//! The link is a stream whose numbers count batches. A newer connection takes the link over, and is welcomed when the batches of
+//! earlier connections are durable. Each batch is checked against its own stream. No link owns the streams of its batches, as the
+//! same records may come by two ways.
 //!
-//! Order: all batches of a link go into one lane. A stream whose earlier batches are unread in another lane sends the link there, as
-//! happens after a restart; in the middle of a session order is given up, because the streams of one link cannot all be followed.
+//! Order: all batches of a link go into one lane. If a stream has unread batches in another lane, as after a restart, the link
+//! moves to that lane. In the middle of a session the order is given up, because one link cannot follow all its streams.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -82,7 +83,7 @@ impl StreamOwner {
     }
 }
 
-/// Acknowledges a batch whose records are known: behind the batches before it, and behind the group that its records may still be in.
+/// Acknowledges a batch whose records are known, after the batches before it and after the group that may still hold its records.
 fn note_known<C: Connection>(
     context: &SessionContext<'_, C>,
     level: AckLevel,

@@ -22,7 +22,7 @@ pub trait Connection {
 /// The result of sending bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// So many of them are sent.
+    /// This many bytes are sent.
     Bytes(usize),
     /// The connection takes nothing before the client has read.
     Full,

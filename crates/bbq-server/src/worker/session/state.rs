@@ -75,9 +75,9 @@ pub struct HandedHello<C> {
     pub connection: C,
     /// The codec.
     pub protocol: ServerSession,
-    /// What was read, without the token.
+    /// The hello that was read, without its token.
     pub hello: Hello,
-    /// What the client was let in with.
+    /// The identity that the client's token proved; `None` if the listener asks for no token.
     pub admission: Option<Arc<Admission>>,
 }
 
@@ -194,7 +194,7 @@ impl<C: Connection> SessionState<C> {
         }
     }
 
-    /// Ends the session because the server stops. The caller has passed in the readable bytes before.
+    /// Ends the session because the server stops. The caller has already passed in the readable bytes.
     pub fn stop(&mut self) {
         match self.phase {
             // The client has said nothing, so there is no reply.
@@ -206,8 +206,8 @@ impl<C: Connection> SessionState<C> {
         }
     }
 
-    /// Ends the session because the client has ended the connection. If `waiting` is not 0, that was in the middle of an item, of
-    /// which `waiting` of at least `needed` bytes have come.
+    /// Ends the session because the client has ended the connection. If `waiting` is not 0, the end came in the middle of a hello
+    /// or a batch: `waiting` of at least `needed` bytes have come.
     pub fn input_ended(&mut self, waiting: usize, needed: usize) {
         let refusal = (waiting > 0).then(|| {
             let text =
@@ -241,7 +241,7 @@ impl<C: Connection> SessionState<C> {
             ServerStep::NeedMore { at_least } => Ok(Some(Step::Read(at_least))),
             ServerStep::Hello { mut hello, consumed } => {
                 input.handled += consumed;
-                // A listener without tokens does not look at it.
+                // A listener without tokens ignores the token.
                 let token = hello.token.take();
                 let admission = context.tokens.map(|tokens| tokens.check(token.as_ref().map(Token::expose)));
                 self.phase = Phase::Met(hello, admission.transpose().map_err(not_allowed)?);
@@ -327,7 +327,7 @@ impl<C: Connection> SessionState<C> {
                     input.has_batch = true;
                     let Phase::Open(owner) = &self.phase else { return Ok(Step::AwaitAcks) };
                     if context.is_full(&self.replies, bytes.len()) {
-                        // The client has a newer connection. This one must not wait: there may be no room for hours.
+                        // If the client has a newer connection, this one must not wait: there may be no room for hours.
                         if owner.is_taken_over() {
                             return Err(taken_over());
                         }

@@ -354,14 +354,14 @@ impl SessionTask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Went {
     On,
-    /// There is nothing to wait for now.
+    /// The session needs no task for now.
     Quiet,
 }
 
 /// How waiting for bytes ended.
 enum Received {
     Some,
-    /// There is nothing to wait for now.
+    /// The session needs no task for now.
     Quiet,
     /// The client has ended the connection, or is gone.
     End,

@@ -102,7 +102,7 @@ fn serve(
     run(Rc::clone(intake), task, quiet, open, stream, begin)
 }
 
-/// Continues a session that another worker has accepted and whose hello it has read.
+/// Continues a session. Another worker has accepted the connection and read the hello.
 fn serve_handed(
     intake: &Rc<Intake>,
     quiet: Rc<QuietSessions>,

@@ -33,7 +33,7 @@ impl Stream {
         Stream { socket, tls: None }
     }
 
-    /// A connection that was just accepted. The handshake takes place while it is read.
+    /// A connection that was just accepted. The handshake takes place while the connection is read.
     ///
     /// # Errors
     /// rustls refuses its configuration.

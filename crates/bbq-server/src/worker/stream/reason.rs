@@ -50,7 +50,7 @@ pub(super) fn reason(error: &Error) -> String {
         Error::NoApplicationProtocol => "the client does not offer http/1.1 (ALPN)",
         Error::AlertReceived(
             AlertDescription::UnknownCA | AlertDescription::BadCertificate | AlertDescription::CertificateUnknown,
-        ) => "the client refuses the server's certificate: it does not know the authority, or the name is another",
+        ) => "the client refuses the server's certificate: it does not know the authority, or expects another name",
         Error::AlertReceived(AlertDescription::CertificateExpired) => {
             "the client refuses the server's certificate, which has expired"
         }

@@ -17,9 +17,9 @@ use crate::tls::{HandshakeCounts, ServedTls};
 const UNSENT_BYTES_MAX: usize = 16 * 1024;
 /// Most bytes of one system call, on the stack. Sixteen full records take four calls.
 const WIRE_BYTES: usize = 64 * 1024;
-/// Most bytes of a record on the wire (RFC 8446, 5.2: 2^14 + 256, and the header). rustls may already hold all but one of them.
+/// Most bytes of a record on the wire (RFC 8446, 5.2: 2^14 + 256, and the header). rustls may already hold all but one byte.
 const RECORD_BYTES_MAX: usize = 17 * 1024;
-/// Most system calls in one read: a few more than fill the largest buffer of a caller.
+/// Most system calls in one read: a few more than are needed to fill the largest buffer of a caller.
 const RECEIVES_MAX: usize = 8;
 
 const _: () = assert!(RECORD_BYTES_MAX < WIRE_BYTES && RECORD_BYTES_MAX > (1 << 14) + 256 + 5);

@@ -46,7 +46,7 @@ pub(crate) enum NotTaken {
     /// The listener drops messages while the spool is full. These were dropped and counted.
     #[error("the spool is full, and the records were dropped")]
     Dropped,
-    /// A record is longer than the listener allows, or all of them are more than a batch holds.
+    /// A record is longer than the listener allows, or the records are more than a batch holds.
     #[error("a record is too long, or there are more than fit into one batch")]
     TooLarge,
     /// The lane failed and takes nothing more.
@@ -63,7 +63,7 @@ pub(crate) struct Batcher {
     /// Weight of the messages handed to the lane since the last call of `take_handed`.
     handed: usize,
     source: u16,
-    /// Of the messages in the batch. Most listeners have one kind alone.
+    /// The kind of the messages in the batch. Most listeners have only one kind.
     kind: SourceKind,
     on_full: OnFull,
     message_bytes_max: usize,
@@ -200,7 +200,7 @@ impl Batcher {
             self.awaited += records;
             self.tickets.push(waiter);
         } else {
-            // No records are durable at once.
+            // Without records there is nothing to wait for.
             let _kept = waiter.send(());
         }
         Ticket::new(ticket)

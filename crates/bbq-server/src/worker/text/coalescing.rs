@@ -11,8 +11,8 @@ use rustix::thread::sched_yield;
 const MESSAGE_COST_BYTES: usize = 256;
 /// A turn with this weight was worth its wake-up: reading it cost several times as much as waking up.
 const ENOUGH_BYTES: usize = 32 * 1024;
-/// How long a worker that took less does not read its sockets. It is short compared with `spool.flush_interval_ms`, which such
-/// messages may wait anyway.
+/// For this long, a worker that took less does not read its sockets. This is short compared with `spool.flush_interval_ms`, which
+/// such messages may wait anyway.
 const PAUSE: Duration = Duration::from_millis(1);
 /// A worker does not pause if a UDP socket has a smaller buffer: the kernel's default (208 KiB) holds some hundred short
 /// datagrams, and more may come in a pause when a burst begins. This size holds five times as many.
