@@ -8,7 +8,6 @@
 //! Some servers respond 400 to everything when the path, the query or the format is wrong. So before the server has taken a
 //! message with the same URL and format, only a few messages are rejected; then the sink waits.
 
-mod resolver;
 mod response;
 
 use std::io;
@@ -25,12 +24,12 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-use self::resolver::Resolver;
 use super::async_sink::{AsyncSink, Destination};
 use super::dead_letters::DEAD_LETTERS_OPTION;
 use super::delivery::Delivery;
 use super::interface::{Now, OpenError, Sink};
 use super::kind::{Kind, Target};
+use super::resolver::Resolver;
 use super::text::target::{FORMAT_WORDS, format_option};
 use crate::config::ConfigError;
 use crate::config::query::{Query, SpecOption};

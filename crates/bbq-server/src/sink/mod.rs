@@ -24,6 +24,7 @@ mod ledger;
 mod null;
 mod opening;
 mod rejected;
+mod resolver;
 mod simulated;
 mod spec;
 mod step;

@@ -28,6 +28,7 @@ use super::next_server::NextServer;
 use super::outgoing::{Buffers, Outgoing, WriteLimits, Written};
 use crate::sink::delivery::InHand;
 use crate::sink::interface::Settled;
+use crate::sink::resolver::Resolver;
 use crate::time::unix_ns;
 
 /// A server that does not accept a connection within this time is down.
@@ -46,6 +47,7 @@ const REFUSED: &str = "refused";
 /// See the module.
 pub(super) struct Link {
     pub(super) server: NextServer,
+    pub(super) resolver: Resolver,
     /// The stream of the link: another connection with the same stream takes over.
     pub(super) id: StreamId,
     /// The epoch of the last hello.
@@ -100,8 +102,7 @@ impl Link {
     }
 
     async fn connection(&mut self) -> Result<std::convert::Infallible, Ended> {
-        let (host, port) = (self.server.host.as_str(), self.server.port);
-        let connected = timeout(CONNECT_TIMEOUT, TcpStream::connect((host, port))).await;
+        let connected = timeout(CONNECT_TIMEOUT, self.connect()).await;
         let mut stream = connected.map_err(|_| late("accept the connection", CONNECT_TIMEOUT))??;
         // TCP must not hold back the last bytes of a group until the bytes before them are acknowledged.
         stream.set_nodelay(true)?;
@@ -155,6 +156,20 @@ impl Link {
                 }
             }
         }
+    }
+
+    /// Connects to the first address of the server that accepts the connection.
+    async fn connect(&self) -> io::Result<TcpStream> {
+        let NextServer { host, port, .. } = &self.server;
+        let mut failed = io::Error::other("its name has no address");
+        for mut address in self.resolver.resolve(host).await? {
+            address.set_port(*port);
+            match TcpStream::connect(address).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
     }
 
     async fn greet(

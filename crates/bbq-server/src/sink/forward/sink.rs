@@ -15,6 +15,7 @@ use super::link::{Link, OnTheirWay};
 use super::next_server::{NextServer, state_of};
 use crate::sink::delivery::InHand;
 use crate::sink::interface::{Now, Problem, Room, Settled, Sink};
+use crate::sink::resolver::Resolver;
 
 /// Most groups that are on their way: the next server syncs some of them while others are on the wire. Memory is bounded by this
 /// many groups.
@@ -25,6 +26,7 @@ type Finished = Result<(Link, io::Error), JoinError>;
 /// The groups that are on their way, and the link that takes them, on a runtime of the sink's thread.
 pub(super) struct ForwardSink {
     server: NextServer,
+    resolver: Resolver,
     id: StreamId,
     epoch: Arc<AtomicU64>,
     groups: Sender<InHand>,
@@ -39,17 +41,17 @@ pub(super) struct ForwardSink {
     running: Option<JoinHandle<(Link, io::Error)>>,
     /// The end of the link's task, if the task ended while this sink waited.
     finished: Option<Finished>,
-    /// `None` once the sink is dropped.
-    runtime: Option<Runtime>,
+    runtime: Runtime,
 }
 
 impl ForwardSink {
     pub(super) fn new(server: NextServer, id: StreamId) -> io::Result<ForwardSink> {
-        let runtime = Builder::new_current_thread().enable_all().thread_name("sink-resolve").build()?;
-        let epoch = Arc::new(AtomicU64::new(0));
-        let (link, groups, settled) = new_link(&server, id, &epoch);
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let (resolver, epoch) = (Resolver::start()?, Arc::new(AtomicU64::new(0)));
+        let (link, groups, settled) = new_link(&server, &resolver, id, &epoch);
         Ok(ForwardSink {
             server,
+            resolver,
             id,
             epoch,
             groups,
@@ -60,7 +62,7 @@ impl ForwardSink {
             waiting: Some(link),
             running: None,
             finished: None,
-            runtime: Some(runtime),
+            runtime,
         })
     }
 
@@ -83,6 +85,7 @@ impl ForwardSink {
 
 fn new_link(
     server: &NextServer,
+    resolver: &Resolver,
     id: StreamId,
     epoch: &Arc<AtomicU64>,
 ) -> (Link, Sender<InHand>, Receiver<Settled>) {
@@ -90,6 +93,7 @@ fn new_link(
     let (settled_of_link, settled) = channel(GROUPS_MAX);
     let link = Link {
         server: server.clone(),
+        resolver: resolver.clone(),
         id,
         epoch: Arc::clone(epoch),
         groups: groups_of_link,
@@ -109,7 +113,7 @@ impl Sink for ForwardSink {
     }
 
     fn settle(&mut self, _now: Now, settled: &mut Vec<Settled>) -> Result<Room, Problem> {
-        let Some(runtime) = &self.runtime else { return Ok(Room::Full) };
+        let runtime = &self.runtime;
         if let Some(link) = self.waiting.take_if(|_| self.on_their_way > 0) {
             self.running = Some(runtime.spawn(link.run()));
         }
@@ -132,11 +136,9 @@ impl Sink for ForwardSink {
     }
 
     fn wait(&mut self, progress: &Progress, seen: u64, patience: Duration) {
-        let (Some(runtime), Some(running)) = (&self.runtime, &mut self.running) else {
-            return progress.wait(seen, patience);
-        };
+        let Some(running) = &mut self.running else { return progress.wait(seen, patience) };
         let (settled, finished, ready) = (&mut self.settled, &mut self.finished, &mut self.ready);
-        runtime.block_on(async {
+        self.runtime.block_on(async {
             tokio::select! {
                 biased;
                 Some(settled) = settled.recv() => ready.push(settled),
@@ -166,20 +168,11 @@ impl Sink for ForwardSink {
         if let Some(running) = self.running.take() {
             running.abort();
         }
-        let (link, groups, settled) = new_link(&self.server, self.id, &self.epoch);
+        let (link, groups, settled) = new_link(&self.server, &self.resolver, self.id, &self.epoch);
         (self.waiting, self.groups, self.settled) = (Some(link), groups, settled);
         self.ready.clear();
         self.finished = None;
         self.on_their_way = 0;
         Ok(())
-    }
-}
-
-impl Drop for ForwardSink {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            // Resolving a name may take long: this does not wait for it.
-            runtime.shutdown_background();
-        }
     }
 }

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use bbq_wire::SourceKind;
+use tokio::time::Instant;
 
 use super::messages::Messages;
 use super::refused::Refused;
@@ -33,6 +34,7 @@ impl Source {
         let intake = &self.intake;
         let count = messages.iter().count() as u64;
         let stored = Stored { taken: count, duplicates: None };
+        let mut deadline = None;
         let taken = loop {
             let records = messages.iter();
             let taken = match ack {
@@ -43,7 +45,7 @@ impl Source {
             };
             // Usually the disk is only busy for a moment: waiting spares the client from sending its body again.
             let is_full = matches!(taken, Err(NotTaken::Full)) && ack != Ack::None;
-            if !is_full || !self.has_room_in_time().await {
+            if !is_full || !self.has_room_in_time(&mut deadline).await {
                 break taken;
             }
         };
@@ -110,12 +112,14 @@ impl Source {
         durable.await.map_err(|_| Refused::Undecided { seconds })
     }
 
-    /// Waits for a change in the lane; `false` when that takes too long, or the server stops.
-    async fn has_room_in_time(&self) -> bool {
+    /// Waits for a change in the lane; `false` when the request has waited for too long, or the server stops. `deadline` is set by
+    /// the first wait of a request.
+    async fn has_room_in_time(&self, deadline: &mut Option<Instant>) -> bool {
+        let until = *deadline.get_or_insert_with(|| Instant::now() + ROOM_PATIENCE);
         tokio::select! {
             biased;
             () = self.intake.stopping.wait() => false,
-            in_time = tokio::time::timeout(ROOM_PATIENCE, self.intake.room.notified()) => in_time.is_ok(),
+            in_time = tokio::time::timeout_at(until, self.intake.room.notified()) => in_time.is_ok(),
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bbq_spool::Envelope;
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
+use tokio::time::Instant;
 use tracing::warn;
 
 use super::batch::{HandedRequest, Kept, NotKept, NumberedBatch};
@@ -63,6 +64,7 @@ async fn keep_here(intake: &Intake, mut batch: NumberedBatch) -> Result<Placed, 
     let mut duplicates = 0;
     let stream = intake.streams.stream(batch.header.stream);
     let last = batch.header.last_sequence();
+    let mut deadline = None;
     loop {
         match append(intake, &stream, &batch) {
             Requested::Appended => return Ok(Placed::Kept(Kept { stream, last, duplicates })),
@@ -82,10 +84,11 @@ async fn keep_here(intake: &Intake, mut batch: NumberedBatch) -> Result<Placed, 
             Requested::Elsewhere(lane) => return Ok(Placed::Elsewhere(lane, batch, duplicates)),
             Requested::Failed => return Err(NotKept::Failed),
             Requested::Full => {
+                let until = *deadline.get_or_insert_with(|| Instant::now() + ROOM_PATIENCE);
                 let in_time = tokio::select! {
                     biased;
                     () = intake.stopping.wait() => false,
-                    in_time = tokio::time::timeout(ROOM_PATIENCE, intake.room.notified()) => in_time.is_ok(),
+                    in_time = tokio::time::timeout_at(until, intake.room.notified()) => in_time.is_ok(),
                 };
                 if !in_time {
                     return Err(NotKept::Full);

@@ -1,4 +1,4 @@
-//! Resolves the host name of an `http:` sink, on a thread of its own.
+//! Resolves the host name of a sink's destination, on a thread of its own.
 //!
 //! The system's resolver (getaddrinfo) may take long. tokio would start a thread when one is needed, and panic if the system
 //! cannot start it. This thread starts and ends with the sink. If it cannot be started, opening the sink is tried again.
@@ -17,14 +17,15 @@ use hyper_util::client::legacy::connect::dns::Name;
 use tokio::sync::oneshot;
 use tower_service::Service;
 
-/// Most names that wait: those of the requests on their way, and as many of requests that were given up meanwhile.
+/// Most names that wait: those of the requests of an `http:` sink on their way, and as many of requests that were given up
+/// meanwhile.
 const QUESTIONS_MAX: usize = 32;
 
 type Addresses = vec::IntoIter<SocketAddr>;
 
 /// A name, and the request that waits for its addresses.
 struct Question {
-    name: Name,
+    name: String,
     reply: oneshot::Sender<io::Result<Addresses>>,
 }
 
@@ -47,13 +48,30 @@ impl Resolver {
         })?;
         Ok(Resolver { questions })
     }
+
+    /// Returns the addresses of a host, with port 0.
+    ///
+    /// # Errors
+    /// Those of getaddrinfo(3), and too many names that wait.
+    pub(super) fn resolve(&self, name: &str) -> impl Future<Output = io::Result<Addresses>> + Send + use<> {
+        let (reply, addresses) = oneshot::channel();
+        let asked = self.questions.try_send(Question { name: name.to_owned(), reply });
+        async move {
+            let ended = || io::Error::other("the thread that resolves host names has ended");
+            asked.map_err(|error| match error {
+                TrySendError::Full(_) => io::Error::other("the system takes long to resolve host names"),
+                TrySendError::Disconnected(_) => ended(),
+            })?;
+            addresses.await.map_err(|_| ended())?
+        }
+    }
 }
 
 fn work(asked: &Receiver<Question>) {
     while let Ok(Question { name, reply }) = asked.recv() {
         // The request may have been given up while another name was resolved.
         if !reply.is_closed() {
-            // The connector sets the port.
+            // The caller sets the port.
             let _given_up = reply.send((name.as_str(), 0).to_socket_addrs());
         }
     }
@@ -69,16 +87,7 @@ impl Service<Name> for Resolver {
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let (reply, addresses) = oneshot::channel();
-        let asked = self.questions.try_send(Question { name, reply });
-        Box::pin(async move {
-            let ended = || io::Error::other("the thread that resolves host names has ended");
-            asked.map_err(|error| match error {
-                TrySendError::Full(_) => io::Error::other("the system takes long to resolve host names"),
-                TrySendError::Disconnected(_) => ended(),
-            })?;
-            addresses.await.map_err(|_| ended())?
-        })
+        Box::pin(self.resolve(name.as_str()))
     }
 }
 
@@ -88,11 +97,11 @@ mod tests {
 
     #[test]
     fn names_are_resolved_and_errors_returned() {
-        let mut resolver = Resolver::start().unwrap();
+        let resolver = Resolver::start().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let addresses = runtime.block_on(resolver.call("localhost".parse().unwrap())).unwrap();
+        let addresses = runtime.block_on(resolver.resolve("localhost")).unwrap();
         assert!(addresses.into_iter().any(|address| address.ip().is_loopback()));
         let longer_than_a_name = "x".repeat(300);
-        assert!(runtime.block_on(resolver.call(longer_than_a_name.parse().unwrap())).is_err());
+        assert!(runtime.block_on(resolver.resolve(&longer_than_a_name)).is_err());
     }
 }
