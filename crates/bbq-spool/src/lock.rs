@@ -32,23 +32,23 @@ impl DirectoryLock {
         Ok(lock)
     }
 
-    /// Goes on with the lock that another process holds and has sent. Takes a lock of its own if that one is of another directory.
+    /// Goes on with the lock that another process holds and has sent; `None` if that is the lock of another directory.
     ///
     /// # Errors
     /// As of [`DirectoryLock::take`].
-    pub fn adopt(sent: OwnedFd, directory: &Path) -> Result<DirectoryLock, SpoolError> {
+    pub fn adopt(sent: OwnedFd, directory: &Path) -> Result<Option<DirectoryLock>, SpoolError> {
         let path = directory.join("lock");
         let file = File::from(sent);
         let inode = |metadata: io::Result<fs::Metadata>| metadata.map(|file| (file.dev(), file.ino()));
         match (inode(file.metadata()), inode(fs::metadata(&path))) {
             (Ok(sent), Ok(ours)) if sent == ours => {}
-            _ => return DirectoryLock::take(directory),
+            _ => return Ok(None),
         }
         // It is held already, unless a process that is no server has sent it.
         lock(&file, directory, &path, FlockOperation::NonBlockingLockExclusive)?;
         let lock = DirectoryLock { file, path };
         lock.sign()?;
-        Ok(lock)
+        Ok(Some(lock))
     }
 
     /// Writes the id of this process into the lock file, for those that are refused.
@@ -116,9 +116,11 @@ fn lock(file: &File, directory: &Path, path: &Path, how: FlockOperation) -> Resu
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => {
             let text = fs::read_to_string(path).unwrap_or_default();
+            // A reader (`bbq spool cat`) does not sign, so the id may be of a server that has ended.
+            let is_running = |pid: &str| Path::new("/proc").join(pid).exists();
             let holder = match text.trim() {
-                "" => "another process".to_owned(),
-                pid => format!("pid {pid}"),
+                pid if !pid.is_empty() && is_running(pid) => format!("pid {pid}"),
+                _ => "another process, such as `bbq spool`".to_owned(),
             };
             Err(SpoolError::Locked { directory: directory.to_owned(), holder })
         }

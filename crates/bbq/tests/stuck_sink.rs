@@ -113,6 +113,34 @@ fn a_disk_that_hangs_under_dead_letters_cancels_a_reload() {
     assert_eq!(to.written(), b"good\nlast\n");
 }
 
+/// The same disk, while nothing is written: a spool that is closed is cut to its end.
+#[test]
+fn a_disk_that_hangs_under_dead_letters_at_rest_cancels_a_reload() {
+    let to = Setup::new(&["http+tcp://127.0.0.1:{0}?message_bytes_max=100"]);
+    let receiver = to.start();
+    let mut setup = setup();
+    setup.set_sinks(&[&format!("http://{}/ndjson?format=raw", to.address(0))]);
+    let server = Lineage::start(&setup);
+    let mut client = TcpStream::connect(setup.address(0)).expect("it listens");
+    client.write_all(b"good\n").expect("it reads");
+    receiver.wait_delivered(1);
+    client.write_all(format!("{}\n", "x".repeat(101)).as_bytes()).expect("it reads");
+    server.wait_status("a letter", |status| status["ledger"]["dropped"]["refused"] == 1);
+    server.wait_log("the destination rejects messages for good; they are kept", 1);
+    let frozen = Fault::inject(server.pid(), "letters-0", "ftruncate:delay_enter=120000000");
+    configure(&setup, 2);
+    server.signal(Signal::HUP);
+    frozen.wait_held(server.pid(), libc::SYS_ftruncate);
+    server.wait_log("refused; going on as before", 1);
+    client.write_all(b"behind\n").expect("it reads");
+    server.wait_status("one more message", |status| status["ledger"]["received"] == 3);
+    drop(frozen);
+    server.reload();
+    let status = server.wait_status("the rest", |status| status["ledger"]["delivered"] == 2);
+    assert_eq!(status["ledger"]["dropped"]["refused"], 1, "{status:#}");
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}
+
 #[test]
 fn a_stop_names_it_ends_in_time_and_keeps_what_is_owed() {
     let setup = setup();

@@ -32,6 +32,10 @@ use crate::worker::PausedConnection;
 /// How often drops are saved and threads are checked.
 const TICK: Duration = Duration::from_secs(1);
 
+/// How often a start is tried behind a pause, and the pause between two tries. Clients wait meanwhile.
+const START_TRIES: u32 = 5;
+const START_PAUSE: Duration = Duration::from_millis(200);
+
 pub(crate) struct Control {
     /// `None` during a pause, and after a pause that could not be ended.
     pub(crate) running: Option<Running>,
@@ -331,19 +335,31 @@ impl Control {
         };
         self.sockets.listeners = resume(std::mem::take(&mut self.sockets.listeners));
         let mut moved = moved(&mut paused, &old, &self.sockets.listeners);
+        let Some(before) = before else { return self.start_again(&mut moved) };
         // Only a start with a new configuration may fail because of an output.
-        let failed = match self.start(&mut moved, before.is_some()) {
+        let failed = match self.start(&mut moved, true) {
             Ok(()) => return Ok(()),
             Err(why) => why,
         };
-        let Some(before) = before else { return Err(failed) };
         let mut back = self::moved(&mut moved, &self.sockets.listeners, &before.listeners);
         self.config = before.config;
         self.sockets.listeners = resume(before.listeners);
-        match self.start(&mut back, false) {
+        match self.start_again(&mut back) {
             Ok(()) => Err(failed),
             Err(why) => Err(format!("{failed}; and the configuration before it: {why}")),
         }
+    }
+
+    /// Starts with what has served before. A disk or a system that fails once does not end the server.
+    fn start_again(&mut self, paused: &mut Vec<PausedConnection>) -> Result<(), String> {
+        let mut started = self.start(paused, false);
+        for _ in 1..START_TRIES {
+            let Err(why) = &started else { break };
+            warn!(why, "cannot start again; trying once more");
+            std::thread::park_timeout(START_PAUSE);
+            started = self.start(paused, false);
+        }
+        started
     }
 
     fn start(&mut self, paused: &mut Vec<PausedConnection>, is_strict: bool) -> Result<(), String> {

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::config::Config;
-use crate::error::StartError;
+use crate::error::{StartError, with_sources};
 use crate::lifecycle::limits::connections_max;
 use crate::lifecycle::listeners::Listener;
 use crate::lifecycle::parts::Parts;
@@ -323,7 +323,7 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
             lifecycle.of_sink(index),
             start.is_strict,
         )
-        .map_err(|error| StartError::Sink { spec: spec.text.clone(), problem: error.to_string() })
+        .map_err(|error| StartError::Sink { spec: spec.text.clone(), problem: with_sources(&error) })
     });
     let sinks: Vec<PendingSink> = sinks.collect::<Result<_, _>>()?;
     let ledgers = config.sinks.iter().zip(&sinks).map(|(spec, sink)| (spec.clone(), sink.ledger()));

@@ -222,6 +222,11 @@ impl SinkLifecycle {
         }
     }
 
+    /// Waits before the output is tried again, or until control asks for a hold or the end.
+    pub(crate) fn pause_until_hold(&self, pause: Duration) {
+        self.wait_unless(pause, |phase| matches!(phase, Phase::Holding | Phase::Leaving | Phase::Over));
+    }
+
     /// Waits before the output is tried again. For a sink that could not end now: what control asks for has to wait, or is called
     /// off.
     pub(crate) fn pause_without_hold(&self, pause: Duration) -> Result<(), Interrupted> {

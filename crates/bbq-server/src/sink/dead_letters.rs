@@ -98,6 +98,11 @@ impl DeadLetters {
         self.waiting_bytes >= WAITING_BYTES_MAX
     }
 
+    /// Closes the spool, until there are letters again. This waits for the disk: where a sink holds, nobody may have to wait for its end.
+    pub(super) fn close(&mut self) {
+        self.open = None;
+    }
+
     /// Whether the disk does not answer: what was appended is neither durable nor refused.
     pub(super) fn is_writing(&self) -> bool {
         self.open.as_ref().is_some_and(Open::is_writing)

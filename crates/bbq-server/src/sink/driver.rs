@@ -125,6 +125,11 @@ impl SinkDriver {
         self.parts.sink.wait(progress, seen, patience);
     }
 
+    /// Closes what would take long to close when the sink ends. Called before it holds.
+    pub(super) fn close_idle(&mut self) {
+        self.parts.dead_letters.close();
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.parts.name
     }

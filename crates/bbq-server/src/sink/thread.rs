@@ -137,9 +137,10 @@ impl SinkThread {
             match self.driver.step(self.clock.now(), wish) {
                 SinkStep::Moved => {}
                 SinkStep::Idle(patience) => self.driver.wait(&self.progress, seen, patience),
-                SinkStep::Again { pause, may_hold: true } => self.lifecycle.pause(pause)?,
+                SinkStep::Again { may_hold: true, .. } if wish == Wish::Hold => self.hold()?,
+                SinkStep::Again { pause, may_hold: true } => self.lifecycle.pause_until_hold(pause),
                 SinkStep::Again { pause, may_hold: false } => self.lifecycle.pause_without_hold(pause)?,
-                SinkStep::Blocked { is_clean: true } | SinkStep::Held => self.lifecycle.hold()?,
+                SinkStep::Blocked { is_clean: true } | SinkStep::Held => self.hold()?,
                 // In the middle of something: only its reader can make this a place to hold at.
                 SinkStep::Blocked { is_clean: false } => self.lifecycle.check().inspect_err(|_| {
                     warn!(
@@ -155,6 +156,14 @@ impl SinkThread {
             }
             self.lifecycle.check()?;
         }
+    }
+
+    /// Holds for as long as control asks for it.
+    fn hold(&mut self) -> Result<(), Interrupted> {
+        if self.lifecycle.is_holding() {
+            self.driver.close_idle();
+        }
+        self.lifecycle.hold()
     }
 
     fn wish(&self) -> Wish {

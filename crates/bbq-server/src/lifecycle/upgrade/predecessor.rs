@@ -43,10 +43,16 @@ pub(crate) struct TakenOver {
 impl TakenOver {
     /// The lock of this process's data directory.
     pub(crate) fn lock(&mut self, data: &Path) -> Result<DirectoryLock, SpoolError> {
-        match self.lock.take() {
-            Some(lock) => DirectoryLock::adopt(lock, data),
-            None => DirectoryLock::take(data),
+        let Some(sent) = self.lock.take() else { return DirectoryLock::take(data) };
+        if let Some(lock) = DirectoryLock::adopt(sent, data)? {
+            return Ok(lock);
         }
+        warn!(
+            data = %data.display(),
+            "another data directory than before, or its lock file was removed: messages that are not delivered stay in the \
+             directory before, until a server is started with it"
+        );
+        DirectoryLock::take(data)
     }
 }
 
