@@ -3,7 +3,7 @@
 mod example;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -119,7 +119,7 @@ fn no_query_waits_for_a_blocked_worker() {
         let blocking = asking(&server);
         let began = Instant::now();
         blocking.send(&query("block-2000")).unwrap();
-        wait_until_taken(server.address);
+        server.wait_until_taken();
         let wait = || {
             let began = Instant::now();
             assert_eq!(ask(&asking(&server), &query("www"))[3], 0);
@@ -188,7 +188,9 @@ fn start_with(options: &[&str]) -> Example {
 fn dig(server: &Example, question: &str) -> String {
     let port = server.address.port().to_string();
     let mut dig = Command::new("dig");
-    dig.args(["@127.0.0.1", "-p", &port, "+tries=1", "+time=10"]).args(question.split(' '));
+    // It asks for a port of its own with SO_REUSEPORT: from the server's address it may get the server's port, and answer itself.
+    let from = ["-b", "127.0.0.2"];
+    dig.args(["@127.0.0.1", "-p", &port, "+tries=1", "+time=10"]).args(from).args(question.split(' '));
     String::from_utf8(dig.output().unwrap().stdout).unwrap()
 }
 
@@ -203,25 +205,6 @@ fn asking(server: &Example) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(server.address).unwrap();
     socket
-}
-
-/// Until nothing waits on the sockets of `address`.
-fn wait_until_taken(address: SocketAddr) {
-    let port = format!(":{:04X}", address.port());
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        let table = std::fs::read_to_string("/proc/net/udp").unwrap();
-        // Its number, local address, remote address, state, what waits to be sent : to be received.
-        let is_empty = |line: &str| {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            !fields[1].ends_with(&port) || fields[4].ends_with(":00000000")
-        };
-        if table.lines().skip(1).all(is_empty) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "nobody takes the query: {table}");
-        std::thread::yield_now();
-    }
 }
 
 fn ask(socket: &UdpSocket, query: &[u8]) -> Vec<u8> {

@@ -107,6 +107,8 @@ fn no_connection_waits_for_a_blocked_worker() {
         let server = Example::start("http_ok", &options);
         let mut blocking = server.connect();
         blocking.write_all(b"GET /block/2000 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        // What its worker accepts before it blocks waits with it.
+        server.wait_until_taken();
         let ask = || {
             let began = Instant::now();
             let mut stream = server.connect();

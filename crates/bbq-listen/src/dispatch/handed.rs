@@ -53,6 +53,10 @@ impl HandedInbox {
         self.event_fd.as_fd()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.locked().datagrams.is_empty()
+    }
+
     /// Adds a datagram, or returns it when the inbox is full or its worker is not able. That is asked under the lock: a worker that
     /// leaves first says so, and then empties its inbox.
     pub(crate) fn push(&self, datagram: Handed, is_able: impl FnOnce() -> bool) -> Result<(), Handed> {

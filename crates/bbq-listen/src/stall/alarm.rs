@@ -1,7 +1,7 @@
 //! Wakes the stall monitor, which sleeps while all workers sleep.
 //!
 //! A worker that wakes up rings. A worker that the system does not let run cannot: so the monitor also wakes up when something
-//! arrives at a socket.
+//! arrives at a socket, or in an inbox that the acceptor thread fills.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ pub(crate) struct Alarm {
     /// A worker has the alarm of another stall monitor, so this monitor must poll.
     polls: AtomicBool,
     rung: EventFd,
-    /// The sockets of the groups, each for one event at its next arrival, and `rung`.
+    /// The sockets of the groups and the inboxes of `handoff`, each for one event at its next arrival, and `rung`.
     arrivals: OwnedFd,
 }
 
@@ -46,6 +46,11 @@ impl Alarm {
     /// Whether the monitor waits to be woken.
     pub(crate) fn set_asleep(&self, asleep: bool) {
         self.asleep.store(asleep, Ordering::SeqCst);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::SeqCst)
     }
 
     pub(crate) fn ring(&self) {

@@ -35,5 +35,34 @@ impl Arrived<'_> {
             own.is_some_and(|own| own.index() == socket.index())
                 || group.dispatch.armed_in(socket) == ArmedIn::Worker(epoll_set.worker())
         }) || epoll_set.inbox().is_some_and(|inbox| inbox.len() > 0)
+            || epoll_set.handed().is_some_and(|inbox| !inbox.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+    use crate::dispatch::handed::Handed;
+    use crate::io::receiver::Receiver;
+    use crate::{Group, PeerAddress};
+
+    #[test]
+    fn a_datagram_that_was_handed_to_a_worker_waits_for_it() {
+        let group = Group::bind("udp://127.0.0.1:0").unwrap().workers(2).open().unwrap();
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let receiver = |worker| Receiver::new(group.worker_listener(worker).unwrap(), 64).unwrap();
+        let _receivers = [0, 1].map(receiver);
+        let dispatch = &group.inner().dispatch;
+        let waits = |worker: usize| {
+            let sockets = dispatch.sockets();
+            let own = Some(&*sockets[worker]);
+            Arrived::at(&sockets).for_worker(group.inner(), &dispatch.epoll_set(worker).unwrap(), own)
+        };
+        let handed =
+            Handed { bytes: Box::new([1]), peer: PeerAddress(Some(peer)), truncated: false, local: None };
+        dispatch.hand(1, handed).unwrap();
+        assert_eq!([waits(0), waits(1)], [false, true]);
     }
 }

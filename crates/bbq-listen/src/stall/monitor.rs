@@ -220,6 +220,11 @@ impl<F: FnMut(StallEvent)> Round<F> {
         groups.iter().filter_map(|watched| watched.group.upgrade()).any(|group| {
             group.dispatch.sockets().iter().for_each(|socket| self.alarm.watch(socket.as_fd()));
             let epoll_sets = group.dispatch.epoll_sets();
+            if matches!(group.dispatch.distribution(), Distribution::Handoff(_)) {
+                // The acceptor thread is no worker: it fills an inbox a moment after the arrival.
+                let inboxes = epoll_sets.iter().filter_map(|epoll_set| epoll_set.inbox());
+                inboxes.for_each(|inbox| self.alarm.watch(inbox.event_fd()));
+            }
             let mut served = epoll_sets.iter().filter(|epoll_set| epoll_set.is_served());
             served.any(|epoll_set| {
                 epoll_set.heartbeat_of_worker().is_some_and(|heartbeat| !heartbeat.is_asleep())
@@ -356,7 +361,62 @@ fn retry_unarmed(group: &Inner, socket: &Socket) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpStream;
+    use std::sync::mpsc;
+
     use super::*;
+    use crate::dispatch::inboxes::assign;
+    use crate::io::accepted::{Accepted, accept_from};
+    use crate::{Acceptor, GroupOptions, HandoffRule};
+
+    /// Far longer than the monitor takes, on any machine.
+    const LOST: Duration = Duration::from_secs(20);
+
+    /// A connection, accepted from a group of its own.
+    fn connection() -> (TcpStream, Accepted) {
+        let group = Group::bind("127.0.0.1:0").unwrap().workers(1).open().unwrap();
+        let client = TcpStream::connect(group.local_address().socket_address().unwrap()).unwrap();
+        let mut accepted = None;
+        while accepted.is_none() {
+            accept_from(&group.sockets()[0], 1, &mut |one| accepted = Some(one)).unwrap();
+        }
+        (client, accepted.unwrap())
+    }
+
+    /// The acceptor thread fills the inbox when the monitor has already looked what arrived, and has gone to sleep.
+    #[test]
+    fn a_sleeping_monitor_wakes_up_for_a_connection_in_an_inbox() {
+        let address = "tcp://127.0.0.1:0".parse().unwrap();
+        let distribution = Distribution::Handoff(HandoffRule::RoundRobin);
+        let group = GroupOptions::new(address, 1).distribution(distribution).open().unwrap();
+        let (told, events) = mpsc::sync_channel(2);
+        let monitor =
+            StallMonitor::start([&group], STALL_THRESHOLD_DEFAULT, move |event| told.send(event).unwrap())
+                .unwrap();
+        std::thread::scope(|threads| {
+            let (asleep, is_asleep) = mpsc::sync_channel(2);
+            let (thaw, thawed) = mpsc::sync_channel::<()>(1);
+            let listener = group.worker_listener(0).unwrap();
+            threads.spawn(move || {
+                let _acceptor = Acceptor::new(listener).unwrap();
+                Heartbeat::of_this_thread().sleep();
+                asleep.send(()).unwrap();
+                // Until the sender is dropped.
+                let _thawed = thawed.recv();
+            });
+            is_asleep.recv().unwrap();
+            let start = Instant::now();
+            while !monitor.alarm.is_asleep() {
+                assert!(start.elapsed() < LOST);
+                std::thread::yield_now();
+            }
+            let (_client, accepted) = connection();
+            assign(&group.inner().dispatch.epoll_sets(), HandoffRule::RoundRobin, 0, accepted).unwrap();
+            let event = events.recv_timeout(LOST);
+            drop(thaw);
+            assert!(matches!(event, Ok(StallEvent::Stalled { worker: 0, .. })), "{event:?}");
+        });
+    }
 
     /// A server that turns its monitor off at a reload keeps the group.
     #[test]
