@@ -1,6 +1,7 @@
 //! If this fails, a resolver gets a wrong answer from `dns_cache` or none.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod example;
+mod taken;
 
 use std::io::{Read, Write};
 use std::net::UdpSocket;
@@ -119,7 +120,7 @@ fn no_query_waits_for_a_blocked_worker() {
         let blocking = asking(&server);
         let began = Instant::now();
         blocking.send(&query("block-2000")).unwrap();
-        server.wait_until_taken();
+        taken::wait_until_taken(server.address);
         let wait = || {
             let began = Instant::now();
             assert_eq!(ask(&asking(&server), &query("www"))[3], 0);

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod example;
 mod frozen;
+mod taken;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -108,7 +109,7 @@ fn no_connection_waits_for_a_blocked_worker() {
         let mut blocking = server.connect();
         blocking.write_all(b"GET /block/2000 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         // What its worker accepts before it blocks waits with it.
-        server.wait_until_taken();
+        taken::wait_until_taken(server.address);
         let ask = || {
             let began = Instant::now();
             let mut stream = server.connect();

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -60,26 +60,6 @@ impl Example {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(ANSWER_TIMEOUT)).unwrap();
         stream
-    }
-
-    /// Until nothing waits on its sockets: no connection, no byte, no datagram.
-    pub(crate) fn wait_until_taken(&self) {
-        let port = format!(":{:04X}", self.address.port());
-        // Its number, local address, remote address, state, what waits to be sent : to be received.
-        let is_empty = |line: &str| {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            !fields[1].ends_with(&port) || fields[4].ends_with(":00000000")
-        };
-        let deadline = Instant::now() + ANSWER_TIMEOUT;
-        loop {
-            let table =
-                ["/proc/net/tcp", "/proc/net/udp"].map(|table| std::fs::read_to_string(table).unwrap());
-            if table.iter().flat_map(|table| table.lines().skip(1)).all(is_empty) {
-                return;
-            }
-            assert!(Instant::now() < deadline, "nobody takes what waits: {table:?}");
-            std::thread::yield_now();
-        }
     }
 
     /// Ends it by SIGTERM.
