@@ -19,12 +19,12 @@ use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Instant;
 
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use support::lineage::Lineage;
 use support::program::Program;
@@ -166,6 +166,25 @@ fn nobody_gets_the_lock_of_the_data_directory_during_an_upgrade() {
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
 }
 
+/// Waits until another process than `old` has the data directory.
+fn new_process(setup: &Setup, old: u32) -> u32 {
+    let start = Instant::now();
+    loop {
+        let holder = fs::read_to_string(setup.data().join("lock")).expect("it is there");
+        match holder.trim().parse() {
+            Ok(pid) if pid != old => return pid,
+            // Between two states of the file.
+            _ => assert!(start.elapsed() < PATIENCE, "it is not handed over\n{}", setup.log()),
+        }
+    }
+}
+
+/// Whether the first thread of a process is held at the system call of this number.
+fn is_held(pid: u32, call: i64) -> bool {
+    let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    read("status").contains("State:\tt") && read("syscall").starts_with(&format!("{call} "))
+}
+
 /// Whoever stops the process that is known means the server.
 #[test]
 fn a_stop_of_the_old_program_while_it_hands_over_stops_the_new_one() {
@@ -180,20 +199,60 @@ fn a_stop_of_the_old_program_while_it_hands_over_stops_the_new_one() {
     install(&path, format!("#!/bin/sh\n{slow} {BBQ} \"$@\"\n").as_bytes());
     server.signal(Signal::USR2);
     let old = server.pid();
-    let start = Instant::now();
-    let new = loop {
-        let holder = fs::read_to_string(setup.data().join("lock")).expect("it is there");
-        match holder.trim().parse() {
-            Ok(pid) if pid != old => break pid,
-            // Between two states of the file.
-            _ => assert!(start.elapsed() < PATIENCE, "it is not handed over\n{}", setup.log()),
-        }
-    };
+    let new = new_process(&setup, old);
     server.signal(Signal::TERM);
     assert_eq!(server.wait_end(old), Some(0), "{}", setup.log());
     assert_eq!(server.wait_end(new), Some(0), "{}", setup.log());
     assert_eq!(server.count("the new process is asked to stop"), 1, "{}", setup.log());
     assert_eq!(setup.written(), b"kept\n");
+}
+
+/// The old program goes on with the connections, so what the new one had read would be missing in their middle.
+#[test]
+fn a_new_program_that_is_killed_before_it_serves_has_read_nothing() {
+    // What was read would be in memory when the program is killed.
+    let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]).config("[spool]\nflush_interval_ms = 1000\n");
+    let path = setup.copy_program();
+    let server = Lineage::start(&setup);
+    let mut client = TcpStream::connect(setup.address(0)).expect("it listens");
+    // It is held when it takes over the log, right before it says that it serves.
+    let held = "exec strace -D -f -o /dev/null -e inject=dup2:delay_enter=30000000:when=2";
+    install(&path, format!("#!/bin/sh\n{held} {BBQ} \"$@\"\n").as_bytes());
+    let (sends, sent) = (AtomicBool::new(true), AtomicU64::new(0));
+    let killed = std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while sends.load(Relaxed) {
+                let line = format!("line {}\n", sent.load(Relaxed));
+                client.write_all(line.as_bytes()).expect("it reads");
+                sent.fetch_add(1, Relaxed);
+            }
+        });
+        let killed = catch_unwind(AssertUnwindSafe(|| {
+            server.signal(Signal::USR2);
+            let new = new_process(&setup, server.pid());
+            let start = Instant::now();
+            while !is_held(new, libc::SYS_dup2) {
+                assert!(start.elapsed() < PATIENCE, "it is not held\n{}", setup.log());
+            }
+            // Some time, in which it could read.
+            let until = sent.load(Relaxed) + 20_000;
+            while sent.load(Relaxed) < until {
+                assert!(start.elapsed() < PATIENCE, "nobody reads\n{}", setup.log());
+            }
+            rustix::process::kill_process(Pid::from_raw(new.cast_signed()).expect("a process"), Signal::KILL)
+                .expect("it is there");
+            server.wait_log("SIGKILL) before it was ready", 1);
+        }));
+        sends.store(false, Relaxed);
+        killed
+    });
+    killed.expect("killed");
+    let sent = sent.load(Relaxed);
+    drop(client);
+    server.wait_delivered(sent);
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    let wanted: String = (0..sent).map(|number| format!("line {number}\n")).collect();
+    assert!(setup.written() == wanted.as_bytes(), "something is missing, or out of order");
 }
 
 #[test]

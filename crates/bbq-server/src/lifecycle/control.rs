@@ -120,11 +120,8 @@ impl Control {
         if let Some(admin) = &self.admin {
             admin.serve(&parts);
         }
-        if let Some(predecessor) = self.predecessor.take()
-            && let Err(error) = predecessor.release(&self.sockets.listeners)
-        {
-            error!(%error, "the server to take over from no longer responds; stopping");
-            return Ending::Stop { in_order: false };
+        if let Some(predecessor) = self.predecessor.take() {
+            predecessor.wait_ended();
         }
         let address = self.sockets.admin.as_ref().and_then(|listener| listener.local_addr().ok());
         let address = address.map_or_else(|| "off".to_owned(), |address| address.to_string());
@@ -373,7 +370,7 @@ impl Control {
             changes: &self.changes,
             is_strict,
         };
-        let started = Running::start(start, paused);
+        let started = Running::start(start, paused, || Ok(()));
         let started = started.map_err(|error| with_sources(&error))?;
         let _before = self.parts.send_replace(Arc::clone(&started.parts));
         self.running = Some(started);

@@ -94,9 +94,15 @@ pub(crate) struct Start<'a> {
 impl Running {
     /// Opens the data directory, whose lock the caller holds, and starts the threads. Empties `paused` on success.
     ///
+    /// `serves` is called when everything is open, before anything is taken from a socket or a connection. If it fails, the start does.
+    ///
     /// # Errors
     /// The first thing that cannot be opened. Nothing runs then.
-    pub(crate) fn start(start: Start<'_>, paused: &mut Vec<PausedConnection>) -> Result<Running, StartError> {
+    pub(crate) fn start(
+        start: Start<'_>,
+        paused: &mut Vec<PausedConnection>,
+        serves: impl FnOnce() -> Result<(), StartError>,
+    ) -> Result<Running, StartError> {
         let config = start.config;
         for listener in &start.listeners {
             resume(listener, config.workers)
@@ -116,7 +122,9 @@ impl Running {
             let workers = inboxes.into_iter().enumerate();
             let workers = workers
                 .map(|(index, inbox)| parts.worker(index, stop_workers.clone(), (colleagues.clone(), inbox)));
-            Ok((watch, workers.collect::<Result<Vec<_>, _>>()?))
+            let workers = workers.collect::<Result<Vec<_>, _>>()?;
+            serves()?;
+            Ok((watch, workers))
         });
         let (watch, workers) = match opened {
             Ok(opened) => opened,

@@ -53,7 +53,7 @@ impl Server {
         go_on()?;
         let changes = Arc::new(Changes::new());
         let mut paused = Vec::new();
-        let (sockets, lock, predecessor) = match predecessor {
+        let (sockets, lock, mut predecessor) = match predecessor {
             Some((mut predecessor, mut offered)) => {
                 let mut sockets = Sockets::open(&config, &mut offered)?;
                 drop(offered);
@@ -87,7 +87,11 @@ impl Server {
             changes: &changes,
             is_strict: true,
         };
-        let running = match Running::start(start, &mut paused) {
+        let release = || match &mut predecessor {
+            Some(predecessor) => predecessor.release(&sockets.listeners).map_err(StartError::Upgrade),
+            None => Ok(()),
+        };
+        let running = match Running::start(start, &mut paused, release) {
             Ok(running) => running,
             Err(error) => {
                 if let Some(admin) = admin {

@@ -78,7 +78,7 @@ mod tests {
         let sockets = Sockets::open(&config, &mut Vec::new()).unwrap();
         let (listeners, changes) = (sockets.listeners.clone(), Arc::new(Changes::new()));
         let start = Start { config: &config, listeners, changes: &changes, is_strict: true };
-        let running = Running::start(start, &mut Vec::new()).unwrap();
+        let running = Running::start(start, &mut Vec::new(), || Ok(())).unwrap();
         let Address::Tcp(address) = sockets.listeners[0].group.local_address() else {
             panic!("it is at tcp")
         };

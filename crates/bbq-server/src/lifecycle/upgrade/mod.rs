@@ -6,8 +6,8 @@
 //! Offer, with every socket                   ->  adopts those in its configuration, opens others
 //!                                            <-  Prepared: the listeners that it keeps
 //! workers pause, sinks commit
-//! Go, with every open connection and the lock -> opens the data directory, continues the connections
-//!                                            <-  Ready
+//! Go, with every open connection and the lock -> opens the data directory, and whatever else can fail
+//!                                            <-  Ready; from here on it reads the connections
 //! leaves the files of unix sockets, exits 0
 //! ```
 //!

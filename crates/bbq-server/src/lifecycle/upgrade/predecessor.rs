@@ -119,9 +119,11 @@ impl Predecessor {
         }
     }
 
-    /// Tells the predecessor that this process serves, and waits until the predecessor has ended. From here on this process owns the
-    /// files of unix sockets and the log.
-    pub(crate) fn release(mut self, listeners: &[Listener]) -> io::Result<()> {
+    /// Tells the predecessor that this process serves: it ends. From here on this process owns the files of unix sockets and the log.
+    ///
+    /// Before that, nothing is read from any connection. If this process is killed, the predecessor goes on with the connections,
+    /// and what this one had read would be missing in their middle.
+    pub(crate) fn release(&mut self, listeners: &[Listener]) -> io::Result<()> {
         for listener in listeners {
             if self.offered.iter().any(|(address, owned)| *owned && *address == listener.spec().address) {
                 listener.group.set_owns_file(true);
@@ -130,10 +132,14 @@ impl Predecessor {
         if let Some(standard_error) = &self.standard_error {
             rustix::stdio::dup2_stderr(standard_error)?;
         }
-        self.channel.send(&Ready {}, &[])?;
-        self.channel.set_patience(Some(GONE_PATIENCE))?;
-        self.channel.wait_closed();
-        Ok(())
+        self.channel.send(&Ready {}, &[])
+    }
+
+    /// Waits until the predecessor has ended, which was released.
+    pub(crate) fn wait_ended(mut self) {
+        if self.channel.set_patience(Some(GONE_PATIENCE)).is_ok() {
+            self.channel.wait_closed();
+        }
     }
 }
 
