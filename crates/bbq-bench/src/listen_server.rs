@@ -24,7 +24,7 @@ impl ListenServer {
     pub(crate) fn start(settings: &Settings, options: &ServeOptions) -> anyhow::Result<ListenServer> {
         let mut command = Command::new(&settings.program);
         command.args(["bench-server", "--distribution", &options.distribution]);
-        command.args(["--steering", &options.steering]);
+        command.args(["--steering", &options.steering]).arg("--steering-pins").arg(&options.steering_pins);
         command.args(["--workers", &options.workers.to_string()]);
         command.args(["--work-us", &options.work.as_micros().to_string()]);
         for address in &options.listen {

@@ -129,6 +129,8 @@ pub use stall::heartbeat::Heartbeat;
 pub use stall::heartbeat::install_heartbeat;
 pub use stall::monitor::{STALL_THRESHOLD_DEFAULT, STALL_THRESHOLD_MIN, StallEvent, StallMonitor};
 pub use steering::key::SteeringKey;
+pub use steering::pinned::{STEERING_PINS_DEFAULT, STEERING_PINS_MAX};
+pub use steering::setup::SteeringSetup;
 pub use steering::{Steering, WEIGHT_MAX};
 pub use sys::DATAGRAMS_PER_CALL;
 #[cfg(feature = "tokio")]

@@ -41,6 +41,12 @@ pub(crate) enum Command {
     Check(CheckArguments),
     /// Check a configuration file, or print a default one or the JSON Schema
     Config(ConfigArguments),
+    /// Let servers without privilege steer by load with less cost; as root, after each start of the system
+    ///
+    /// Loads programs into the kernel (eBPF) that choose a worker for a connection, and pins them in a directory. A server takes one for
+    /// each listener with `steering=load`, while it may read and write it. Without this, such a listener replaces a program up to 100
+    /// times a second. What is pinned already stays, also while servers use it.
+    ListenSetup(ListenSetupArguments),
     /// Check or repair a data directory, or print its messages, while no server uses it
     Spool(SpoolArguments),
     /// Measure bbq on this machine, to compare settings
@@ -193,6 +199,30 @@ pub(crate) enum ConfigCommand {
 }
 
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  bbq listen-setup --user bbq
+  bbq listen-setup --remove
+As a line of a systemd unit: ExecStartPre=+/usr/bin/bbq listen-setup --user bbq")]
+pub(crate) struct ListenSetupArguments {
+    /// The user who may use the programs; root alone if not set
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// The group that may use the programs
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Option<String>,
+    /// Number of programs: twice the number of listeners with `steering=load`, as an upgrade needs both at a time
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub(crate) programs: usize,
+    /// Where to pin them: a directory in a file system of type bpf, and `steering_pins` of the server
+    #[arg(long, value_name = "DIR", default_value = bbq_listen::STEERING_PINS_DEFAULT)]
+    pub(crate) pins: PathBuf,
+    /// Remove what is pinned; servers keep what they use until they end
+    #[arg(long, conflicts_with_all = ["user", "group", "programs"])]
+    pub(crate) remove: bool,
+}
+
+#[derive(Args)]
 pub(crate) struct SpoolArguments {
     #[command(subcommand)]
     pub(crate) command: SpoolCommand,
@@ -338,6 +368,8 @@ pub(crate) struct BenchServerArguments {
     pub(crate) distribution: String,
     #[arg(long, default_value = "hash")]
     pub(crate) steering: String,
+    #[arg(long, default_value = "none")]
+    pub(crate) steering_pins: PathBuf,
     #[arg(long, default_value_t = 0)]
     pub(crate) work_us: u64,
     #[arg(long)]

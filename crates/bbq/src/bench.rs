@@ -100,6 +100,7 @@ pub(crate) fn serve(arguments: &BenchServerArguments) -> anyhow::Result<Outcome>
         workers: arguments.workers,
         distribution: arguments.distribution.clone(),
         steering: arguments.steering.clone(),
+        steering_pins: arguments.steering_pins.clone(),
         work: Duration::from_micros(arguments.work_us),
         rescue: !arguments.no_rescue,
     })?;

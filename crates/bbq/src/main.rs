@@ -9,6 +9,7 @@ mod arguments;
 mod bench;
 mod check;
 mod file_options;
+mod listen_setup;
 mod log_queue;
 mod logging;
 mod outcome;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::Status(arguments) => status::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Config(arguments) => check::run_config(&arguments),
+        Command::ListenSetup(arguments) => listen_setup::run(&arguments),
         Command::Spool(arguments) => spool::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::BenchServer(arguments) => bench::serve(&arguments),

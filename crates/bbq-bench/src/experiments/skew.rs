@@ -1,6 +1,9 @@
 //! A tenth of the connections brings nine tenths of the work: what do the others wait, with each steering of bbq-listen?
 
+use std::path::Path;
 use std::time::Duration;
+
+use bbq_listen::STEERING_PINS_DEFAULT;
 
 use crate::listen_server::ListenServer;
 use crate::load::skewed::{self, Kind, Skewed};
@@ -23,6 +26,8 @@ const P99_MAX: f64 = 0.5;
 const CPU_MAX: f64 = 1.05;
 const HASH: &str = "reuseport, hash";
 const LOAD: &str = "reuseport, load";
+/// With programs of `bbq listen-setup`, where there are some.
+const PINNED: &str = "reuseport, load, pinned";
 /// A heavy connection has this times the work of a light one: nine tenths of all.
 const TIMES: u32 = 81;
 
@@ -62,11 +67,15 @@ pub(crate) fn plan(_settings: &Settings) -> anyhow::Result<Plan> {
 }
 
 fn section(title: &str, load: Skewed) -> Section {
-    let row = |name: &str, distribution: &'static str, steering: &'static str| {
-        Row::new(name, move |settings| measure(settings, load, distribution, steering))
+    let row = |name: &str, distribution: &'static str, steering: &'static str, pins: &'static str| {
+        Row::new(name, move |settings| measure(settings, load, (distribution, steering, pins)))
     };
-    let rows =
-        vec![row(HASH, "reuseport", "hash"), row(LOAD, "reuseport", "load"), row("shared", "shared", "hash")];
+    let none = "none";
+    let mut rows = vec![row(HASH, "reuseport", "hash", none), row(LOAD, "reuseport", "load", none)];
+    if Path::new(STEERING_PINS_DEFAULT).exists() {
+        rows.push(row(PINNED, "reuseport", "load", STEERING_PINS_DEFAULT));
+    }
+    rows.push(row("shared", "shared", "hash", none));
     let about = format!(
         "{WORKERS} workers, {} new connections a second at random times, of which a tenth has 81 times the work of the others. From \
          when a request was due to its answer.",
@@ -86,8 +95,16 @@ fn section(title: &str, load: Skewed) -> Section {
         .beside(HASH, Metric::LatencyP99)
 }
 
-fn measure(settings: &Settings, load: Skewed, distribution: &str, steering: &str) -> anyhow::Result<Sample> {
-    let options = ServeOptions { steering: steering.to_owned(), ..ServeOptions::new(WORKERS, distribution) };
+fn measure(
+    settings: &Settings,
+    load: Skewed,
+    (distribution, steering, pins): (&str, &str, &str),
+) -> anyhow::Result<Sample> {
+    let options = ServeOptions {
+        steering: steering.to_owned(),
+        steering_pins: pins.into(),
+        ..ServeOptions::new(WORKERS, distribution)
+    };
     let server = ListenServer::start(settings, &options)?;
     let meter = Meter::start(Some(server.pid()))?;
     let load = Skewed { server: server.addresses()[0], duration: settings.duration * DURATIONS, ..load };
@@ -103,19 +120,20 @@ fn conclude(results: &Results<'_>) -> Vec<String> {
 
 /// Whether steering by load is within its marks in a section.
 fn verdicts(section: &SectionResults<'_>) -> Vec<String> {
-    let verdict = |(metric, what, most): (Metric, &str, f64)| {
+    let verdict = |(row, (metric, what, most)): (&str, (Metric, &str, f64))| {
         let values = |name| Some(section.row(name)?.values(metric));
-        let ratio = Spread::of_ratios(&values(LOAD)?, &values(HASH)?)?;
+        let ratio = Spread::of_ratios(&values(row)?, &values(HASH)?)?;
         let word = if ratio.median <= most { "met" } else { "MISSED" };
         let Spread { median, least, most: worst } = ratio;
         let title = &section.section.title;
         Some(format!(
-            "{title}: {what} of load at most {most} times that of hash; measured {median:.2} ({least:.2}-{worst:.2}): {word}"
+            "{title}: {what} of {row} at most {most} times that of hash; measured {median:.2} ({least:.2}-{worst:.2}): {word}"
         ))
     };
     let marks =
         [(Metric::LatencyP99, "p99", P99_MAX), (Metric::ServerCpu, "processor time of a request", CPU_MAX)];
-    marks.into_iter().filter_map(verdict).collect()
+    let rows = [LOAD, PINNED].into_iter();
+    rows.flat_map(|row| marks.map(|mark| (row, mark))).filter_map(verdict).collect()
 }
 
 #[cfg(test)]

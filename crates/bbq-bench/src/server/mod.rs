@@ -11,6 +11,7 @@ mod stop;
 mod work;
 
 use std::io::{self, Read, Write};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -37,6 +38,8 @@ pub struct ServeOptions {
     pub distribution: String,
     /// How a socket is chosen for a connection, with reuseport.
     pub steering: String,
+    /// Where programs for steering by load are pinned; a directory that is not there for none.
+    pub steering_pins: PathBuf,
     /// Processor time to spend on each request.
     pub work: Duration,
     /// Whether other workers take the connections of a stalled worker.
@@ -51,11 +54,15 @@ impl ServeOptions {
             workers,
             distribution: distribution.to_owned(),
             steering: "hash".to_owned(),
+            steering_pins: NO_PINS.into(),
             work: Duration::ZERO,
             rescue: true,
         }
     }
 }
+
+/// A directory that is not there: each steering is measured by itself.
+const NO_PINS: &str = "none";
 
 /// Serves until standard input ends.
 ///
@@ -73,6 +80,7 @@ pub fn serve(options: &ServeOptions) -> anyhow::Result<()> {
             GroupOptions::new(address, options.workers)
                 .distribution(distribution)
                 .steering(steering.clone())
+                .steering_pins(&options.steering_pins)
                 .open()
         })
         .collect::<Result<Vec<_>, _>>()?;

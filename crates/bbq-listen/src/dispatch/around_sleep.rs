@@ -31,8 +31,9 @@ impl AroundSleep for Presence {
 
     fn woke_up(&self) {
         // With steering by load a worker lends its socket when it has accepted: it often wakes up for what takes no time.
-        if self.own.is_none() {
-            self.dispatch.pass_to_idle(&self.epoll_set);
+        match &self.own {
+            Some(_) => self.dispatch.balance().show_at_hand(self.epoll_set.worker(), Some(0)),
+            None => self.dispatch.pass_to_idle(&self.epoll_set),
         }
     }
 }

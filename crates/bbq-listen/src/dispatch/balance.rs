@@ -21,6 +21,12 @@ const OTHERS_MAX: usize = 8;
 const LESS: usize = BUSY as usize / 4;
 
 impl Dispatch {
+    /// The worker of `epoll_set` has one more connection to work on.
+    pub(crate) fn add_at_hand(&self, epoll_set: &EpollSet) {
+        epoll_set.add_at_hand();
+        self.balance().show_at_hand(epoll_set.worker(), Some(epoll_set.at_hand()));
+    }
+
     /// The worker of `epoll_set` begins with a connection, which may take long: workers that sleep take what comes meanwhile to its own
     /// socket, and to those that were lent to it.
     pub(crate) fn lend(&self, epoll_set: &EpollSet, own: &Socket) {
@@ -40,6 +46,7 @@ impl Dispatch {
     /// The worker of `epoll_set` falls asleep: it waits for its own socket again, and helps workers that are busy.
     pub(crate) fn help_while_asleep(&self, epoll_set: &EpollSet, own: &Socket) {
         epoll_set.clear_at_hand();
+        self.balance().show_at_hand(epoll_set.worker(), None);
         if let Ok(mut armed_in) = own.armed_in().try_lock()
             && let ArmedIn::Worker(worker) = *armed_in
         {

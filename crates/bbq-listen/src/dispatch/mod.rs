@@ -58,12 +58,13 @@ impl Dispatch {
         sockets: Vec<Arc<Socket>>,
         epoll_sets: Vec<Arc<EpollSet>>,
         conversations: Option<Conversations>,
+        balance: Balance,
     ) -> Self {
         Self {
             distribution,
             table: RwLock::new(Table { sockets, epoll_sets }),
             conversations,
-            balance: Balance::default(),
+            balance,
             paused: AtomicBool::new(false),
             alarm: Mutex::default(),
         }

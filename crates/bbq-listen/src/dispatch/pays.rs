@@ -1,6 +1,9 @@
 //! Whether steering is by load, and what pays then: the stall monitor measures it, and the workers look at it for each connection.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use crate::steering::pinned::PinnedProgram;
 
 /// What pays in a group.
 #[derive(Debug, Default)]
@@ -15,6 +18,8 @@ pub(crate) struct Balance {
     lasting: AtomicBool,
     /// Which worker is asked next.
     turn: AtomicUsize,
+    /// Kept from the first steering by load to the end of the group.
+    pinned: OnceLock<Arc<PinnedProgram>>,
 }
 
 impl Balance {
@@ -42,6 +47,23 @@ impl Balance {
     /// A number that is another one each time.
     pub(crate) fn next_turn(&self) -> usize {
         self.turn.fetch_add(1, Relaxed)
+    }
+
+    /// The program of the kernel's that the group has for itself.
+    pub(crate) fn pinned(&self) -> Option<&Arc<PinnedProgram>> {
+        self.pinned.get()
+    }
+
+    pub(crate) fn set_pinned(&self, pinned: Arc<PinnedProgram>) {
+        // Only one is ever set: a group is steered by one thread at a time.
+        let _first = self.pinned.set(pinned);
+    }
+
+    /// Lets the kernel see how many connections a worker has at hand; `None` while it sleeps.
+    pub(crate) fn show_at_hand(&self, worker: usize, at_hand: Option<usize>) {
+        if let Some(pinned) = self.pinned.get() {
+            pinned.set_at_hand(worker, at_hand);
+        }
     }
 
     pub(crate) fn set_pays(&self, pays: Pays) {

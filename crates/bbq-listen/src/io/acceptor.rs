@@ -135,7 +135,7 @@ impl Acceptor {
             accept_from(socket, limit, &mut |accepted| match dispatch.give(epoll_set, accepted) {
                 Ok(()) => given += 1,
                 Err(accepted) => {
-                    epoll_set.add_at_hand();
+                    dispatch.add_at_hand(epoll_set);
                     if !std::mem::replace(&mut lent, true) {
                         // Before the connection is handled, which may take long.
                         self.lend();
@@ -209,7 +209,7 @@ impl Acceptor {
             match dispatch.give(epoll_set, accepted) {
                 Ok(()) => given += 1,
                 Err(accepted) => {
-                    epoll_set.add_at_hand();
+                    dispatch.add_at_hand(epoll_set);
                     f(accepted);
                 }
             }
@@ -271,7 +271,7 @@ impl Acceptor {
                 self.lend();
             }
             outcome.accepted += 1;
-            self.worker_listener.epoll_set().add_at_hand();
+            self.worker_listener.dispatch().add_at_hand(self.worker_listener.epoll_set());
             f(connection);
         }
         Ok(outcome)

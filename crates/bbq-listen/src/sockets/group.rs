@@ -13,6 +13,7 @@ use crate::dispatch::Dispatch;
 use crate::dispatch::epoll_set::EpollSet;
 use crate::dispatch::handoff::Handoff;
 use crate::dispatch::inboxes::redistribute;
+use crate::dispatch::pays::Balance;
 use crate::limits::{WORKERS_MAX, coarse_ms, worker_count};
 use crate::sockets::adopt::adopt;
 use crate::sockets::open::{Opened, Steps, open};
@@ -115,7 +116,8 @@ impl Group {
         let key = options.steering_key.clone().map_or_else(SteeringKey::random, Ok);
         let key = key.map_err(|error| step.failed("getrandom", error))?;
         let hash = SenderHash::new(&key);
-        let steered = AppliedSteering::new(options, hash.clone(), opened.distribution, &sockets)?;
+        let balance = Balance::default();
+        let steered = AppliedSteering::new(options, hash.clone(), opened.distribution, &sockets, &balance)?;
         let layout = steered.layout().filter(|_| matches!(opened.address, Address::Udp(_)));
         let conversations =
             layout.map(|layout| Conversations::new(hash, layout, options.workers, coarse_ms()));
@@ -124,8 +126,9 @@ impl Group {
             let opened = epoll_sets.iter().try_for_each(|epoll_set| epoll_set.open_handed());
             opened.map_err(|error| step.failed("eventfd", error.into()))?;
         }
-        let dispatch = Arc::new(Dispatch::new(opened.distribution, sockets, epoll_sets, conversations));
-        dispatch.balance().set_on(steered.is_by_load());
+        balance.set_on(steered.is_by_load());
+        let dispatch =
+            Arc::new(Dispatch::new(opened.distribution, sockets, epoll_sets, conversations, balance));
         let handoff = start_handoff(&dispatch, &opened.address)?;
         Ok(Self {
             path: opened.path,
@@ -221,6 +224,7 @@ impl Group {
             SenderHash::new(&self.key),
             self.distribution(),
             &dispatch.sockets(),
+            dispatch.balance(),
         )?;
         dispatch.balance().set_on(new.is_by_load());
         if let (Some(conversations), Some(layout)) = (dispatch.conversations(), new.layout()) {
@@ -331,6 +335,11 @@ impl Inner {
     pub(crate) fn load_shares(&self) -> Option<Vec<u16>> {
         let steered = self.steered();
         steered.is_by_load().then(|| steered.shares())
+    }
+
+    /// Whether shares may change as often as somebody looks.
+    pub(crate) fn are_shares_memory(&self) -> bool {
+        self.steered().is_pinned()
     }
 
     /// Steers connections in these proportions, one weight for each worker.

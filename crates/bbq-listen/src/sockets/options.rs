@@ -1,10 +1,11 @@
 //! The options of a group.
 
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::sys::accounts::{group_number, user_number};
-use crate::{Address, Distribution, Steering, SteeringKey};
+use crate::{Address, Distribution, STEERING_PINS_DEFAULT, Steering, SteeringKey};
 
 /// The default backlog of each socket of a group. The system grants at most
 /// `net.core.somaxconn`, which is 4,096 since Linux 5.4.
@@ -30,6 +31,9 @@ pub struct GroupOptions {
     pub steering: Steering,
     /// The key of the hash of senders; `None` draws a new one. When sockets are adopted, that of the program that had them.
     pub steering_key: Option<SteeringKey>,
+    /// Where programs for steering by load are pinned ([`SteeringSetup`](crate::SteeringSetup)). If there are none, shares are renewed
+    /// by replacing a program.
+    pub steering_pins: PathBuf,
     /// How many workers: 1 to [`WORKERS_MAX`](crate::WORKERS_MAX).
     pub workers: usize,
     /// The backlog of each socket. Only for tcp and unix.
@@ -111,6 +115,12 @@ impl GroupOptions {
         Self { steering_key: key, ..self }
     }
 
+    /// Where programs for steering by load are pinned.
+    #[must_use]
+    pub fn steering_pins(self, directory: impl Into<PathBuf>) -> Self {
+        Self { steering_pins: directory.into(), ..self }
+    }
+
     /// The backlog of each socket.
     #[must_use]
     pub fn backlog(self, backlog: u32) -> Self {
@@ -172,6 +182,7 @@ impl GroupOptions {
             distribution: Distribution::Auto,
             steering: Steering::Hash,
             steering_key: None,
+            steering_pins: STEERING_PINS_DEFAULT.into(),
             workers,
             backlog: BACKLOG_DEFAULT,
             receive_buffer_bytes: None,

@@ -5,9 +5,12 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use crate::dispatch::epoll_set::EpollSet;
+use crate::dispatch::pays::Balance;
 use crate::sockets::options::GroupOptions;
 use crate::steering::key::SenderHash;
+use crate::steering::pinned::PinnedProgram;
 use crate::steering::slots::{Slots, cpu_program, packets_program};
+use crate::sys::bpf::choose_by_loaded;
 use crate::{Address, Distribution, ListenError, Socket, Steering, sys};
 
 #[derive(Debug, Clone)]
@@ -23,6 +26,10 @@ pub(crate) struct AppliedSteering {
     absent: Vec<u16>,
     /// Whether the kernel has a program of this group.
     attached: bool,
+    /// Steering by load is by this program, whose shares are memory.
+    pinned: Option<Arc<PinnedProgram>>,
+    /// Why no pinned program could be had, although there are some.
+    pins_problem: Option<String>,
     /// Why the program could not be attached.
     problem: Option<String>,
 }
@@ -33,6 +40,7 @@ impl AppliedSteering {
         hash: SenderHash,
         distribution: Distribution,
         sockets: &[Arc<Socket>],
+        balance: &Balance,
     ) -> Result<Self, ListenError> {
         let (address, steering, workers) = (&options.address, &options.steering, options.workers);
         let refused = |reason: String| ListenError::UnsupportedSteering {
@@ -71,6 +79,10 @@ impl AppliedSteering {
             Steering::Weights(weights) => Slots::of(weights),
             Steering::Hash | Steering::Cpu | Steering::Load | Steering::Packets => Slots::even(workers),
         };
+        let (pinned, pins_problem) = match chooses && *steering == Steering::Load {
+            true => pinned_program(options, balance),
+            false => (None, None),
+        };
         let mut steered = Self {
             chooses,
             datagrams,
@@ -80,6 +92,8 @@ impl AppliedSteering {
             hash,
             absent: Vec::new(),
             attached: false,
+            pinned,
+            pins_problem,
             problem: None,
         };
         // A former steering, or the process that handed the sockets over, may have attached a program, so it is detached. With
@@ -172,17 +186,21 @@ impl AppliedSteering {
         };
         let is_absent = |worker: u16| usize::from(worker) >= self.workers || is_avoided(worker);
         let absent: Vec<u16> = (0..sockets.len() as u16).filter(|worker| is_absent(*worker)).collect();
+        let slots = self.slots.without(is_absent);
         let program = match self.steering {
             Steering::Hash if !self.datagrams && absent.is_empty() => None,
             Steering::Cpu => Some(cpu_program(sockets.len(), is_absent)),
             Steering::Packets => Some(packets_program(sockets.len(), is_absent)),
-            Steering::Load => Some(self.slots.without(is_absent).program_by_chance()),
-            Steering::Hash | Steering::Weights(_) => Some(self.slots.without(is_absent).program(&self.hash)),
+            Steering::Load => Some(slots.program_by_chance()),
+            Steering::Hash | Steering::Weights(_) => Some(slots.program(&self.hash)),
         };
+        self.absent = absent;
+        if self.steering == Steering::Load && self.apply_pinned(first, sockets.len() > 1, &slots) {
+            return;
+        }
         // One socket has all, and the kernel takes no program for it.
         let is_choice = program.is_some() && sockets.len() > 1;
         if !is_choice && !self.attached {
-            self.absent = absent;
             return;
         }
         match sys::choose_by(first.as_fd(), program.as_deref()) {
@@ -198,7 +216,32 @@ impl AppliedSteering {
                 }
             }
         }
-        self.absent = absent;
+    }
+
+    /// Whether shares are memory, so that a change costs next to nothing.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pinned.is_some()
+    }
+
+    /// Writes the shares for the pinned program, and attaches it if it is not yet. Returns whether there is one.
+    fn apply_pinned(&mut self, first: &Socket, is_choice: bool, slots: &Slots) -> bool {
+        let Some(pinned) = &self.pinned else { return false };
+        pinned.set_shares(slots);
+        if self.attached || !is_choice {
+            return true;
+        }
+        match choose_by_loaded(first.as_fd(), pinned.program()) {
+            Ok(()) => {
+                self.attached = true;
+                self.problem = None;
+                true
+            }
+            Err(error) => {
+                self.pins_problem = Some(format!("the system refuses the pinned program ({error})"));
+                self.pinned = None;
+                false
+            }
+        }
     }
 
     pub(crate) fn describe(&self) -> Option<String> {
@@ -211,16 +254,33 @@ impl AppliedSteering {
             (Steering::Hash, false) => "hash".to_owned(),
             (Steering::Hash, true) => "hash by program".to_owned(),
             (Steering::Load, _) if self.problem.is_some() => "hash instead of load".to_owned(),
+            (Steering::Load, _) if self.pinned.is_some() => "load by a pinned program".to_owned(),
             (steering, _) => steering.to_string(),
         };
         // Writing to a String cannot fail.
         if !self.absent.is_empty() {
             let _infallible = write!(text, ", none to {:?}", self.absent);
         }
-        if let Some(problem) = &self.problem {
+        for problem in self.problem.iter().chain(&self.pins_problem) {
             let _infallible = write!(text, "; {problem}");
         }
         Some(text)
+    }
+}
+
+/// The program that the group has for itself, or why it has none although some are pinned.
+fn pinned_program(options: &GroupOptions, balance: &Balance) -> (Option<Arc<PinnedProgram>>, Option<String>) {
+    if let Some(pinned) = balance.pinned() {
+        return (Some(Arc::clone(pinned)), None);
+    }
+    match PinnedProgram::take(&options.steering_pins) {
+        Ok(Some(pinned)) => {
+            let pinned = Arc::new(pinned);
+            balance.set_pinned(Arc::clone(&pinned));
+            (Some(pinned), None)
+        }
+        Ok(None) => (None, None),
+        Err(problem) => (None, Some(problem)),
     }
 }
 

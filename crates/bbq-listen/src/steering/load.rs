@@ -4,7 +4,8 @@
 //! back to its event loop, what each took, and what waits to be accepted. No worker reads a clock for that. When all sleep and the
 //! shares are even again, the monitor sleeps.
 //!
-//! Invariant: the program is replaced at most 100 times a second, and only if a share has changed noticeably.
+//! Invariant: a program is replaced at most 100 times a second, and only if a share has changed noticeably. The shares of a pinned
+//! program change with each look.
 
 use std::time::{Duration, Instant};
 
@@ -143,7 +144,8 @@ impl LoadWatch {
             group.dispatch.balance().set_pays(self.sums.pays());
         }
         let weights = weights(&loads);
-        let is_due = self.renewed.is_none_or(|renewed| now - renewed >= RENEW_EVERY);
+        let is_due =
+            group.are_shares_memory() || self.renewed.is_none_or(|renewed| now - renewed >= RENEW_EVERY);
         if !differ(&shares, &weights) {
             return false;
         }

@@ -8,8 +8,10 @@ pub(crate) mod applied;
 pub(crate) mod conversations;
 pub(crate) mod key;
 pub(crate) mod load;
+pub(crate) mod pinned;
 pub(crate) mod program;
 pub(crate) mod sender_filter;
+pub(crate) mod setup;
 pub(crate) mod slots;
 
 use std::fmt;

@@ -4,12 +4,13 @@
 //!
 //! It only moves numbers and bytes between the kernel and safe types.
 //!
-//! Invariant: `unsafe` is in this module, in `accounts` and in `processes` only.
+//! Invariant: `unsafe` is in this module, in `accounts`, in `bpf` and in `processes` only.
 //! Invariant: no pointer outlives the call it was made for.
 
 #![expect(unsafe_code, reason = "the raw system calls of this crate live here, and only here")]
 
 pub(crate) mod accounts;
+pub(crate) mod bpf;
 pub(crate) mod processes;
 
 use std::io;

@@ -38,7 +38,7 @@ pub struct FileKey {
 }
 
 /// The keys, in the order in which people read them. The keys of tables come last.
-pub static FILE_KEYS: [FileKey; 17] = [
+pub static FILE_KEYS: [FileKey; 18] = [
     FileKey {
         argument: Some("SPEC"),
         option: SpecOption {
@@ -94,6 +94,16 @@ pub static FILE_KEYS: [FileKey; 17] = [
             values: Values::NumberOrNever(2..=60_000),
             default: "10",
             meaning: "a worker that does not look for new work for this long is stalled: other workers serve its queue",
+        },
+    },
+    FileKey {
+        argument: None,
+        option: SpecOption {
+            key: "steering_pins",
+            values: Values::Text { form: "a directory", pattern: "." },
+            default: bbq_listen::STEERING_PINS_DEFAULT,
+            meaning: "where `bbq listen-setup` has pinned programs for `steering=load`. If there are none, the server changes \
+                      programs of its own",
         },
     },
     FileKey {

@@ -63,6 +63,8 @@ pub struct Config {
     pub distribution: Distribution,
     /// The time after which other workers help a stalled worker; `None` is never.
     pub stall_threshold: Option<Duration>,
+    /// Where programs for steering by load are pinned.
+    pub steering_pins: PathBuf,
     /// Where the admin listens; `None` is off.
     pub admin: Option<SocketAddr>,
     /// Who may ask the admin; `None` is everybody.
@@ -132,6 +134,7 @@ impl Config {
             distribution: settings.text("distribution", |_, word| query::parsed(word))?,
             stall_threshold: Some(milliseconds("stall_threshold_ms")?)
                 .filter(|threshold| !threshold.is_zero()),
+            steering_pins: settings.text("steering_pins", |_, text| Ok(text.into()))?,
             admin: settings.text("admin", admin)?,
             admin_tokens: settings.text("admin_token_file", |_, path| match path {
                 keys::ADMIN_TOKENS_DEFAULT => Ok(None),

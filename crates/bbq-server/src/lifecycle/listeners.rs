@@ -86,6 +86,7 @@ impl Listener {
         let mut options = GroupOptions::new(spec.address.clone(), config.workers)
             .distribution(config.distribution_of(spec))
             .steering(spec.steering.clone())
+            .steering_pins(&config.steering_pins)
             .backlog(spec.backlog)
             .keepalive(spec.silence.keepalive)
             .user_timeout(spec.silence.user_timeout);

@@ -59,6 +59,7 @@ pub(crate) fn steer(open: &[Listener], specs: &[ListenSpec]) -> Result<(), Liste
 fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
     let changes = [
         ("data", old.data != new.data),
+        ("steering_pins", old.steering_pins != new.steering_pins),
         ("admin", old.admin != new.admin),
         ("admin_token_file", old.admin_tokens != new.admin_tokens),
     ];
@@ -70,8 +71,13 @@ pub(crate) fn plan(old: &Config, new: Config, open: &[Listener]) -> Result<Plan,
     for key in fixed(old, &new) {
         warn!(key, "needs an upgrade (SIGUSR2) or a restart; it stays as it is");
     }
-    let mut config =
-        Config { data: old.data.clone(), admin: old.admin, admin_tokens: old.admin_tokens.clone(), ..new };
+    let mut config = Config {
+        data: old.data.clone(),
+        steering_pins: old.steering_pins.clone(),
+        admin: old.admin,
+        admin_tokens: old.admin_tokens.clone(),
+        ..new
+    };
     let mut listeners = Vec::with_capacity(config.listen.len());
     let mut left: Vec<&Listener> = open.iter().collect();
     for place in 0..config.listen.len() {
