@@ -214,7 +214,7 @@ pub(crate) struct ListenSetupArguments {
     /// Number of programs: twice the number of listeners with `steering=load`, as an upgrade needs both at a time
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) programs: usize,
-    /// Where to pin them: a directory in a file system of type bpf, and `steering_pins` of the server
+    /// Where to pin them, and `steering_pins` of the server; a file system of type bpf is mounted there
     #[arg(long, value_name = "DIR", default_value = bbq_listen::STEERING_PINS_DEFAULT)]
     pub(crate) pins: PathBuf,
     /// Remove what is pinned; servers keep what they use until they end

@@ -17,7 +17,7 @@ use crate::steering::slots::Slots;
 use crate::sys::bpf::{MappedArray, SHARED_SLOTS, open_pinned};
 
 /// Where `bbq listen-setup` pins programs.
-pub const STEERING_PINS_DEFAULT: &str = "/sys/fs/bpf/bbq-listen";
+pub const STEERING_PINS_DEFAULT: &str = "/run/bbq-listen";
 /// At most so many programs are pinned, and looked at when a group takes one.
 pub const STEERING_PINS_MAX: usize = 256;
 /// The name of a program in its directory.
@@ -108,7 +108,6 @@ fn unusable(path: &Path, error: &std::io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use std::net::TcpStream;
-    use std::process::Command;
 
     use crate::{Group, GroupOptions, Steering, SteeringSetup};
 
@@ -132,8 +131,6 @@ mod tests {
             return;
         }
         let directory = tempfile::tempdir().unwrap();
-        let mount = Command::new("mount").args(["-t", "bpf", "bpf"]).arg(directory.path()).status();
-        assert!(mount.unwrap().success());
         let setup = SteeringSetup::new(directory.path().join("pins"), 1);
         setup.install().unwrap();
         let options = GroupOptions::new("tcp://127.0.0.1:0".parse().unwrap(), 2).steering(Steering::Load);
@@ -166,7 +163,6 @@ mod tests {
         assert!((100..=300).contains(&first), "the hash: {first}");
 
         drop(group);
-        let unmount = Command::new("umount").arg("--lazy").arg(directory.path()).status();
-        assert!(unmount.unwrap().success());
+        setup.remove().unwrap();
     }
 }

@@ -7,6 +7,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::statfs;
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::UnixOwner;
 use crate::steering::pinned::{PROGRAM, SHARES, STEERING_PINS_MAX, pin_directory};
@@ -23,7 +24,7 @@ const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SteeringSetup {
-    /// A directory in a file system of type bpf, which is made if it is missing.
+    /// A directory, which is made if it is missing. If it is in no file system of type bpf, one is mounted there.
     pub pins: PathBuf,
     /// How many programs: one for each group of all servers, and as many again for an upgrade. 1 to [`STEERING_PINS_MAX`].
     pub programs: usize,
@@ -46,27 +47,19 @@ impl SteeringSetup {
     /// Pins the programs. Those that are there stay, also while servers use them, and get the owner.
     ///
     /// # Errors
-    /// If the number is out of range, the directory is not in a file system of type bpf, or a privilege is missing.
+    /// If the number is out of range, the directory cannot be made, or a privilege is missing.
     pub fn install(&self) -> Result<()> {
         if self.programs == 0 || self.programs > STEERING_PINS_MAX {
             let range = format!("{} programs: 1 to {STEERING_PINS_MAX} can be pinned", self.programs);
             return Err(Error::new(ErrorKind::InvalidInput, range));
         }
-        let parent = self.pins.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let parent = parent.unwrap_or(Path::new("."));
-        let kind = statfs(parent).map_err(|errno| named(parent, "look at it", &errno.into()))?.f_type;
-        // The kernel's number has 32 bits, the field's type is the architecture's.
-        if kind as u64 & u64::from(u32::MAX) != BPF_FS_MAGIC {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                format!(
-                    "{} is in no file system of type bpf; `mount -t bpf bpf /sys/fs/bpf` makes one, and systemd does so at the \
-                     start of the system",
-                    parent.display()
-                ),
-            ));
-        }
         make_directory(&self.pins, 0o755)?;
+        if !is_of_bpf(&self.pins)? {
+            // Not the one at /sys/fs/bpf: systemd lets nobody but root into that.
+            let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+            mount("bpf", &self.pins, "bpf", flags, Some(c"mode=0755"))
+                .map_err(|errno| refused("a file system of type bpf", &errno.into()))?;
+        }
         (0..self.programs).try_for_each(|number| self.install_one(&pin_directory(&self.pins, number)))
     }
 
@@ -103,8 +96,18 @@ impl SteeringSetup {
             }
             ignore_missing(fs::remove_dir(&directory), &directory)?;
         }
+        if self.pins.exists() && is_of_bpf(&self.pins)? && !is_of_bpf(&self.pins.join(".."))? {
+            unmount(&self.pins, UnmountFlags::DETACH)
+                .map_err(|errno| named(&self.pins, "unmount", &errno.into()))?;
+        }
         ignore_missing(fs::remove_dir(&self.pins), &self.pins)
     }
+}
+
+fn is_of_bpf(path: &Path) -> Result<bool> {
+    let kind = statfs(path).map_err(|errno| named(path, "look at", &errno.into()))?.f_type;
+    // The kernel's number has 32 bits, the field's type is the architecture's.
+    Ok(kind as u64 & u64::from(u32::MAX) == BPF_FS_MAGIC)
 }
 
 fn make_directory(path: &Path, mode: u32) -> Result<()> {
@@ -128,8 +131,8 @@ fn named(path: &Path, step: &str, error: &Error) -> Error {
 
 fn refused(what: &str, error: &Error) -> Error {
     let remedy = match error.kind() {
-        ErrorKind::PermissionDenied => "; run it as root, or with CAP_BPF",
-        _ => "; it takes Linux 5.5",
+        ErrorKind::PermissionDenied => "; run it as root",
+        _ => "; it takes Linux 5.5 with BPF",
     };
     Error::new(error.kind(), format!("the system does not make {what} ({error}){remedy}"))
 }
