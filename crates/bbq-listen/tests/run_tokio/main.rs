@@ -5,8 +5,6 @@ mod common;
 
 mod axum;
 mod client;
-mod datagrams;
 mod ends;
 mod serves;
 mod stops;
-mod unix;
