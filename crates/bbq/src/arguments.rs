@@ -41,7 +41,7 @@ pub(crate) enum Command {
     Check(CheckArguments),
     /// Check a configuration file, or print a default one or the JSON Schema
     Config(ConfigArguments),
-    /// Let servers without privilege steer by load with less cost; as root, after each start of the system
+    /// Let servers without privilege steer by load through the kernel; as root, after each start of the system
     ///
     /// Loads programs into the kernel (eBPF) that choose a worker for a connection, and pins them in a directory. A server takes one for
     /// each listener with `steering=load`, while it may read and write it. Without this, such a listener replaces a program up to 100

@@ -1,4 +1,4 @@
-//! `bbq listen-setup`: the one step that needs a privilege, before servers without privilege steer by load with less cost.
+//! `bbq listen-setup`: the one step that needs a privilege, before servers without privilege steer by a program in the kernel.
 
 use anyhow::{Context as _, anyhow};
 use bbq_listen::{SteeringSetup, UnixOwner};
