@@ -141,6 +141,8 @@ pub use tokio::counted_stream::{CountedStream, OpenConnection};
 pub use tokio::datagrams::{AsyncDatagrams, RECEIVE_CALLS_PER_BATCH_MAX};
 #[cfg(feature = "tokio")]
 pub use tokio::listener::AsyncListener;
+#[cfg(feature = "tokio")]
+pub use tokio::unix_listener::AsyncUnixListener;
 
 /// Compiles the examples of the README.
 #[cfg(all(doctest, feature = "axum"))]

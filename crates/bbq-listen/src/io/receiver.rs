@@ -194,6 +194,35 @@ impl Receiver {
         Ok(total)
     }
 
+    /// As [`receive_batch`](Self::receive_batch), and then from every inbox and every socket of the group: for a stop, when the
+    /// worker that a datagram waits for may have ended.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn receive_anywhere(
+        &mut self,
+        f: &mut impl FnMut(Datagram<'_>),
+    ) -> io::Result<ReceiveOutcome> {
+        let mut total = self.receive_batch(f)?;
+        let dispatch = Arc::clone(self.worker_listener.dispatch());
+        for epoll_set in dispatch.epoll_sets() {
+            let handed = epoll_set.handed().map(HandedInbox::drain).unwrap_or_default();
+            handed.iter().for_each(|handed| f(handed.as_datagram()));
+            self.worker_listener.add_received(handed.len());
+            total.received += handed.len();
+        }
+        for socket in dispatch.sockets() {
+            if total.state != ReceiveState::Drained {
+                break;
+            }
+            let outcome = self.buffers.receive(&socket)?;
+            self.buffers.datagrams(outcome.received).for_each(&mut *f);
+            self.worker_listener.add_received(outcome.received);
+            total.received += outcome.received;
+            total.truncated += outcome.truncated;
+            total.state = outcome.state;
+        }
+        Ok(total)
+    }
+
     /// What other workers handed on, as much as one batch.
     fn receive_handed(&self, f: &mut impl FnMut(Datagram<'_>)) -> usize {
         let inbox = self.worker_listener.epoll_set().handed();
@@ -252,6 +281,17 @@ impl Buffers {
         Ok(ReceiveOutcome { received, truncated, state })
     }
 
+    /// What the last call received.
+    fn datagrams(&self, received: usize) -> impl Iterator<Item = Datagram<'_>> {
+        let places = self.storage.chunks_exact(self.datagram_bytes_max);
+        self.slots.iter().zip(places).take(received).map(|(slot, place)| Datagram {
+            bytes: &place[..slot.length],
+            peer: PeerAddress(socket_address(&slot.name)),
+            truncated: slot.truncated,
+            local: slot.local,
+        })
+    }
+
     /// Hands over what the last call received from `socket`: to `f`, or to the worker that the sender belongs to. Returns how many were
     /// handed to `f`.
     fn hand_over(
@@ -268,12 +308,8 @@ impl Buffers {
             let senders = self.slots.iter().take(received).map(|slot| socket_address(&slot.name));
             conversations.arrive(senders, arrived_at, &mut owners, coarse_ms());
         }
-        let places = self.storage.chunks_exact(self.datagram_bytes_max);
         let mut served = 0;
-        for ((slot, place), owner) in self.slots.iter().zip(places).zip(owners).take(received) {
-            let peer = PeerAddress(socket_address(&slot.name));
-            let bytes = &place[..slot.length];
-            let datagram = Datagram { bytes, peer, truncated: slot.truncated, local: slot.local };
+        for (datagram, owner) in self.datagrams(received).zip(owners) {
             let is_for_another = owner != arrived_at && owner != worker;
             if is_for_another && dispatch.hand(owner.into(), Handed::from(&datagram)).is_ok() {
                 continue;

@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
+use tokio::net::{UnixStream, unix};
 
-use crate::{AsyncListener, CountedStream, PeerAddress};
+use crate::{AsyncListener, AsyncUnixListener, CountedStream, PeerAddress};
 
 /// A handler gets the client's address by
 /// `into_make_service_with_connect_info::<PeerAddress>()`. For axum's own `ConnectInfo<SocketAddr>` serve
@@ -29,6 +30,30 @@ impl Listener for AsyncListener {
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         AsyncListener::local_addr(self)
+    }
+}
+
+/// For unix sockets: `async |listener| axum::serve(listener.into_unix()?, app()).await`.
+impl Listener for AsyncUnixListener {
+    type Io = CountedStream<UnixStream>;
+    type Addr = unix::SocketAddr;
+
+    /// As that of [`AsyncListener`].
+    async fn accept(&mut self) -> (CountedStream<UnixStream>, unix::SocketAddr) {
+        match AsyncUnixListener::accept(self).await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                self.fail(error);
+                pending().await
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<unix::SocketAddr> {
+        let path = self.worker_listener().address().unix_path();
+        let address = path.map(std::os::unix::net::SocketAddr::from_pathname);
+        // A group of unix sockets has a path.
+        address.unwrap_or_else(|| Err(io::ErrorKind::Unsupported.into())).map(unix::SocketAddr::from)
     }
 }
 

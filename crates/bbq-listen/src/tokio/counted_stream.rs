@@ -1,4 +1,4 @@
-//! A TCP connection on tokio that counts as open until it is dropped.
+//! A connection on tokio that counts as open until it is dropped.
 //!
 //! It adds nothing to reading and writing, which are tokio's.
 
@@ -14,13 +14,14 @@ use tokio::sync::mpsc;
 
 use crate::OpenCount;
 
-/// A [`TcpStream`] that counts as open until it is dropped. It can be used as a `TcpStream`, from which it derefs.
+/// A [`TcpStream`], or a [`UnixStream`](tokio::net::UnixStream), that counts as open until it is dropped. It can be used as the
+/// stream, to which it derefs.
 ///
 /// The count is what `handoff=fewest` goes by, what [`Group::open_connections`](crate::Group::open_connections) returns, and what
 /// the end of [`Group::run_tokio`](crate::Group::run_tokio) waits for.
 #[derive(Debug)]
-pub struct CountedStream {
-    stream: TcpStream,
+pub struct CountedStream<Stream = TcpStream> {
+    stream: Stream,
     open: OpenConnection,
 }
 
@@ -38,34 +39,34 @@ impl OpenConnection {
     }
 }
 
-impl CountedStream {
-    pub(crate) fn new(stream: TcpStream, open: OpenConnection) -> Self {
+impl<Stream> CountedStream<Stream> {
+    pub(crate) fn new(stream: Stream, open: OpenConnection) -> Self {
         Self { stream, open }
     }
 
     /// The stream itself, and what counts it as open: keep that for as long as the stream.
     ///
-    /// For what takes a `TcpStream` by value, as [`TcpStream::into_split`] and [`TcpStream::into_std`].
-    pub fn into_parts(self) -> (TcpStream, OpenConnection) {
+    /// For what takes a stream by value, as [`TcpStream::into_split`] and [`TcpStream::into_std`].
+    pub fn into_parts(self) -> (Stream, OpenConnection) {
         (self.stream, self.open)
     }
 }
 
-impl Deref for CountedStream {
-    type Target = TcpStream;
+impl<Stream> Deref for CountedStream<Stream> {
+    type Target = Stream;
 
-    fn deref(&self) -> &TcpStream {
+    fn deref(&self) -> &Stream {
         &self.stream
     }
 }
 
-impl DerefMut for CountedStream {
-    fn deref_mut(&mut self) -> &mut TcpStream {
+impl<Stream> DerefMut for CountedStream<Stream> {
+    fn deref_mut(&mut self) -> &mut Stream {
         &mut self.stream
     }
 }
 
-impl AsyncRead for CountedStream {
+impl<Stream: AsyncRead + Unpin> AsyncRead for CountedStream<Stream> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -75,7 +76,7 @@ impl AsyncRead for CountedStream {
     }
 }
 
-impl AsyncWrite for CountedStream {
+impl<Stream: AsyncWrite + Unpin> AsyncWrite for CountedStream<Stream> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -4,9 +4,12 @@
 //!
 //! Invariant: a datagram is passed to the caller on the thread that serves the worker.
 
+use std::future::poll_fn;
 use std::io;
 
+use crate::tokio::ending::Ending;
 use crate::tokio::pace::Pace;
+use crate::tokio::place::{Place, poll_place};
 use crate::tokio::readiness::{Readiness, Ready};
 use crate::{
     DATAGRAM_BYTES_MAX, DATAGRAMS_PER_CALL, Datagram, ReceiveOutcome, ReceiveState, Receiver,
@@ -20,12 +23,15 @@ const _: () = assert!(RECEIVE_CALLS_PER_BATCH_MAX * DATAGRAMS_PER_CALL <= SEND_B
 
 /// Receives the datagrams of one worker on the tokio runtime that it is made in, best a `current_thread` one per worker.
 ///
-/// The runtime needs its I/O and time drivers (`enable_all`).
+/// The runtime needs its I/O and time drivers (`enable_all`). [`Group::run_tokio_datagrams`](crate::Group::run_tokio_datagrams)
+/// makes the runtimes and the receivers.
 #[derive(Debug)]
 pub struct AsyncDatagrams {
     readiness: Readiness,
     receiver: Receiver,
     pace: Pace,
+    /// Only in a `run_tokio_datagrams`.
+    ending: Option<Ending>,
 }
 
 impl AsyncDatagrams {
@@ -41,7 +47,16 @@ impl AsyncDatagrams {
         datagram_bytes_max: usize,
     ) -> io::Result<Self> {
         let receiver = Receiver::new(worker_listener, datagram_bytes_max)?;
-        Ok(Self { readiness: Readiness::new(receiver.worker_listener())?, receiver, pace: Pace::Ready })
+        Ok(Self {
+            readiness: Readiness::new(receiver.worker_listener())?,
+            receiver,
+            pace: Pace::Ready,
+            ending: None,
+        })
+    }
+
+    pub(crate) fn ending_by(worker_listener: WorkerListener, ending: Ending) -> io::Result<Self> {
+        Ok(Self { ending: Some(ending), ..Self::new(worker_listener)? })
     }
 
     /// The worker it receives for.
@@ -55,17 +70,37 @@ impl AsyncDatagrams {
     ///
     /// A batch may be empty if another worker was faster. The future can be dropped at any time.
     ///
+    /// While the server stops, it receives what is queued, and then waits forever: [`stopped`](Self::stopped) tells.
+    ///
     /// # Errors
     /// If another try cannot succeed. `f` was called for what was received before.
     pub async fn receive_batch(&mut self, mut f: impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
-        self.pace.keep().await;
-        let receiver = &mut self.receiver;
-        let (total, mut guard) = match self.readiness.ready().await? {
-            Ready::Own(guard) => (receive_batches(|| receiver.receive_own(&mut f))?, guard),
-            Ready::EpollSet(guard) => (receive_batches(|| receiver.receive_shared(&mut f))?, guard),
+        let (total, guard) = loop {
+            self.pace.keep().await;
+            let (readiness, ending, receiver) = (&self.readiness, &mut self.ending, &mut self.receiver);
+            match poll_fn(|context| poll_place(readiness, ending, context)).await? {
+                Place::Ready(Ready::Own(guard)) => {
+                    break (receive_batches(|| receiver.receive_own(&mut f))?, Some(guard));
+                }
+                Place::Ready(Ready::EpollSet(guard)) => {
+                    break (receive_batches(|| receiver.receive_shared(&mut f))?, Some(guard));
+                }
+                Place::LastLook => {
+                    let total = receive_batches(|| receiver.receive_anywhere(&mut f))?;
+                    match (total.received, total.state, ending) {
+                        // The server has come back for more, so it has done with what it received before.
+                        (0, ReceiveState::Drained, Some(ending)) => ending.drained(),
+                        _ => break (total, None),
+                    }
+                }
+            }
         };
         match total.state {
-            ReceiveState::Drained => guard.clear_ready(),
+            ReceiveState::Drained => {
+                if let Some(mut guard) = guard {
+                    guard.clear_ready();
+                }
+            }
             ReceiveState::More => self.pace = Pace::Yield,
             ReceiveState::Starved(_) => self.pace = Pace::paused(),
         }
@@ -79,6 +114,18 @@ impl AsyncDatagrams {
     /// As [`receive_batch`](Self::receive_batch).
     pub fn try_receive_batch(&mut self, mut f: impl FnMut(Datagram<'_>)) -> io::Result<ReceiveOutcome> {
         receive_batches(|| self.receiver.receive_batch(&mut f))
+    }
+
+    /// Completes when the server stops and this receiver has passed on what was queued, or when it was dropped. As
+    /// [`AsyncListener::stopped`](crate::AsyncListener::stopped), for [`Group::run_tokio_datagrams`](crate::Group::run_tokio_datagrams).
+    pub fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
+        let stopped = self.ending.as_ref().map(Ending::stopped);
+        async move {
+            match stopped {
+                Some(stopped) => stopped.await,
+                None => std::future::pending().await,
+            }
+        }
     }
 
     /// Ends it, and hands to `f` what other workers have handed on to this one: [`Receiver::finish`].

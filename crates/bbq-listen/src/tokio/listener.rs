@@ -7,6 +7,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 
 use tokio::net::TcpStream;
@@ -14,9 +15,11 @@ use tokio::net::TcpStream;
 use crate::tokio::counted_stream::{CountedStream, OpenConnection};
 use crate::tokio::ending::Ending;
 use crate::tokio::pace::Pace;
+use crate::tokio::place::{Place, poll_place};
 use crate::tokio::readiness::{Readiness, Ready};
 use crate::{
-    ACCEPTS_PER_BATCH_MAX, AcceptOutcome, AcceptState, Accepted, Acceptor, Transport, WorkerListener,
+    ACCEPTS_PER_BATCH_MAX, AcceptOutcome, AcceptState, Accepted, Acceptor, PeerAddress, Transport,
+    WorkerListener,
 };
 
 /// Accepts the connections of one worker on the tokio runtime that it is made in, best a `current_thread` one per worker.
@@ -32,13 +35,6 @@ pub struct AsyncListener {
     in_a_row: usize,
     /// Only in a `run_tokio`.
     ending: Option<Ending>,
-}
-
-/// Where to look for connections.
-enum Place<'a> {
-    Ready(Ready<'a>),
-    /// The server stops: everywhere, for the last time.
-    LastLook,
 }
 
 impl AsyncListener {
@@ -95,9 +91,27 @@ impl AsyncListener {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<(CountedStream, SocketAddr)>> {
-        if self.worker_listener().address().transport() != Transport::Tcp {
+        if self.transport() != Transport::Tcp {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::Unsupported, only_tcp(self))));
         }
+        self.poll_next(context, |stream, peer| {
+            let stream = std::net::TcpStream::from(stream);
+            let peer = peer.0.or_else(|| stream.peer_addr().ok())?;
+            Some((TcpStream::from_std(stream), peer))
+        })
+    }
+
+    pub(crate) fn transport(&self) -> Transport {
+        self.worker_listener().address().transport()
+    }
+
+    /// The next connection that `register` takes. It returns `None` if the peer is gone, and an error if the kernel has no memory to
+    /// register the connection: both are lost.
+    pub(crate) fn poll_next<Stream, Peer>(
+        &mut self,
+        context: &mut Context<'_>,
+        register: impl Fn(OwnedFd, PeerAddress) -> Option<(io::Result<Stream>, Peer)>,
+    ) -> Poll<io::Result<(CountedStream<Stream>, Peer)>> {
         loop {
             ready!(self.pace.poll_keep(context));
             let mut next = None;
@@ -123,25 +137,18 @@ impl AsyncListener {
                 }
                 AcceptState::Starved(_) => self.pace = Pace::paused(),
             }
-            if let Some(accepted) = next
-                && let Some(connection) = self.counted(accepted)
-            {
-                return Poll::Ready(Ok(connection));
+            let Some(Accepted { stream, peer, open }) = next else { continue };
+            match register(stream, peer) {
+                Some((Ok(stream), peer)) => {
+                    let count = open.unwrap_or_else(|| self.worker_listener().open_one());
+                    let in_progress = self.ending.as_ref().and_then(Ending::in_progress);
+                    let counted = CountedStream::new(stream, OpenConnection::new(count, in_progress));
+                    return Poll::Ready(Ok((counted, peer)));
+                }
+                Some((Err(_), _)) => self.pace = Pace::paused(),
+                None => {}
             }
         }
-    }
-
-    /// `None` if the connection is lost: the kernel has no memory to register it, or its peer is gone.
-    fn counted(&mut self, accepted: Accepted) -> Option<(CountedStream, SocketAddr)> {
-        let stream = std::net::TcpStream::from(accepted.stream);
-        let peer = accepted.peer.0.or_else(|| stream.peer_addr().ok())?;
-        let Ok(stream) = TcpStream::from_std(stream) else {
-            self.pace = Pace::paused();
-            return None;
-        };
-        let count = accepted.open.unwrap_or_else(|| self.worker_listener().open_one());
-        let in_progress = self.ending.as_ref().and_then(Ending::in_progress);
-        Some((CountedStream::new(stream, OpenConnection::new(count, in_progress)), peer))
     }
 
     /// Completes when the server stops and this listener has returned every connection that was queued, or when it was dropped.
@@ -231,20 +238,6 @@ impl AsyncListener {
     }
 }
 
-fn poll_place<'a>(
-    readiness: &'a Readiness,
-    ending: &mut Option<Ending>,
-    context: &mut Context<'_>,
-) -> Poll<io::Result<Place<'a>>> {
-    if let Poll::Ready(ready) = readiness.poll_ready(context) {
-        return Poll::Ready(ready.map(Place::Ready));
-    }
-    match ending {
-        Some(ending) => ending.poll_last_look(context).map(|()| Ok(Place::LastLook)),
-        None => Poll::Pending,
-    }
-}
-
 /// Accepts a batch, and clears the readiness if nothing is left.
 fn accept_at(
     acceptor: &Acceptor,
@@ -269,5 +262,8 @@ fn accept_at(
 }
 
 fn only_tcp(listener: &AsyncListener) -> String {
-    format!("{} is not of tcp; accept its connections by accept_batch", listener.worker_listener().address())
+    format!(
+        "{} is not of tcp: accept its connections by `into_unix()?.accept()`, or by accept_batch",
+        listener.worker_listener().address()
+    )
 }

@@ -8,5 +8,7 @@ pub(crate) mod datagrams;
 pub(crate) mod ending;
 pub(crate) mod listener;
 pub(crate) mod pace;
+pub(crate) mod place;
 pub(crate) mod readiness;
 pub(crate) mod run;
+pub(crate) mod unix_listener;

@@ -2,7 +2,6 @@
 //!
 //! Invariant: readiness is cleared only when nothing is queued any more, so no wake-up is lost.
 
-use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -31,12 +30,7 @@ impl Readiness {
         Ok(Self { own, epoll_set: register_readable(worker_listener.epoll_set().descriptor())? })
     }
 
-    /// Waits for one of them.
-    pub(crate) async fn ready(&self) -> io::Result<Ready<'_>> {
-        poll_fn(|context| self.poll_ready(context)).await
-    }
-
-    /// The same as a poll. The epoll set comes first: it is mostly empty, and clients in it may wait for a stalled worker.
+    /// Waits for one of them. The epoll set comes first: it is mostly empty, and clients in it may wait for a stalled worker.
     pub(crate) fn poll_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<Ready<'_>>> {
         if let Poll::Ready(ready) = self.epoll_set.poll_read_ready(context) {
             return Poll::Ready(ready.map(Ready::EpollSet));

@@ -18,7 +18,10 @@ use tokio::time::sleep;
 
 use crate::limits::DRAIN_TIMEOUT;
 use crate::tokio::ending::{Ending, Watched};
-use crate::{AsyncListener, Group, STALL_THRESHOLD_DEFAULT, StallMonitor, WorkerListener, install_heartbeat};
+use crate::{
+    AsyncDatagrams, AsyncListener, Group, STALL_THRESHOLD_DEFAULT, StallMonitor, WorkerListener,
+    install_heartbeat,
+};
 
 impl Group {
     /// Runs a server until SIGTERM or SIGINT, or until the futures of all workers have ended.
@@ -65,17 +68,8 @@ impl Group {
         Serving: IntoFuture<Output = io::Result<()>>,
     {
         let runtime = runtime_of_caller()?;
-        let context = runtime.enter();
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        drop(context);
-        let signals = async {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
-        run(self, &runtime, signals, serve)
+        let signals = signals(&runtime)?;
+        run(self, &runtime, signals, AsyncListener::ending_by, serve)
     }
 
     /// As [`run_tokio`](Self::run_tokio), but until `stop` completes. It installs no signal handler.
@@ -96,9 +90,86 @@ impl Group {
         Serve: Fn(AsyncListener) -> Serving + Sync,
         Serving: IntoFuture<Output = io::Result<()>>,
     {
-        run(self, &runtime_of_caller()?, stop, serve)
+        run(self, &runtime_of_caller()?, stop, AsyncListener::ending_by, serve)
+    }
+
+    /// As [`run_tokio`](Self::run_tokio), for a group of datagrams: udp or unixgram.
+    ///
+    /// On a signal the workers receive what is queued, and the run ends when each has asked for more; of a worker that does not, at
+    /// most [`DRAIN_TIMEOUT`] after the signal.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use bbq_listen::{Datagram, Group, SendBatch};
+    ///
+    /// let group = Group::bind("udp://127.0.0.1:7702")?.open()?;
+    /// group.run_tokio_datagrams(async |mut datagrams| {
+    ///     let mut replies = SendBatch::new(datagrams.worker_listener().socket().clone());
+    ///     loop {
+    ///         let echo = |datagram: Datagram<'_>| {
+    ///             replies.reply(&datagram, |reply| {
+    ///                 reply.extend_from_slice(datagram.bytes);
+    ///                 true
+    ///             });
+    ///         };
+    ///         datagrams.receive_batch(echo).await?;
+    ///         replies.send();
+    ///     }
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`run_tokio`](Self::run_tokio).
+    ///
+    /// # Panics
+    /// As [`run_tokio`](Self::run_tokio).
+    pub fn run_tokio_datagrams<Serve, Serving>(&self, serve: Serve) -> io::Result<()>
+    where
+        Serve: Fn(AsyncDatagrams) -> Serving + Sync,
+        Serving: IntoFuture<Output = io::Result<()>>,
+    {
+        let runtime = runtime_of_caller()?;
+        let signals = signals(&runtime)?;
+        run(self, &runtime, signals, AsyncDatagrams::ending_by, serve)
+    }
+
+    /// As [`run_tokio_datagrams`](Self::run_tokio_datagrams), but until `stop` completes. It installs no signal handler.
+    ///
+    /// # Errors
+    /// As [`run_tokio`](Self::run_tokio).
+    ///
+    /// # Panics
+    /// As [`run_tokio`](Self::run_tokio).
+    pub fn run_tokio_datagrams_until<Serve, Serving>(
+        &self,
+        stop: impl Future<Output = ()>,
+        serve: Serve,
+    ) -> io::Result<()>
+    where
+        Serve: Fn(AsyncDatagrams) -> Serving + Sync,
+        Serving: IntoFuture<Output = io::Result<()>>,
+    {
+        run(self, &runtime_of_caller()?, stop, AsyncDatagrams::ending_by, serve)
     }
 }
+
+/// What completes at SIGTERM and SIGINT, which do not end the process any more.
+fn signals(runtime: &Runtime) -> io::Result<impl Future<Output = ()> + use<>> {
+    let _context = runtime.enter();
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// Makes what a worker accepts or receives with.
+type Listen<Listener> = fn(WorkerListener, Ending) -> io::Result<Listener>;
 
 fn runtime_of_caller() -> io::Result<Runtime> {
     if Handle::try_current().is_ok() {
@@ -109,14 +180,15 @@ fn runtime_of_caller() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
-fn run<Serve, Serving>(
+fn run<Listener, Serve, Serving>(
     group: &Group,
     runtime: &Runtime,
     until: impl Future<Output = ()>,
+    listen: Listen<Listener>,
     serve: Serve,
 ) -> io::Result<()>
 where
-    Serve: Fn(AsyncListener) -> Serving + Sync,
+    Serve: Fn(Listener) -> Serving + Sync,
     Serving: IntoFuture<Output = io::Result<()>>,
 {
     group.resume()?;
@@ -133,7 +205,7 @@ where
             let thread = thread::Builder::new().name(format!("worker-{}", worker_listener.worker()));
             workers.push(thread.spawn_scoped(threads, move || {
                 let mut running = Running { running, fails: true };
-                work(worker_listener, stop, serve)?;
+                work(worker_listener, stop, listen, serve)?;
                 running.fails = false;
                 Ok(())
             })?);
@@ -183,20 +255,21 @@ impl Drop for Running {
 }
 
 /// Runs one worker on its thread.
-fn work<Serve, Serving>(
+fn work<Listener, Serve, Serving>(
     worker_listener: WorkerListener,
     stop: watch::Receiver<bool>,
+    listen: Listen<Listener>,
     serve: &Serve,
 ) -> io::Result<()>
 where
-    Serve: Fn(AsyncListener) -> Serving,
+    Serve: Fn(Listener) -> Serving,
     Serving: IntoFuture<Output = io::Result<()>>,
 {
     let mut builder = Builder::new_current_thread();
     install_heartbeat(&mut builder);
     builder.enable_all().build()?.block_on(async {
         let (ending, mut watched) = Ending::new(stop.clone());
-        let listener = AsyncListener::ending_by(worker_listener, ending)?;
+        let listener = listen(worker_listener, ending)?;
         let mut out_of_time = pin!(out_of_time(stop));
         tokio::select! {
             biased;

@@ -5,6 +5,8 @@ mod common;
 
 mod axum;
 mod client;
+mod datagrams;
 mod ends;
 mod serves;
 mod stops;
+mod unix;

@@ -1,0 +1,92 @@
+//! If this fails, the connections of a unix socket are not served one by one, by tokio or by axum, or are lost at a stop.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::future::{pending, ready};
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::thread;
+
+use axum::Router;
+use axum::routing::get;
+use bbq_listen::{AsyncListener, Group, GroupOptions};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::oneshot;
+
+use crate::client::LOST;
+use crate::common;
+
+const DISTRIBUTIONS: [&str; 3] = ["shared", "accept-mutex", "handoff"];
+
+fn group(path: &Path, distribution: &str) -> Group {
+    let address = format!("unix://{}", path.display()).parse().unwrap();
+    GroupOptions::new(address, 3).distribution(distribution.parse().unwrap()).open().unwrap()
+}
+
+fn connect(path: &Path) -> UnixStream {
+    let stream = UnixStream::connect(path).unwrap();
+    stream.set_read_timeout(Some(LOST)).unwrap();
+    stream
+}
+
+/// Answers with the user of the client.
+async fn greet(listener: AsyncListener) -> io::Result<()> {
+    let mut listener = listener.into_unix()?;
+    loop {
+        let (mut stream, peer) = listener.accept().await?;
+        assert!(peer.is_unnamed());
+        let user = stream.peer_cred()?.uid().to_string();
+        tokio::spawn(async move { stream.write_all(user.as_bytes()).await });
+    }
+}
+
+#[test]
+fn what_is_queued_is_served() {
+    let directory = tempfile::tempdir().unwrap();
+    for word in DISTRIBUTIONS {
+        let path = directory.path().join(word);
+        let group = group(&path, word);
+        let streams: Vec<UnixStream> = (0..50).map(|_| connect(&path)).collect();
+        group.run_tokio_until(ready(()), greet).unwrap();
+        for mut stream in streams {
+            let mut user = String::new();
+            stream.read_to_string(&mut user).unwrap();
+            assert_eq!(user, rustix::process::getuid().as_raw().to_string(), "{word}");
+        }
+        assert_eq!(group.open_connections().iter().sum::<usize>(), 0, "{word}");
+    }
+}
+
+#[test]
+fn axum_serves_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let group = group(&path, "shared");
+    let (stop, stopped) = oneshot::channel::<()>();
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            let _stop = stop;
+            let mut stream = connect(&path);
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+            let mut response = String::new();
+            stream.read_to_string(&mut response).unwrap();
+            assert!(response.starts_with("HTTP/1.1 200") && response.ends_with("hello"), "{response}");
+        });
+        let app = || Router::new().route("/", get(async || "hello"));
+        let serve = async |listener: AsyncListener| axum::serve(listener.into_unix()?, app()).await;
+        group.run_tokio_until(async { drop(stopped.await) }, serve).unwrap();
+    });
+}
+
+#[test]
+fn each_listener_refuses_the_other_kind_and_names_the_way() {
+    let tcp = common::group("tcp", "auto".parse().unwrap(), 2);
+    let error = tcp.run_tokio_until(pending(), greet).unwrap_err();
+    assert!(error.to_string().contains("is no unix socket"), "{error}");
+    let directory = tempfile::tempdir().unwrap();
+    let unix = group(&directory.path().join("socket"), "shared");
+    let serve = async |mut listener: AsyncListener| listener.accept().await.map(drop);
+    let error = unix.run_tokio_until(pending(), serve).unwrap_err();
+    assert!(error.to_string().contains("into_unix"), "{error}");
+}
