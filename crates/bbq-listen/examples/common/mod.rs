@@ -1,8 +1,9 @@
-//! What the examples share: the options, a thread with a runtime of its own per worker, the signals, and the end.
+//! What http_ok, dns_cache and prefork share beside the options: a thread with a runtime of its own per worker, the signals, and the
+//! end. It is what `Group::run_tokio` does, but for several groups at once, and its workers yield before they sleep.
 //!
-//! An example says `listening on ADDR by DISTRIBUTION, N workers` on standard output once it serves, with the reason where
-//! the distribution is not the one asked for. SIGTERM and SIGINT end it: the workers take what is queued, and each says in
-//! a line what it served.
+//! SIGTERM and SIGINT end it: the workers take what is queued, and each says in a line what it served.
+
+mod options;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -12,10 +13,10 @@ use std::thread;
 use std::time::Duration;
 
 use bbq_listen::{
-    ACCEPTS_PER_BATCH_MAX, AcceptState, Accepted, Address, AsyncListener, Distribution, Group, GroupOptions,
-    Heartbeat, ListenError, STALL_THRESHOLD_DEFAULT, STARVED_PAUSE, StallMonitor, Steering,
-    raise_descriptor_limit, worker_count,
+    ACCEPTS_PER_BATCH_MAX, AcceptState, Accepted, AsyncListener, Group, Heartbeat, STALL_THRESHOLD_DEFAULT,
+    STARVED_PAUSE, StallMonitor,
 };
+pub(crate) use options::{Options, announce};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -23,42 +24,6 @@ use tokio::time::Instant;
 
 /// How long a stop may take, for queued connections and those in progress.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The options of every example.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Options {
-    /// Where to listen: HOST:PORT or TRANSPORT://ADDRESS. Port 0 lets the system choose
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) listen: String,
-    /// How many workers; one per processor unless given
-    #[arg(long, value_name = "N")]
-    pub(crate) workers: Option<usize>,
-    /// How connections are spread over the workers
-    #[arg(long, value_name = "MODE", default_value_t = Distribution::Auto)]
-    distribution: Distribution,
-    /// How a worker is chosen for a connection, where each has a socket: hash, cpu, load, weights:A,B,...
-    #[arg(long, value_name = "RULE", default_value_t = Steering::Hash)]
-    steering: Steering,
-}
-
-impl Options {
-    /// Opens the group at `address`, which is `listen` or made of it.
-    pub(crate) fn open(&self, address: Address) -> Result<Group, ListenError> {
-        raise_descriptor_limit();
-        Group::open(&self.group(address))
-    }
-
-    /// What to open at `address`.
-    pub(crate) fn group(&self, address: Address) -> GroupOptions {
-        let workers = self.workers.unwrap_or_else(worker_count);
-        GroupOptions::new(address, workers).distribution(self.distribution).steering(self.steering.clone())
-    }
-}
-
-/// `text` as an address, of tcp if it does not say what of.
-pub(crate) fn address(text: &str) -> Result<Address, ListenError> {
-    if text.contains("://") { text.parse() } else { Address::parse("tcp", text) }
-}
 
 /// Resolves when the server is to stop.
 #[derive(Debug, Clone)]
@@ -136,23 +101,6 @@ impl Signals {
             _ = self.interrupt.recv() => {}
         }
     }
-}
-
-/// Says that it listens.
-pub(crate) fn announce(group: &Group) -> io::Result<()> {
-    let (address, distribution, workers) = (group.local_address(), group.distribution(), group.workers());
-    let mut out = io::stdout().lock();
-    write!(out, "listening on {address} by {distribution}, {workers} workers")?;
-    if let Some(reason) = group.fallback() {
-        write!(out, " ({reason})")?;
-    }
-    if let Some(steering) =
-        group.steering().filter(|steering| !steering.starts_with("hash by") && steering != "hash")
-    {
-        write!(out, ", steered by {steering}")?;
-    }
-    writeln!(out)?;
-    out.flush()
 }
 
 /// Accepts until `stop`, then takes what is queued: it would be reset when the socket is closed.

@@ -67,16 +67,16 @@ fn load(path: &Path) -> anyhow::Result<Arc<Table>> {
 /// One group, or one of UDP and one of TCP at the same port.
 fn open(options: &common::Options) -> anyhow::Result<Vec<Group>> {
     if options.listen.contains("://") {
-        return Ok(vec![options.open(common::address(&options.listen)?)?]);
+        return Ok(vec![options.open()?]);
     }
     let address = Address::parse("udp", &options.listen)?;
     let chosen_by_system = address.socket_address().is_some_and(|address| address.port() == 0);
     let mut tries = if chosen_by_system { PORTS_TRIED_MAX } else { 1 };
     loop {
-        let datagrams = options.open(address.clone())?;
+        let datagrams = options.open_at(address.clone())?;
         let Some(local) = datagrams.local_address().socket_address() else { return Ok(vec![datagrams]) };
         tries -= 1;
-        match options.open(Address::Tcp(local)) {
+        match options.open_at(Address::Tcp(local)) {
             Err(ListenError::AddressInUse { .. }) if tries > 0 => {}
             streams => return Ok(vec![datagrams, streams?]),
         }

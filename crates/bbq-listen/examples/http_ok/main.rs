@@ -44,7 +44,7 @@ struct Arguments {
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     let page = arguments.file.as_deref().map_or_else(|| Ok(b"OK".to_vec()), read_page)?;
-    let group = arguments.options.open(common::address(&arguments.options.listen)?)?;
+    let group = arguments.options.open()?;
     common::serve(&[&group], |worker, stop| work(&group, worker, stop, &page, arguments.allow_block))
 }
 

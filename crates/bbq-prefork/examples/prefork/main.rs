@@ -42,7 +42,7 @@ struct Arguments {
 fn main() -> anyhow::Result<()> {
     let mut arguments = Arguments::parse();
     arguments.options.workers = arguments.processes.or(arguments.options.workers);
-    let group = arguments.options.open(common::address(&arguments.options.listen)?)?;
+    let group = arguments.options.open()?;
     for socket in group.sockets() {
         // A response must not wait for the acknowledgement of the one before it. Connections inherit the option from their
         // listener. Unix sockets refuse it, and do not need it.
