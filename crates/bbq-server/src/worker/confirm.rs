@@ -1,4 +1,4 @@
-//! `confirm+tcp`, for tests alone: each line is confirmed when it is on disk. The shortest source that answers its senders.
+//! `confirm+tcp`, for tests only: each line is confirmed when it is on disk. The shortest source that answers its senders.
 
 use std::io;
 use std::iter;

@@ -10,10 +10,10 @@ use crate::config::protocol::BBQ;
 use crate::stored::ledger::DropReason;
 use crate::worker::intake::Intake;
 
-/// Turns at most after the stop has begun: queued datagrams are taken, an endless flow is not.
+/// Maximum turns after the stop has begun: queued datagrams are taken, an endless flow is not.
 const TURNS_AT_STOP_MAX: usize = 256;
 
-/// Receives until the server stops, then what is queued.
+/// Receives until the server stops. Then takes what is queued, unless the listener is kept.
 pub(crate) async fn serve(intake: Rc<Intake>, listener_index: usize, mut datagrams: AsyncDatagrams) {
     loop {
         // A datagram socket has no back-pressure: datagrams wait in its buffer; once that is full, the kernel drops and counts them.
@@ -39,7 +39,7 @@ pub(crate) async fn serve(intake: Rc<Intake>, listener_index: usize, mut datagra
             _ => break,
         }
     }
-    // They are in no queue of the kernel's.
+    // Takes the datagrams that other workers have received for this one: they are no longer in a queue of the kernel.
     datagrams.finish(|datagram| take(&intake, listener_index, &datagram));
 }
 
@@ -61,7 +61,7 @@ fn take(intake: &Intake, listener_index: usize, received: &Datagram<'_>) {
     });
 }
 
-/// A batch by datagram has no session and is never resent: its records join the worker's own stream.
+/// A batch in a datagram has no session and is never resent: its records join the worker's own stream.
 fn take_batch(intake: &Intake, listener_index: usize, bytes: &[u8], peer: Peer) {
     let taken = intake.scratch.verified(bytes, intake.listeners[listener_index].batch_limits(), |batch| {
         batch.records().for_each(|record| intake.message(listener_index, record, peer));

@@ -32,14 +32,14 @@ use crate::worker::ticket::Ticket;
 use crate::worker::view::WorkerView;
 use crate::worker::waiters::Waiters;
 
-/// Most bytes of one read: as many as a batch should have, and few enough for the second-level cache.
+/// Maximum bytes of one read: as many as a batch should have, and few enough for the second-level cache.
 pub(crate) const READ_BYTES: usize = 256 * 1024;
 
 /// Spare buffers kept for unfinished batches, and their size. If more sessions than this are in the middle of a batch at once,
 /// the others allocate.
 const SPARE_BUFFERS_MAX: usize = 16;
 pub(crate) const SPARE_BUFFER_BYTES: usize = 2 * READ_BYTES;
-/// Size of a buffer that is made while memory is scarce: one good read.
+/// Size of a buffer that is allocated while memory is scarce: still enough for a read that is worth its system call.
 const SMALL_BUFFER_BYTES: usize = READ_BYTES / 4;
 
 pub(crate) struct Intake {
@@ -49,7 +49,7 @@ pub(crate) struct Intake {
     pub(crate) streams: Arc<Streams>,
     pub(crate) retention: Arc<Retention>,
     pub(crate) colleagues: Colleagues,
-    /// Reports streams whose order was given up.
+    /// Reports streams whose order could not be kept.
     pub(crate) order_lost: RateLimitedLog,
     pub(crate) budget: Arc<ConnectionBudget>,
     pub(crate) stopping: Stopping,
@@ -156,7 +156,7 @@ impl Intake {
         Ok(taken)
     }
 
-    /// The same, for a sender that does not wait.
+    /// Does the same as [`Intake::append`], for a sender that does not wait for the disk.
     ///
     /// # Errors
     /// Why none was taken.

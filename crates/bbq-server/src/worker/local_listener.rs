@@ -36,7 +36,7 @@ pub(crate) struct LocalListener {
 }
 
 impl LocalListener {
-    /// `source` is the listener's place in its configuration.
+    /// `source` is the index of the listener in the configuration.
     pub(crate) fn new(source: u16, listener: &OwnListener, undurable: &Arc<Undurable>) -> LocalListener {
         let OwnListener { spec, ledger, tls, tokens, refusals, .. } = listener;
         let batcher = Batcher::new(source, spec, Arc::clone(ledger), Arc::clone(undurable));
@@ -59,14 +59,14 @@ impl LocalListener {
         BatchLimits { body_bytes_max: BATCH_BODY_BYTES_MAX, message_bytes_max }
     }
 
-    /// Reports that a connection is closed because the event loop cannot watch it.
+    /// Reports that a connection is closed because it could not be set up, or the event loop cannot watch it.
     pub(crate) fn report_closed(&self, error: &io::Error) {
         if let Some(repeats) = self.peer_problems.report() {
             tracing::warn!(listener = self.spec.source, %error, repeats, "connection closed");
         }
     }
 
-    /// Makes a stream of a connection that was just accepted; `None` when TLS cannot begin.
+    /// Makes a stream from a connection that was just accepted; `None` when TLS cannot begin.
     pub(crate) fn stream(&self, socket: OwnedFd) -> Option<Stream> {
         let stream = Stream::accepted(socket, self.tls.as_deref());
         stream.inspect_err(|error| self.report_closed(&io::Error::other(error.clone()))).ok()

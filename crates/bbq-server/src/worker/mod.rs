@@ -1,5 +1,5 @@
-//! A worker: one thread with its own event loop, its own sockets and its own lane. Workers share nothing on
-//! the way of a message.
+//! A worker: one thread with its own event loop, its own sockets and its own lane. Workers share nothing on the path of a
+//! message.
 //!
 //! ```text
 //! accept ------> connection --frames--> batcher --+--> lane --durable--> waiters --> sessions, tickets
@@ -8,10 +8,10 @@
 //! session, numbered request -------------batches--+       (may come from another worker: `handover`)
 //! ```
 //!
-//! A message costs no allocation, no lock and no reading of the clock: a read or a batch pays for those. A waiting connection
-//! holds no buffer: text is read through the worker's buffer, and a session borrows a buffer while it receives a batch.
+//! A message costs no allocation, no lock and no clock reading: those costs are paid once per read or batch. A connection that
+//! waits holds no buffer: text is read through the worker's buffer, and a session borrows a buffer while it receives a batch.
 //!
-//! Invariant: nothing here blocks, but for the pause of `coalescing`, which delays no acknowledgement.
+//! Invariant: nothing here blocks, except for the pause of `coalescing`, which delays no acknowledgement.
 
 mod accept;
 #[cfg(test)]

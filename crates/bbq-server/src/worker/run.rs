@@ -25,7 +25,7 @@ use super::text::coalescing;
 
 /// How long a stop waits for clients in the middle of a message or batch.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
-/// Time between two checks whether complete batches still have to wait for room in the lane.
+/// During a stop, the time between two checks of whether the lane can still take the remaining batches.
 const SYNC_LOOK: Duration = Duration::from_secs(2);
 
 impl Worker {

@@ -1,4 +1,4 @@
-//! Memory for the bodies of compressed batches, used by one batch after the other.
+//! Memory for the bodies of compressed batches, used by one batch after another.
 
 use std::cell::RefCell;
 

@@ -1,7 +1,7 @@
-//! What serves the connections of each protocol. Datagrams are another matter (`datagrams.rs`).
+//! What serves the connections of each protocol. Datagrams are served by `datagrams.rs`.
 //!
-//! A source that answers its senders is a line here, and a constant in `config/protocol.rs`. A protocol that is in no line is a text
-//! framing (`text/framer.rs`).
+//! To add a source that answers its senders, add a line here and a constant in `config/protocol.rs`. A protocol without a line
+//! here is a text framing (`text/framer.rs`).
 
 use super::accept::arrival::{Arrival, Welcomed};
 use super::{http, session, text};
@@ -18,7 +18,7 @@ static ANSWERING: &[(&Protocol, Begin)] = &[
     (&protocol::CONFIRM, super::confirm::begin),
 ];
 
-/// Returns what serves the connections of a protocol.
+/// Returns the function that begins to serve a connection of this protocol.
 pub(crate) fn of(protocol: &Protocol) -> Begin {
     let answering = ANSWERING.iter().find(|(known, _)| *known == protocol);
     answering.map_or(text::begin::begin, |(_, begin)| *begin)

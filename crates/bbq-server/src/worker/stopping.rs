@@ -1,4 +1,4 @@
-//! Tells a worker's tasks that the server stops, or pauses to go on with the same sockets.
+//! Tells a worker's tasks that the server stops, or pauses and then continues with the same sockets.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ pub(crate) enum Order {
     Work,
     /// Workers take what is queued and readable, and close their connections.
     Stop,
-    /// As a stop, except for kept listeners: workers leave their queues alone, and return their connections open.
+    /// Like a stop, except for kept listeners: workers leave the queues of these alone, and return their connections open.
     Pause {
         /// By the index of the listener.
         kept: Arc<[bool]>,
-        /// Whether this process goes on: connections through TLS cannot move to another process.
+        /// Whether the workers continue in this process: TLS connections cannot move to another process.
         keeps_tls: bool,
     },
 }
@@ -45,12 +45,12 @@ impl Stopping {
         }
     }
 
-    /// Whether the next start, or a successor, goes on with this listener.
+    /// Whether the next start, or a successor, continues with this listener.
     pub(crate) fn is_kept(&self, listener_index: usize) -> bool {
         matches!(self.order.get(), Some(Order::Pause { kept, .. }) if kept.get(listener_index).copied().unwrap_or(false))
     }
 
-    /// Whether the next start goes on with connections through TLS.
+    /// Whether the next start continues with TLS connections.
     pub(crate) fn keeps_tls(&self) -> bool {
         matches!(self.order.get(), Some(Order::Pause { keeps_tls: true, .. }))
     }

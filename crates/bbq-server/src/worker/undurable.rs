@@ -65,8 +65,8 @@ impl Undurable {
         self.locked().settle(durable);
     }
 
-    /// Takes the records after the first `durable` ones, which never will be durable, out of the ledgers that counted them as
-    /// spooled. `ledger` finds a listener's ledger by its index.
+    /// Takes the records after the first `durable` ones out of the ledgers that counted them as spooled: they will never be
+    /// durable. `ledger` finds a listener's ledger by its index.
     pub fn give_up<'a>(&self, durable: u64, ledger: impl Fn(u16) -> Option<&'a ListenerLedger>) {
         let mut runs = self.locked();
         runs.settle(durable);

@@ -20,7 +20,7 @@ pub(crate) struct WorkerView {
     pub(crate) text_weight: AtomicUsize,
     /// Open sessions of bbq clients.
     pub(crate) sessions: AtomicU64,
-    /// The sessions that have a task.
+    /// The sessions and HTTP connections that have a task.
     pub(crate) active_sessions: ActiveSessions,
     /// Records in the lane that are not durable yet.
     pub(crate) undurable: Arc<Undurable>,

@@ -17,7 +17,7 @@ use crate::stored::stream::Stream;
 use crate::stored::streams::Streams;
 use crate::worker::undurable::Undurable;
 
-/// Most bytes in a lane that are not durable: one buffer is filled while the other one is written.
+/// Maximum bytes in a lane that are not durable: one buffer is filled while the other one is written.
 const LANE_BYTES_MAX: usize = 2 * LANE_BUFFER_BYTES_MAX;
 /// The smallest share of a session, however many sessions there are: a sync of less is not worth its cost.
 const SHARE_BYTES_MIN: usize = GROUP_BYTES_TARGET;
@@ -67,7 +67,7 @@ impl<C> Default for Waiters<C> {
     }
 }
 
-/// The accounts that follow a lane, beside the sessions.
+/// What is updated, besides the sessions, when records of a lane become durable or the lane fails.
 #[derive(Clone, Copy)]
 pub struct LaneAccounts<'a> {
     /// The worker's own lane.

@@ -10,7 +10,7 @@ use crate::worker::intake::Intake;
 use crate::worker::local_listener::LocalListener;
 use crate::worker::session::quiet::QuietSessions;
 
-/// The sets that keep connections which would block.
+/// The sets in which connections wait until there is something to read.
 pub(crate) struct IdleConnections {
     /// Text connections of this listener.
     pub(crate) connections: Rc<Connections>,
@@ -26,12 +26,12 @@ pub(crate) struct Arrival<'a> {
     pub(crate) accepted: Accepted,
 }
 
-/// What became of it.
+/// What became of a connection that was just accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Welcomed {
     /// The connection was read to its end, or closed.
     Finished,
-    /// The connection is open. It counts until its [`OpenConnection`](super::open::OpenConnection) is dropped.
+    /// The connection is open. It counts as open until its [`OpenConnection`](super::open::OpenConnection) is dropped.
     Stays,
 }
 

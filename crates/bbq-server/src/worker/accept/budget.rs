@@ -1,12 +1,12 @@
-//! How many connections the process may have open: its limit of descriptors, minus what the spool and other parts need. Clients
-//! beyond that wait in the accept queue, and the spool can still create segments.
+//! How many connections the process may have open: its limit of file descriptors, minus what the spool and other parts need. More
+//! clients wait in the accept queue, so that the spool can still create segments.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// Shared by all workers; touched once per connection that stays, not per message.
+/// Shared by all workers, and changed only when connections are accepted or closed, never per message.
 #[derive(Debug)]
 pub(crate) struct ConnectionBudget {
     open: AtomicU64,
@@ -65,7 +65,7 @@ impl ConnectionBudget {
         self.room_wanted.notify_waiters();
     }
 
-    /// Waits until room is wanted.
+    /// Waits until [`ConnectionBudget::want_room`] is called.
     pub(crate) async fn room_wanted(&self) {
         self.room_wanted.notified().await;
     }

@@ -1,4 +1,4 @@
-//! A connection whose messages are told apart by a text framing.
+//! A connection whose bytes a text framing splits into messages.
 
 use std::os::fd::{AsFd, BorrowedFd};
 

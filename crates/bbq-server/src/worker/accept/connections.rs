@@ -1,4 +1,4 @@
-//! The open connections of one listener whose messages are told apart by a text framing.
+//! The open text connections of one listener: a text framing splits their bytes into messages.
 //!
 //! They are entries of a set (`watched.rs`), served by one task.
 
@@ -18,8 +18,8 @@ use crate::worker::holders::Hold;
 use crate::worker::intake::Intake;
 use crate::worker::text::reading::ReadOutcome;
 
-/// Connections that are read before the worker does anything else: at most 4 MiB, about two milliseconds, in which other clients
-/// may wait for an acknowledgement or to be accepted.
+/// Connections that are read before the worker does anything else. With one read each, this is at most 4 MiB and takes about two
+/// milliseconds, in which other clients may wait for an acknowledgement or to be accepted.
 const CONNECTIONS_PER_TURN_MAX: usize = 16;
 /// Reads of one connection before others are read.
 pub(crate) const READS_PER_TURN_MAX: usize = 4;
@@ -32,8 +32,8 @@ pub(crate) struct Connections {
     listener_index: usize,
     entries: Watched<Connection, CONNECTIONS_PER_TURN_MAX>,
     added: Notify,
-    /// Places of connections that were added during their TLS handshake, and when, oldest first. A place stays here until the
-    /// time for the handshake is over; then the connection is checked.
+    /// Places of connections that were added during their TLS handshake, and when they were added, oldest first. A place stays
+    /// here until the time for the handshake is over; then the connection is checked.
     handshakes: RefCell<VecDeque<(usize, u32)>>,
 }
 
@@ -71,7 +71,7 @@ impl Connections {
         }
     }
 
-    /// Continues a connection that another worker had.
+    /// Continues a connection that another worker served before.
     pub(crate) fn resume(&self, intake: &Rc<Intake>, paused: PausedConnection) {
         let PausedConnection { stream, framer, peer, .. } = paused;
         // The connection is kept even beyond the budget: new connections wait until others have closed.
@@ -129,7 +129,7 @@ impl Connections {
         Served::Again
     }
 
-    /// The connections that are idle for longest, of those that are idle since `latest` or earlier.
+    /// The connections that have been idle for longest, among those that have been idle since `latest` or earlier.
     pub(crate) fn idle_until(&self, latest: u32) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         self.entries.for_each(|place, connection| {
@@ -199,7 +199,7 @@ impl Connections {
         }
     }
 
-    /// Reads what has arrived when the server stops.
+    /// When the server stops: reads what has arrived and closes the connections, or keeps them for the next start.
     async fn finish(&self, intake: &Intake) {
         for connection in self.entries.take_all() {
             let can_stay = connection.stream.is_plain() || intake.stopping.keeps_tls();

@@ -30,7 +30,7 @@ impl Evictor {
                     connections.iter().for_each(|connections| connections.close_late(intake));
                 }
                 () = intake.holders.marked() => {
-                    // Sessions check for themselves.
+                    // The tasks of sessions check for the mark themselves.
                     intake.rounds.tell();
                     connections.iter().for_each(|connections| connections.close_marked(intake));
                 }
@@ -38,12 +38,12 @@ impl Evictor {
         }
     }
 
-    /// Closes the connections that are idle for longest, as many as are wanted, if they are idle for `evict_idle_seconds`.
+    /// Closes as many connections as are wanted: those that have been idle for longest, and for at least `evict_idle_seconds`.
     fn close_idle(&self) {
         let intake = &self.intake;
         let now = intake.view.active_sessions.now();
         let Some(latest) = now.checked_sub(intake.limits.evict_idle_seconds) else { return };
-        // By set: first the sets of the listeners, then the sessions.
+        // Each candidate is paired with the number of its set: first the sets of the listeners, then the set of the sessions.
         let of_set = |(set, candidates): (usize, Vec<Candidate>)| {
             candidates.into_iter().map(move |candidate| (candidate, set))
         };

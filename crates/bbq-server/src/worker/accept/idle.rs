@@ -1,6 +1,6 @@
-//! Which connections of a set are idle for longest.
+//! Which connections of a set have been idle for longest.
 
-/// Most connections closed for one request for room: as many as a worker accepts at once.
+/// Maximum connections closed for one request for room: as many as a worker accepts at once.
 pub(crate) const EVICTIONS_MAX: usize = bbq_listen::ACCEPTS_PER_BATCH_MAX;
 
 /// A connection that could be closed.
@@ -12,7 +12,7 @@ pub(crate) struct Candidate {
     pub(crate) place: usize,
 }
 
-/// Keeps the `EVICTIONS_MAX` candidates that are idle for longest.
+/// Keeps the `EVICTIONS_MAX` candidates that have been idle for longest.
 pub(crate) fn longest_idle(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     if candidates.len() > EVICTIONS_MAX {
         candidates.select_nth_unstable(EVICTIONS_MAX);

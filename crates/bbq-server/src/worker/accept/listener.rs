@@ -13,15 +13,15 @@ use super::idle::EVICTIONS_MAX;
 use crate::worker::intake::Intake;
 use crate::worker::sources::{self, Begin};
 
-/// Most connections accepted after the stop has begun: queued ones are served, an endless flow is not.
+/// Maximum connections accepted after the stop has begun: queued ones are served, an endless flow is not.
 const ACCEPTS_AT_STOP_MAX: usize = 8192;
-/// During a stop, the pause between two checks for connections from a handoff's acceptor thread. That thread pauses as long.
+/// During a stop, the pause between two checks for connections from a handoff's acceptor thread. That thread pauses equally long.
 const HANDED_PAUSE: Duration = Duration::from_millis(1);
 
 /// At the limit of connections, how often a worker checks whether new ones wait.
 const ROOM_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Accepts until the server stops, then what is queued.
+/// Accepts until the server stops. Then accepts what is queued, unless the listener is kept.
 pub(crate) async fn serve(intake: Rc<Intake>, idle: IdleConnections, mut listener: AsyncListener) {
     let listener_index = idle.connections.listener_index();
     let begin = sources::of(intake.listeners[listener_index].spec.protocol);
@@ -82,16 +82,16 @@ async fn turn(
     outcome
 }
 
-/// What a worker takes when it ends.
+/// Which connections a worker still accepts when it ends.
 #[derive(Clone, Copy)]
 enum Rest {
-    /// What is queued.
+    /// All that are queued.
     All,
-    /// What other workers have accepted for it.
+    /// Those that other workers have accepted for this worker.
     Given,
 }
 
-/// Takes the rest when the server stops.
+/// Accepts the remaining connections when the server stops.
 async fn finish(
     intake: &Rc<Intake>,
     idle: &IdleConnections,

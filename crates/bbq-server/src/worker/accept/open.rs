@@ -34,7 +34,7 @@ impl OpenHere {
         self.receive(BudgetShare::of_claimed(&self.budget), count)
     }
 
-    /// Counts a connection that another worker had.
+    /// Counts a connection that another worker has handed over.
     pub(crate) fn receive(self: &Rc<Self>, budget: BudgetShare, count: Option<OpenCount>) -> OpenConnection {
         self.count.set(self.count.get() + 1);
         self.view.connections.fetch_add(1, Ordering::Relaxed);
@@ -53,7 +53,7 @@ impl OpenHere {
 pub(crate) struct OpenConnection {
     here: Counted,
     budget: BudgetShare,
-    /// The connection in the count of bbq-listen's distribution.
+    /// Counts the connection for the way in which bbq-listen distributes new ones.
     count: Option<OpenCount>,
 }
 

@@ -5,9 +5,9 @@ use bbq_wire::Peer;
 use crate::worker::stream::Stream;
 use crate::worker::text::framer::Framer;
 
-/// What the next worker needs to go on with the next byte.
+/// What the next worker needs to continue at the next byte.
 pub(crate) struct PausedConnection {
-    /// The worker that had the connection.
+    /// The worker that served the connection before the pause.
     pub(crate) worker: usize,
     /// The index of the listener in the configuration.
     pub(crate) listener_index: usize,

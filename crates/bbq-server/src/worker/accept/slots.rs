@@ -1,4 +1,4 @@
-//! Values in numbered places; a free place is used again.
+//! Values in numbered places; free places are reused.
 
 /// Places of values, in one allocation that grows by doubling.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl<T> Slots<T> {
         }
     }
 
-    /// Every value, taken out.
+    /// Takes every value out.
     pub(crate) fn into_values(self) -> impl Iterator<Item = T> {
         self.slots.into_iter().filter_map(|slot| match slot {
             Slot::Taken(value) => Some(value),

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Invariant: the epoll is polled until no entry is ready; only then does the task wait for the runtime.
-//! Invariant: a descriptor that is taken out open is removed from the epoll. The kernel removes a closed descriptor by itself.
+//! Invariant: an entry that leaves the set while its descriptor is open is removed from the epoll. The kernel removes a closed
+//! descriptor by itself.
 
 use std::cell::RefCell;
 use std::io;
@@ -66,7 +67,7 @@ impl<T: Entry, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
         let mut entries = self.entries.borrow_mut();
         let place = entries.next();
         let data = EventData::new_u64(place as u64);
-        // Level-triggered: an entry with more than was read is reported again.
+        // Level-triggered: an entry with unread bytes is reported again.
         match epoll::add(&self.epoll, &entry, data, flags(&entry)) {
             Ok(()) => {
                 entries.put(entry);
@@ -198,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// Makes a test that would wait for ever fail.
+    /// After this time, a test fails instead of waiting for ever.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     impl Entry for UnixStream {}
@@ -290,7 +291,7 @@ mod tests {
         taken.extend(streams.take_all());
         assert_eq!(taken.len(), 3);
         for stream in taken {
-            // The kernel refuses what is watched already.
+            // The kernel refuses a descriptor that is already watched.
             streams.add(stream).unwrap();
         }
         far[2].write_all(b"y").unwrap();

@@ -13,23 +13,23 @@ use super::source::Ack;
 use super::store::Stored;
 use crate::otlp::{PartialSuccess, Response as LogsResponse, Status};
 
-/// What the messages of a request have become.
+/// What became of the messages of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) ack: Ack,
     pub(super) stored: Stored,
-    /// Log records that were left out, as they are too long.
+    /// Log records that were left out because they are too long.
     pub(super) rejected: u32,
 }
 
 /// How a request wants to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// In JSON of bbq.
+    /// As JSON in bbq's own form.
     Plain,
-    /// As OTLP says.
+    /// As OTLP specifies for HTTP.
     Logs(LogsEncoding),
-    /// As OTLP says for gRPC.
+    /// As OTLP specifies for gRPC.
     Grpc,
 }
 
@@ -42,7 +42,7 @@ impl Form {
                 let status = if is_durable { StatusCode::OK } else { StatusCode::ACCEPTED };
                 response(status, HeaderValue::from_static("application/json"), line(&plain(taken)))
             }
-            // OTLP knows no other status of success.
+            // OTLP has no other status for success.
             Form::Logs(encoding) => {
                 let body = logs(encoding, taken.rejected, message_bytes_max);
                 response(StatusCode::OK, encoding.content_type(), body)
@@ -77,7 +77,7 @@ impl Form {
                 response(refused.status(), encoding.content_type(), body)
             }
             Form::Grpc => {
-                // The status of HTTP is about HTTP alone.
+                // The HTTP status is about HTTP alone; `grpc-status` carries the result of the call.
                 let mut response = response(StatusCode::OK, grpc::CONTENT_TYPE, Vec::new());
                 response.headers_mut().extend(grpc::headers().chain(grpc::refused(refused)));
                 return response;

@@ -1,4 +1,4 @@
-//! The body of an answer: its bytes at once, and for gRPC the status behind them.
+//! The body of an answer: all its bytes in one frame, and for gRPC the status after them.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use hyper::body::{Body, Bytes, Frame, SizeHint};
 /// The body of an answer.
 #[derive(Debug)]
 pub(super) struct AnswerBody {
-    /// Not empty.
+    /// Never empty; `None` if there are no bytes, or once they are sent.
     bytes: Option<Bytes>,
     trailers: Option<HeaderMap>,
 }

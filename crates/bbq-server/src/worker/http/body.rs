@@ -13,9 +13,9 @@ use super::refused::Refused;
 use crate::worker::holders::Hold;
 use crate::worker::intake::Intake;
 
-/// Most memory that is allocated before any bytes have come, whatever length the client announces.
+/// Maximum memory that is allocated before any bytes have come, whatever length the client announces.
 const FIRST_BYTES_MAX: u64 = 64 * 1024;
-/// Steps of a decoder, of some 32 KiB each, before other tasks run.
+/// Steps of a decoder, of about 32 KiB each, before other tasks run.
 const STEPS_PER_TURN: u32 = 8;
 
 /// A complete body.
@@ -32,7 +32,7 @@ impl Drop for HeldBody {
 }
 
 impl HeldBody {
-    /// Reads a body of at most so many bytes, both as it comes and decoded.
+    /// Reads a body of at most `bytes_max` bytes, both as received and decoded.
     pub(super) async fn read(
         intake: &Rc<Intake>,
         mut body: Incoming,
@@ -93,7 +93,7 @@ impl HeldBody {
         Ok(held)
     }
 
-    /// Decodes what is behind `from`, to at most so many bytes.
+    /// Decodes the bytes of the body from index `from` on, to at most `bytes_max` bytes.
     pub(super) async fn decoded(
         mut self,
         from: usize,
@@ -112,7 +112,7 @@ impl HeldBody {
         Ok(self)
     }
 
-    /// Replaces the body by what was made of it.
+    /// Replaces the body with `bytes`, and counts these instead.
     pub(super) fn set(&mut self, bytes: Vec<u8>) -> Result<(), Refused> {
         self.bytes = bytes;
         self.count(0)
@@ -124,7 +124,7 @@ impl HeldBody {
         self.count(bytes)
     }
 
-    /// Decodes bytes that have come. `more` is memory that is held beside the body and the decoder.
+    /// Decodes bytes that have come. `more` is memory that is held in addition to the body and the decoder.
     async fn take(
         &mut self,
         decoder: &mut Decoder,
@@ -148,7 +148,7 @@ impl HeldBody {
         Ok(())
     }
 
-    /// Counts the memory of the body, and `more` that its decoder holds.
+    /// Counts the memory of the body, and `more` bytes that are held besides.
     fn count(&mut self, more: usize) -> Result<(), Refused> {
         let holders = &self.intake.holders;
         let bytes = self.bytes.capacity() + more;

@@ -1,8 +1,8 @@
 //! The content codings of a body: identity, gzip, deflate and zstd. A decoder takes the body in the pieces in which it arrives, so
 //! the compressed body is never held.
 //!
-//! Invariant: a step adds at most a few times [`STEP_BYTES`] to its output, however much the input expands. The caller checks the
-//! limit of the body between two steps.
+//! Invariant: a step of a compressed coding adds at most a few times [`STEP_BYTES`] to its output, however much the input
+//! expands. The caller checks the limit of the body between two steps.
 
 use std::io::Write as _;
 
@@ -11,15 +11,15 @@ use flate2::{Decompress, FlushDecompress, Status};
 use hyper::header::HeaderValue;
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
-/// Output of one step: what inflate keeps as its window.
+/// Output of one step: as much as the window of inflate.
 const STEP_BYTES: usize = 32 * 1024;
-/// The largest window of a zstd frame, as a power of 2: 8 MiB, which RFC 8878 recommends to support. Every level up to 19 needs
+/// The largest window of a zstd frame, as a power of 2: 8 MiB, which RFC 8878 recommends supporting. Every level up to 19 needs
 /// no more.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 /// What an inflate decoder holds: its window, its tables, and the output of a step.
 const INFLATE_BYTES: usize = 96 * 1024;
 
-/// The codings that a body may have, for a response that refuses another one.
+/// The codings that a body may have, for the response that refuses any other coding.
 pub(super) const ACCEPTED: HeaderValue = HeaderValue::from_static("gzip, deflate, zstd");
 
 /// How a body is coded.
@@ -46,15 +46,15 @@ impl Coding {
     }
 }
 
-/// The bytes are not what the coding says.
+/// The bytes are not valid in their coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Corrupt;
 
-/// The state of a body that is decoded.
+/// The state of a body that is being decoded.
 pub(super) enum Decoder {
     Identity,
     Gzip(Box<MultiGzDecoder<Vec<u8>>>),
-    /// The zlib format, as RFC 9110 says.
+    /// The zlib format, as RFC 9110 specifies.
     Deflate {
         inflate: Box<Decompress>,
         output: Box<[u8]>,
@@ -95,8 +95,8 @@ impl Decoder {
         }
     }
 
-    /// Decodes the front of `input`, takes that off, and appends the result to `body`. Returns whether more can be done with what
-    /// is left.
+    /// Decodes the front of `input`, removes that part from `input`, and appends the result to `body`. Returns whether another
+    /// step can do more.
     pub(super) fn step(&mut self, input: &mut &[u8], body: &mut Vec<u8>) -> Result<bool, Corrupt> {
         match self {
             Decoder::Identity => {

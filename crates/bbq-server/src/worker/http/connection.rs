@@ -1,6 +1,6 @@
-//! An HTTP connection. The first bytes tell HTTP/1.1 from HTTP/2, in plain text as by TLS.
+//! An HTTP connection. The first bytes tell HTTP/1.1 from HTTP/2, with and without TLS.
 //!
-//! Invariant: what a client of HTTP/2 can make the server hold is bounded by the limits below and by those of bodies.
+//! Invariant: what an HTTP/2 client can make the server hold is bounded by the limits below and by those of bodies.
 
 use std::io;
 use std::net::TcpStream;
@@ -23,20 +23,21 @@ use crate::tls::ServedTls;
 use crate::worker::accept::arrival::{Arrival, Welcomed};
 use crate::worker::stream::{TlsFailure, reason_of_error, reason_of_late};
 
-/// Requests that a connection of HTTP/2 has open at a time.
+/// Maximum requests that an HTTP/2 connection may have open at a time.
 const STREAMS_MAX: u32 = 64;
-/// Bytes of bodies that a client may send before they are taken: of a request, and of a connection. They are taken at once, unless the
-/// worker has other work.
+/// Maximum bytes of bodies that a client may send before the server takes them: per request, and per connection. The server takes
+/// them at once, unless the worker has other work.
 const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 256 * 1024;
-/// The head of a request, as for HTTP/1.1, whatever number of CONTINUATION frames it has.
+/// Maximum size of the head of an HTTP/2 request, however many CONTINUATION frames it has.
 const HEAD_BYTES_MAX: u32 = 16 * 1024;
-/// Requests that a client has cancelled before they were served, and answers that wait for their client: with more, the connection
-/// ends (CVE-2023-44487).
+/// Maximum requests that were cancelled before they were served, by the client or because of its errors: with more, the
+/// connection ends (CVE-2023-44487).
 const RESETS_MAX: usize = 20;
+/// Maximum bytes of an answer that wait until the client takes them.
 const SEND_BYTES_MAX: usize = 16 * 1024;
 
-/// Runs the requests of a connection of HTTP/2 on its worker.
+/// Runs the requests of an HTTP/2 connection on its worker.
 #[derive(Clone)]
 struct OnWorker;
 
@@ -72,7 +73,7 @@ async fn serve_any(source: Source, stream: OwnedFd) -> io::Result<()> {
     } else {
         let stream = TcpStream::from(stream);
         stream.set_nonblocking(true)?;
-        // Responses are small. Without this, the kernel holds one back until the one before it is confirmed (RFC 896).
+        // Responses are small. Without this, the kernel holds a response back until the previous one is acknowledged (RFC 896).
         stream.set_nodelay(true)?;
         let stream = tokio::net::TcpStream::from_std(stream)?;
         match source.intake.listeners[source.listener_index].tls.clone() {
@@ -128,11 +129,11 @@ async fn serve(source: Source, stream: impl AsyncRead + AsyncWrite + Unpin + 'st
         let source = Rc::clone(&source);
         async move { Ok::<_, std::convert::Infallible>(source.answer(request).await) }
     });
-    // An error concerns this client only: it sends unanswered requests again.
+    // An error concerns this client only, which sends unanswered requests again.
     if is_http2 {
         let connection = http2::Builder::new(OnWorker)
             .timer(TokioTimer::new())
-            // Ends connections whose client is gone. A client may keep one as long as it likes.
+            // Ends connections whose client is gone. A client may keep a connection open for as long as it likes.
             .keep_alive_interval(patience)
             .keep_alive_timeout(patience)
             .max_concurrent_streams(STREAMS_MAX)

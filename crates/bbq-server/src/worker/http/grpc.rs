@@ -1,7 +1,7 @@
 //! The framing of gRPC around the one call that is served: a request and an answer of one message each.
 //!
 //! ```text
-//! message: 0 or 1 if it is compressed, length (4 bytes, big-endian), bytes
+//! message: 1 if it is compressed, else 0 (1 byte), length (4 bytes, big-endian), bytes
 //! ```
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
@@ -10,9 +10,9 @@ use super::body::HeldBody;
 use super::coding::Coding;
 use super::refused::Refused;
 
-/// The call, as its path.
+/// The path of the call.
 pub(super) const EXPORT: &str = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
-/// The type of requests and answers.
+/// The content type of requests and answers.
 pub(super) const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
 /// Bytes in front of a message.
 pub(super) const PREFIX_BYTES: usize = 5;
@@ -22,7 +22,7 @@ const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encodin
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
-/// Whether a type is that of gRPC with Protocol Buffers.
+/// Whether a content type is that of gRPC with Protocol Buffers.
 pub(super) fn is_grpc(content_type: &str) -> bool {
     let kind = content_type.split(';').next().unwrap_or_default().trim();
     kind.eq_ignore_ascii_case("application/grpc") || kind.eq_ignore_ascii_case("application/grpc+proto")
@@ -60,7 +60,7 @@ pub(super) fn framed(message: &[u8]) -> Vec<u8> {
     [&[0], &length[..], message].concat()
 }
 
-/// The headers of each answer, beside its type.
+/// The headers of each answer, besides its content type.
 pub(super) fn headers() -> impl Iterator<Item = (HeaderName, HeaderValue)> {
     std::iter::once((ACCEPT_ENCODING, HeaderValue::from_static("identity, gzip, deflate, zstd")))
 }
@@ -77,7 +77,7 @@ pub(super) fn refused(refused: &Refused) -> impl Iterator<Item = (HeaderName, He
     std::iter::once((STATUS, HeaderValue::from(refused.code()))).chain(message)
 }
 
-/// All but printable ASCII is encoded, and the percent sign.
+/// Encodes the percent sign, and everything that is not printable ASCII.
 fn percent_encoded(text: &str) -> String {
     let encode = |byte: u8| match byte {
         b' '..=b'~' if byte != b'%' => char::from(byte).to_string(),

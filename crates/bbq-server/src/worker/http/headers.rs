@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Content-Encoding   identity, gzip, deflate or zstd
-//! BBQ-Stream         32 hex digits: who has numbered the messages
+//! BBQ-Stream         32 hex digits: the stream in which the client numbers its messages
 //! BBQ-Sequence       the number of the first message, from 1
 //! ```
 
@@ -41,7 +41,7 @@ pub(super) fn numbers(headers: &HeaderMap) -> Result<Option<Numbers>, Refused> {
     Ok(Some(Numbers { stream: StreamId(id), first: first.ok_or(Refused::Numbers)? }))
 }
 
-/// A header is there more than once.
+/// A header occurs more than once.
 struct Several;
 
 fn single<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a HeaderValue>, Several> {

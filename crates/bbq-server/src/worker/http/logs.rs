@@ -11,13 +11,13 @@ use super::source::Source;
 use crate::otlp::{JSON_BYTES_MAX, from_json};
 use crate::stored::ledger::DropReason;
 
-/// All log records of a request, each with its resource and scope: they go into one batch.
+/// Maximum bytes of all log records of a request, each with its resource and scope: they go into one batch.
 const RECORDS_BYTES_MAX: usize = BATCH_BODY_BYTES_MAX as usize;
 
 /// The log records of a request.
 pub(super) struct Logs {
     pub(super) messages: Messages,
-    /// Log records that were left out, as they are too long.
+    /// Log records that were left out because they are too long.
     pub(super) rejected: u32,
 }
 
@@ -32,7 +32,7 @@ impl LogsEncoding {
 }
 
 impl Source {
-    /// Cuts the body of a request. The memory of the result is counted in place of the body's.
+    /// Cuts the body of a request into log records. The memory of the result is counted in place of the body's.
     pub(super) fn logs(&self, encoding: LogsEncoding, mut body: HeldBody) -> Result<Logs, Refused> {
         let record_bytes_max = self.message_bytes_max();
         if encoding == LogsEncoding::Json {

@@ -13,7 +13,7 @@ pub(super) struct Messages {
 pub(super) enum Cut {
     /// The body is one message.
     Whole,
-    /// Each line is one; empty lines are none.
+    /// Each line is a message; empty lines are skipped.
     Lines,
     /// The body is the output of [`bbq_wire::otlp::split`].
     Logs,

@@ -1,4 +1,4 @@
-//! A connection some of whose bytes were read already.
+//! A connection whose first bytes were already read.
 
 use std::io;
 use std::pin::Pin;
@@ -6,14 +6,14 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
-/// How a client of HTTP/2 begins (RFC 9113, section 3.4).
+/// The first bytes of an HTTP/2 client (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Most bytes of the first read: the head of most requests.
+/// Maximum bytes read before the protocol is known: enough for the head of most requests.
 const FIRST_BYTES: usize = 1024;
 
-/// A connection, and the bytes that are in front of it.
+/// A connection, and the bytes that were already read from it.
 pub(super) struct Prefixed<S> {
-    /// Empty when all of it has been read.
+    /// The bytes that were already read. Empty once the reader has taken all of them.
     front: Vec<u8>,
     /// 0 <= taken <= front.len()
     taken: usize,
@@ -21,7 +21,7 @@ pub(super) struct Prefixed<S> {
 }
 
 impl<S: AsyncRead + Unpin> Prefixed<S> {
-    /// Reads until it is known whether the client begins as clients of HTTP/2 do. Returns that, too.
+    /// Reads until it is known whether the client speaks HTTP/2. Returns the connection, and whether the client does.
     pub(super) async fn begun(mut stream: S) -> io::Result<(Prefixed<S>, bool)> {
         let mut first = [0; FIRST_BYTES];
         let mut read = 0;

@@ -9,7 +9,7 @@ use crate::access::Denied;
 /// How long a client is asked to wait when there is no room. A sync or a new segment takes less; a stalled sink takes more.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
 
-/// Why a request was refused. None of its messages was taken, except in the undecided case.
+/// Why a request was refused. None of its messages was taken, except perhaps in the case [`Refused::Undecided`].
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refused {
     #[error("{0}; send it in the header Authorization: Bearer TOKEN")]
@@ -98,7 +98,7 @@ impl Refused {
         }
     }
 
-    /// The code of the same in gRPC (google.rpc.Code).
+    /// The gRPC code of this refusal (google.rpc.Code).
     pub(super) fn code(&self) -> i32 {
         const INVALID_ARGUMENT: i32 = 3;
         const DEADLINE_EXCEEDED: i32 = 4;

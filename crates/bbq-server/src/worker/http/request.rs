@@ -3,12 +3,12 @@
 //! ```text
 //! POST /          the body is one message
 //! POST /ndjson    each line of the body is a message; empty lines are skipped
-//! POST /v1/logs   OTLP: each log record is a message; the call of gRPC is the same
+//! POST /v1/logs   OTLP: each log record is a message; the gRPC call does the same
 //!      ?ack=      durable: answered when the messages are on disk (200); received: when they are taken (202); none: as received,
 //!                 even if there was no room and they were dropped
 //! ```
 //!
-//! The headers are those of `headers`.
+//! The headers are described in `headers`.
 
 use bbq_wire::SourceKind;
 use bbq_wire::limits::BATCH_BODY_BYTES_MAX;

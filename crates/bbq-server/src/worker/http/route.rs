@@ -1,4 +1,4 @@
-//! What a request is, by its path and type, and the form of the answer to it.
+//! What a request is, by its path and content type, and the form of its answer.
 
 use hyper::Version;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -12,15 +12,15 @@ use crate::config::protocol::{HTTP, Protocol};
 pub(super) enum Route {
     /// One message.
     Message,
-    /// Lines.
+    /// Lines, each of them a message.
     Lines,
-    /// OTLP logs.
+    /// OTLP logs over HTTP.
     Logs(LogsEncoding),
-    /// OTLP logs by gRPC.
+    /// OTLP logs over gRPC.
     Grpc,
 }
 
-/// The encoding of OTLP in HTTP, in the request and in the answer.
+/// The encoding of OTLP over HTTP, in the request and in the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogsEncoding {
     Protobuf,
@@ -69,7 +69,7 @@ fn content_type(headers: &HeaderMap) -> &str {
     headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// Whether a request is a call of gRPC, and wants to be answered as one.
+/// Whether a request is a gRPC call, and must be answered as one.
 pub(super) fn is_grpc(version: Version, headers: &HeaderMap) -> bool {
     version == Version::HTTP_2 && grpc::is_grpc(content_type(headers))
 }

@@ -1,4 +1,4 @@
-//! Stores the messages of a request, and waits for what the client waits for.
+//! Stores the messages of a request, and waits for the disk if the client asked for that.
 //!
 //! Invariant: all messages of a request are taken, or none.
 
@@ -14,7 +14,8 @@ use crate::stored::ledger::DropReason;
 use crate::worker::numbered::{self, NotKept, NumberedBatch, Numbers, ROOM_PATIENCE};
 use crate::worker::text::batcher::NotTaken;
 
-/// What became of the messages of a request: all of them are stored.
+/// What a client is told of the messages of its request: all of them are stored. With [`Ack::None`], they may have been dropped
+/// instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stored {
     /// Messages that were new.
@@ -24,7 +25,7 @@ pub(super) struct Stored {
 }
 
 impl Source {
-    /// Stores messages that nobody numbers.
+    /// Stores messages that the client does not number.
     pub(super) async fn store(
         &self,
         kind: SourceKind,
@@ -105,7 +106,7 @@ impl Source {
         Ok(Stored { taken: count - kept.duplicates, duplicates: Some(kept.duplicates) })
     }
 
-    /// Waits for the disk, at most `batch_timeout_seconds`: the disk may be full for long.
+    /// Waits for the disk, at most `batch_timeout_seconds`: the disk may be full for a long time.
     async fn in_time<T>(&self, durable: impl Future<Output = T>) -> Result<T, Refused> {
         let seconds = self.intake.limits.batch_timeout_seconds;
         let durable = tokio::time::timeout(Duration::from_secs(seconds.into()), durable);

@@ -1,4 +1,4 @@
-//! Appends the batch of a numbered request at the worker of its stream's home.
+//! Appends the batch of a numbered request at the worker whose lane is the home of its stream (see `stored::streams`).
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 //!                                        home elsewhere? --HandedRequest--> inbox of that worker --^
 //! ```
 //!
-//! A request owns its stream for the moment of the append only, so requests of one stream may come over any connections. Numbers
+//! A request owns its stream only while it is appended, so requests of one stream may come over different connections. Numbers
 //! may not be skipped: a request that overtakes an earlier one is refused, and can be sent again.
 //!
 //! Not here: what a request looks like (`http`).

@@ -50,8 +50,8 @@ impl<C: Connection> SessionContext<'_, C> {
         LaneState::of(self.lanes, lane)
     }
 
-    /// Whether a batch of so many bytes has to wait, for room in the lane or because the session has used its share. `false` if the
-    /// lane failed.
+    /// Whether a batch of `batch_bytes` has to wait, for room in the lane or because the session has used its share. `false` if
+    /// the lane failed.
     pub(crate) fn is_full(&self, replies: &Replies<C>, batch_bytes: usize) -> bool {
         (!self.lane.has_room_for(batch_bytes) || self.waiters.is_over_share(replies, batch_bytes))
             && self.lane.failure().is_none()

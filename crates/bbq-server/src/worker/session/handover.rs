@@ -18,8 +18,8 @@ use crate::worker::accept::budget::BudgetShare;
 use crate::worker::numbered::HandedRequest;
 use crate::worker::stream::Stream;
 
-/// Most sessions and requests on their way to one worker, when many clients reconnect at once. Further ones are refused, and their
-/// clients try again.
+/// Maximum sessions and requests on their way to one worker, when many clients reconnect at once. Further ones are refused, and
+/// their clients try again.
 const INBOX_MAX: usize = 1024;
 
 /// What a worker receives from others.

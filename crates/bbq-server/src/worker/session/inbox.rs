@@ -20,7 +20,7 @@ pub(crate) struct Inbox {
     /// The received bytes; those before `handled` are done. 0 <= handled <= held.len().
     held: Vec<u8>,
     handled: usize,
-    /// The account of `held`, while bytes wait in it.
+    /// Counts the memory of `held` while bytes wait in it.
     hold: Hold,
 }
 

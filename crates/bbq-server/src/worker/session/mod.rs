@@ -8,7 +8,8 @@
 //! `task` and its neighbours add sockets, tasks, buffers, time-outs and the limit of memory; the simulation (bbq-simulation) takes
 //! the same steps on a network of its own.
 //!
-//! Invariant: `state`, `owner`, `relay`, `replies` and `context` wait for nothing, read no clock and make no system call.
+//! Invariant: the steps in `state`, `owner`, `relay`, `replies` and `context` wait for nothing, read no clock and make no system
+//! call.
 
 mod context;
 pub(crate) mod handover;

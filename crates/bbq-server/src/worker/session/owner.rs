@@ -15,20 +15,21 @@ use crate::stored::stream::{Appended, NotAppended, Stream};
 use crate::worker::undurable::Fallback;
 use crate::worker::waiters::SessionBatch;
 
-/// A stream, and the number of a connection that owns it.
+/// A stream, and the number of the connection that took it over.
 #[derive(Clone, Debug)]
 pub struct StreamOwner {
     /// The stream.
     pub stream: Arc<Stream>,
     /// The connection's number.
     pub owner: u64,
-    /// Of a connection that relays batches of any stream (`relay`): how many batches its link had brought at its welcome.
+    /// For a connection that relays batches of any stream (see `relay`): how many batches its link had brought at the welcome.
+    /// `None` for other connections.
     pub relays: Option<u64>,
     /// The identity that the client's token proved; `None` if the listener asks for no token.
     pub admission: Option<Arc<Admission>>,
 }
 
-/// The result of a hello, and the newest acknowledgement: what is kept of a quiet session, beside its connection.
+/// The result of a hello, and the newest acknowledgement: what is kept of a quiet session besides its connection.
 #[derive(Debug)]
 pub struct Standing {
     pub(super) owner: StreamOwner,
@@ -100,7 +101,7 @@ pub(super) fn put<C>(
     lane.append(&envelope, header, bytes, level == AckLevel::Durable)
 }
 
-/// Notes a batch that is in a group of the lane.
+/// Counts a batch that was put into a group of the lane, and makes it wait for the disk.
 pub(super) fn note_appended<C: Connection>(
     context: &SessionContext<'_, C>,
     level: AckLevel,

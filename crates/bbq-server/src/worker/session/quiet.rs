@@ -28,7 +28,7 @@ use crate::worker::accept::watched::{Entry, Watched};
 use crate::worker::intake::Intake;
 use crate::worker::stream::Stream;
 
-/// Sessions that get a task before the worker does anything else: a tenth of a millisecond.
+/// Sessions that get a task before the worker does anything else: this takes a tenth of a millisecond.
 const SESSIONS_PER_TURN_MAX: usize = 64;
 
 /// A session without a task: a [`crate::worker::session::Left`] and what its worker knows of it. Both are in one struct, which is
@@ -40,7 +40,7 @@ pub(crate) struct QuietSession {
     pub(crate) peer: Peer,
     pub(crate) open: OpenConnection,
     pub(crate) protocol: ServerSession,
-    /// `None` until the hello came.
+    /// `None` until the hello has come.
     pub(crate) standing: Option<Standing>,
     /// When bytes last came, in seconds of `ActiveSessions::now`; before the hello, when the client connected.
     pub(crate) moved: u32,
@@ -61,8 +61,8 @@ impl Entry for QuietSession {
 /// The quiet sessions of one worker, of all its listeners.
 pub(crate) struct QuietSessions {
     entries: Watched<QuietSession, SESSIONS_PER_TURN_MAX>,
-    /// Places of sessions that came before their hello, and when they came, oldest first. A place stays here until the time for
-    /// the hello is over; then the session is checked.
+    /// Places of sessions that were added before their hello, and when their clients connected, oldest first. A place stays here
+    /// until the time for the hello is over; then the session is checked.
     greeting: RefCell<VecDeque<(usize, u32)>>,
 }
 
@@ -107,7 +107,7 @@ impl QuietSessions {
         self.entries.take_all()
     }
 
-    /// The sessions that are idle for longest, of those that are idle since `latest` or earlier.
+    /// The sessions that have been idle for longest, among those that have been idle since `latest` or earlier.
     pub(crate) fn idle_until(&self, latest: u32) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         self.entries.for_each(|place, session| {

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The link is a stream whose numbers count batches. A newer connection takes the link over, and is welcomed when the batches of
-//! earlier connections are durable. Each batch is checked against its own stream. No link owns the streams of its batches, as the
-//! same records may come by two ways.
+//! earlier connections are durable. Each batch is checked against its own stream. No link owns the streams of its batches,
+//! because the same records may come over two paths.
 //!
 //! Order: all batches of a link go into one lane. If a stream has unread batches in another lane, as after a restart, the link
 //! moves to that lane. In the middle of a session the order is given up, because one link cannot follow all its streams.

@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// A session is quiet if no batch came since so many rounds began, that is for one to two seconds. This is well above the pauses
-/// of clients that send all the time, as each change between task and entry costs some microseconds.
+/// A session is quiet if it has received no batch since this many rounds began, that is for one to two seconds. This is well
+/// above the pauses of clients that send all the time, because each change between task and entry costs a few microseconds.
 const QUIET_ROUNDS: u32 = 2;
 
-/// The sessions of a worker that have a task, as the control thread sees them.
+/// The sessions and HTTP connections of a worker that have a task, as the control thread sees them.
 #[derive(Debug, Default)]
 pub(crate) struct ActiveSessions {
     count: AtomicU64,
-    /// Whether a session sent a batch a short while ago, or has batches that wait for the disk.
+    /// Whether a batch came a short while ago, or batches wait for the disk.
     has_recent_batch: AtomicBool,
     /// Whether there may be clients that have not said hello yet.
     greeted: AtomicBool,
     /// Text connections that may not have finished their TLS handshake.
     handshakes: AtomicU64,
-    /// Rounds of all kinds: a clock of seconds that costs no system call.
+    /// Counts all rounds, also those that did not wake the worker: a clock in seconds that costs no system call.
     now: AtomicU32,
     round: Notify,
 }
@@ -55,7 +55,7 @@ impl ActiveSessions {
         self.handshakes.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Begins a round. Wakes the worker only if it has sessions.
+    /// Begins a round. Wakes the worker only if it has active sessions, or connections whose hello or TLS handshake is due.
     pub(crate) fn begin_round(&self) {
         self.now.fetch_add(1, Ordering::Relaxed);
         let is_awaited = self.greeted.load(Ordering::Relaxed) || self.handshakes.load(Ordering::Relaxed) > 0;
@@ -82,7 +82,7 @@ impl ActiveSessions {
 #[derive(Default)]
 pub(crate) struct Rounds {
     number: Cell<u32>,
-    /// When the last batch of any session came.
+    /// When the last batch of any session, or the last records of an HTTP request, came.
     newest: Cell<Heard>,
     told: Notify,
 }
@@ -97,7 +97,7 @@ impl Rounds {
         self.tell();
     }
 
-    /// Wakes every session that waits: a round begins, or the server stops.
+    /// Wakes every session that waits: a round begins, the server stops, or holders of memory were marked to be closed.
     pub(crate) fn tell(&self) {
         self.told.notify_waiters();
     }
@@ -107,7 +107,7 @@ impl Rounds {
         self.told.notified().await;
     }
 
-    /// Notes that a session receives a batch now.
+    /// Notes that a batch, or the records of an HTTP request, came now.
     pub(crate) fn hear(&self, sessions: &ActiveSessions) -> Heard {
         let now = Heard { round: self.number.get() };
         self.newest.set(now);

@@ -138,7 +138,7 @@ pub(crate) async fn flushed(replies: &Replies<SessionSocket>) -> io::Result<()> 
     }
 }
 
-/// Waits until there are unsent bytes and the socket takes them, or until sending has failed.
+/// Waits until there are unsent bytes and the socket takes them, or until the lane has failed.
 pub(crate) async fn unsent(replies: &Replies<SessionSocket>) {
     let socket = &replies.connection;
     loop {
@@ -182,8 +182,8 @@ async fn read_away(stream: &AsyncConnection) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads once and discards the bytes. The buffer is on the stack and not in the future of `refuse`, in which every session of a
-/// worker waits at a stop.
+/// Reads once and discards the bytes. The buffer is on the stack and not in the future of `refuse`: at a stop, every session of a
+/// worker has such a future.
 fn discard(stream: &AsyncConnection) -> rustix::io::Result<usize> {
     let mut sink = [0; LINGER_READ_BYTES];
     recv(stream, &mut sink, RecvFlags::DONTWAIT).map(|(_, bytes)| bytes)

@@ -43,9 +43,9 @@ impl<'a> Input<'a> {
 /// The result of a step: what the session waits for now.
 #[derive(Debug)]
 pub enum Step {
-    /// So many bytes in all, including those that are not handled yet.
+    /// At least this many bytes, including those that are held and not handled yet.
     Read(usize),
-    /// Room for a batch of so many bytes.
+    /// Room for a batch of this many bytes.
     AwaitRoom(usize),
     /// The batches of an earlier connection are on their way to the disk; see [`SessionState::owner`].
     AwaitStream,
@@ -137,7 +137,7 @@ impl<C: Connection> SessionState<C> {
         matches!(self.phase, Phase::Open(_))
     }
 
-    /// The stream of the hello, until the session ends.
+    /// The stream that this connection took over; `None` before that, and once the session ends.
     pub fn owner(&self) -> Option<&StreamOwner> {
         match &self.phase {
             Phase::Settling(_, owner) | Phase::Open(owner) => Some(owner),
@@ -150,7 +150,7 @@ impl<C: Connection> SessionState<C> {
         matches!(self.phase, Phase::Greeting | Phase::Open(_)) && self.replies.is_settled()
     }
 
-    /// Takes the session apart, to go on with it later; `None` when it is not quiet.
+    /// Takes the session apart, so that it can be continued later; `None` when it is not quiet.
     pub fn leave(self) -> Option<Left<C>> {
         let owner = match self.phase {
             Phase::Greeting => None,

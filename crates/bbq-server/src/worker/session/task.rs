@@ -43,7 +43,7 @@ pub(crate) struct SessionTask {
     inbox: Inbox,
     /// When the last batch came.
     heard: Heard,
-    /// The socket was not read yet.
+    /// Whether the socket has not been read yet.
     is_new: bool,
     /// When bytes last came; before the hello, when the client connected; see `ActiveSessions::now`.
     pub(crate) moved: u32,
@@ -198,8 +198,8 @@ impl SessionTask {
         state.stop();
     }
 
-    /// Waits until a batch of so many bytes has room, or the client has a newer connection. A stop ends the wait if the client
-    /// sends unacknowledged batches again.
+    /// Waits until there is room for a batch of `batch_bytes`, or the client has a newer connection. A stop ends the wait if the
+    /// client sends unacknowledged batches again.
     async fn wait_room(&mut self, state: &mut SessionState<SessionSocket>, batch_bytes: usize) {
         let Some(owner) = state.owner().cloned() else { return };
         let is_sent_again = state.replies().level() == AckLevel::Durable;
@@ -221,8 +221,8 @@ impl SessionTask {
         self.moved = self.intake.view.active_sessions.now();
     }
 
-    /// Waits until everything from an earlier connection is durable. A stop ends the wait, as it may take long, and the client
-    /// connects again.
+    /// Waits until everything from an earlier connection is durable. A stop ends the wait, because it may take a long time
+    /// and the client connects again.
     async fn wait_stream(&self, state: &mut SessionState<SessionSocket>) {
         let Some((stream, owner)) = state.owner().map(|owner| (Arc::clone(&owner.stream), owner.owner))
         else {

@@ -22,8 +22,8 @@ use crate::worker::stream::Stream;
 pub(crate) fn begin(arrival: Arrival<'_>) -> Welcomed {
     let peer = arrival.peer();
     let Arrival { intake, idle, listener_index, accepted } = arrival;
-    // Clients wait for acknowledgements, which are small: without this, the kernel holds one back until the one before it is
-    // confirmed (RFC 896). Unix sockets have no such delay, and refuse the option.
+    // Clients wait for acknowledgements, which are small: without this, the kernel holds one back until the previous one is
+    // acknowledged by TCP (RFC 896). Unix sockets have no such delay, and refuse the option.
     let _not_tcp = set_tcp_nodelay(&accepted.stream, true);
     let Some(stream) = intake.listeners[listener_index].stream(accepted.stream) else {
         return Welcomed::Finished;

@@ -7,7 +7,7 @@
 //!
 //! Not here: the choice of certificates (`crate::tls`), and HTTP connections, which hyper reads through tokio-rustls.
 //!
-//! Invariant: on a plain stream, a read or write of the caller is one system call, and nothing else makes any.
+//! Invariant: on a plain stream, each read or write by the caller is one system call, and nothing else makes system calls.
 
 mod reason;
 mod tls;
@@ -54,11 +54,11 @@ impl Stream {
         self.tls.is_none()
     }
 
-    /// Reads without waiting; 0 when the peer has ended the connection in order. Goes on with the handshake.
+    /// Reads without waiting; 0 when the peer has ended the connection properly. Also continues a TLS handshake.
     ///
     /// # Errors
     /// `EAGAIN` when nothing is there; any other error ends the connection. With TLS, an end without close_notify is an error, too,
-    /// because anybody on the way may have cut the connection (RFC 8446, 6.1).
+    /// because anyone on the path may have cut the connection (RFC 8446, 6.1).
     #[inline]
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> rustix::io::Result<usize> {
         match &mut self.tls {
@@ -73,7 +73,7 @@ impl Stream {
         }
     }
 
-    /// Sends as much as there is room for.
+    /// Sends as many of these bytes as there is room for, without waiting. Returns how many.
     ///
     /// # Errors
     /// `EAGAIN` when there is no room; any other error when the peer is gone.

@@ -11,7 +11,7 @@ pub(crate) struct TlsFailure {
     pub(crate) reason: String,
 }
 
-/// The reason of an error from tokio-rustls, which wraps the error of rustls.
+/// The reason behind an error from tokio-rustls, which wraps the error of rustls.
 pub(crate) fn reason_of_error(error: &io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     match inner {

@@ -12,14 +12,14 @@ use rustls::ServerConnection;
 use super::reason::{ENDED_EARLY, TlsFailure, reason, reason_of_late};
 use crate::tls::{HandshakeCounts, ServedTls};
 
-/// Most bytes that wait to be sent: the largest handshake flight of a usual certificate chain, or one record of replies. A client
-/// that does not read costs no more.
+/// Maximum bytes that wait to be sent: the largest handshake flight of a usual certificate chain, or one record of replies. A
+/// client that does not read costs no more.
 const UNSENT_BYTES_MAX: usize = 16 * 1024;
-/// Most bytes of one system call, on the stack. Sixteen full records take four calls.
+/// Maximum bytes of one system call, on the stack. Sixteen full records take four calls.
 const WIRE_BYTES: usize = 64 * 1024;
-/// Most bytes of a record on the wire (RFC 8446, 5.2: 2^14 + 256, and the header). rustls may already hold all but one byte.
+/// Maximum bytes of a record on the wire (RFC 8446, 5.2: 2^14 + 256, and the header). rustls may already hold all but one.
 const RECORD_BYTES_MAX: usize = 17 * 1024;
-/// Most system calls in one read: a few more than are needed to fill the largest buffer of a caller.
+/// Maximum system calls in one read: a few more than are needed to fill the largest buffer of a caller.
 const RECEIVES_MAX: usize = 8;
 
 const _: () = assert!(RECORD_BYTES_MAX < WIRE_BYTES && RECORD_BYTES_MAX > (1 << 14) + 256 + 5);
@@ -139,7 +139,7 @@ impl Tls {
                 reader.consume(count);
                 taken += count;
             }
-            // Before the error is handled: an error in the bytes behind the handshake is not a failed handshake.
+            // Before the error is handled: an error in the bytes after the handshake is not a failed handshake.
             if self.is_handshaking && !self.connection.is_handshaking() {
                 self.is_handshaking = false;
                 self.counts.add_finished();

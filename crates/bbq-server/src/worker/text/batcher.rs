@@ -1,4 +1,4 @@
-//! Builds batches for one listener from messages of senders that send no batches.
+//! Builds batches for one listener from the messages of senders that do not send batches themselves.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::worker::ticket::Ticket;
 use crate::worker::undurable::{Fallback, Undurable};
 use crate::worker::waiters::{Waiter, Waiters};
 
-/// Most bytes of the length in front of a record: a record has less than 2^28 bytes.
+/// Maximum bytes of the length prefix of a record: a record has fewer than 2^28 bytes.
 const LENGTH_BYTES_MAX: usize = 4;
 
 /// The stream of a worker's own batches. Each start has a new stream, so that its numbers never repeat those before a crash.
@@ -33,7 +33,7 @@ pub(crate) struct OwnStream {
 pub(crate) struct LaneInput<'a> {
     pub(crate) lane: &'a Lane,
     pub(crate) stream: &'a mut OwnStream,
-    /// Who waits for the lane.
+    /// What waits for groups of the lane to become durable.
     pub(crate) waiters: &'a Waiters<SessionSocket>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) enum NotTaken {
     /// The listener drops messages while the spool is full. These were dropped and counted.
     #[error("the spool is full, and the records were dropped")]
     Dropped,
-    /// A record is longer than the listener allows, or the records are more than a batch holds.
+    /// A record is longer than the listener allows, or there are more records than fit into a batch.
     #[error("a record is too long, or there are more than fit into one batch")]
     TooLarge,
     /// The lane failed and takes nothing more.
@@ -107,7 +107,7 @@ impl Batcher {
         std::mem::take(&mut self.handed)
     }
 
-    /// Whether there is room to read the listener's connections. If not, both the lane and the batch are full.
+    /// Whether there is room to read the listener's connections. If not, the batch is full and waits to be handed to the lane.
     pub(crate) fn has_room(&self) -> bool {
         self.builder.body_bytes() < BATCH_BODY_BYTES_TARGET
     }

@@ -1,4 +1,5 @@
-//! The begin of a text connection. It is read at once: usually its first bytes have arrived already, and often its end.
+//! The start of a text connection. The connection is read at once: usually its first bytes have arrived already, and often its
+//! end.
 
 use super::framer::Framer;
 use super::reading::ReadOutcome;

@@ -11,10 +11,10 @@ use rustix::thread::sched_yield;
 const MESSAGE_COST_BYTES: usize = 256;
 /// A turn with this weight was worth its wake-up: reading it cost several times as much as waking up.
 const ENOUGH_BYTES: usize = 32 * 1024;
-/// For this long, a worker that took less does not read its sockets. This is short compared with `spool.flush_interval_ms`, which
+/// How long a worker that took less leaves its sockets unread. This is short compared with `spool.flush_interval_ms`, for which
 /// such messages may wait anyway.
 const PAUSE: Duration = Duration::from_millis(1);
-/// A worker does not pause if a UDP socket has a smaller buffer: the kernel's default (208 KiB) holds some hundred short
+/// A worker does not pause if a UDP socket has a smaller buffer: the kernel's default (208 KiB) holds a few hundred short
 /// datagrams, and more may come in a pause when a burst begins. This size holds five times as many.
 const PAUSE_BUFFER_BYTES_MIN: u32 = 1024 * 1024;
 
@@ -29,7 +29,7 @@ pub(crate) enum Coalescing {
     Pause,
 }
 
-/// The weight of messages that no client waits for; see [`Coalescing::after`].
+/// The weight of messages that a batcher hands to the lane; see [`Coalescing::after`].
 pub(crate) fn weight(messages: u32, bytes: usize) -> usize {
     messages as usize * MESSAGE_COST_BYTES + bytes
 }

@@ -59,13 +59,13 @@ static FRAMINGS: [Framing; 3] = [
 ];
 
 impl Framer {
-    /// `None` for a protocol that is more than a framing.
+    /// `None` for a protocol that is not a text framing.
     pub(crate) fn of(protocol: &Protocol) -> Option<Framer> {
         let framing = FRAMINGS.iter().find(|framing| framing.protocol == protocol);
         framing.map(|framing| (framing.begin)())
     }
 
-    /// The state of the framing, for another process to go on with.
+    /// The state of the framing, from which another process can continue.
     pub(crate) fn suspend(self) -> Suspended {
         match self {
             // The default is the start of a connection. The process that resumes it does not look for a hello.
@@ -76,7 +76,7 @@ impl Framer {
         }
     }
 
-    /// Goes on with the state that another process had; `None` when the state is not valid.
+    /// Continues from the state of another process; `None` when the state is not valid.
     pub(crate) fn resume(protocol: &Protocol, suspended: Suspended) -> Option<Framer> {
         let framing = FRAMINGS.iter().find(|framing| framing.protocol == protocol);
         framing.and_then(|framing| (framing.resume)(suspended))
@@ -101,7 +101,7 @@ impl Framer {
         Ok(())
     }
 
-    /// Chooses the framing by the first bytes, and refuses a bbq client or TLS.
+    /// Begins the framing, unless the first bytes are those of a bbq client or of TLS.
     fn begin(&mut self, input: &[u8]) -> Result<(), Misfit> {
         let (begun, expected) = match self {
             Framer::NewLines => (Framer::Lines(Lines::new()), "lines"),

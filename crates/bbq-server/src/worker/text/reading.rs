@@ -11,9 +11,9 @@ use crate::worker::intake::Intake;
 /// What one read brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadOutcome {
-    /// Messages were taken, and more bytes may be there.
+    /// More bytes may be there.
     More,
-    /// Messages were taken, and the socket is empty now.
+    /// Bytes were read, and the socket is empty now.
     Drained,
     /// Nothing was there.
     Blocked,
