@@ -1,6 +1,6 @@
-//! Who may send at a listener: the tokens that it takes, and how often it says what it refused.
+//! Who may send to a listener: the tokens that it accepts, and how often it logs refusals.
 //!
-//! Invariant: nothing here keeps, shows or logs a token, only its digest.
+//! Invariant: nothing here keeps, shows or logs a token; only its digest is kept.
 
 mod bearer;
 mod peer_log;

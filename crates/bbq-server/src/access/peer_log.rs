@@ -1,7 +1,7 @@
-//! Limits how often a line about a peer is logged: once a minute for each address, whichever worker it meets. An address of IPv6 is
-//! that of its network, of which one machine mostly has all the addresses.
+//! Limits how often a line about a peer is logged: once a minute for each address, over all workers. The IPv6 addresses of a /64
+//! network count as one address, because one machine usually has them all.
 //!
-//! Invariant: at most `ADDRESSES_MAX` lines a minute, whoever sends from wherever.
+//! Invariant: at most `ADDRESSES_MAX` lines a minute, however many peers there are.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -11,18 +11,18 @@ use bbq_wire::Peer;
 
 /// Time between two lines about an address.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// Addresses that are told apart within a minute: as many lines as a person reads. What others do is counted, and told with the next
-/// line.
+/// Addresses that are told apart within a minute: as many lines as a person reads. Lines about other addresses are counted; the
+/// next line about a new address tells how many.
 const ADDRESSES_MAX: usize = 64;
 
-/// What is refused at a listener.
+/// What a listener has lately logged about refused and broken connections.
 #[derive(Debug, Default)]
 pub(crate) struct PeerLog(Mutex<Recent>);
 
 #[derive(Debug, Default)]
 struct Recent {
     lines: Vec<Line>,
-    /// Lines left out about addresses that found no place.
+    /// Lines left out about addresses that had no room here.
     others: u64,
 }
 
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(log.report_at(None, start), Some(0), "somebody else");
         assert_eq!(log.report_at(address(0), later), Some(1));
         let told = (1..=200).filter(|number| log.report_at(address(*number), later).is_some()).count();
-        // The line about nobody's address is old, and its place is taken.
+        // The line without an address is old, and its place is taken.
         assert_eq!(told, ADDRESSES_MAX - 1);
         assert_eq!(log.report_at(address(0), later + INTERVAL), Some(0));
         assert_eq!(log.report_at(address(201), later + INTERVAL), Some(200 - 63));

@@ -1,7 +1,7 @@
-//! The tokens that a listener takes now. They can be replaced at any time: a session whose token is taken out of the file ends with
-//! its next batch.
+//! The tokens that a listener accepts now. They can be replaced at any time: a session whose token is removed from the file ends
+//! at its next batch.
 //!
-//! Invariant: a file that cannot be used never replaces the tokens before it.
+//! Invariant: a file that cannot be used never replaces the tokens in use.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ struct Now {
     seen: Option<FileStamp>,
     /// The file when it was last read.
     read: Option<FileStamp>,
-    /// Why what it holds now is not used.
+    /// Why the present content of the file is not used.
     problem: Option<String>,
 }
 
@@ -49,14 +49,14 @@ impl ServedTokens {
         self.path == path
     }
 
-    /// Who shows this token.
+    /// Returns the admission of the shown token.
     pub(crate) fn check(&self, shown: Option<&str>) -> Result<Arc<Admission>, Denied> {
-        // Workers must not wait for each other's checks.
+        // Workers must not wait for each other's checks, so the lock is not held during a check.
         let tokens = Arc::clone(&self.now().tokens);
         tokens.check(shown)
     }
 
-    /// Takes these from now on. `true` when the file has changed since those before were read.
+    /// Accepts these tokens from now on. Returns `true` if the file has changed since the previous ones were read.
     pub(crate) fn replace(&self, mut tokens: Tokens, stamp: Option<FileStamp>) -> bool {
         let mut now = self.now();
         let has_changed = stamp != now.read || now.problem.is_some();
@@ -65,7 +65,7 @@ impl ServedTokens {
         has_changed
     }
 
-    /// Reads the file again if it has changed. Not for a worker's thread.
+    /// Reads the file again if it has changed. This waits for the disk, so it must not run on a worker's thread.
     pub(crate) fn look(&self, listener: &str) {
         let stamp = FileStamp::of(&self.path);
         {
@@ -91,7 +91,7 @@ impl ServedTokens {
         }
     }
 
-    /// What a person must mend.
+    /// What a person must fix, if anything.
     pub(crate) fn problem(&self) -> Option<String> {
         self.now().problem.clone()
     }

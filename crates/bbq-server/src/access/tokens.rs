@@ -7,7 +7,7 @@
 //! 0d9e3b7a51c24f68a7e0            a token without a name has the name "default"
 //! ```
 //!
-//! Invariant: how long a check takes does not depend on how much of a token agrees, nor on which token it is.
+//! Invariant: how long a check takes does not depend on how much of a token matches, nor on which token matches.
 
 use std::fmt;
 use std::path::Path;
@@ -23,14 +23,14 @@ use crate::config::Secret;
 
 /// The most tokens of a file: each check compares all of them, a thousand in some 10 us.
 const TOKENS_MAX: usize = 1000;
-/// The longest name: it stands in the log and in the checkpoint of streams.
+/// The longest name: it is written to the log and to the checkpoint of streams.
 const NAME_BYTES_MAX: usize = 64;
 /// The name of tokens without one.
 const NAME_DEFAULT: &str = "default";
 
 type Digest = [u8; SHA256_OUTPUT_LEN];
 
-/// Who has shown a token. Kept by a session for as long as it lasts.
+/// The sender that has shown a token. A session keeps it for as long as the session lasts.
 pub struct Admission {
     identity: Arc<str>,
     digest: Digest,
@@ -57,7 +57,7 @@ impl Admission {
         &self.identity
     }
 
-    /// Whether the token was taken out of the file since.
+    /// Whether the token was removed from the file since.
     pub(crate) fn is_revoked(&self) -> bool {
         self.is_revoked.load(Ordering::Relaxed)
     }
@@ -107,7 +107,7 @@ impl Tokens {
         Ok(Tokens(tokens))
     }
 
-    /// Who shows this token.
+    /// Returns the admission of the shown token.
     pub(crate) fn check(&self, shown: Option<&str>) -> Result<Arc<Admission>, Denied> {
         let shown = digest_of(shown.ok_or(Denied::Missing)?);
         let mut found = u64::MAX;
@@ -118,7 +118,7 @@ impl Tokens {
         found.cloned().ok_or(Denied::Wrong)
     }
 
-    /// Takes over what was admitted by `before`, and revokes what is not here any more.
+    /// Takes over the admissions of `before`, and revokes those whose tokens are not here any more.
     pub(super) fn replace(&mut self, before: &Tokens) {
         for old in &before.0 {
             match self.0.iter_mut().find(|new| new.is_same(old)) {
@@ -149,7 +149,7 @@ fn admission(line: &str) -> Result<Admission, String> {
     })
 }
 
-/// Tokens are random, so a digest without salt tells nobody the token.
+/// Tokens are meant to be random: the digest of a random token does not reveal it, even without a salt.
 fn digest_of(token: &str) -> Digest {
     let mut bytes = Digest::default();
     bytes.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());

@@ -1,7 +1,7 @@
-//! A request in the JSON mapping of OTLP becomes one in Protocol Buffers: names in lowerCamelCase, trace and span ids in hex, 64-bit
-//! numbers as text or number, bytes in base64. Unknown fields are left out.
+//! Converts a request in the JSON mapping of OTLP to one in Protocol Buffers: names in lowerCamelCase, trace and span ids in hex,
+//! 64-bit numbers as text or number, bytes in base64. Unknown fields are left out.
 //!
-//! Invariant: at most one log record is decoded at a time, as what is decoded takes many times the memory of its text.
+//! Invariant: at most one log record is decoded at a time, because a decoded record takes many times the memory of its text.
 
 use prost::encoding::{bytes, message, string};
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::messages::{LogRecord, Resource, Scope};
 
-/// The longest request in JSON: its decoding keeps the worker from other work for some 10 ms. Senders of much use Protocol Buffers.
+/// The longest request in JSON: decoding it keeps the worker from other work for some 10 ms. Busy senders use Protocol Buffers.
 pub(crate) const JSON_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 #[derive(Deserialize)]
@@ -39,8 +39,8 @@ struct ScopeLogsJson<'a> {
     schema_url: String,
 }
 
-/// Makes a request in Protocol Buffers of one in JSON. A log record, resource or scope whose text is longer than `text_bytes_max` is
-/// an error.
+/// Converts a request in JSON to one in Protocol Buffers. A log record, resource or scope whose text is longer than
+/// `text_bytes_max` is an error.
 ///
 /// # Errors
 /// What is wrong, and where.
@@ -162,7 +162,7 @@ mod tests {
         ] {
             assert!(from_json(wrong.as_bytes(), 100).is_err(), "{wrong}");
         }
-        // Deeper than any sender means: refused, not a stack that overflows.
+        // Deeper than any sender nests: the request is refused, and the stack does not overflow.
         let deep = format!("{}{}", r#"{"arrayValue":{"values":["#.repeat(10_000), "]}}".repeat(10_000));
         assert!(from_json(record(&format!(r#"{{"body":{deep}}}"#)).as_bytes(), 1_000_000).is_err());
     }

@@ -1,5 +1,5 @@
-//! The messages of opentelemetry/proto/logs/v1 and opentelemetry/proto/collector/logs/v1, with the fields that are used here. They are
-//! read from their JSON mapping, too.
+//! The messages of opentelemetry/proto/logs/v1 and opentelemetry/proto/collector/logs/v1, with the fields that are used here.
+//! They can also be read from their JSON mapping.
 
 use data_encoding::BASE64;
 use serde::Deserialize;

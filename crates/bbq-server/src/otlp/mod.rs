@@ -1,7 +1,7 @@
 //! OTLP logs: what the sinks show of a record, and requests in JSON.
 //!
-//! What is stored is cut from a request in Protocol Buffers by `bbq_wire::otlp`, which decodes nothing. This module decodes: a record
-//! for a sink, and a request in JSON, which becomes the same in Protocol Buffers.
+//! What is stored is cut from a request in Protocol Buffers by `bbq_wire::otlp`, which decodes nothing. This module decodes a
+//! record for a sink, and converts a request in JSON to one in Protocol Buffers.
 
 mod from_json;
 mod messages;

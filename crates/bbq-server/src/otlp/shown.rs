@@ -12,12 +12,12 @@ use super::messages::{AnyValue, KeyValue, LogRecord, Logs, Scope, Value};
 /// The fields of a log record in JSON, named as in its data model.
 #[derive(Serialize)]
 pub(crate) struct OtlpFields {
-    /// When it happened, as its sender says; RFC 3339, UTC.
+    /// When the event happened, according to the sender; RFC 3339, UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     timestamp: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     observed_timestamp: Option<String>,
-    /// The sender's word, or else the name of the number.
+    /// The sender's word for it, or else the name of the number.
     #[serde(skip_serializing_if = "Option::is_none")]
     severity: Option<String>,
     #[serde(skip_serializing_if = "is_zero")]
@@ -51,7 +51,7 @@ struct ScopeFields {
 }
 
 impl OtlpFields {
-    /// Decodes a record; `None` if it has no log record, as nothing but a sender of batches can have written it.
+    /// Decodes a record. Returns `None` if it has no log record: only a sender of batches can have written such a record.
     pub(crate) fn of(record: &[u8]) -> Option<OtlpFields> {
         let resource_logs = Logs::decode(record).ok()?.resource_logs.into_iter().next()?;
         let scope_logs = resource_logs.scope_logs.into_iter().next()?;
@@ -79,7 +79,7 @@ impl OtlpFields {
     }
 }
 
-/// Appends the body of a record: a text as it is, another value in JSON. What is no record is appended as it came.
+/// Appends the body of a record: a text as it is, another value in JSON. Anything that is not a record is appended unchanged.
 pub(crate) fn put_body(record: &[u8], out: &mut Vec<u8>) {
     match body(record) {
         Ok(LogBody::Text(text)) => out.extend_from_slice(text),

@@ -1,8 +1,8 @@
-//! Makes a sink of a destination with an `async fn`, on a runtime of the sink's thread.
+//! Makes a sink out of a destination with an `async fn`, on a runtime of the sink's thread.
 //!
-//! Messages that a destination could not take are handed to it again; the driver decides when. A destination that hangs holds up
-//! only its own sink: when the server is to hold or to stop, unconfirmed messages are given up, and come again later. The next
-//! commit remembers how many messages of a group are confirmed.
+//! Messages that a destination could not take are given to it again; the driver decides when. A destination that hangs holds up
+//! only its own sink: when the server is to hold or to stop, unconfirmed messages are given up, and are sent again later. The
+//! next commit remembers how many messages of a group are confirmed.
 //!
 //! Invariant: no call but `wait` waits for the destination.
 //! Invariant: nothing runs on tokio's blocking threads. tokio panics when the system cannot start a thread.
@@ -21,7 +21,7 @@ use super::interface::{Now, Problem, Room, Settled, Sink};
 
 /// Where groups are delivered to.
 pub(super) trait Destination: Send + Sync + 'static {
-    /// Delivers the rest of a group, or rejects it. After an error the function is called again for what is then left. The text
+    /// Delivers the rest of a group, or rejects it. After an error the function is called again for what is left then. The text
     /// of the error tells the operator what to do.
     fn deliver(&self, delivery: &mut Delivery) -> impl Future<Output = io::Result<()>> + Send;
 
@@ -36,7 +36,7 @@ pub(super) struct AsyncSink<D> {
     destination: Arc<D>,
     /// Every group that is submitted and not settled.
     in_hand: Vec<Arc<InHand>>,
-    /// Messages that were settled.
+    /// How many messages were settled.
     progress: Arc<AtomicU64>,
     /// Groups that are being delivered.
     running: JoinSet<Finished>,
@@ -98,7 +98,7 @@ impl<D: Destination> Sink for AsyncSink<D> {
             self.begin(delivery);
         }
         if let Some(runtime) = &self.runtime {
-            // Every delivery goes on as far as it can without waiting.
+            // Every delivery proceeds as far as it can without waiting.
             runtime.block_on(tokio::task::yield_now());
         }
         while let Some(finished) = self.running.try_join_next() {
@@ -115,13 +115,13 @@ impl<D: Destination> Sink for AsyncSink<D> {
                     self.failed.push(delivery);
                     problem.get_or_insert(Problem::Again(error));
                 }
-                // The delivery is gone: the group comes again after `go_back`.
+                // The delivery is gone: the group is submitted again after `go_back`.
                 Err(panic) => problem = Some(Problem::Failed(io::Error::other(panic))),
             }
         }
         match problem {
             Some(problem) => Err(problem),
-            // The state is committed at once, because later deliveries rely on it. It changes seldom.
+            // The state is committed at once, because later deliveries rely on it. It seldom changes.
             None if self.destination.state() != self.committed => Ok(Room::Commit),
             None => Ok(self.room()),
         }

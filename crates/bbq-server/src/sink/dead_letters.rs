@@ -4,8 +4,8 @@
 //! DATA/dead-letters/SINK/spool/lane-0/...      `bbq spool cat DATA/dead-letters/SINK` prints them
 //! ```
 //!
-//! The spool is opened with the first message that is rejected. When it is full, its oldest messages are deleted. A message that is
-//! rejected again after a kill stands in it twice, with the same stream and sequence.
+//! The spool is opened when the first message is rejected. When it is full, its oldest messages are deleted. A message that is
+//! rejected again after a kill is in the spool twice, with the same stream and sequence.
 //!
 //! Invariant: the cursor passes a rejected message only when the message is durable here.
 
@@ -22,19 +22,20 @@ use super::rejected::DeadLetter;
 use crate::config::query::SpecOption;
 use crate::config::values::Values;
 
-/// Bytes that may wait for a commit: so many messages may be in memory, beside those of the groups that are on their way.
+/// If this many bytes wait for a commit, one is due. They are in memory in addition to the groups that are on their way.
 const WAITING_BYTES_MAX: usize = 1024 * 1024;
-/// Segments of a full spool at least: with fewer, much is deleted at a time.
+/// A full spool has about this many segments or more, unless it is smaller than 512 KiB. With fewer, a large part would be
+/// deleted at a time.
 const SEGMENTS: u64 = 8;
-/// A segment takes its disk space when it is begun, and mostly few messages are rejected.
+/// A segment takes its disk space when it is begun, and usually few messages are rejected.
 const SEGMENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// How often a commit that waits for the disk looks again, and whether old messages are to be deleted.
+/// How often a commit that waits for the disk checks whether it is done, and whether old messages are to be deleted.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// After so many looks the commit is tried again later.
+/// After this many checks the commit is tried again later.
 const LOOKS_MAX: u32 = 50;
 /// The smallest spool that keeps some segments while the oldest is deleted.
 const BYTES_MIN: u64 = SEGMENT_BYTES_MIN * SEGMENTS_PER_LANE_MIN * 2;
-/// What one who looks once a month will still find of some thousand messages a day.
+/// Room for a month of about a thousand rejected messages a day.
 pub(super) const BYTES_DEFAULT: u64 = 256 * 1024 * 1024;
 
 /// The option of the kinds of sinks whose destination may refuse messages.
@@ -51,10 +52,10 @@ pub(super) struct DeadLetters {
     directory: PathBuf,
     bytes_max: u64,
     storage: Arc<dyn Storage>,
-    /// In their order; they stay until they are durable.
+    /// Letters that are not durable yet, in order.
     waiting: Vec<DeadLetter>,
     waiting_bytes: usize,
-    /// Records of the spool that came before those that wait; `None` until it is open.
+    /// Records that were in the spool before those that wait; `None` until the spool is opened.
     records_before: Option<u64>,
     /// The listeners whose messages were rejected: no more than the spool that they come from can name.
     names: Vec<String>,
@@ -64,9 +65,9 @@ pub(super) struct DeadLetters {
 /// The spool.
 struct Open {
     spool: Spool,
-    /// Repairs have to wait; reading need not.
+    /// While it is held, other processes may read the spool, but not repair it.
     _lock: DirectoryLock,
-    /// How many of those that wait are appended, and the group of the last.
+    /// How many of the waiting letters are appended, and the group of the last one.
     appended: usize,
     group: u64,
 }
@@ -93,17 +94,18 @@ impl DeadLetters {
         self.waiting.extend(letters);
     }
 
-    /// A commit should come now.
+    /// Whether a commit is due.
     pub(super) fn is_full(&self) -> bool {
         self.waiting_bytes >= WAITING_BYTES_MAX
     }
 
-    /// Closes the spool, until there are letters again. This waits for the disk: where a sink holds, nobody may have to wait for its end.
+    /// Closes the spool until there are letters again. This waits for the disk, so a sink does it before it holds: then the
+    /// sink can end quickly.
     pub(super) fn close(&mut self) {
         self.open = None;
     }
 
-    /// Whether the disk does not answer: what was appended is neither durable nor refused.
+    /// Whether appended letters are neither durable nor refused, because the disk does not respond.
     pub(super) fn is_writing(&self) -> bool {
         self.open.as_ref().is_some_and(Open::is_writing)
     }
@@ -119,7 +121,7 @@ impl DeadLetters {
     /// Makes durable what was taken.
     ///
     /// # Errors
-    /// What keeps it from that; try again.
+    /// Why it failed; try again.
     pub(super) fn commit(&mut self) -> io::Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -134,7 +136,7 @@ impl DeadLetters {
                     self.records_before = Some(open.records());
                 }
             }
-            // What was appended may be on disk or not: the next try begins with a spool that is opened again, and says so.
+            // What was appended may or may not be on disk. The next try opens the spool again, and finds out.
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => self.open = None,
             Err(_) => {}
         }
@@ -196,7 +198,7 @@ impl DeadLetters {
     }
 }
 
-/// How many letters have no more than so many records together.
+/// How many of the first letters have at most `records` records together.
 fn first_of(letters: &[DeadLetter], records: u64) -> usize {
     let ends = letters.iter().scan(0_u64, |end, letter| {
         *end += u64::from(letter.header.records);
@@ -206,7 +208,7 @@ fn first_of(letters: &[DeadLetter], records: u64) -> usize {
 }
 
 impl Open {
-    /// Of the spool, up to where it is durable.
+    /// The durable records of the spool.
     fn records(&self) -> u64 {
         self.spool.lanes().first().map_or(0, |lane| lane.durable().records)
     }
@@ -252,7 +254,7 @@ mod tests {
 
     use super::*;
 
-    /// A disk whose next sync of data fails, when it is told so.
+    /// A disk whose next sync of data fails once the test says so.
     struct FailsOnce(Arc<AtomicBool>);
 
     struct FailingFile {

@@ -1,4 +1,4 @@
-//! A group on its way to a destination that takes messages in parts, such as the bodies of requests.
+//! A group on its way to a destination that takes messages in parts, such as request bodies.
 //!
 //! Invariant: the settled messages of a group are its first messages, even if the delivery is given up in the middle.
 
@@ -16,24 +16,24 @@ const RECORDS_AT_ONCE_MAX: u32 = 1024;
 /// Their bytes, unless one message is larger.
 const RECORDS_BYTES_AT_ONCE_MAX: usize = 64 * 1024;
 
-/// A group that was submitted, and how much of it is settled. The sink looks while the group is being delivered.
+/// A group that was submitted, and how much of it is settled. The sink may look at it while the group is being delivered.
 pub(super) struct InHand {
     group: Group,
-    /// How many of the first messages the destination had already.
+    /// How many of the first messages were settled before.
     begun: u64,
     state: Mutex<State>,
-    /// Messages of all groups of the sink that were settled.
+    /// How many messages of all groups of the sink were settled.
     progress: Arc<AtomicU64>,
 }
 
 struct State {
-    /// In front of the batch with the next message.
+    /// Before the batch that has the next message.
     cursor: GroupCursor,
-    /// How many messages are delivered or rejected: the first of those that can be read.
+    /// The first `done` messages that can be read are delivered or rejected.
     done: u64,
     /// How many of them were rejected, by reason, not counting the first `begun` messages.
     rejected: Vec<(&'static str, u64)>,
-    /// Rejected messages whose letters are not made yet. They are behind `looked`.
+    /// Rejected messages whose letters are not made yet. They come after `looked`.
     unkept: Vec<Rejected>,
     looked: GroupCursor,
     received_ns: u64,
@@ -62,7 +62,7 @@ pub(super) struct Part {
     pub(super) text: Vec<u8>,
     /// How many; at least 1.
     pub(super) records: u64,
-    /// In front of the batch with the message behind the part.
+    /// Before the batch that has the first message after the part.
     behind: GroupCursor,
     received_ns: u64,
 }
@@ -74,7 +74,7 @@ struct Full;
 struct Made;
 
 impl InHand {
-    /// The destination has the first `begun` messages of the group already. `progress` counts the messages that are settled.
+    /// The first `begun` messages of the group are settled already. `progress` counts the messages that are settled.
     pub(super) fn new(group: Group, begun: u64, progress: Arc<AtomicU64>) -> InHand {
         let state = State {
             cursor: GroupCursor::default(),
@@ -97,12 +97,12 @@ impl InHand {
         &self.group
     }
 
-    /// How many messages are delivered or rejected: the first of those that can be read.
+    /// How many messages are delivered or rejected; these are the first ones that can be read.
     pub(super) fn done(&self) -> u64 {
         self.state().done
     }
 
-    /// The destination has the next messages. The last of them was received at `received_ns`.
+    /// Notes that the destination has the next messages. The last of them was received at `received_ns`.
     pub(super) fn pass_next(&self, records: u64, received_ns: u64) {
         let mut state = self.state();
         state.done += records;
@@ -110,7 +110,8 @@ impl InHand {
         self.progress.fetch_add(records, Ordering::Relaxed);
     }
 
-    /// The destination refuses the next messages for good. `reason` is a word for the ledger, `why` is the destination's text.
+    /// Notes that the destination refuses the next messages for good. `reason` is a word for the ledger, `why` is the
+    /// destination's text.
     pub(super) fn reject_next(&self, records: u64, received_ns: u64, reason: &'static str, why: String) {
         self.state().reject(records, reason, why);
         self.pass_next(records, received_ns);
@@ -125,7 +126,7 @@ impl InHand {
         self.state().done > self.begun
     }
 
-    /// What is settled so far, with the letters that no call returned before.
+    /// Returns what is settled so far, with the letters that no earlier call returned.
     pub(super) fn settled(&self) -> Settled {
         let letters = self.letters();
         let state = self.state();
@@ -176,7 +177,8 @@ impl Delivery {
         &self.in_hand
     }
 
-    /// Formats the messages that come next, at most `bytes_max` unless one message is larger. `None` when everything is settled.
+    /// Formats the next messages, at most `bytes_max` bytes unless one message is larger. Returns `None` when everything is
+    /// settled.
     pub(super) fn next_part(&mut self, formatter: &mut Formatter, bytes_max: usize) -> Option<Part> {
         let limits = PartLimits { records: self.records_max, bytes: bytes_max };
         let (mut cursor, done, received_ns) = {
@@ -201,24 +203,24 @@ impl Delivery {
         });
         part.behind = cursor;
         if filled.is_ok() && part.records == 0 {
-            // What is left was damaged.
+            // Nothing is left, or what is left is damaged.
             self.in_hand.state().cursor = cursor;
         }
         (part.records > 0).then_some(part)
     }
 
-    /// The destination has the messages of a part.
+    /// Notes that the destination has the messages of a part.
     pub(super) fn pass(&mut self, part: &Part) {
         self.records_max = self.records_max.saturating_mul(2);
         self.go_on(&mut self.in_hand.state(), part);
     }
 
-    /// The destination refuses a part of several messages: the next part has half as many.
+    /// Notes that the destination refuses a part of several messages: the next part has half as many.
     pub(super) fn halve(&mut self, part: &Part) {
         self.records_max = (part.records / 2).max(1);
     }
 
-    /// The destination refuses the messages of a part for good. `reason` and `why` are as in [`InHand::reject_next`].
+    /// Notes that the destination refuses the messages of a part for good. `reason` and `why` are as in [`InHand::reject_next`].
     pub(super) fn reject(&mut self, part: &Part, reason: &'static str, why: String) {
         let mut state = self.in_hand.state();
         state.reject(part.records, reason, why);
@@ -234,7 +236,7 @@ impl Delivery {
 }
 
 impl Part {
-    /// Appends the messages behind the first `skip`, as far as the limits allow. An empty part gets at least one message.
+    /// Appends the messages after the first `skip`, as far as the limits allow. An empty part gets at least one message.
     fn append(
         &mut self,
         formatter: &mut Formatter,

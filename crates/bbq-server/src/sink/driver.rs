@@ -1,9 +1,9 @@
 //! The driver of a sink, in steps: reads a group of every lane whose turn it is, submits the groups, counts what is settled, and
 //! commits from time to time. It owns retry, back-off, dead letters and the way back to the last commit.
 //!
-//! Invariant: a step never waits, but for the system calls that it makes and a second for dead letters, and reads no clock: who takes
-//! the steps says what time it is, and waits for what a step returns.
-//! Invariant: the cursor never says more than the destination holds.
+//! Invariant: a step waits for nothing except the system calls that it makes and, for at most a second, the disk of the dead
+//! letters. It reads no clock: the caller passes the time, and waits as the result of the step says.
+//! Invariant: the cursor never covers more than the destination holds.
 
 use std::io;
 use std::sync::Arc;
@@ -20,19 +20,20 @@ use super::step::{SinkStep, Wish};
 use super::text::OUTPUT_BYTES_TARGET;
 use crate::stored::retention::Retention;
 
-/// At the latest so long after a write the output is made durable and the cursor with it: what a crash makes a sink write
-/// again (and a file sink take back first).
+/// The longest time from a write until the output and then the cursor are made durable. After a crash a sink writes this much
+/// again (a file sink first cuts it off).
 const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
-/// Nothing more to read for so long: commit now, so that a quiet server has nothing to repeat.
+/// If nothing was read or settled for this long, the driver commits, so that a quiet server has nothing to repeat.
 const IDLE_COMMIT: Duration = Duration::from_millis(50);
-/// Commit after so many bytes, so that segments go before the spool fills.
+/// Commit after this many bytes, so that segments can be deleted before the spool is full.
 const COMMIT_BYTES: u64 = 64 * 1024 * 1024;
-/// The same after the output failed, doubled by every commit: on a disk that is nearly full a part of it gets further.
+/// This limit right after the output has failed; each commit doubles it. On a disk that is nearly full, a small part may still
+/// fit.
 const COMMIT_BYTES_MIN: u64 = OUTPUT_BYTES_TARGET as u64;
 /// First and longest pause before a failed output is tried again.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
-/// When the server is to hold, a destination has so long to take what is on its way; then it gets that again later.
+/// When the server is to hold, a destination has this long to take what is on its way. The rest is sent again later.
 const HOLD_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is to be done before more is submitted.
@@ -44,7 +45,7 @@ enum Task {
     Commit,
     /// The cursor is written; then the commit goes on, unless this was its last part.
     Remember { is_last: bool },
-    /// To the last commit.
+    /// The driver goes back to the last commit.
     GoBack,
 }
 
@@ -73,25 +74,25 @@ pub struct SinkDriver {
     now: Now,
     task: Task,
     room: Room,
-    /// When there was something to read.
+    /// When a step last read or settled something.
     last_moved: Duration,
-    /// `None`: during the step before this one.
+    /// The time of the first step after the last commit; `None` until that step begins.
     last_commit: Option<Duration>,
     /// Something has changed since the last commit.
     is_dirty: bool,
-    /// Something inside a group was settled since the last commit. That waits for the next one in its time.
+    /// Part of a group was settled since the last commit. This alone waits for the commit interval.
     has_begun: bool,
-    /// [`Sink::progress`] when it was looked at.
+    /// [`Sink::progress`] at the last look.
     progress: u64,
     commit_bytes: u64,
     retry_pause: Duration,
-    /// The spool cannot be read, which no commit makes good.
+    /// The spool cannot be read. A commit does not clear this problem.
     reading_fails: bool,
-    /// The destination does not take what was submitted, which a commit of what it took before does not make good.
+    /// The destination does not take what was submitted. A commit of what it took before does not clear this problem.
     settling_fails: bool,
     /// Since when the server is to hold.
     holding_since: Option<Duration>,
-    /// A lane could not be read in this turn: so long it is left alone.
+    /// A lane could not be read in this step: how long to pause before the next step.
     pause: Option<Duration>,
 }
 
@@ -145,7 +146,7 @@ impl SinkDriver {
         is_done && self.parts.readers.iter().all(|reader| reader.queued() == 0)
     }
 
-    /// What it waits for, for a message.
+    /// What the sink waits for, as a text for people.
     pub fn describe(&self) -> String {
         let queued: Vec<u64> = self.parts.readers.iter().map(LaneReader::queued).collect();
         format!("queued {queued:?}, {:?}, dirty {}", self.task, self.is_dirty)
@@ -166,7 +167,7 @@ impl SinkDriver {
         })
     }
 
-    /// One step, of which a part may be left for the next one.
+    /// Takes a step. A part of its work may be left for the next step.
     pub fn step(&mut self, now: Now, wish: Wish) -> SinkStep {
         self.now = now;
         self.last_commit.get_or_insert(now.monotonic);
@@ -252,7 +253,7 @@ impl SinkDriver {
                 }
             }
             Err(error) => {
-                // The other lanes have their turn.
+                // The other lanes still have their turn.
                 self.reading_fails = true;
                 let error = io::Error::new(error.kind(), format!("cannot read the spool: {error}"));
                 self.pause = Some(self.report(&error));
@@ -260,7 +261,7 @@ impl SinkDriver {
             }
         }
         if std::mem::take(&mut self.reading_fails) {
-            // What was shown goes with the next commit.
+            // The next commit clears the problem that is shown.
             self.is_dirty = true;
             self.retry_pause = RETRY_PAUSE_MIN;
         }
@@ -285,8 +286,8 @@ impl SinkDriver {
         }
     }
 
-    /// Whether anything was settled since the last look. A destination that takes something is not left alone for longer and longer,
-    /// however large the group is.
+    /// Returns whether anything was settled since the last call. While a destination takes something, the pause before a retry
+    /// does not grow, however large the group is.
     fn look_for_progress(&mut self) -> bool {
         let progress = self.parts.sink.progress();
         if std::mem::replace(&mut self.progress, progress) == progress {
@@ -319,7 +320,7 @@ impl SinkDriver {
         self.advance()
     }
 
-    /// Does what is to be done before more is submitted.
+    /// Does what must be done before more is submitted.
     fn advance(&mut self) -> Result<(), Problem> {
         loop {
             self.task = match self.task {
@@ -354,15 +355,15 @@ impl SinkDriver {
         }
     }
 
-    /// First what was rejected: the cursor goes past it.
+    /// Dead letters come first, because the cursor passes the rejected messages.
     fn commit_step(&mut self) -> Result<Commit, Problem> {
         self.begin_groups();
         self.parts.dead_letters.commit().map_err(Problem::Again)?;
         self.parts.sink.commit(self.now)
     }
 
-    /// Of the first group of each lane that is not settled, the cursor is to remember the first records that are. Groups behind it
-    /// may be further; they come again as they are, like whole groups behind a gap.
+    /// Prepares the cursor to remember the settled records at the beginning of each lane's first unsettled group. The cursor does
+    /// not remember how much of later groups is settled: like whole groups behind a gap, they are submitted again.
     fn begin_groups(&mut self) {
         for reader in 0..self.parts.readers.len() {
             let first = self.in_flight.first(reader);
@@ -387,7 +388,7 @@ impl SinkDriver {
         }
     }
 
-    /// Makes the cursor say what is settled, all of which is durable.
+    /// Writes the cursor. Everything that it covers is durable.
     fn remember(&mut self) -> io::Result<()> {
         let parts = &mut self.parts;
         let Account { delivered, dropped, .. } = parts.ledger.account();
@@ -403,7 +404,7 @@ impl SinkDriver {
 
     /// Submits again what came after the last commit.
     fn go_back(&mut self) -> io::Result<()> {
-        // First: what is cut off may have the room that the cursor needs.
+        // This comes first: on a full disk, the bytes that are cut off may make the room that the cursor needs.
         self.parts.sink.go_back()?;
         self.parts.dead_letters.forget();
         self.in_flight = InFlight::of(&self.parts.committed);
@@ -418,7 +419,7 @@ impl SinkDriver {
         Ok(())
     }
 
-    /// A step ends with a problem.
+    /// Handles a problem that ended a step.
     fn leave(&mut self, problem: Problem) -> SinkStep {
         match problem {
             Problem::Again(error) => {
@@ -426,8 +427,8 @@ impl SinkDriver {
                 self.again(pause)
             }
             Problem::Failed(error) => {
-                // Nothing behind the last commit can be trusted: the ledger goes back at once, the output as soon as it can be
-                // cut. The cursor on disk is that of the last commit: one that could not be written was its task's alone.
+                // Nothing after the last commit can be trusted: the ledger goes back at once, the output as soon as it can be
+                // cut. The cursor on disk is that of the last commit: while a cursor cannot be written, a step does nothing else.
                 self.parts.ledger.go_back(&self.parts.committed);
                 self.commit_bytes = COMMIT_BYTES_MIN;
                 self.task = Task::GoBack;
@@ -438,12 +439,12 @@ impl SinkDriver {
         }
     }
 
-    /// While a disk does not answer the thread of the dead letters, their spool cannot be closed.
+    /// The spool of the dead letters cannot be closed while its disk does not respond to a write: the sink must not hold then.
     fn again(&self, pause: Duration) -> SinkStep {
         SinkStep::Again { pause, may_hold: !self.parts.dead_letters.is_writing() }
     }
 
-    /// Shows the problem until a commit succeeds; returns for how long the output is to be left alone.
+    /// Shows the problem until a commit succeeds. Returns how long to leave the output alone.
     pub(super) fn report(&mut self, error: &io::Error) -> Duration {
         if self.parts.ledger.problem().is_none() {
             warn!(sink = self.parts.name, %error, "sink failed; retrying until it works, messages stay spooled");

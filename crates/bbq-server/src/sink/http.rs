@@ -1,4 +1,4 @@
-//! `http://HOST[:PORT]/PATH` posts messages to a server, a message on each line of a body.
+//! `http://HOST[:PORT]/PATH` posts messages to a server, one message on each line of a body.
 //!
 //! A body is delivered when the status of the response is 2xx; the rest of the response does not matter. A body that the server
 //! refuses for good (400, 413, 422) is halved until the refused messages are found. These become dead letters, and the others are
@@ -120,7 +120,7 @@ struct HttpTarget {
     uri: Uri,
     format: Format,
     authorization: Option<HeaderValue>,
-    /// The same secret, to hide it in the texts of the server.
+    /// The same secret, to hide it in texts from the server.
     secret: Option<Secret>,
     in_flight: usize,
 }
@@ -192,7 +192,7 @@ impl Destination for HttpDestination {
 }
 
 impl HttpDestination {
-    /// Fails when the server has refused too many messages before it has taken one.
+    /// Fails if the server has refused too many messages before it took one.
     fn count_refusal(&self, why: &str) -> io::Result<()> {
         match self.first_refusals.load(Ordering::Relaxed) {
             TAKEN => Ok(()),
@@ -206,7 +206,7 @@ impl HttpDestination {
         }
     }
 
-    /// Returns a response when its head is there.
+    /// Posts a body. Returns the response once its head has arrived.
     async fn post(&self, body: Bytes) -> io::Result<Response<Incoming>> {
         let HttpTarget { uri, format, authorization, .. } = &self.target;
         let content_type = match format {

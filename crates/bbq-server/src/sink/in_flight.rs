@@ -1,14 +1,14 @@
-//! How far a sink is with each lane: what was submitted and is not settled yet.
+//! How far a sink is with each lane: what was submitted but is not settled yet.
 //!
-//! A place of a cursor is between two groups. A file may become full in the middle of a group, so the cursor also remembers, by
-//! lane, how many records of the group behind its place are in the output already, or were rejected. These records are counted
-//! when the whole group is settled.
+//! A place of a cursor is between two groups. A file may become full in the middle of a group, so the cursor also remembers, for
+//! each lane, how many records of the group behind its place are in the output already or were rejected. These records are
+//! counted when the whole group is settled.
 //!
 //! ```text
 //! begun <lane>:<records> <lane>:<records>:<reason>=<records>,<reason>=<records>; <state of the output>
 //! ```
 //!
-//! The records behind a lane include the records of its reasons.
+//! The number of records of a lane includes those that were rejected.
 //!
 //! Invariant: the place of a lane moves over settled groups only, in their order.
 
@@ -21,8 +21,8 @@ use super::interface::Settled;
 use super::ledger::{DAMAGED, Passed, Reason, word_of};
 use super::rejected::DeadLetter;
 
-/// Most groups of a lane from the first that is not settled to the last that is submitted. This bounds what comes twice after a
-/// kill, and what is kept behind a group that a destination does not take.
+/// Most groups of a lane from the first that is not settled to the last that is submitted. This bounds what is delivered twice
+/// after a kill, and what is held back by a group that a destination does not take.
 const WINDOW: usize = 64;
 
 /// A group that was submitted, or records that will never come.
@@ -115,7 +115,8 @@ impl InFlight {
         missing
     }
 
-    /// The begun records, if they are the first ones of what comes up to `until`.
+    /// The settled records of what ends at `until`. A loss that has no bytes in the lane, and so ends at the place itself, has
+    /// none.
     fn begun_before(&self, reader: usize, until: LanePlace) -> Begun {
         let lane = &self.lanes[reader];
         let is_next = lane.submitted.is_empty() && until.position != self.places[reader].position;
@@ -196,7 +197,7 @@ impl InFlight {
     }
 }
 
-/// The state of the output, without the begun records in front of it.
+/// The state of the output, without the begun records before it.
 pub(super) fn state_of_output(state: &str) -> &str {
     state.strip_prefix("begun ").and_then(|rest| rest.split_once("; ")).map_or(state, |(_, output)| output)
 }
@@ -209,7 +210,7 @@ fn shared(rejected: Vec<(&'static str, u64)>) -> Vec<(Reason, u64)> {
     rejected.into_iter().map(|(reason, records)| (reason.into(), records)).collect()
 }
 
-/// As it stands in the cursor behind the lane.
+/// As the cursor has it after the lane.
 impl fmt::Display for Begun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.records)?;
@@ -221,7 +222,7 @@ impl fmt::Display for Begun {
 }
 
 impl Begun {
-    /// What stands in the cursor behind the lane.
+    /// Reads what the cursor has after the lane.
     fn parse(text: &str) -> Option<Begun> {
         let (records, rejected) = text.split_once(':').unwrap_or((text, ""));
         let of_reason = |word: &str| {
@@ -327,7 +328,7 @@ mod tests {
                 .begin_with(1, Settled { rejected: vec![("refused", refused)], ..settled(first, delivered) });
         }
         assert_eq!(in_flight.state("x"), "begun 4:23:refused=3; x");
-        // Not the first.
+        // This is not the first group.
         in_flight.begin_with(1, settled(place(4, 20, 110), 9));
         assert_eq!(in_flight.state("x"), "begun 4:23:refused=3; x");
 

@@ -17,7 +17,7 @@ use chrono::{DateTime, Utc};
 
 use super::rejected::DeadLetter;
 
-/// What time it is.
+/// The time of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
     pub(super) monotonic: Duration,
@@ -25,7 +25,8 @@ pub struct Now {
 }
 
 impl Now {
-    /// `monotonic` counts from any moment, the same for all steps, and never goes back. The wall clock, `unix_ns`, may.
+    /// `monotonic` counts from a moment that is the same for all steps, and never goes back. The wall clock, `unix_ns`, may go
+    /// back.
     pub fn new(monotonic: Duration, unix_ns: u64) -> Now {
         let wall = DateTime::from_timestamp_nanos(i64::try_from(unix_ns).unwrap_or(i64::MAX));
         Now { monotonic, wall }
@@ -48,7 +49,7 @@ pub(super) enum Room {
 pub(super) struct Settled {
     /// [`Group::until`].
     pub(super) until: LanePlace,
-    /// Records that the destination has, with those that were begun.
+    /// Records that the destination has, and all records that were settled before the group was submitted.
     pub(super) delivered: u64,
     /// Records that the destination refuses for good, by reason. Records in neither number were damaged in the spool.
     pub(super) rejected: Vec<(&'static str, u64)>,
@@ -95,10 +96,10 @@ pub(super) enum OpenError {
     Refused(io::Error),
 }
 
-/// A destination. No call but [`Sink::wait`] waits for longer than the system calls that it makes.
+/// A destination. Only [`Sink::wait`] may wait; every other call takes no longer than the system calls that it makes.
 pub(super) trait Sink: Send {
-    /// Takes a group, of which the destination has the first `begun` records already. Called only when there is room. The sink
-    /// has the group even if it returns a problem.
+    /// Takes a group whose first `begun` records are settled already. Called only when there is room. The sink has the group even
+    /// if it returns a problem.
     fn submit(&mut self, group: Group, begun: u64, now: Now) -> Result<Room, Problem>;
 
     /// Goes on with the submitted groups, and adds those that are settled to `settled`, even if it returns a problem. Groups of
@@ -133,7 +134,7 @@ pub(super) trait Sink: Send {
     fn committed(&mut self) {}
 
     /// Forgets all groups, and takes back the output since the last commit if possible. Then the sink's state is written
-    /// to the cursor, and the groups come again.
+    /// to the cursor, and the groups are submitted again.
     fn go_back(&mut self) -> io::Result<()>;
 
     /// Bytes of output since the last commit.
@@ -147,7 +148,7 @@ pub(super) trait Sink: Send {
         progress.wait(seen, patience);
     }
 
-    /// Whether unsettled groups may be forgotten at any time when the server is to hold. The destination may then get them twice.
+    /// Whether the driver may forget unsettled groups when the server is to hold. The destination may then get them twice.
     fn may_give_up(&self) -> bool {
         false
     }

@@ -9,14 +9,14 @@ use super::interface::{Now, OpenError, Sink};
 use crate::config::ConfigError;
 use crate::config::query::{Query, SpecOption};
 
-/// Reads what stands behind the colon of a SPEC.
+/// Reads what follows the colon of a SPEC.
 pub(super) type Parse = fn(&str, &mut Query<'_>) -> Result<Arc<dyn Target>, ConfigError>;
 
-/// A kind of sink. Each is a constant beside the sink, and stands in the list of all (`kinds`).
+/// A kind of sink. Each is a constant beside the sink, and is in the list of all kinds (`kinds`).
 pub struct Kind {
-    /// What stands in front of the colon of a SPEC.
+    /// What precedes the colon of a SPEC.
     pub word: &'static str,
-    /// What stands behind the colon, for help; empty for nothing.
+    /// What follows the colon, as help shows it; empty if nothing follows.
     pub argument: &'static str,
     /// What the sink does, for help.
     pub summary: &'static str,
@@ -24,7 +24,7 @@ pub struct Kind {
     pub options: &'static [SpecOption],
     /// Whether each destination may have only one sink.
     pub(super) is_exclusive: bool,
-    /// Reads what stands behind the colon, and takes its options. An error says what is wrong and what to write.
+    /// Reads what follows the colon, and takes its options. An error says what is wrong and what to write.
     pub(super) parse: Parse,
 }
 

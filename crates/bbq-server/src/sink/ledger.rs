@@ -77,11 +77,12 @@ impl Account {
 }
 
 impl SinkLedger {
-    /// Goes on where the last commit was.
+    /// Continues from the last commit.
     pub(super) fn of(cursor: &Cursor) -> SinkLedger {
         SinkLedger {
             account: Mutex::new(Account::of(cursor)),
-            // Nothing from before the start is known; the queue is at least as old as the start.
+            // When the last message of an earlier run was received is not known. The lag counts from the start, because the queue
+            // is at least that old.
             last_received_ns: AtomicU64::new(unix_ns()),
             ..SinkLedger::default()
         }

@@ -1,14 +1,14 @@
-//! Sinks: each reads all lanes on its own thread, at its own pace, and remembers how far it is.
+//! Sinks: each reads all lanes on its own thread, at its own pace, and remembers how far it has come.
 //!
 //! ```text
 //! lanes -> readers -> driver -> submit -> sink -> destination
 //!            cursor <-  |  <- settled -  |
 //! ```
 //!
-//! A sink is one file or folder here that implements `Sink` (`interface`); the `driver` is the same for all. From time to time the
-//! destination is made durable and then the cursor, in this order: the cursor never says more than the destination holds. After
-//! a failure the driver goes back to the last commit and submits again what came after it. A failing destination is retried for
-//! as long as the server runs; nothing else waits for it, until the spool is full.
+//! A sink is one file or folder here that implements `Sink` (`interface`); the `driver` is the same for all. From time to time
+//! the driver makes the destination durable, and then the cursor. So the cursor never covers more than the destination holds.
+//! After a failure the driver goes back to the last commit and submits again what came after it. A failing destination is retried
+//! for as long as the server runs; nothing else waits for it until the spool is full.
 
 mod async_sink;
 mod dead_letters;

@@ -34,8 +34,8 @@ pub struct SinkOpening {
     is_new: bool,
 }
 
-/// The cursor of a new sink: it begins with the oldest message that is kept. Earlier messages, which other sinks had, count as
-/// dropped, so that the sink's ledger balances.
+/// The cursor of a new sink: it begins with the oldest message that is kept. Earlier messages, which only other sinks could get,
+/// count as dropped, so that the sink's ledger balances.
 fn first_cursor(spool: &Spool) -> Cursor {
     let places = spool.beginnings();
     let before = places.iter().fold(0_u64, |sum, place| sum.saturating_add(place.record));

@@ -4,12 +4,12 @@ use bbq_spool::{Entry, Envelope};
 use bbq_wire::batch::BatchIdentity;
 use bbq_wire::{Batch, BatchBuilder, BatchHeader, Compression};
 
-/// Messages of a group that follow each other and were rejected with the same words.
+/// Consecutive messages of a group that were rejected with the same text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rejected {
-    /// For people: what the destination says.
+    /// The text of the destination, for people.
     pub(super) why: String,
-    /// The first, counted from the group's first message that can be read.
+    /// The number of the first message, counted from the group's first message that can be read.
     pub(super) first: u64,
     pub(super) records: u64,
 }
@@ -24,17 +24,17 @@ pub(super) struct DeadLetter {
     pub(super) batch: Vec<u8>,
 }
 
-/// Makes dead letters of the batches of a group, which come in their order.
+/// Makes dead letters from the batches of a group, which it takes in order.
 pub(super) struct Collector<'a> {
     /// The rejected messages that are still to come, in order.
     rejected: &'a [Rejected],
-    /// Records of the batches that came.
+    /// Records of the group before the next batch.
     passed: u64,
     letters: Vec<DeadLetter>,
 }
 
 impl<'a> Collector<'a> {
-    /// `rejected` is in order. `passed` records of the group are in front of the first batch that will be taken.
+    /// `rejected` is in order. `passed` is the number of records of the group before the first batch that will be taken.
     pub(super) fn new(rejected: &'a [Rejected], passed: u64) -> Collector<'a> {
         Collector { rejected, passed, letters: Vec::new() }
     }
@@ -62,7 +62,7 @@ impl<'a> Collector<'a> {
             while at < end.min(self.passed) {
                 let (Some(record), peer) = next() else { break };
                 if at >= rejected.first {
-                    // With the rejection a batch of the largest size may become too large.
+                    // The text of the rejection may make a batch of the largest size too large.
                     if !letter.builder.has_room(record.len()) {
                         self.letters.extend(letter.finish());
                         letter = Letter::new(entry, &rejected.why);
@@ -94,7 +94,7 @@ impl<'a> Collector<'a> {
 struct Letter<'a> {
     entry: &'a Entry<'a>,
     why: &'a str,
-    /// Records of the entry before its first.
+    /// Records of the entry before the first record of the letter.
     skipped: u64,
     builder: BatchBuilder,
 }

@@ -3,7 +3,8 @@
 //! The system's resolver (getaddrinfo) may take long. tokio would start a thread when one is needed, and panic if the system
 //! cannot start it. This thread starts and ends with the sink. If it cannot be started, opening the sink is tried again.
 //!
-//! Invariant: nothing waits for the end of the thread. After its sink is closed, it ends behind the name that it resolves.
+//! Invariant: nothing waits for the end of the thread. After its sink is closed, the thread ends once the present name is
+//! resolved.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
@@ -17,7 +18,7 @@ use hyper_util::client::legacy::connect::dns::Name;
 use tokio::sync::oneshot;
 use tower_service::Service;
 
-/// Most names that wait: those of the requests of an `http:` sink on their way, and as many of requests that were given up
+/// Most names that wait: one for each request that an `http:` sink has on its way, and as many for requests that were given up
 /// meanwhile.
 const QUESTIONS_MAX: usize = 32;
 
@@ -52,7 +53,7 @@ impl Resolver {
     /// Returns the addresses of a host, with port 0.
     ///
     /// # Errors
-    /// Those of getaddrinfo(3), and too many names that wait.
+    /// Those of getaddrinfo(3), and an error if too many names wait.
     pub(super) fn resolve(&self, name: &str) -> impl Future<Output = io::Result<Addresses>> + Send + use<> {
         let (reply, addresses) = oneshot::channel();
         let asked = self.questions.try_send(Question { name: name.to_owned(), reply });

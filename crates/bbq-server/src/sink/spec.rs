@@ -16,12 +16,12 @@ use crate::config::spec_text::SpecText;
 pub struct SinkSpec {
     /// As it was written.
     pub text: String,
-    /// The name its cursor is kept under: the SPEC without its options, unless it has one.
+    /// The name that its cursor is stored under: the option `name`, or else the SPEC without its options.
     pub name: String,
-    /// Without options.
+    /// The SPEC without its options.
     pub(crate) head: String,
     kind: &'static Kind,
-    /// The secrets that the target got beside the text.
+    /// The secrets of the target, which are not in the text.
     secrets: Vec<Secret>,
     pub(super) target: Arc<dyn Target>,
     pub(super) dead_letters_bytes: u64,
@@ -29,7 +29,7 @@ pub struct SinkSpec {
 
 impl PartialEq for SinkSpec {
     fn eq(&self, other: &SinkSpec) -> bool {
-        // A value of a table may have an ampersand, which looks like another option in the text.
+        // The text is not enough: a value from a table may have an ampersand, which looks like another option in the text.
         self.text == other.text && self.name == other.name && self.secrets == other.secrets
     }
 }
@@ -66,7 +66,7 @@ impl SinkSpec {
     }
 
     fn of_kind(kind: &'static Kind, spec: &SpecText) -> Result<SinkSpec, ConfigError> {
-        // This comes first: the text of a SPEC whose options are all known has no secret.
+        // This comes first: if all options are known, the text of the SPEC has no secret, and errors may show it.
         let mut query = Query::of(spec, [&NAME_OPTION].into_iter().chain(kind.options))?;
         let SpecText { text, head, .. } = spec;
         let (word, argument) = head.split_once(':').unwrap_or((head, ""));

@@ -1,38 +1,38 @@
-//! What is wanted of a sink's step, and what a step comes to.
+//! What the caller wants of a step of a sink, and how the step ended.
 
 use std::time::Duration;
 
-/// What is wanted of a step.
+/// What the caller wants of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// Deliver what is there.
     Deliver,
-    /// Commit where it is.
+    /// Submit nothing more, and commit.
     Hold,
     /// The same as `Deliver`, and commit when nothing is left.
     Drain,
 }
 
-/// What a step came to, and what is to happen before the next one.
+/// How a step ended, and what is to happen before the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SinkStep {
     /// Something was delivered; there may be more.
     Moved,
-    /// Nothing is left to read: the next step when there is, at the latest after this time.
+    /// Nothing is left to read. Take the next step when there is, at the latest after this time.
     Idle(Duration),
-    /// Something failed, which the ledger shows: the next step after this pause.
+    /// Something failed, and the ledger shows it. Take the next step after this pause.
     Again {
         /// How long the output is left alone.
         pause: Duration,
-        /// Nothing of the sink is in a system call: the sink may hold, and end, meanwhile.
+        /// No thread of the sink is in a system call: the sink may hold, or end, during the pause.
         may_hold: bool,
     },
-    /// The output takes nothing for a moment: the next step at once.
+    /// The output takes nothing at the moment. Take the next step at once.
     Blocked {
         /// The last commit covers all that was written: the sink may hold here.
         is_clean: bool,
     },
-    /// Committed, as wanted.
+    /// Nothing is on its way, and everything settled is committed.
     Held,
     /// Nothing is left to read, and everything is committed.
     Drained,

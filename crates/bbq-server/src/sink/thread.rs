@@ -25,7 +25,7 @@ const OPEN_PAUSE_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct PendingSink {
     opening: SinkOpening,
     lifecycle: SinkLifecycle,
-    /// An output that cannot be opened fails the start.
+    /// Whether the start fails if the output cannot be opened.
     is_strict: bool,
 }
 
@@ -49,7 +49,7 @@ impl Clock {
 }
 
 impl PendingSink {
-    /// Reads the cursor. The output is opened by the sink's thread; with `is_strict` the start fails when it cannot be.
+    /// Reads the cursor. The sink's thread opens the output. With `is_strict`, the start fails if the output cannot be opened.
     ///
     /// # Errors
     /// Those of the cursor's file.
@@ -69,17 +69,17 @@ impl PendingSink {
         Arc::clone(&self.opening.ledger)
     }
 
-    /// Works until it is told to drain and has, or to give up.
+    /// Runs until the sink has drained after it was told to, or is told to give up.
     pub(crate) fn run(self) {
         let worked = self.open().and_then(|thread| match thread {
             Some(thread) => thread.work(),
             None => Ok(()),
         });
-        // Interrupted: the cursor of the last commit stands; the next start goes on from there.
+        // If the thread was interrupted, the next start goes on from the last commit.
         drop(worked);
     }
 
-    /// Opens the output when every thread of the start exists. `None` when the start fails because of it.
+    /// Opens the output once every thread of the start exists. Returns `None` if the output makes the start fail.
     fn open(self) -> Result<Option<SinkThread>, Interrupted> {
         self.lifecycle.enter()?;
         let clock = Clock { since: Instant::now() };
@@ -104,12 +104,12 @@ impl PendingSink {
             self.lifecycle.pause(pause)?;
             pause = (pause * 2).min(OPEN_PAUSE_MAX);
         };
-        // It may have taken so long that the start was given up.
+        // Opening may have taken so long that the start was given up.
         self.lifecycle.check()?;
         self.begin(sink, clock)
     }
 
-    /// The output's state must be in the cursor before the first message is written to it.
+    /// Makes the first commit: the output's state must be in the cursor before the first message is written to the output.
     fn begin(self, sink: Box<dyn Sink>, clock: Clock) -> Result<Option<SinkThread>, Interrupted> {
         let PendingSink { opening, lifecycle, is_strict } = self;
         let progress = opening.spool.progress();
@@ -131,7 +131,7 @@ impl PendingSink {
 impl SinkThread {
     fn work(mut self) -> Result<(), Interrupted> {
         loop {
-            // Both before the step: what the lanes wrote last may come between its reading and this.
+            // Both are read before the step: a lane may write its last messages just after the step has read the lane.
             let seen = self.progress.generation();
             let wish = self.wish();
             match self.driver.step(self.clock.now(), wish) {
@@ -141,7 +141,7 @@ impl SinkThread {
                 SinkStep::Again { pause, may_hold: true } => self.lifecycle.pause_until_hold(pause),
                 SinkStep::Again { pause, may_hold: false } => self.lifecycle.pause_without_hold(pause)?,
                 SinkStep::Blocked { is_clean: true } | SinkStep::Held => self.hold()?,
-                // In the middle of something: only its reader can make this a place to hold at.
+                // Some output is not committed yet: the sink can hold only after the reader has taken more.
                 SinkStep::Blocked { is_clean: false } => self.lifecycle.check().inspect_err(|_| {
                     warn!(
                         sink = self.driver.name(),

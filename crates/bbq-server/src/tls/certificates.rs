@@ -21,18 +21,18 @@ use super::validity::not_after;
 use crate::config::secret::Secret;
 use crate::time::unix_seconds;
 
-/// The longest file of certificates: four times those of all public authorities together.
+/// The largest file of certificates: four times the size of those of all public authorities together.
 const CERTIFICATES_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Certificates, keys and rules for new connections.
 #[derive(Clone)]
 pub(crate) struct Certificates {
     pub(super) config: Arc<ServerConfig>,
-    /// Of the files, a moment before they were read.
+    /// The stamp of the files a moment before they were read.
     pub(super) stamp: Stamp,
 }
 
-/// Which option names a file that cannot be used, and why.
+/// The option whose file cannot be used, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("{key}: {problem}")]
 pub(crate) struct TlsFileError {
@@ -41,8 +41,8 @@ pub(crate) struct TlsFileError {
 }
 
 impl Certificates {
-    /// Reads the files. `application` are the protocols inside, as clients may ask for them (ALPN), the best one
-    /// first; none when they are not to.
+    /// Reads the files. `application` lists the protocols inside TLS that clients may ask for (ALPN), the preferred one first. If
+    /// it is empty, clients cannot ask.
     ///
     /// # Errors
     /// The first file that cannot be used.
@@ -65,8 +65,8 @@ impl Certificates {
             }
         };
         let mut config = builder.with_cert_resolver(Arc::new(by_name));
-        // Tickets would lie unread at a client that only sends. When it closes its socket then, its kernel resets the connection
-        // and throws away what is still to be sent (RFC 2525, 2.17): messages would be lost.
+        // A client that only sends does not read the tickets. If it closes its socket with unread tickets, its kernel resets the
+        // connection and discards what is still to be sent (RFC 2525, 2.17): messages would be lost.
         config.send_tls13_tickets = 0;
         config.alpn_protocols = application.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(Certificates { config: Arc::new(config), stamp })
@@ -160,7 +160,7 @@ fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'st
 fn bytes(path: &Path) -> Result<Vec<u8>, String> {
     let shown = path.display();
     let unreadable = |error| format!("cannot read {shown}: {error}");
-    // Before it is opened: that would wait for the writer of a pipe.
+    // This comes before the file is opened: opening a pipe would wait for its writer.
     if !fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(format!("{shown} is no regular file"));
     }
@@ -174,7 +174,7 @@ fn bytes(path: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Clients decide whether they accept an expired certificate; some do.
+/// An expired certificate is no error: clients decide whether they accept it, and some do.
 fn warn_if_expired(path: &Path, chain: &[CertificateDer<'static>]) {
     let end = chain.first().and_then(|certificate| not_after(certificate));
     if end.is_some_and(|end| end < i64::try_from(unix_seconds()).unwrap_or(i64::MAX)) {

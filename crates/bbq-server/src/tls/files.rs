@@ -9,15 +9,15 @@ use crate::file_stamp::FileStamp;
 pub(crate) struct TlsFiles {
     pub(crate) certificates: Vec<PathBuf>,
     pub(crate) keys: Vec<PathBuf>,
-    /// Whoever this authority certified may connect; without it, everybody.
+    /// Clients must have a certificate from an authority in this file; `None` admits every client.
     pub(crate) client_ca: Option<PathBuf>,
 }
 
-/// A state of the files; another state has another stamp.
+/// Identifies a state of the files: another state has another stamp.
 pub(super) type Stamp = Vec<Option<FileStamp>>;
 
 impl TlsFiles {
-    /// How the files are now; `None` for those that are not there.
+    /// The stamp of the files as they are now; `None` for those that do not exist.
     pub(super) fn stamp(&self) -> Stamp {
         let paths = self.certificates.iter().chain(&self.keys).chain(&self.client_ca);
         paths.map(|path| FileStamp::of(path)).collect()

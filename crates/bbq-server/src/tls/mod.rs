@@ -1,5 +1,5 @@
-//! TLS as a listener sees it: the files, the certificates made of them, and what is served now. The connections themselves are in
-//! `worker::stream`.
+//! TLS as a listener sees it: the files, the certificates in them, and what is served now. The encrypted connections are in
+//! `worker::stream`, those of HTTP in `worker::http`.
 //!
 //! Invariant: a certificate that cannot be used never replaces one that is served.
 

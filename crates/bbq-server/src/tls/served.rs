@@ -13,7 +13,7 @@ use super::files::{Stamp, TlsFiles};
 #[derive(Debug)]
 pub(crate) struct ServedTls {
     files: TlsFiles,
-    /// As clients may ask for it.
+    /// The protocols that clients may ask for (ALPN).
     application: &'static [&'static [u8]],
     now: Mutex<Now>,
     pub(crate) counts: Arc<HandshakeCounts>,
@@ -44,12 +44,12 @@ struct Now {
     seen: Stamp,
     /// The files when they were last read.
     read: Stamp,
-    /// Why what they hold now is not served.
+    /// Why the present content of the files is not served.
     problem: Option<String>,
 }
 
 impl ServedTls {
-    /// Goes on with the counts of an earlier configuration, if there was one.
+    /// Continues the counts of an earlier configuration, if there was one.
     pub(crate) fn new(
         files: TlsFiles,
         application: &'static [&'static [u8]],
@@ -61,17 +61,17 @@ impl ServedTls {
         ServedTls { files, application, now: Mutex::new(now), counts }
     }
 
-    /// Whether it is configured so.
+    /// Whether the files and the protocols are these.
     pub(crate) fn is_of(&self, files: &TlsFiles, application: &[&[u8]]) -> bool {
         (&self.files, self.application) == (files, application)
     }
 
-    /// For a new connection.
+    /// The configuration for a new connection.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.now().certificates.config)
     }
 
-    /// Serves these from now on. `true` when the files have changed since those before were read.
+    /// Serves these certificates from now on. Returns `true` if the files have changed since the previous ones were read.
     pub(crate) fn replace(&self, certificates: Certificates) -> bool {
         let mut now = self.now();
         let has_changed = certificates.stamp != now.certificates.stamp;
@@ -82,7 +82,7 @@ impl ServedTls {
         has_changed
     }
 
-    /// Reads the files again if they have changed. Not for a worker's thread.
+    /// Reads the files again if they have changed. This waits for the disk, so it must not run on a worker's thread.
     pub(crate) fn look(&self, listener: &str) {
         let stamp = self.files.stamp();
         {
@@ -105,7 +105,7 @@ impl ServedTls {
         }
     }
 
-    /// What a person must mend.
+    /// What a person must fix, if anything.
     pub(crate) fn problem(&self) -> Option<String> {
         self.now().problem.clone()
     }

@@ -1,4 +1,4 @@
-//! Until when a certificate is valid. rustls does not tell of a server's own certificate.
+//! When the validity of a certificate ends. rustls does not tell this about a server's own certificate.
 //!
 //! ```text
 //! Certificate ::= SEQUENCE { tbsCertificate SEQUENCE { [0] version OPTIONAL, serialNumber INTEGER, signature SEQUENCE,
@@ -12,7 +12,7 @@ const EXPLICIT_VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// The last second of its validity, in Unix time; `None` when that cannot be read.
+/// Returns the last second of a certificate's validity, in Unix time; `None` if it cannot be read.
 pub(super) fn not_after(certificate: &[u8]) -> Option<i64> {
     let (certificate, _) = element(certificate, SEQUENCE)?;
     let (mut rest, _) = element(certificate, SEQUENCE)?;
@@ -47,13 +47,13 @@ fn unix_seconds(tag: u8, text: &str) -> Option<i64> {
     Some(day.and_hms_opt(part(2)?, part(3)?, part(4)?)?.and_utc().timestamp())
 }
 
-/// The content of an element with this tag, and what stands behind it.
+/// The content of an element with this tag, and what follows the element.
 fn element(bytes: &[u8], wanted: u8) -> Option<(&[u8], &[u8])> {
     let (tag, content, rest) = any_element(bytes)?;
     (tag == wanted).then_some((content, rest))
 }
 
-/// Tag, content, and what stands behind it.
+/// Tag, content, and what follows the element.
 fn any_element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, rest) = rest.split_first()?;
@@ -61,7 +61,7 @@ fn any_element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
         (usize::from(first), rest)
     } else {
         let (length, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-        // Longer lengths than four bytes are not those of certificates.
+        // No certificate needs a length of more than four bytes.
         if length.len() > 4 {
             return None;
         }

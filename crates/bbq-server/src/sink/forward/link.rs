@@ -33,7 +33,7 @@ use crate::time::unix_ns;
 
 /// A server that does not accept a connection within this time is down.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A welcome may need a sync first.
+/// The server may have to sync its disk before it welcomes the link.
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
 /// If batches wait and the server acknowledges none for this long, the connection is given up.
 const ACK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -68,7 +68,7 @@ pub(super) struct OnTheirWay {
     unacknowledged: VecDeque<Written>,
     /// The number of the first of these.
     first_number: u64,
-    /// See [`WriteLimits`]; `None` unless a batch that was refused is sent in parts.
+    /// See [`WriteLimits`]; `None` unless a refused batch is sent in parts.
     records_max: Option<u64>,
     buffers: Buffers,
 }
@@ -215,7 +215,7 @@ impl Link {
 }
 
 impl OnTheirWay {
-    /// Begins on a new connection, on which the next batch gets this number.
+    /// Starts over on a new connection, where the next batch gets this number.
     fn begin(&mut self, number: u64) {
         self.groups.iter_mut().for_each(Outgoing::rewind);
         self.unacknowledged.clear();
@@ -244,7 +244,7 @@ impl OnTheirWay {
         }
     }
 
-    /// The next server has all batches up to `number`.
+    /// Notes that the next server has all batches up to `number`.
     fn acknowledge(&mut self, number: u64) -> io::Result<()> {
         while self.first_number <= number {
             let batch = self.unacknowledged.pop_front();
@@ -294,7 +294,7 @@ impl OnTheirWay {
     }
 }
 
-/// What the next server says.
+/// What the next server sent.
 enum Heard {
     Welcome(Welcome),
     Ack(u64),
@@ -315,7 +315,7 @@ fn take_step(session: &mut ClientSession, input: &mut Vec<u8>) -> io::Result<Opt
     Ok(Some(heard))
 }
 
-/// A refusal as the operator reads it.
+/// A refusal, as an error for the operator.
 fn told(refusal: &Refusal) -> io::Error {
     let remedy = match refusal.code {
         RefusalCode::Version => {

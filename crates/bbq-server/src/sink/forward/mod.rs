@@ -1,13 +1,13 @@
-//! `bbq://HOST:PORT` passes messages on to another bbq server: batches as they came, with the stream and the numbers that the first
-//! sender gave them, and with the time and the listener of the first server. So each message arrives once, over any number of
-//! servers, and the messages of one stream arrive in order.
+//! `bbq://HOST:PORT` passes messages on to another bbq server: batches as they came, with the stream and the numbers that the
+//! first sender gave them, and with the time and the listener of the first server. So each message arrives once, over any number
+//! of servers, and the messages of one stream arrive in order.
 //!
 //! ```text
 //! driver -> submit -> groups -> Link (a task on the sink's thread) -> settled -> settle -> driver
 //! ```
 //!
-//! `link` is the session with the next server, `outgoing` a group of messages in it, `sink` what the driver sees, `target` the
-//! SPEC. The other end is `worker/session/relay.rs` of the next server.
+//! `link` is the session with the next server, `outgoing` is a group of messages in it, `sink` is what the driver sees, `target`
+//! is the SPEC. The other end is `worker/session/relay.rs` of the next server.
 //!
 //! Invariant: a group is settled only when the next server has all of it on its disk, or refuses the rest for good.
 

@@ -29,13 +29,13 @@ pub(super) fn state_of(link: StreamId) -> String {
     format!("link {link}")
 }
 
-/// The link in a state; `None` if the state is of another kind of sink.
+/// Returns the id of the link in a state; `None` if the state is of another kind of sink.
 pub(super) fn link_of(state: &str) -> Option<StreamId> {
     let number = u128::from_str_radix(state.strip_prefix("link ")?, 16).ok()?;
     Some(StreamId(number.to_be_bytes()))
 }
 
-/// A link that no other sink has.
+/// Returns the id of a new link, which no other sink has.
 pub(super) fn new_link() -> io::Result<StreamId> {
     let mut id = [0; 16];
     getrandom::fill(&mut id).map_err(io::Error::other)?;

@@ -12,7 +12,7 @@ const BODY_BYTES_KEPT_MAX: usize = 1024 * 1024;
 /// The limits of a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WriteLimits {
-    /// No further batch is begun when the output has so many bytes.
+    /// No further batch is begun once the output has this many bytes.
     pub(super) bytes: usize,
     /// Batches with more records are sent in parts, one in each write. `u64::MAX` to send every batch as it came.
     pub(super) records: u64,
@@ -31,9 +31,9 @@ pub(super) struct Written {
 /// A group, with how much of it is written and how much is settled.
 pub(super) struct Outgoing {
     pub(super) in_hand: InHand,
-    /// In front of the next batch to write.
+    /// Before the next batch to write.
     cursor: GroupCursor,
-    /// How many records are written or settled: the first of those that can be read.
+    /// How many records are written or settled; these are the first ones that can be read.
     written: u64,
     is_written: bool,
     /// Batches that are written and not acknowledged.
@@ -63,7 +63,7 @@ impl Outgoing {
         Outgoing { in_hand, cursor: GroupCursor::default(), written, is_written: false, unacknowledged: 0 }
     }
 
-    /// Begins on a new connection, behind the settled records.
+    /// Starts over on a new connection, after the settled records.
     pub(super) fn rewind(&mut self) {
         self.cursor = GroupCursor::default();
         self.written = self.in_hand.done();
@@ -118,7 +118,7 @@ impl Outgoing {
     }
 }
 
-/// Appends a batch of at most `records_max` records of the entry behind the first `skip`, and returns how many.
+/// Appends a batch of at most `records_max` records of the entry after its first `skip` records. Returns how many it has.
 fn append_part(entry: &Entry<'_>, skip: u64, records_max: u64, out: &mut Vec<u8>) -> u64 {
     let header = &entry.batch.header;
     let as_count = |number| usize::try_from(number).unwrap_or(usize::MAX);

@@ -34,9 +34,9 @@ pub(super) struct ForwardSink {
     /// Groups that were settled while this sink waited.
     ready: Vec<Settled>,
     on_their_way: usize,
-    /// Messages that were settled.
+    /// How many messages were settled.
     progress: Arc<AtomicU64>,
-    /// The link without a connection. The next call of `settle` connects, if there is something to send.
+    /// The link while it has no connection. The next call of `settle` connects, if there is something to send.
     waiting: Option<Link>,
     running: Option<JoinHandle<(Link, io::Error)>>,
     /// The end of the link's task, if the task ended while this sink waited.
@@ -77,7 +77,7 @@ impl ForwardSink {
                 self.waiting = Some(link);
                 if self.on_their_way == 0 { Ok(self.room()) } else { Err(Problem::Again(error)) }
             }
-            // The link is gone with its groups: they come again after `go_back`.
+            // The link is gone with its groups: they are submitted again after `go_back`.
             Err(panic) => Err(Problem::Failed(io::Error::other(panic))),
         }
     }
@@ -117,7 +117,7 @@ impl Sink for ForwardSink {
         if let Some(link) = self.waiting.take_if(|_| self.on_their_way > 0) {
             self.running = Some(runtime.spawn(link.run()));
         }
-        // The link goes on as far as it can without waiting.
+        // The link proceeds as far as it can without waiting.
         runtime.block_on(tokio::task::yield_now());
         while let Ok(ready) = self.settled.try_recv() {
             self.ready.push(ready);

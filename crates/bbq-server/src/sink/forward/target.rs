@@ -1,4 +1,4 @@
-//! The SPEC of a sink that passes on to another bbq server.
+//! The SPEC of a sink that passes messages on to another bbq server.
 
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 //! The status alone decides what happens to the messages. The body is read for a short time: the beginning of an error is shown,
 //! and a connection is used again after its body was read to the end. A longer body costs the connection.
 //!
-//! Invariant: the shown text of a response does not have the secret of the request, which some servers repeat.
+//! Invariant: the shown text of a response does not contain the secret of the request, which some servers repeat.
 
 use std::io;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use hyper::{Response, StatusCode, Uri};
 
 use crate::config::secret::Secret;
 
-/// A server sends a body with its head or right behind it. This time is a few round trips to a distant server.
+/// A server sends a body with its head or right after it. This time is a few round trips to a distant server.
 const BODY_TIME_MAX: Duration = Duration::from_millis(500);
 /// Bytes of a body that are read; the beginning is shown when it is an error.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 const SHOWN_CHARACTERS_MAX: usize = 200;
-/// A shorter word behind the scheme of a secret (`Bearer WORD`) is not hidden: many texts have it by chance.
+/// A shorter word after the scheme of a secret (`Bearer WORD`) is not hidden: many texts contain it by chance.
 const HIDDEN_BYTES_MIN: usize = 4;
 
 /// Reads what is left of a response, so that its connection can be used again.
@@ -54,7 +54,7 @@ pub(super) async fn refusal(
     Err(io::Error::other(told + remedy))
 }
 
-/// A body, or as much of it as comes in time.
+/// Returns a body, or as much of it as arrives in time.
 async fn read(mut body: Incoming) -> Vec<u8> {
     let mut text = Vec::new();
     let frames = async {
@@ -68,7 +68,7 @@ async fn read(mut body: Incoming) -> Vec<u8> {
     text
 }
 
-/// Hides the secret, and the word behind its scheme.
+/// Hides the secret, and the word after its scheme.
 fn without_secret(text: &str, secret: Option<&Secret>) -> String {
     let Some(secret) = secret else { return text.to_owned() };
     // A server may repeat the whole secret or the word.

@@ -1,4 +1,4 @@
-//! Names of output files that were set aside: the path, the second (UTC), and a number that counts on within it, so that
+//! Names of output files that were set aside: the path, the second (UTC), and a number that counts up within the second, so that
 //! names sort by age. `messages.log.20261120-101500-0000`
 
 use std::io;
@@ -11,8 +11,8 @@ const STAMP: &str = "%Y%m%d-%H%M%S";
 /// The number has four digits. If more files are set aside within a second, they get names of the next second.
 const NUMBER_MAX: u32 = 9999;
 
-/// Returns a name that sorts behind all others, even if the clock was set back. `last` is the last name, if it is known. No
-/// name is used again after its file was deleted (`keep`): the newest file would then sort as the oldest.
+/// Returns a name that sorts after all others, even if the clock was set back. `last` is the last name, if it is known. No name
+/// is used again after its file was deleted (`keep`): the newest file would then sort as the oldest.
 pub(super) fn next_name(
     storage: &dyn Storage,
     path: &Path,

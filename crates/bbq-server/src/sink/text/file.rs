@@ -1,5 +1,5 @@
-//! A file, in which each message comes exactly once. The cursor remembers the file (by inode) and its length. After a crash, or
-//! after a failed write or sync, the bytes beyond that length are cut off, and their messages are written again.
+//! A file that gets each message exactly once. The cursor remembers the file (by inode) and its length. After a crash, or after a
+//! failed write or sync, the bytes beyond that length are cut off, and their messages are written again.
 //!
 //! ```text
 //! remembered: inode <n> length <n> [rotating <name>]
@@ -8,9 +8,8 @@
 //! A failed sync says that some bytes are not on disk, but not which; the next sync would succeed all the same (fsync(2)). So
 //! everything behind the last commit is cut off.
 //!
-//! Rotation goes from commit to commit: the name is remembered before the file is renamed, and the new file before anything
-//! is written to it. So after a crash at any point the old file is whole, under its old or its new name, and the new file is
-//! empty.
+//! Rotation takes several commits: the name is remembered before the file is renamed, and the new file before anything is written
+//! to it. So after a crash at any point the old file is whole, under its old or its new name, and the new file is empty.
 //!
 //! Other programs may rotate the file. If the file was renamed away (logrotate `create`), a new one is begun at the next commit.
 //! If the file was emptied in place (`copytruncate`), it is appended to.
@@ -402,7 +401,7 @@ mod tests {
         write(&mut output, b"one\n");
         let state = commit(&mut output);
         write(&mut output, b"two\n");
-        // The next half is of a write that failed.
+        // Half a message: its write failed.
         output.file.write_all_at(output.length, b"th").unwrap();
         output.go_back().unwrap();
         assert_eq!(output.state(), state);
@@ -470,8 +469,8 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"one\ntheirs\ntwo\n3\n");
     }
 
-    /// Whatever step of a rotation a crash follows, the next start goes on behind what the cursor covers, in a file where
-    /// nothing else was written.
+    /// After a crash at any step of a rotation, the next start goes on after what the cursor covers, in a file where nothing else
+    /// was written.
     #[test]
     fn a_crash_behind_any_step_of_a_rotation_loses_and_doubles_nothing() {
         for steps in 0..6 {
@@ -481,7 +480,7 @@ mod tests {
             let mut output = open(&path, rotation, None);
             write(&mut output, b"0\n");
             let mut state = commit(&mut output);
-            // What the cursor covers, and what a next start writes again.
+            // What the cursor covers. The next start writes the rest again.
             let mut covered = "0\n";
             write(&mut output, b"1\n");
             if steps >= 1 {
@@ -572,19 +571,19 @@ mod tests {
             fs::write(&path, before).unwrap();
             let mut output = open(&path, Rotation::default(), None);
             write(&mut output, b"ours\n");
-            // The line feed is not taken back with what came behind it.
+            // The line feed is not taken back with what came after it.
             output.go_back().unwrap();
             write(&mut output, b"ours\n");
             assert_eq!(fs::read_to_string(&path).unwrap(), after);
         }
-        // Of another file, and of one that was cut by somebody else.
+        // A file that somebody else has cut, and a file other than the one in the cursor.
         let state = commit(&mut open(&path, Rotation::default(), None));
         for state in [state.as_str(), "inode 0 length 3"] {
             fs::write(&path, "torn").unwrap();
             write(&mut open(&path, Rotation::default(), Some(state)), b"ours\n");
             assert_eq!(fs::read_to_string(&path).unwrap(), "torn\nours\n");
         }
-        // What the cursor covers ends as it should, whatever it is.
+        // The end of what the cursor covers is left as it is.
         fs::write(&path, "torn").unwrap();
         let inode = open(&path, Rotation::default(), None).inode;
         fs::write(&path, "rawrest").unwrap();

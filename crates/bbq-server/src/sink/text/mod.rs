@@ -1,10 +1,10 @@
-//! A sink that writes messages as text: to a file, a pipe, a device, standard output.
+//! A sink that writes messages as text: to a file, a pipe, a device or standard output.
 //!
-//! Messages are formatted into a buffer group by group, and the buffer is written when it is large enough or when there are no more
+//! Messages are formatted into a buffer group by group. The buffer is written when it is large enough or when there are no more
 //! groups. A file may become full in the middle of a group, between two messages. The rest of the group is then kept for the new
 //! file.
 //!
-//! Invariant: no message is written to an output whose state the cursor does not have.
+//! Invariant: no message is written to an output whose state is not in the cursor.
 
 mod aside;
 mod file;
@@ -32,14 +32,15 @@ const RECORDS_AT_ONCE_MAX: u32 = 16 * 1024;
 /// Their bytes, unless one is larger: a batch of a few KiB may unpack to 16 MiB, and JSON may make six bytes of each byte.
 const RECORDS_BYTES_AT_ONCE_MAX: u32 = 1024 * 1024;
 /// The buffer is written when it has this size: then the cost of a request to the disk does not matter. With a quarter of this
-/// size it was a third of all that a sink spent.
+/// size, the requests were a third of all that a sink spent.
 pub(super) const OUTPUT_BYTES_TARGET: usize = 1024 * 1024;
-/// Room for that and, mostly, for the batch that exceeds it: a buffer that grows may lose its alignment to blocks of the file.
+/// Room for that and, in most cases, for the batch that exceeds it: a buffer that grows may lose its alignment to blocks of the
+/// file.
 const OUTPUT_BUFFER_BYTES: usize = 2 * OUTPUT_BYTES_TARGET + BATCH_BODY_BYTES_TARGET;
 /// A buffer that grew beyond this, for messages that are large or grow much in JSON, is given back once it is written.
 const OUTPUT_BUFFER_BYTES_MAX: usize = 4 * OUTPUT_BUFFER_BYTES;
 
-/// Why messages are not taken further.
+/// Why taking messages stops for now.
 enum Pause {
     /// A commit must begin a new file first.
     Commit,
@@ -66,16 +67,16 @@ struct Rest {
     start: usize,
 }
 
-/// What a commit does next. After each step the process may be killed.
+/// What a commit does next. The process may be killed after any step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The output is made durable.
     Sync,
     /// Somebody else may have moved the file away.
     Follow,
-    /// The file may be of yesterday.
+    /// The file may be from an earlier day.
     Age,
-    /// The file gets the name that it will have.
+    /// The name is chosen under which the file will be set aside.
     Name,
     /// The file is set aside, and a new one begun.
     SetAside,
@@ -101,7 +102,7 @@ struct TextSink {
     stage: Stage,
     /// The next commit begins a new file.
     is_full: bool,
-    /// Whether the first commit is over, which does not look for a moved or an old file.
+    /// Whether the first commit is done. It does not look for a moved or an old file.
     has_begun: bool,
     /// Whether the age of an earlier run's output was checked.
     has_looked: bool,
@@ -130,7 +131,7 @@ impl TextSink {
         }
     }
 
-    /// Takes the current group to its end, or as far as it goes.
+    /// Takes the current group to its end, or as far as possible.
     fn take(&mut self, now: Now) -> Result<(), Pause> {
         let Some(mut current) = self.current.take() else { return Ok(()) };
         let taken = self.take_group(&mut current, now);
@@ -223,7 +224,7 @@ impl TextSink {
             let room = self.room.saturating_sub(self.buffer.len() as u64);
             let mut fits = following.partition_point(|end| (end - start) as u64 <= room);
             if fits == 0 && self.buffer.is_empty() && self.output.position() == 0 {
-                // The message is larger than a whole file, and has a file of its own.
+                // The message is larger than a whole file, and gets a file of its own.
                 fits = 1;
             }
             if fits == 0 {
@@ -290,7 +291,7 @@ impl TextSink {
             }
             Stage::Age => {
                 self.is_full = self.has_begun && self.output.is_old(now.wall);
-                // Again from the sync on, because others may have written to the file meanwhile.
+                // Starts again from the sync, because others may have written to the file meanwhile.
                 (if self.is_full { Stage::Sync } else { Stage::Finish }, None)
             }
             Stage::Name => {
@@ -350,7 +351,7 @@ impl Sink for TextSink {
             match self.commit_step(now) {
                 Ok(Some(commit)) => return Ok(commit),
                 Ok(None) => {}
-                // The first sync has no bytes of this run.
+                // The first sync covers no bytes of this run, so there is nothing to take back.
                 Err(error) if stage == Stage::Sync && self.has_begun => return Err(Problem::Failed(error)),
                 Err(error) => return Err(Problem::Again(error)),
             }
@@ -392,7 +393,7 @@ impl Sink for TextSink {
 }
 
 impl Rest {
-    /// Passes over so many messages.
+    /// Skips this many messages.
     fn skip(&mut self, messages: u64) {
         self.next = self.ends.len().min(usize::try_from(messages).unwrap_or(usize::MAX));
         self.start = self.next.checked_sub(1).map_or(0, |last| self.ends[last]);

@@ -22,8 +22,8 @@ pub(super) trait Output: Send {
         u64::MAX
     }
 
-    /// Takes the `bytes` behind `taken`, and moves `taken` behind the bytes that it took. Returns `WouldBlock` when there is no
-    /// room for a moment. After any error the caller passes the same bytes again.
+    /// Takes the `bytes` from `taken` on, and advances `taken` past the bytes that it took. Returns `WouldBlock` when there is no
+    /// room at the moment. After any error the caller passes the same bytes again.
     fn write(&mut self, bytes: &[u8], taken: &mut usize, now: DateTime<Utc>) -> io::Result<()>;
 
     /// Makes everything taken durable. After an error nothing behind the last commit can be trusted.
@@ -39,7 +39,8 @@ pub(super) trait Output: Send {
     /// The cursor has the state of the last [`Output::commit`].
     fn committed(&mut self) {}
 
-    /// Notices what others did to the output. `true` when there is a new state, to be remembered before anything is written.
+    /// Notices what others did to the output. Returns `true` if there is a new state, to be remembered before anything is
+    /// written.
     fn follow(&mut self, now: DateTime<Utc>) -> io::Result<bool> {
         let _unused = now;
         Ok(false)
@@ -76,7 +77,7 @@ pub(super) trait Output: Send {
     }
 }
 
-/// An error of opening a file. A full disk is waited for, as it is when a write fails.
+/// Classifies an error of opening a file. If the disk is full, opening is tried again, like a write that fails.
 pub(super) fn of_file(error: io::Error) -> OpenError {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => OpenError::NotYet(error),

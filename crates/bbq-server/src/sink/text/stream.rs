@@ -1,6 +1,6 @@
 //! An output that cannot be cut back: standard output, a pipe, a device. Written messages count as delivered; after a crash the
-//! messages since the last commit come again. They also come again after a failed sync, if the output is a file or a disk: the
-//! error does not say which messages are lost, and none can be taken back.
+//! messages since the last commit are written again. They are also written again after a failed sync, if the output is a file or
+//! a disk: the error does not say which messages are lost, and none can be taken back.
 //!
 //! A write that ends in the middle of a message goes on at that very byte, so each message comes once and whole, however
 //! little of it the pipe takes at a time. A reader that goes away may have read half a message. The next reader gets what the
@@ -60,7 +60,7 @@ impl StreamOutput {
         })
     }
 
-    /// A file that was opened with O_NONBLOCK.
+    /// Makes an output of a file that was opened with O_NONBLOCK.
     pub(super) fn of(file: File, name: String) -> StreamOutput {
         StreamOutput { file: file.into(), name, waits: false }
     }
@@ -126,7 +126,7 @@ impl Output for StreamOutput {
     }
 }
 
-/// Opens a pipe or a device, which is no file of a storage.
+/// Opens a pipe or a device directly: a `Storage` is for regular files only.
 pub(super) fn open_stream(path: &Path) -> Result<Box<dyn Output>, OpenError> {
     // Without O_NONBLOCK, opening a pipe would hold the thread until somebody reads the pipe.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();

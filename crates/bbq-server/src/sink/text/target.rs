@@ -19,7 +19,7 @@ use crate::sink::kind::{Kind, Target};
 
 pub(in crate::sink) const FORMAT_WORDS: [(&str, Format); 2] = [("raw", Format::Raw), ("json", Format::Json)];
 
-/// The option of sinks that write a message on a line.
+/// The option of sinks that write one message per line.
 pub(in crate::sink) const fn format_option(default: &'static str) -> SpecOption {
     SpecOption {
         key: "format",

@@ -1,4 +1,4 @@
-//! Sinks whose steps are taken here, on a real disk.
+//! Takes the steps of sinks one by one, on a real disk.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -33,13 +33,13 @@ struct Rig {
     sink: SinkDriver,
     ledger: Arc<SinkLedger>,
     monotonic: Duration,
-    /// The wall clock's.
+    /// The day of the wall clock.
     day: u64,
     next_sequence: u64,
 }
 
 impl Rig {
-    /// The sink writes to `output` in the directory, which `prepare` may make.
+    /// The sink writes to the file `output` in the directory; `prepare` may create it before.
     fn new(lanes: u32, query: &str, prepare: impl FnOnce(&Path)) -> Rig {
         Rig::of(lanes, prepare, |output| format!("file:{}{query}", output.display()))
     }
@@ -67,7 +67,7 @@ impl Rig {
         Rig { directory, spool, sink, ledger, monotonic, day, next_sequence: 1 }
     }
 
-    /// Makes a batch of such records durable, as a group of its own.
+    /// Makes a batch of these records durable, as a group of its own.
     fn put(&mut self, lane: usize, records: &[&[u8]]) {
         let mut builder = BatchBuilder::new();
         records.iter().for_each(|record| builder.push(record));
@@ -119,7 +119,7 @@ fn make_pipe(path: &Path) {
     rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
 }
 
-/// A pipe that is open for reading, and that nobody reads.
+/// A pipe that is open for reading but that nobody reads.
 fn make_stuck_pipe(path: &Path) -> File {
     make_pipe(path);
     // Both ends, so that opening it does not wait.
@@ -220,7 +220,7 @@ fn a_file_is_of_the_day_of_its_first_message() {
     assert_eq!(fs::read(rig.directory.path().join("output")).unwrap(), b"of the sixth\n");
 }
 
-/// A disk that cannot say once which file is at a path.
+/// A disk that once fails to say which file is at a path.
 struct FailsOnce {
     fails: AtomicBool,
 }
