@@ -80,7 +80,7 @@ pub struct WorkerStatus {
     pub connections: u64,
     /// Of those, sessions of bbq clients.
     pub sessions: u64,
-    /// Of those, sessions that sent something in the last seconds; the others cost less memory.
+    /// Sessions that sent something in the last seconds; the others cost less memory. An open HTTP connection counts, too.
     pub sessions_active: u64,
     /// Milliseconds since its thread last returned to the event loop; well over 100 means that the worker is stuck.
     pub heartbeat_ms: u64,

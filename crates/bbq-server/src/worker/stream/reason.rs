@@ -47,7 +47,7 @@ pub(super) fn reason(error: &Error) -> String {
             // The hello of an older TLS version does not have this extension.
             | PeerIncompatible::SignatureAlgorithmsExtensionRequired,
         ) => "the client offers neither TLS 1.2 nor TLS 1.3",
-        Error::NoApplicationProtocol => "the client does not offer http/1.1 (ALPN)",
+        Error::NoApplicationProtocol => "the client offers neither h2 nor http/1.1 (ALPN)",
         Error::AlertReceived(
             AlertDescription::UnknownCA | AlertDescription::BadCertificate | AlertDescription::CertificateUnknown,
         ) => "the client refuses the server's certificate: it does not know the authority, or expects another name",
