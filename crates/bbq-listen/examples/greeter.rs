@@ -6,6 +6,7 @@
 //!
 //! The name ends with the connection. The name `exit` stops the worker that reads it; when all have stopped, the program ends, as
 //! in the seed. Unlike in the seed, no connection is lost while a worker is left: the others accept what waits for it.
+//! What else a worker reads while it ends is greeted, but another `exit` among it stops nobody.
 
 #[path = "common/front_door.rs"]
 mod front_door;

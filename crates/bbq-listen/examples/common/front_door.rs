@@ -5,7 +5,7 @@ mod options;
 use bbq_listen::{AsyncListener, Group};
 pub(crate) use options::Options;
 
-/// Says it when the first worker has its listener: from then on signals are heeded, and everybody is served.
+/// Announces the group when the first worker has its listener: by then SIGTERM and SIGINT end the run in order.
 pub(crate) fn announced(group: &Group, listener: AsyncListener) -> AsyncListener {
     if listener.worker_listener().worker() == 0
         && let Err(error) = options::announce(group)

@@ -33,13 +33,8 @@ impl Options {
     /// Opens the group at `address`.
     pub(crate) fn open_at(&self, address: Address) -> Result<Group, ListenError> {
         raise_descriptor_limit();
-        Group::open(&self.group(address))
-    }
-
-    /// What to open at `address`.
-    pub(crate) fn group(&self, address: Address) -> GroupOptions {
-        let workers = self.workers.unwrap_or_else(worker_count);
-        GroupOptions::new(address, workers).distribution(self.distribution).steering(self.steering.clone())
+        let options = GroupOptions::new(address, self.workers.unwrap_or_else(worker_count));
+        options.distribution(self.distribution).steering(self.steering.clone()).open()
     }
 }
 
