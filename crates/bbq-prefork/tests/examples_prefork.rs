@@ -3,7 +3,7 @@
 //!
 //! `BBQ_SEED` repeats a run of the kills under load; `BBQ_KILLS` kills more often.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#[path = "../../bbq-listen/tests/example/mod.rs"]
+#[path = "../../bbq-listen/tests/examples/example.rs"]
 mod example;
 mod prefork_load;
 

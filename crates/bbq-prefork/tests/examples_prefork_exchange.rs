@@ -1,7 +1,7 @@
 //! If this fails, `prefork` gives a client no answer or a wrong one: one that is slow, one whose process is killed in the middle
 //! of what it gets, one that does not speak HTTP, or one that comes when there are no descriptors.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#[path = "../../bbq-listen/tests/example/mod.rs"]
+#[path = "../../bbq-listen/tests/examples/example.rs"]
 mod example;
 
 use std::io::{BufReader, Read, Write};

@@ -1,9 +1,14 @@
-//! Who may send: the files of unix sockets, tokens, and the limits of a listener.
-//!
-//! One program for all of them, as each program costs seconds to link.
+//! Who may send: TLS, tokens, the files of unix sockets, and the limits of a listener.
 
+mod authority;
+mod certificates_replaced;
+mod client;
 mod open_to_the_network;
+mod real_tls_clients;
+mod refused;
 #[path = "../support/mod.rs"]
 mod support;
+mod through_tls;
+mod tls_configuration;
 mod tokens;
 mod unix_files;

@@ -1,12 +1,9 @@
 //! Sinks, and the spool that they read.
-//!
-//! One program for all of them, as each program costs seconds to link. A test that changes what belongs to its whole process
-//! (limits, signals, who inherits orphans), runs itself again by its name, or needs the machine to itself has a program of its
-//! own, beside this directory.
 
 mod damaged_spool;
 mod failed_lane;
 mod failed_sync;
+mod file_rotation;
 mod forward;
 mod http;
 mod http_names;

@@ -5,7 +5,7 @@
     unreachable_pub,
     clippy::expect_used,
     clippy::unwrap_used,
-    reason = "test support; each test file is a crate that uses a part of it"
+    reason = "test support; each test program uses a part of it"
 )]
 
 pub mod client;

@@ -1,0 +1,13 @@
+//! The examples, each as a process of its own.
+
+mod axum;
+mod dns_cache;
+mod example;
+mod frozen;
+mod greeter;
+mod http_ok;
+mod hyper;
+mod std_and_mio;
+mod stream_proxy;
+mod taken;
+mod tonic;

@@ -1,0 +1,167 @@
+//! If this fails, a full disk costs acknowledged messages, ends the server, or needs an operator after there is room again.
+//!
+//! The data directory is a file system of 2 MiB; the output is elsewhere, except in one test. A ballast file fills the file system. The
+//! senders have more messages than all buffers on the way can hold, so they finish only when there is room again.
+
+use std::io::Read;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::support::flood::{MESSAGES, assert_all_once, batches, lines, message, wait_standstill};
+use crate::support::mounts::{Ballast, in_own_mounts, mount_small};
+use crate::support::session::{Session, batch, stream_id};
+use crate::support::{Server, Setup, assert_balanced};
+use serde_json::Value;
+
+const LISTEN: [&str; 2] = ["lines+tcp://127.0.0.1:{0}", "bbq+tcp://127.0.0.1:{1}"];
+/// Room for a few segments: far less than a lane collects in memory.
+const DISK_KIB: u32 = 2 * 1024;
+/// The spool may be larger than the disk.
+const CONFIG: &str = "[spool]\nsegment_bytes = \"256KiB\"\nbytes_max = \"1GiB\"\n";
+
+fn setup() -> Setup {
+    let setup = Setup::new(&LISTEN).with(&["--workers", "1"]).config(CONFIG);
+    mount_small(&setup.data(), DISK_KIB);
+    setup
+}
+
+fn is_waiting(status: &Value) -> bool {
+    status["spool"]["lanes"][0]["condition"] == "waiting-for-space"
+}
+
+fn assert_waiting(server: &Server<'_>, status: &Value) {
+    assert!(is_waiting(status), "{status:#}");
+    let (code, text) = server.health();
+    assert!(code == 503 && text.contains("waits for space"), "{text}");
+    assert!(
+        text.contains("left on the disk") && text.contains("make room on its disk"),
+        "why, and what to do: {text}"
+    );
+}
+
+#[test]
+fn senders_wait_and_go_on_when_there_is_room() {
+    in_own_mounts("full_disk::senders_wait_and_go_on_when_there_is_room", || {
+        let setup = setup();
+        let server = setup.start();
+        server.send(0, b"before\n");
+        server.wait_delivered(1);
+        let ballast = Ballast::fill(&setup.data());
+        let (sent, acknowledged) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            let _guard = server.killed_if_this_fails();
+            let of_lines = scope.spawn(|| lines(setup.address(0), "lines", &sent));
+            let of_batches = scope.spawn(|| batches(setup.address(1), stream_id(1), &acknowledged));
+            server.wait_status("no room", is_waiting);
+            let status = wait_standstill(&server);
+            assert_waiting(&server, &status);
+            assert!(sent.load(Ordering::Acquire) < MESSAGES && !of_lines.is_finished(), "lines wait");
+            assert!(
+                acknowledged.load(Ordering::Acquire) < MESSAGES && !of_batches.is_finished(),
+                "batches wait"
+            );
+            ballast.remove();
+            server.wait_delivered(2 * MESSAGES + 1);
+        });
+        assert_eq!(acknowledged.load(Ordering::Acquire), MESSAGES);
+        assert_eq!(server.health().0, 200);
+        assert_all_once(&setup.written(), "lines");
+        assert_all_once(&setup.written(), "bbq");
+        assert_eq!(server.stop(), Some(0), "{}", setup.log());
+    });
+}
+
+#[test]
+fn a_kill_while_it_is_full_costs_nothing_that_was_acknowledged() {
+    in_own_mounts("full_disk::a_kill_while_it_is_full_costs_nothing_that_was_acknowledged", || {
+        let setup = setup();
+        let server = setup.start();
+        let ballast = Ballast::fill(&setup.data());
+        let acknowledged = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            let _guard = server.killed_if_this_fails();
+            scope.spawn(|| batches(setup.address(1), stream_id(1), &acknowledged));
+            server.wait_status("no room", is_waiting);
+            wait_standstill(&server);
+            server.kill();
+        });
+        assert!(acknowledged.load(Ordering::Acquire) < MESSAGES, "the disk was full");
+        // The disk is still full: the server starts, takes what fits into its memory, acknowledges nothing of it, and waits.
+        let server = setup.start();
+        std::thread::scope(|scope| {
+            let _guard = server.killed_if_this_fails();
+            let sender = scope.spawn(|| batches(setup.address(1), stream_id(1), &acknowledged));
+            let status = server.wait_status("no room", is_waiting);
+            assert_waiting(&server, &status);
+            assert!(!sender.is_finished());
+            ballast.remove();
+            server.wait_delivered(MESSAGES);
+        });
+        assert_eq!(acknowledged.load(Ordering::Acquire), MESSAGES);
+        assert_all_once(&setup.written(), "bbq");
+    });
+}
+
+/// The spool alone fills the disk, so only the spool can free room: it deletes what its sink has read.
+#[test]
+fn a_spool_that_fills_the_disk_alone_empties_itself() {
+    in_own_mounts("full_disk::a_spool_that_fills_the_disk_alone_empties_itself", || {
+        let mut setup = setup();
+        setup.set_sinks(&["stdout:"]);
+        // At first the pipe is not read, so the sink waits.
+        let mut server = setup.start_writing_to(Stdio::piped());
+        let mut pipe = server.child.stdout.take().expect("piped");
+        let acknowledged = AtomicU64::new(0);
+        let mut output = Vec::new();
+        std::thread::scope(|scope| {
+            let _guard = server.killed_if_this_fails();
+            scope.spawn(|| batches(setup.address(1), stream_id(1), &acknowledged));
+            server.wait_status("no room", is_waiting);
+            let status = wait_standstill(&server);
+            assert_waiting(&server, &status);
+            let reader = scope.spawn(|| {
+                pipe.read_to_end(&mut output).expect("it is a pipe");
+            });
+            assert_balanced(&server.wait_status("delivery", |status| {
+                status["ledger"]["delivered"] == MESSAGES && status["ledger"]["queued"] == 0
+            }));
+            assert_eq!(server.stop(), Some(0), "{}", setup.log());
+            reader.join().expect("it only reads");
+        });
+        assert_all_once(&output, "bbq");
+    });
+}
+
+/// The sink's output that is not committed takes the room that its cursor needs, so the sink has to cut its output first. In parts, all
+/// of it fits, as each part lets segments be deleted.
+#[test]
+fn an_output_on_the_disk_of_the_spool_makes_room_for_its_cursor() {
+    in_own_mounts("full_disk::an_output_on_the_disk_of_the_spool_makes_room_for_its_cursor", || {
+        const BATCHES: u64 = 200;
+        const PER_BATCH: u64 = 50;
+        // 10 MB of messages: twice that does not fit.
+        const DISK_KIB: u32 = 16 * 1024;
+        let mut setup = Setup::new(&LISTEN).with(&["--workers", "1"]).config(&format!("sink = []\n{CONFIG}"));
+        let disk = setup.path().join("data");
+        mount_small(&disk, DISK_KIB);
+        setup.set_sinks(&[]);
+        let server = setup.start();
+        let (mut session, _) = Session::open(setup.address(1), stream_id(1));
+        let mut sent = String::new();
+        for first in (1..=BATCHES * PER_BATCH).step_by(PER_BATCH as usize) {
+            let messages: Vec<String> =
+                (first..first + PER_BATCH).map(|number| message("bbq", number)).collect();
+            session.write(&batch(stream_id(1), first, &messages));
+            session.acknowledged(first + PER_BATCH - 1);
+            sent.push_str(&(messages.join("\n") + "\n"));
+        }
+        assert_eq!(server.stop(), Some(0), "{}", setup.log());
+        setup.set_sinks(&["file:{dir}/data/out.log"]);
+        let server = setup.start();
+        server.wait_status("delivery", |status| status["ledger"]["queued"] == 0);
+        assert!(setup.log().contains("went back to the last commit"), "the disk was never full");
+        server.wait_status("no problem", |status| status["sinks"][0]["problem"].is_null());
+        assert_eq!(server.stop(), Some(0), "{}", setup.log());
+        assert!(std::fs::read(disk.join("out.log")).expect("a file") == sent.into_bytes());
+    });
+}

@@ -1,0 +1,8 @@
+//! More than a server can take: what waits, what is dropped, and how it is told.
+
+mod drops_told;
+mod fairness;
+mod full_disk;
+mod spool_limit;
+#[path = "../support/mod.rs"]
+mod support;
