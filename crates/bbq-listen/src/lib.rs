@@ -142,6 +142,8 @@ pub use tokio::datagrams::{AsyncDatagrams, RECEIVE_CALLS_PER_BATCH_MAX};
 #[cfg(feature = "tokio")]
 pub use tokio::listener::AsyncListener;
 #[cfg(feature = "tokio")]
+pub use tokio::runner::TokioRunner;
+#[cfg(feature = "tokio")]
 pub use tokio::unix_listener::AsyncUnixListener;
 
 /// Compiles the examples of the README.

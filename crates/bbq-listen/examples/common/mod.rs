@@ -1,5 +1,5 @@
-//! What http_ok, dns_cache and prefork share beside the options: a thread with a runtime of its own per worker, the signals, and the
-//! end. It is what `Group::run_tokio` does, but for several groups at once, and its workers yield before they sleep.
+//! What dns_cache and prefork share beside the options: a thread with a runtime of its own per worker, the signals, and the
+//! end. It is what `Group::run_tokio` does, but for several groups at once.
 //!
 //! SIGTERM and SIGINT end it: the workers take what is queued, and each says in a line what it served.
 
@@ -50,7 +50,7 @@ where
     let (alive, mut all_ended) = mpsc::channel::<Infallible>(1);
     let main = runtime()?;
     let mut signals = Signals::new(&main)?;
-    // Says on standard error when it helps, as `GET /block/MS` of http_ok shows.
+    // Says on standard error when it helps, as a query for `block-MS.` shows.
     let _watch =
         StallMonitor::start(groups.iter().copied(), STALL_THRESHOLD_DEFAULT, |event| eprintln!("{event:?}"))?;
     thread::scope(|threads| {

@@ -8,31 +8,33 @@
 
 #[path = "../common/block.rs"]
 mod block;
-#[path = "../common/mod.rs"]
-mod common;
 #[path = "../common/conversation.rs"]
 mod conversation;
+#[path = "../common/front_door.rs"]
+mod front_door;
 #[path = "../common/http.rs"]
 mod http;
 #[path = "../common/site.rs"]
 mod site;
 
+use std::io::Result;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 
 use anyhow::Context;
-use bbq_listen::{AsyncListener, Group};
+use bbq_listen::{ACCEPTS_PER_BATCH_MAX, Accepted, AsyncListener};
 use clap::Parser;
 use site::Site;
 
 /// The page is held in memory, and copied for each answer.
-const FILE_BYTES_MAX: u64 = 1024 * 1024;
+const FILE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Answers OK.
 #[derive(Debug, Parser)]
 struct Arguments {
     #[command(flatten)]
-    options: common::Options,
+    options: front_door::Options,
     /// Answer with this file instead of OK; at most 1 MiB
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
@@ -45,34 +47,33 @@ fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     let page = arguments.file.as_deref().map_or_else(|| Ok(b"OK".to_vec()), read_page)?;
     let group = arguments.options.open()?;
-    common::serve(&[&group], |worker, stop| work(&group, worker, stop, &page, arguments.allow_block))
+    let runner = group.tokio_runner().yield_before_sleep(true).on_stall(|event| eprintln!("{event:?}"));
+    runner.run(|listener| work(front_door::announced(&group, listener), &page, arguments.allow_block))?;
+    Ok(())
 }
 
 fn read_page(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let size = std::fs::metadata(path).with_context(|| format!("--file {}", path.display()))?.len();
-    anyhow::ensure!(
-        size <= FILE_BYTES_MAX,
-        "--file {}: {size} bytes, at most {FILE_BYTES_MAX}",
-        path.display()
-    );
-    std::fs::read(path).with_context(|| format!("--file {}", path.display()))
+    let page = std::fs::read(path).with_context(|| format!("--file {}", path.display()))?;
+    anyhow::ensure!(page.len() <= FILE_BYTES_MAX, "--file: {} bytes, at most {FILE_BYTES_MAX}", page.len());
+    Ok(page)
 }
 
-async fn work(
-    group: &Group,
-    worker: usize,
-    stop: common::Stop,
-    page: &[u8],
-    allow_block: bool,
-) -> anyhow::Result<String> {
-    let listener = AsyncListener::new(group.worker_listener(worker)?)?;
+async fn work(mut listener: AsyncListener, page: &[u8], allow_block: bool) -> Result<()> {
+    let worker = listener.worker_listener().worker();
     let site = Arc::new(Site::new(page, allow_block));
-    let mut connections = 0_u64;
-    common::accept(listener, stop, |accepted| {
-        connections += 1;
-        conversation::begin(accepted.stream, &site);
-    })
-    .await?;
+    let (mut connections, mut stopped) = (0_u64, pin!(listener.stopped()));
+    loop {
+        let begin = |accepted: Accepted| {
+            connections += 1;
+            conversation::begin(accepted.stream, &site);
+        };
+        tokio::select! {
+            biased;
+            accepted = listener.accept_batch(ACCEPTS_PER_BATCH_MAX, begin) => drop(accepted?),
+            () = &mut stopped => break,
+        }
+    }
     conversation::last_turns().await;
-    Ok(format!("{connections} connections, {} requests", site.requests()))
+    println!("worker {worker}: {connections} connections, {} requests", site.requests());
+    Ok(())
 }

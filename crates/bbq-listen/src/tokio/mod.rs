@@ -11,4 +11,5 @@ pub(crate) mod pace;
 pub(crate) mod place;
 pub(crate) mod readiness;
 pub(crate) mod run;
+pub(crate) mod runner;
 pub(crate) mod unix_listener;

@@ -1,187 +1,64 @@
-//! Runs a server on a group: a thread with a tokio runtime for each worker, a stall monitor, and the stop.
+//! The threads of a run: one with a tokio runtime for each worker, a stall monitor, and the stop.
 //!
 //! It opens no socket, and reads no connection.
 //!
-//! Invariant: a stop takes at most `DRAIN_TIMEOUT`, and until then no connection that was queued or open is cut off.
+//! Invariant: a stop takes at most the time that the run gives it, and until then no connection that was queued or open is cut off.
 //! Invariant: when one worker fails, all end.
 
+use std::fmt;
 use std::future::pending;
 use std::io;
 use std::panic::resume_unwind;
 use std::pin::pin;
 use std::thread;
+use std::time::Duration;
 
-use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::limits::DRAIN_TIMEOUT;
 use crate::tokio::ending::{Ending, Watched};
 use crate::{
-    AsyncDatagrams, AsyncListener, Group, STALL_THRESHOLD_DEFAULT, StallMonitor, WorkerListener,
-    install_heartbeat,
+    Group, Heartbeat, STALL_THRESHOLD_DEFAULT, StallEvent, StallMonitor, WorkerListener, install_heartbeat,
 };
 
-impl Group {
-    /// Runs a server until SIGTERM or SIGINT, or until the futures of all workers have ended.
-    ///
-    /// Each worker has a thread with a tokio runtime of its own. On this thread `serve` is called with the worker's listener, and
-    /// the future that it returns is run. A [`StallMonitor`] watches the workers. What the server shares between workers has to
-    /// be `Sync`, or cloned for each.
-    ///
-    /// ```no_run
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let group = bbq_listen::Group::bind("127.0.0.1:7701")?.open()?;
-    /// group.run_tokio(async |mut listener| {
-    ///     loop {
-    ///         let (mut stream, _peer) = listener.accept().await?;
-    ///         tokio::spawn(async move {
-    ///             let (mut input, mut output) = stream.split();
-    ///             tokio::io::copy(&mut input, &mut output).await
-    ///         });
-    ///     }
-    /// })?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// On a signal the listeners return the connections that are queued, and then no more. The run ends when no connection is open
-    /// any more, and at most [`DRAIN_TIMEOUT`] after the signal. A connection that is kept open by an idle client would take all
-    /// that time; a server that can close such connections does so when [`AsyncListener::stopped`] completes.
-    ///
-    /// A worker whose future ends before the stop is left out: the others take its connections. The group stays open after the
-    /// run; drop it, so that nobody waits in its queues.
-    ///
-    /// The process does not end by SIGTERM and SIGINT any more, also after the run. To stop for other reasons use
-    /// [`run_tokio_until`](Self::run_tokio_until).
-    ///
-    /// # Errors
-    /// The first error of a worker, after all have ended; or a thread cannot be started; or it was called in a tokio runtime,
-    /// whose thread it would block.
-    ///
-    /// # Panics
-    /// When a worker panics, after the others have ended. Tasks that a worker spawned may panic.
-    pub fn run_tokio<Serve, Serving>(&self, serve: Serve) -> io::Result<()>
-    where
-        Serve: Fn(AsyncListener) -> Serving + Sync,
-        Serving: IntoFuture<Output = io::Result<()>>,
-    {
-        let runtime = runtime_of_caller()?;
-        let signals = signals(&runtime)?;
-        run(self, &runtime, signals, AsyncListener::ending_by, serve)
-    }
+/// How a run is made.
+pub(crate) struct Plan {
+    pub(crate) stall_threshold: Duration,
+    pub(crate) on_stall: Box<dyn FnMut(StallEvent) + Send>,
+    pub(crate) drain_timeout: Duration,
+    pub(crate) yields_before_sleep: bool,
+}
 
-    /// As [`run_tokio`](Self::run_tokio), but until `stop` completes. It installs no signal handler.
-    ///
-    /// `stop` is polled on the calling thread, in a tokio runtime.
-    ///
-    /// # Errors
-    /// As [`run_tokio`](Self::run_tokio).
-    ///
-    /// # Panics
-    /// As [`run_tokio`](Self::run_tokio).
-    pub fn run_tokio_until<Serve, Serving>(
-        &self,
-        stop: impl Future<Output = ()>,
-        serve: Serve,
-    ) -> io::Result<()>
-    where
-        Serve: Fn(AsyncListener) -> Serving + Sync,
-        Serving: IntoFuture<Output = io::Result<()>>,
-    {
-        run(self, &runtime_of_caller()?, stop, AsyncListener::ending_by, serve)
-    }
-
-    /// As [`run_tokio`](Self::run_tokio), for a group of datagrams: udp or unixgram.
-    ///
-    /// On a signal the workers receive what is queued, and the run ends when each has asked for more; of a worker that does not, at
-    /// most [`DRAIN_TIMEOUT`] after the signal.
-    ///
-    /// ```no_run
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use bbq_listen::{Datagram, Group, SendBatch};
-    ///
-    /// let group = Group::bind("udp://127.0.0.1:7702")?.open()?;
-    /// group.run_tokio_datagrams(async |mut datagrams| {
-    ///     let mut replies = SendBatch::new(datagrams.worker_listener().socket().clone());
-    ///     loop {
-    ///         let echo = |datagram: Datagram<'_>| {
-    ///             replies.reply(&datagram, |reply| {
-    ///                 reply.extend_from_slice(datagram.bytes);
-    ///                 true
-    ///             });
-    ///         };
-    ///         datagrams.receive_batch(echo).await?;
-    ///         replies.send();
-    ///     }
-    /// })?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`run_tokio`](Self::run_tokio).
-    ///
-    /// # Panics
-    /// As [`run_tokio`](Self::run_tokio).
-    pub fn run_tokio_datagrams<Serve, Serving>(&self, serve: Serve) -> io::Result<()>
-    where
-        Serve: Fn(AsyncDatagrams) -> Serving + Sync,
-        Serving: IntoFuture<Output = io::Result<()>>,
-    {
-        let runtime = runtime_of_caller()?;
-        let signals = signals(&runtime)?;
-        run(self, &runtime, signals, AsyncDatagrams::ending_by, serve)
-    }
-
-    /// As [`run_tokio_datagrams`](Self::run_tokio_datagrams), but until `stop` completes. It installs no signal handler.
-    ///
-    /// # Errors
-    /// As [`run_tokio`](Self::run_tokio).
-    ///
-    /// # Panics
-    /// As [`run_tokio`](Self::run_tokio).
-    pub fn run_tokio_datagrams_until<Serve, Serving>(
-        &self,
-        stop: impl Future<Output = ()>,
-        serve: Serve,
-    ) -> io::Result<()>
-    where
-        Serve: Fn(AsyncDatagrams) -> Serving + Sync,
-        Serving: IntoFuture<Output = io::Result<()>>,
-    {
-        run(self, &runtime_of_caller()?, stop, AsyncDatagrams::ending_by, serve)
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            stall_threshold: STALL_THRESHOLD_DEFAULT,
+            on_stall: Box::new(drop),
+            drain_timeout: DRAIN_TIMEOUT,
+            yields_before_sleep: false,
+        }
     }
 }
 
-/// What completes at SIGTERM and SIGINT, which do not end the process any more.
-fn signals(runtime: &Runtime) -> io::Result<impl Future<Output = ()> + use<>> {
-    let _context = runtime.enter();
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan")
+            .field("stall_threshold", &self.stall_threshold)
+            .field("drain_timeout", &self.drain_timeout)
+            .field("yields_before_sleep", &self.yields_before_sleep)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Makes what a worker accepts or receives with.
-type Listen<Listener> = fn(WorkerListener, Ending) -> io::Result<Listener>;
+pub(crate) type Listen<Listener> = fn(WorkerListener, Ending) -> io::Result<Listener>;
 
-fn runtime_of_caller() -> io::Result<Runtime> {
-    if Handle::try_current().is_ok() {
-        return Err(io::Error::other(
-            "run_tokio blocks its thread and makes its own runtimes; call it outside of a runtime, from `fn main`",
-        ));
-    }
-    Builder::new_current_thread().enable_all().build()
-}
-
-fn run<Listener, Serve, Serving>(
+/// Runs the workers of `group` until `until` completes, a worker fails, or all have ended.
+pub(crate) fn run<Listener, Serve, Serving>(
     group: &Group,
+    plan: Plan,
     runtime: &Runtime,
     until: impl Future<Output = ()>,
     listen: Listen<Listener>,
@@ -192,7 +69,8 @@ where
     Serving: IntoFuture<Output = io::Result<()>>,
 {
     group.resume()?;
-    let _monitor = StallMonitor::start([group], STALL_THRESHOLD_DEFAULT, drop)?;
+    let Plan { stall_threshold, on_stall, drain_timeout, yields_before_sleep } = plan;
+    let _monitor = StallMonitor::start([group], stall_threshold, on_stall)?;
     let (stop, serve) = (watch::Sender::new(false), &serve);
     // Changed by a worker that fails; closed when all have ended.
     let (running, mut failed) = watch::channel(());
@@ -205,7 +83,8 @@ where
             let thread = thread::Builder::new().name(format!("worker-{}", worker_listener.worker()));
             workers.push(thread.spawn_scoped(threads, move || {
                 let mut running = Running { running, fails: true };
-                work(worker_listener, stop, listen, serve)?;
+                let runtime = worker_runtime(yields_before_sleep)?;
+                runtime.block_on(work(worker_listener, stop, drain_timeout, listen, serve))?;
                 running.fails = false;
                 Ok(())
             })?);
@@ -254,10 +133,25 @@ impl Drop for Running {
     }
 }
 
+/// The event loop of one worker.
+fn worker_runtime(yields_before_sleep: bool) -> io::Result<Runtime> {
+    let mut builder = Builder::new_current_thread();
+    install_heartbeat(&mut builder);
+    if yields_before_sleep {
+        // This hook takes the place of the one that `install_heartbeat` has set.
+        builder.on_thread_park(|| {
+            Heartbeat::of_this_thread().sleep();
+            rustix::thread::sched_yield();
+        });
+    }
+    builder.enable_all().build()
+}
+
 /// Runs one worker on its thread.
-fn work<Listener, Serve, Serving>(
+async fn work<Listener, Serve, Serving>(
     worker_listener: WorkerListener,
     stop: watch::Receiver<bool>,
+    drain_timeout: Duration,
     listen: Listen<Listener>,
     serve: &Serve,
 ) -> io::Result<()>
@@ -265,25 +159,21 @@ where
     Serve: Fn(Listener) -> Serving,
     Serving: IntoFuture<Output = io::Result<()>>,
 {
-    let mut builder = Builder::new_current_thread();
-    install_heartbeat(&mut builder);
-    builder.enable_all().build()?.block_on(async {
-        let (ending, mut watched) = Ending::new(stop.clone());
-        let listener = listen(worker_listener, ending)?;
-        let mut out_of_time = pin!(out_of_time(stop));
-        tokio::select! {
-            biased;
-            served = serve(listener).into_future() => served?,
-            error = over(&mut watched) => return error.map_or(Ok(()), Err),
-            () = &mut out_of_time => return Ok(()),
-        }
-        // Its connections may be open for as long as the other workers serve.
-        tokio::select! {
-            _ = watched.in_progress.recv() => {}
-            () = out_of_time => {}
-        }
-        Ok(())
-    })
+    let (ending, mut watched) = Ending::new(stop.clone());
+    let listener = listen(worker_listener, ending)?;
+    let mut out_of_time = pin!(out_of_time(stop, drain_timeout));
+    tokio::select! {
+        biased;
+        served = serve(listener).into_future() => served?,
+        error = over(&mut watched) => return error.map_or(Ok(()), Err),
+        () = &mut out_of_time => return Ok(()),
+    }
+    // Its connections may be open for as long as the other workers serve.
+    tokio::select! {
+        _ = watched.in_progress.recv() => {}
+        () = out_of_time => {}
+    }
+    Ok(())
 }
 
 /// Completes when the listener is drained and no connection is open, or with an error after which it accepts no more.
@@ -306,8 +196,37 @@ async fn over(watched: &mut Watched) -> Option<io::Error> {
     }
 }
 
-async fn out_of_time(mut stop: watch::Receiver<bool>) {
+async fn out_of_time(mut stop: watch::Receiver<bool>, drain_timeout: Duration) {
     // An error means that the run is over.
     let _ = stop.wait_for(|stop| *stop).await;
-    sleep(DRAIN_TIMEOUT).await;
+    sleep(drain_timeout).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    /// If it did not, it would count as stalled whenever nothing has come for a while.
+    #[test]
+    fn a_worker_says_that_it_sleeps_whether_it_yields_or_not() {
+        for yields in [false, true] {
+            let heartbeat = Heartbeat::of_this_thread();
+            let (wake, woken) = tokio::sync::oneshot::channel();
+            let looks = thread::spawn({
+                let heartbeat = heartbeat.clone();
+                move || {
+                    let start = Instant::now();
+                    while !heartbeat.is_asleep() && start.elapsed() < DRAIN_TIMEOUT {
+                        thread::yield_now();
+                    }
+                    wake.send(heartbeat.is_asleep())
+                }
+            });
+            assert_eq!(worker_runtime(yields).unwrap().block_on(woken), Ok(true), "yields: {yields}");
+            assert!(!heartbeat.is_asleep());
+            looks.join().unwrap().unwrap();
+        }
+    }
 }

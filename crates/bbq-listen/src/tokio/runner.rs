@@ -1,0 +1,290 @@
+//! How a server runs on a group, as its author sees it.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::tokio::run::{Plan, run};
+use crate::{AsyncDatagrams, AsyncListener, Group, STALL_THRESHOLD_MIN, StallEvent};
+
+impl Group {
+    /// Runs a server until SIGTERM or SIGINT, or until the futures of all workers have ended.
+    ///
+    /// Each worker has a thread with a tokio runtime of its own. On this thread `serve` is called with the worker's listener, and
+    /// the future that it returns is run. A [`StallMonitor`] watches the workers. What the server shares between workers has to
+    /// be `Sync`, or cloned for each.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let group = bbq_listen::Group::bind("127.0.0.1:7701")?.open()?;
+    /// group.run_tokio(async |mut listener| {
+    ///     loop {
+    ///         let (mut stream, _peer) = listener.accept().await?;
+    ///         tokio::spawn(async move {
+    ///             let (mut input, mut output) = stream.split();
+    ///             tokio::io::copy(&mut input, &mut output).await
+    ///         });
+    ///     }
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// On a signal the listeners return the connections that are queued, and then no more. The run ends when no connection is open
+    /// any more, and at most [`DRAIN_TIMEOUT`] after the signal. A connection that is kept open by an idle client would take all
+    /// that time; a server that can close such connections does so when [`AsyncListener::stopped`] completes.
+    ///
+    /// A worker whose future ends before the stop is left out: the others take its connections. The group stays open after the
+    /// run; drop it, so that nobody waits in its queues.
+    ///
+    /// The process does not end by SIGTERM and SIGINT any more, also after the run. To stop for other reasons use
+    /// [`run_tokio_until`](Self::run_tokio_until); to be told of stalls, or to give a stop more time, [`tokio_runner`](Self::tokio_runner).
+    ///
+    /// # Errors
+    /// The first error of a worker, after all have ended; or a thread cannot be started; or it was called in a tokio runtime,
+    /// whose thread it would block.
+    ///
+    /// # Panics
+    /// When a worker panics, after the others have ended. Tasks that a worker spawned may panic.
+    pub fn run_tokio<Serve, Serving>(&self, serve: Serve) -> io::Result<()>
+    where
+        Serve: Fn(AsyncListener) -> Serving + Sync,
+        Serving: IntoFuture<Output = io::Result<()>>,
+    {
+        self.tokio_runner().run(serve)
+    }
+
+    /// As [`run_tokio`](Self::run_tokio), but until `stop` completes. It installs no signal handler.
+    ///
+    /// `stop` is polled on the calling thread, in a tokio runtime.
+    ///
+    /// # Errors
+    /// As [`run_tokio`](Self::run_tokio).
+    ///
+    /// # Panics
+    /// As [`run_tokio`](Self::run_tokio).
+    pub fn run_tokio_until<Serve, Serving>(
+        &self,
+        stop: impl Future<Output = ()>,
+        serve: Serve,
+    ) -> io::Result<()>
+    where
+        Serve: Fn(AsyncListener) -> Serving + Sync,
+        Serving: IntoFuture<Output = io::Result<()>>,
+    {
+        self.tokio_runner().run_until(stop, serve)
+    }
+
+    /// As [`run_tokio`](Self::run_tokio), for a group of datagrams: udp or unixgram.
+    ///
+    /// On a signal the workers receive what is queued, and the run ends when each has asked for more; of a worker that does not, at
+    /// most [`DRAIN_TIMEOUT`] after the signal.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use bbq_listen::{Datagram, Group, SendBatch};
+    ///
+    /// let group = Group::bind("udp://127.0.0.1:7702")?.open()?;
+    /// group.run_tokio_datagrams(async |mut datagrams| {
+    ///     let mut replies = SendBatch::new(datagrams.worker_listener().socket().clone());
+    ///     loop {
+    ///         let echo = |datagram: Datagram<'_>| {
+    ///             replies.reply(&datagram, |reply| {
+    ///                 reply.extend_from_slice(datagram.bytes);
+    ///                 true
+    ///             });
+    ///         };
+    ///         datagrams.receive_batch(echo).await?;
+    ///         replies.send();
+    ///     }
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`run_tokio`](Self::run_tokio).
+    ///
+    /// # Panics
+    /// As [`run_tokio`](Self::run_tokio).
+    pub fn run_tokio_datagrams<Serve, Serving>(&self, serve: Serve) -> io::Result<()>
+    where
+        Serve: Fn(AsyncDatagrams) -> Serving + Sync,
+        Serving: IntoFuture<Output = io::Result<()>>,
+    {
+        self.tokio_runner().run_datagrams(serve)
+    }
+
+    /// As [`run_tokio_datagrams`](Self::run_tokio_datagrams), but until `stop` completes. It installs no signal handler.
+    ///
+    /// # Errors
+    /// As [`run_tokio`](Self::run_tokio).
+    ///
+    /// # Panics
+    /// As [`run_tokio`](Self::run_tokio).
+    pub fn run_tokio_datagrams_until<Serve, Serving>(
+        &self,
+        stop: impl Future<Output = ()>,
+        serve: Serve,
+    ) -> io::Result<()>
+    where
+        Serve: Fn(AsyncDatagrams) -> Serving + Sync,
+        Serving: IntoFuture<Output = io::Result<()>>,
+    {
+        self.tokio_runner().run_datagrams_until(stop, serve)
+    }
+
+    /// A runner whose settings can be changed before it runs.
+    ///
+    /// ```no_run
+    /// # async fn serve(listener: bbq_listen::AsyncListener) -> std::io::Result<()> { Ok(()) }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let group = bbq_listen::Group::bind("127.0.0.1:7701")?.open()?;
+    /// group
+    ///     .tokio_runner()
+    ///     .on_stall(|event| eprintln!("{event:?}"))
+    ///     .drain_timeout(Duration::from_secs(30))
+    ///     .run(serve)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn tokio_runner(&self) -> TokioRunner<'_> {
+        TokioRunner { group: self, plan: Plan::default() }
+    }
+}
+
+/// Runs a server on a group; [`Group::tokio_runner`] makes it.
+#[derive(Debug)]
+#[must_use = "it does nothing until one of its `run` methods is called"]
+pub struct TokioRunner<'a> {
+    group: &'a Group,
+    plan: Plan,
+}
+
+impl TokioRunner<'_> {
+    /// A worker that runs for longer without coming back to its event loop counts as stalled, and the others take what waits for
+    /// it. At least [`STALL_THRESHOLD_MIN`]; by default [`STALL_THRESHOLD_DEFAULT`](crate::STALL_THRESHOLD_DEFAULT).
+    ///
+    /// What waits for a blocked worker waits for up to one and a half thresholds. A short threshold takes more wake-ups of the stall
+    /// monitor: two in a threshold, while any worker is awake.
+    pub fn stall_threshold(mut self, threshold: Duration) -> Self {
+        self.plan.stall_threshold = threshold.max(STALL_THRESHOLD_MIN);
+        self
+    }
+
+    /// What is called when a worker stalls, and when it comes back, on the thread of the stall monitor: it has to return soon.
+    pub fn on_stall(mut self, tell: impl FnMut(StallEvent) + Send + 'static) -> Self {
+        self.plan.on_stall = Box::new(tell);
+        self
+    }
+
+    /// How long a stop may take; by default [`DRAIN_TIMEOUT`](crate::DRAIN_TIMEOUT). Connections that are open then are cut off.
+    pub fn drain_timeout(mut self, timeout: Duration) -> Self {
+        self.plan.drain_timeout = timeout;
+        self
+    }
+
+    /// Whether a worker that has nothing to do yields its processor once before it sleeps; by default it does not.
+    ///
+    /// What arrives meanwhile is one batch, without a wake-up for each, which costs about as much as a short response. It saves where
+    /// the server and its clients have the machine to themselves; beside other busy programs each yield gives them a turn, and the
+    /// clients wait.
+    pub fn yield_before_sleep(mut self, yields: bool) -> Self {
+        self.plan.yields_before_sleep = yields;
+        self
+    }
+
+    /// As [`Group::run_tokio`].
+    ///
+    /// # Errors
+    /// As [`Group::run_tokio`].
+    ///
+    /// # Panics
+    /// As [`Group::run_tokio`].
+    pub fn run<Serve, Serving>(self, serve: Serve) -> io::Result<()>
+    where
+        Serve: Fn(AsyncListener) -> Serving + Sync,
+        Serving: IntoFuture<Output = io::Result<()>>,
+    {
+        let runtime = runtime_of_caller()?;
+        let signals = signals(&runtime)?;
+        run(self.group, self.plan, &runtime, signals, AsyncListener::ending_by, serve)
+    }
+
+    /// As [`Group::run_tokio_until`].
+    ///
+    /// # Errors
+    /// As [`Group::run_tokio`].
+    ///
+    /// # Panics
+    /// As [`Group::run_tokio`].
+    pub fn run_until<Serve, Serving>(self, stop: impl Future<Output = ()>, serve: Serve) -> io::Result<()>
+    where
+        Serve: Fn(AsyncListener) -> Serving + Sync,
+        Serving: IntoFuture<Output = io::Result<()>>,
+    {
+        run(self.group, self.plan, &runtime_of_caller()?, stop, AsyncListener::ending_by, serve)
+    }
+
+    /// As [`Group::run_tokio_datagrams`].
+    ///
+    /// # Errors
+    /// As [`Group::run_tokio`].
+    ///
+    /// # Panics
+    /// As [`Group::run_tokio`].
+    pub fn run_datagrams<Serve, Serving>(self, serve: Serve) -> io::Result<()>
+    where
+        Serve: Fn(AsyncDatagrams) -> Serving + Sync,
+        Serving: IntoFuture<Output = io::Result<()>>,
+    {
+        let runtime = runtime_of_caller()?;
+        let signals = signals(&runtime)?;
+        run(self.group, self.plan, &runtime, signals, AsyncDatagrams::ending_by, serve)
+    }
+
+    /// As [`Group::run_tokio_datagrams_until`].
+    ///
+    /// # Errors
+    /// As [`Group::run_tokio`].
+    ///
+    /// # Panics
+    /// As [`Group::run_tokio`].
+    pub fn run_datagrams_until<Serve, Serving>(
+        self,
+        stop: impl Future<Output = ()>,
+        serve: Serve,
+    ) -> io::Result<()>
+    where
+        Serve: Fn(AsyncDatagrams) -> Serving + Sync,
+        Serving: IntoFuture<Output = io::Result<()>>,
+    {
+        run(self.group, self.plan, &runtime_of_caller()?, stop, AsyncDatagrams::ending_by, serve)
+    }
+}
+
+/// What completes at SIGTERM and SIGINT, which do not end the process any more.
+fn signals(runtime: &Runtime) -> io::Result<impl Future<Output = ()> + use<>> {
+    let _context = runtime.enter();
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+fn runtime_of_caller() -> io::Result<Runtime> {
+    if Handle::try_current().is_ok() {
+        return Err(io::Error::other(
+            "run_tokio blocks its thread and makes its own runtimes; call it outside of a runtime, from `fn main`",
+        ));
+    }
+    Builder::new_current_thread().enable_all().build()
+}
