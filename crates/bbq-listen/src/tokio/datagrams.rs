@@ -119,13 +119,7 @@ impl AsyncDatagrams {
     /// Completes when the server stops and this receiver has passed on what was queued, or when it was dropped. As
     /// [`AsyncListener::stopped`](crate::AsyncListener::stopped), for [`Group::run_tokio_datagrams`](crate::Group::run_tokio_datagrams).
     pub fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
-        let stopped = self.ending.as_ref().map(Ending::stopped);
-        async move {
-            match stopped {
-                Some(stopped) => stopped.await,
-                None => std::future::pending().await,
-            }
-        }
+        Ending::stopped(self.ending.as_ref())
     }
 
     /// Ends it, and hands to `f` what other workers have handed on to this one: [`Receiver::finish`].

@@ -4,6 +4,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::future::pending;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -90,11 +91,14 @@ impl Ending {
         let _ = self.failed.try_send(error);
     }
 
-    /// Completes when the listener is drained or dropped. The server then ends by itself.
-    pub(crate) fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.state.send_modify(|state| state.ends_by_itself = true);
-        let mut state = self.state.subscribe();
+    /// Completes when the listener is drained or dropped. The server then ends by itself. Without a run it never completes.
+    pub(crate) fn stopped(of_run: Option<&Self>) -> impl Future<Output = ()> + Send + use<> {
+        let state = of_run.map(|ending| {
+            ending.state.send_modify(|state| state.ends_by_itself = true);
+            ending.state.subscribe()
+        });
         async move {
+            let Some(mut state) = state else { return pending().await };
             if state.wait_for(|state| state.drained).await.is_err() {
                 return;
             }

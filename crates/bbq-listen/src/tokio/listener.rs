@@ -156,13 +156,7 @@ impl AsyncListener {
     /// A server that calls this ends by itself: [`Group::run_tokio`](crate::Group::run_tokio) waits for its future, as long as a
     /// stop may take. Of a listener that no `run_tokio` made, it never completes.
     pub fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
-        let stopped = self.ending.as_ref().map(Ending::stopped);
-        async move {
-            match stopped {
-                Some(stopped) => stopped.await,
-                None => std::future::pending().await,
-            }
-        }
+        Ending::stopped(self.ending.as_ref())
     }
 
     /// Ends the run of the worker with an error that the server cannot return.
