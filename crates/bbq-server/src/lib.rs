@@ -43,14 +43,14 @@ pub use sink::{SINK_KINDS, SinkKind};
 /// delivered and deleted.
 #[doc(hidden)]
 pub mod simulated {
-    pub use crate::sink::{Now, Rotation, SinkDriver, SinkOpening, SinkStep, Wish, simulated_file};
+    pub use crate::sink::{Goal, Now, Rotation, SinkDriver, SinkOpening, SinkStep, simulated_file};
     pub use crate::stored::ledger::ListenerLedger;
     pub use crate::stored::retention::Retention;
     pub use crate::stored::stream::Stream;
     pub use crate::stored::streams::Streams;
     pub use crate::worker::session::{
-        Connection, HandedHello, Input, Left, Replies, Sent, SessionContext, SessionState, Standing, Step,
-        StreamOwner,
+        Connection, Established, HandedHello, Input, Replies, Sent, SessionContext, SessionState, Step,
+        StreamOwner, SuspendedSession,
     };
     pub use crate::worker::waiters::{LaneAccounts, Waiters};
     pub use crate::worker::{Scratch, Undurable};

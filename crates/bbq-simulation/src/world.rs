@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bbq_server::simulated::Wish;
+use bbq_server::simulated::Goal;
 use bbq_spool::SteppedTime;
 
 use crate::bug::Bug;
@@ -213,8 +213,8 @@ impl World {
         let Some(server) = &mut self.server else { return };
         let sink = self.random.index(server.sinks.len());
         // A hold without a stop happens in a reload that is cancelled.
-        let wish = if self.random.one_in(8) { Wish::Hold } else { Wish::Deliver };
-        server.deliver(sink, wish, &mut self.trace);
+        let goal = if self.random.one_in(8) { Goal::Hold } else { Goal::Deliver };
+        server.deliver(sink, goal, &mut self.trace);
     }
 
     fn act_of_control(&mut self) {
@@ -324,9 +324,9 @@ impl World {
         }
         for sink in 0..server.sinks.len() {
             for _ in 0..4 {
-                server.deliver(sink, Wish::Deliver, &mut self.trace);
+                server.deliver(sink, Goal::Deliver, &mut self.trace);
             }
-            server.deliver(sink, Wish::Drain, &mut self.trace);
+            server.deliver(sink, Goal::Drain, &mut self.trace);
         }
         server.ask(false);
         server.retire(&mut self.trace);

@@ -22,7 +22,7 @@ pub struct ServedTokens {
 #[derive(Debug)]
 struct Now {
     tokens: Arc<Tokens>,
-    /// The file at the last look. It is read when two looks find the same change, as it may be half written at the first.
+    /// The file at the last check. It is read when two checks find the same change, as it may be half written at the first.
     seen: Option<FileStamp>,
     /// The file when it was last read.
     read: Option<FileStamp>,
@@ -66,7 +66,7 @@ impl ServedTokens {
     }
 
     /// Reads the file again if it has changed. This waits for the disk, so it must not run on a worker's thread.
-    pub(crate) fn look(&self, listener: &str) {
+    pub(crate) fn reload_if_changed(&self, listener: &str) {
         let stamp = FileStamp::of(&self.path);
         {
             let mut now = self.now();

@@ -26,7 +26,7 @@ use crate::lifecycle::signals::{Received, Signals};
 use crate::lifecycle::upgrade::{Predecessor, Program, Successor};
 use crate::observe::admin::Admin;
 use crate::observe::changes::Changes;
-use crate::observe::look::Look;
+use crate::observe::check_thread::CheckThread;
 use crate::worker::PausedConnection;
 
 /// How often drops are saved and threads are checked.
@@ -39,7 +39,7 @@ const START_PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Control {
     /// `None` during a pause, and after a pause that could not be ended.
     pub(crate) running: Option<Running>,
-    /// The parts of `running`, for the admin and `look`. Dropped before the lock, as they hold sockets with files.
+    /// The parts of `running`, for the admin and `check_thread`. Dropped before the lock, as they hold sockets with files.
     pub(crate) parts: watch::Sender<Arc<Parts>>,
     /// The configuration in force.
     pub(crate) config: Config,
@@ -55,7 +55,7 @@ pub(crate) struct Control {
     pub(crate) changes: Arc<Changes>,
     /// `None` when the admin is off.
     pub(crate) admin: Option<Admin>,
-    pub(crate) look: Look,
+    pub(crate) check_thread: CheckThread,
 }
 
 /// Why serving ended.
@@ -111,7 +111,7 @@ impl Control {
         if let Some(admin) = self.admin.take() {
             admin.end();
         }
-        self.look.end();
+        self.check_thread.end();
         ended
     }
 
@@ -127,7 +127,7 @@ impl Control {
         let address = address.map_or_else(|| "off".to_owned(), |address| address.to_string());
         info!(pid = std::process::id(), admin = %address, "ready");
         notify(notify::READY);
-        self.look.begin(&parts);
+        self.check_thread.begin(&parts);
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut preparation: Preparation = None;
@@ -160,7 +160,7 @@ impl Control {
                     }
                     Err(why) => self.refuse("upgrade", &why),
                 },
-                _ = tick.tick() => if !look_after(now) { return Ending::Stop { in_order: false } },
+                _ = tick.tick() => if !run_periodic_work(now) { return Ending::Stop { in_order: false } },
             }
         }
     }
@@ -210,13 +210,13 @@ impl Control {
         let before = Before { config: self.config.clone(), listeners: self.sockets.listeners.clone() };
         self.config = plan.config;
         self.sockets.listeners = plan.listeners;
-        let went_on = self.go_on(halted, Some(before));
-        if went_on.is_ok() {
+        let resumed = self.resume_after_pause(halted, Some(before));
+        if resumed.is_ok() {
             self.loaded = new;
             self.changes.set_refused(None);
             info!("reloaded");
         }
-        went_on
+        resumed
     }
 
     /// Serves the certificates and tokens that were read with the configuration.
@@ -294,7 +294,7 @@ impl Control {
                 drop(successor);
                 self.refuse("upgrade", &why);
                 self.sign_lock();
-                if let Err(why) = self.go_on(halted, None) {
+                if let Err(why) = self.resume_after_pause(halted, None) {
                     error!(why, "cannot go on after an upgrade that failed");
                 }
                 false
@@ -319,7 +319,7 @@ impl Control {
     }
 
     /// Starts again after a pause. If the new configuration fails, the previous one is tried.
-    fn go_on(&mut self, halted: Halted, before: Option<Before>) -> Result<(), String> {
+    fn resume_after_pause(&mut self, halted: Halted, before: Option<Before>) -> Result<(), String> {
         let mut paused = halted.paused;
         let old = before.as_ref().map_or(&self.sockets.listeners, |before| &before.listeners).clone();
         let seen_of = |listener: &Listener| {
@@ -332,7 +332,7 @@ impl Control {
         };
         self.sockets.listeners = resume(std::mem::take(&mut self.sockets.listeners));
         let mut moved = moved(&mut paused, &old, &self.sockets.listeners);
-        let Some(before) = before else { return self.start_again(&mut moved) };
+        let Some(before) = before else { return self.start_with_retries(&mut moved) };
         // Only a start with a new configuration may fail because of an output.
         let failed = match self.start(&mut moved, true) {
             Ok(()) => return Ok(()),
@@ -341,14 +341,14 @@ impl Control {
         let mut back = self::moved(&mut moved, &self.sockets.listeners, &before.listeners);
         self.config = before.config;
         self.sockets.listeners = resume(before.listeners);
-        match self.start_again(&mut back) {
+        match self.start_with_retries(&mut back) {
             Ok(()) => Err(failed),
             Err(why) => Err(format!("{failed}; and the configuration before it: {why}")),
         }
     }
 
     /// Starts with what has served before. A disk or a system that fails once does not end the server.
-    fn start_again(&mut self, paused: &mut Vec<PausedConnection>) -> Result<(), String> {
+    fn start_with_retries(&mut self, paused: &mut Vec<PausedConnection>) -> Result<(), String> {
         let mut started = self.start(paused, false);
         for _ in 1..START_TRIES {
             let Err(why) = &started else { break };
@@ -418,12 +418,12 @@ async fn ready_to_hand_over(
 }
 
 /// Does what is due each second. Returns `false` when a thread has ended unexpectedly.
-fn look_after(running: &Running) -> bool {
+fn run_periodic_work(running: &Running) -> bool {
     let parts = &running.parts;
-    parts.look_at_drops();
-    parts.look_at_evenness();
+    parts.check_drops();
+    parts.check_evenness();
     // Each check of a worker is compared with the previous one, so the first status is right, too.
-    parts.look_at_workers();
+    parts.check_workers();
     for worker in &parts.workers {
         worker.active_sessions.begin_round();
     }
@@ -431,11 +431,11 @@ fn look_after(running: &Running) -> bool {
         // Sockets of workers that a reload removed.
         let _some_are_left = listener.group.close_removed();
     }
-    parts.retention.ask_to_save_ledger();
+    parts.retention.request_ledger_save();
     if parts.streams.is_checkpoint_due() {
-        parts.retention.ask_for_checkpoint();
+        parts.retention.request_checkpoint();
     }
-    match running.gone() {
+    match running.ended_thread() {
         Some(name) => {
             error!(thread = name, "a thread ended unexpectedly; stopping the server");
             false

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tracing::error;
 
 /// Threads that the server can do without: with them, only a request or an upgrade fails.
-const HARMLESS: [&str; 4] = ["admin", "control-look", "upgrade", "upgrade-log"];
+const HARMLESS: [&str; 4] = ["admin", "control-checks", "upgrade", "upgrade-log"];
 
 static FIRST: Mutex<Option<String>> = Mutex::new(None);
 static SEEN: Notify = Notify::const_new();

@@ -16,7 +16,7 @@ use crate::stored::ledger::Ledger;
 use crate::stored::retention::Retention;
 use crate::stored::streams::Streams;
 use crate::worker::{
-    Colleagues, ConnectionBudget, IntakeLimits, Order, OwnListener, SessionInbox, Worker, WorkerView,
+    Command, ConnectionBudget, IntakeLimits, ListenerSetup, SessionInbox, Worker, WorkerMesh, WorkerView,
 };
 
 /// Everything a start has made, for control and admin.
@@ -40,15 +40,15 @@ impl Parts {
     pub(crate) fn worker(
         &self,
         index: usize,
-        stop: watch::Receiver<Order>,
-        (colleagues, inbox): (Colleagues, SessionInbox),
+        stop: watch::Receiver<Command>,
+        (mesh, inbox): (WorkerMesh, SessionInbox),
     ) -> Result<Worker, StartError> {
         let worker_listener = |(place, listener): (usize, &Listener)| {
             let worker_listener = listener
                 .group
                 .worker_listener(index)
                 .map_err(|source| StartError::Listen { spec: listener.spec().text.clone(), source })?;
-            Ok(OwnListener {
+            Ok(ListenerSetup {
                 spec: listener.spec(),
                 ledger: Arc::clone(self.ledger.listener(place)),
                 worker_listener,
@@ -68,7 +68,7 @@ impl Parts {
                 .collect::<Result<_, StartError>>()?,
             streams: Arc::clone(&self.streams),
             retention: Arc::clone(&self.retention),
-            colleagues,
+            mesh,
             inbox,
             budget: Arc::clone(&self.budget),
             limits: self.limits,

@@ -34,7 +34,7 @@ use crate::stored::retention::Retention;
 use crate::stored::streams::Streams;
 use crate::time::unix_seconds;
 use crate::worker::{
-    Colleagues, ConnectionBudget, IntakeLimits, Order, PausedConnection, Worker, WorkerView,
+    Command, ConnectionBudget, IntakeLimits, PausedConnection, Worker, WorkerMesh, WorkerView,
 };
 
 /// How long a sink may take to notice that it was told to give up: it checks at least ten times a second, and a system call
@@ -47,14 +47,14 @@ const OPEN_PATIENCE: Duration = Duration::from_secs(5);
 /// writes between two commits takes a disk a second or two.
 const HOLD_PATIENCE: Duration = Duration::from_secs(5);
 /// Time between two checks whether all sinks hold.
-const HOLD_LOOK: Duration = Duration::from_millis(2);
+const HOLD_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Workers and sinks at work.
 pub(crate) struct Running {
     pub(crate) parts: Arc<Parts>,
     workers: Vec<JoinHandle<Vec<PausedConnection>>>,
     sinks: Vec<JoinHandle<()>>,
-    tell_workers: watch::Sender<Order>,
+    tell_workers: watch::Sender<Command>,
     lifecycle: Arc<Lifecycle>,
     /// Watches for stalled workers.
     watch: Option<StallMonitor>,
@@ -110,7 +110,7 @@ impl Running {
         }
         let lifecycle = Lifecycle::new(config.sinks.len());
         let (parts, sinks) = open(start, &lifecycle)?;
-        let (tell_workers, stop_workers) = watch::channel(Order::Work);
+        let (tell_workers, stop_workers) = watch::channel(Command::Work);
         let mut gated = Gated { workers: Vec::new(), gates: Vec::new(), sinks: Vec::new(), lifecycle };
         let retention = parts.retention.start(Arc::clone(&parts.ledger));
         let made = retention.and_then(|()| gated.make_threads(config.workers, sinks));
@@ -118,10 +118,10 @@ impl Running {
         let watch = made.and_then(|()| rescue(&parts, config.stall_threshold));
         let opened = watch.and_then(|watch| {
             gated.open_sinks(config)?;
-            let (colleagues, inboxes) = Colleagues::new(&parts.lanes);
+            let (mesh, inboxes) = WorkerMesh::new(&parts.lanes);
             let workers = inboxes.into_iter().enumerate();
             let workers = workers
-                .map(|(index, inbox)| parts.worker(index, stop_workers.clone(), (colleagues.clone(), inbox)));
+                .map(|(index, inbox)| parts.worker(index, stop_workers.clone(), (mesh.clone(), inbox)));
             let workers = workers.collect::<Result<Vec<_>, _>>()?;
             serves()?;
             Ok((watch, workers))
@@ -168,14 +168,14 @@ impl Running {
                     "sink {spec} did not come to a commit within {seconds} s: {why}; try again when it delivers"
                 ));
             }
-            tokio::time::sleep(HOLD_LOOK).await;
+            tokio::time::sleep(HOLD_CHECK_INTERVAL).await;
         }
         // While sinks hold, no room is freed, and incoming messages may have filled the spool.
         self.parts.check_room().inspect_err(|_| self.lifecycle.enter(Phase::Working))
     }
 
     /// The name of a thread that has ended unexpectedly.
-    pub(crate) fn gone(&self) -> Option<&str> {
+    pub(crate) fn ended_thread(&self) -> Option<&str> {
         let worker = self.workers.iter().find(|thread| thread.is_finished()).map(JoinHandle::thread);
         let sink = || self.sinks.iter().find(|thread| thread.is_finished()).map(JoinHandle::thread);
         let retention = || self.parts.retention.has_ended().then_some("retention");
@@ -190,12 +190,12 @@ impl Running {
         drop(self.watch);
         let mut in_order = true;
         let order = match halt {
-            Halt::Stop { .. } => Order::Stop,
+            Halt::Stop { .. } => Command::Stop,
             Halt::Pause { kept, keeps_tls } => {
                 for (listener, _) in parts.listeners.iter().zip(kept.iter()).filter(|(_, kept)| **kept) {
                     listener.group.pause();
                 }
-                Order::Pause { kept: Arc::clone(kept), keeps_tls: *keeps_tls }
+                Command::Pause { kept: Arc::clone(kept), keeps_tls: *keeps_tls }
             }
         };
         // A send fails only if every worker is gone already.
@@ -234,7 +234,7 @@ impl Running {
                 );
             }
         }
-        parts.look_at_drops_last();
+        parts.check_drops_last();
         if let Err(error) = parts.retention.finish().and_then(|()| parts.ledger.save()) {
             // The next start reads the segments instead. Drops of the last second are lost.
             warn!(%error, "cannot write the last checkpoints");

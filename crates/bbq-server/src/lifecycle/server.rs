@@ -21,7 +21,7 @@ use crate::lifecycle::threads::spawn;
 use crate::lifecycle::upgrade::{Predecessor, Program};
 use crate::observe::admin::Admin;
 use crate::observe::changes::Changes;
-use crate::observe::look::Look;
+use crate::observe::check_thread::CheckThread;
 
 /// A running server.
 pub struct Server {
@@ -45,12 +45,12 @@ impl Server {
     ) -> Result<Server, StartError> {
         return_freed_memory();
         panics::notice();
-        let go_on = || if signals.is_stop_asked() { Err(StartError::Stopped) } else { Ok(()) };
+        let check_not_stopped = || if signals.is_stop_asked() { Err(StartError::Stopped) } else { Ok(()) };
         // The predecessor may have ended by the same signal.
-        let predecessor_gone = |error| go_on().err().unwrap_or(StartError::Upgrade(error));
+        let predecessor_gone = |error| check_not_stopped().err().unwrap_or(StartError::Upgrade(error));
         let predecessor = Predecessor::of_this_process().map_err(predecessor_gone)?;
         // Once sockets are open, clients may wait in their queues. Then a signal stops the server in order after it has started.
-        go_on()?;
+        check_not_stopped()?;
         let changes = Arc::new(Changes::new());
         let mut paused = Vec::new();
         let (sockets, lock, mut predecessor) = match predecessor {
@@ -59,7 +59,7 @@ impl Server {
                 drop(offered);
                 let mut taken = predecessor.take_over(&mut sockets.listeners).map_err(predecessor_gone)?;
                 // The predecessor has closed nothing, and goes on.
-                go_on()?;
+                check_not_stopped()?;
                 let lock = taken.lock(&config.data)?;
                 paused = taken.paused;
                 (sockets, lock, Some(predecessor))
@@ -77,7 +77,7 @@ impl Server {
         let control_thread = spawn("control".to_owned(), move || {
             begin.recv().is_ok_and(|(control, signals)| control.run(signals))
         })?;
-        let look = Look::start()?;
+        let check_thread = CheckThread::start()?;
         let admin_tokens = config.admin_tokens.as_ref().map(ServedTokens::of_file);
         let admin =
             sockets.admin.as_ref().map(|listener| Admin::start(listener, admin_tokens)).transpose()?;
@@ -112,7 +112,7 @@ impl Server {
             predecessor,
             changes,
             admin,
-            look,
+            check_thread,
         };
         // The thread waits for exactly this value.
         let _taken = hand.send((control, signals));

@@ -26,13 +26,13 @@ impl Parts {
     /// Everything at this moment.
     pub(crate) fn status(&self) -> Status {
         self.note_kernel_drops();
-        let going = self.changes.drops.going();
-        let problems: Vec<String> = self.problems().into_iter().chain(going.problems).collect();
+        let ongoing = self.changes.drops.ongoing();
+        let problems: Vec<String> = self.problems().into_iter().chain(ongoing.problems).collect();
         Status {
             ready: self.ready.load(Ordering::Acquire),
             troubles: problems.clone(),
             problems,
-            notices: going.notices,
+            notices: ongoing.notices,
             warnings: self.listeners.iter().filter_map(|listener| exposure(&listener.spec())).collect(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),

@@ -16,15 +16,15 @@ impl Parts {
     }
 
     /// Reports what was dropped since the last check.
-    pub(crate) fn look_at_drops(&self) {
+    pub(crate) fn check_drops(&self) {
         self.note_kernel_drops();
-        self.changes.drops.look(self.drops());
+        self.changes.drops.check(self.drops());
     }
 
     /// Reports what was dropped and not reported yet, as this is the last check.
-    pub(crate) fn look_at_drops_last(&self) {
+    pub(crate) fn check_drops_last(&self) {
         self.note_kernel_drops();
-        self.changes.drops.look_last(self.drops());
+        self.changes.drops.check_last(self.drops());
     }
 
     /// All drops so far, by listener or sink, and by reason.
@@ -45,43 +45,43 @@ impl Parts {
         listeners.chain(sinks).collect()
     }
 
-    /// Checks whether other processes have joined a listener. Not for the control thread: see `ForeignWatch::look`.
-    pub(crate) fn look_for_foreign_members(&self) {
+    /// Checks whether other processes have joined a listener. Not for the control thread: see `ForeignWatch::check`.
+    pub(crate) fn check_foreign_members(&self) {
         for listener in &self.listeners {
-            listener.foreign.look(&listener.spec().text, &listener.group);
+            listener.foreign.check(&listener.spec().text, &listener.group);
         }
     }
 
     /// Closes the sockets that a smaller number of workers has left behind: without a stall monitor nobody else does.
-    pub(crate) fn look_at_removed_sockets(&self) {
+    pub(crate) fn check_removed_sockets(&self) {
         for listener in &self.listeners {
             let _is_left = listener.group.close_removed();
         }
     }
 
     /// Checks whether there are new certificates or tokens. Not for the control thread, as it reads files.
-    pub(crate) fn look_for_new_files(&self) {
+    pub(crate) fn check_changed_files(&self) {
         for listener in &self.listeners {
             if let Some(tls) = &listener.tls {
-                tls.look(&listener.spec().text);
+                tls.reload_if_changed(&listener.spec().text);
             }
             if let Some(tokens) = &listener.tokens {
-                tokens.look(&listener.spec().text);
+                tokens.reload_if_changed(&listener.spec().text);
             }
         }
     }
 
     /// Checks whether the workers return to their event loops.
-    pub(crate) fn look_at_workers(&self) {
+    pub(crate) fn check_workers(&self) {
         for worker in &self.workers {
             let _compared_with_next_time = worker.heartbeat_age_ms();
         }
     }
 
     /// Checks how even the workers' shares are.
-    pub(crate) fn look_at_evenness(&self) {
+    pub(crate) fn check_evenness(&self) {
         for listener in self.listeners.iter().filter(|listener| !listener.spec().is_datagram()) {
-            listener.evenness.look(&listener.spec(), listener.group.distribution(), listener.group.taken());
+            listener.evenness.check(&listener.spec(), listener.group.distribution(), listener.group.taken());
         }
     }
 }

@@ -73,7 +73,7 @@ enum Line {
 
 /// The episodes in progress, a line each.
 #[derive(Debug, Default)]
-pub(crate) struct Going {
+pub(crate) struct Ongoing {
     pub(crate) problems: Vec<String>,
     pub(crate) notices: Vec<String>,
 }
@@ -99,28 +99,28 @@ impl Drops {
     }
 
     /// Compares with the last check, and logs.
-    pub(crate) fn look(&self, tallies: Vec<Tally>) {
-        self.look_at(tallies, |row, count| row.look(count, Instant::now()));
+    pub(crate) fn check(&self, tallies: Vec<Tally>) {
+        self.check_all(tallies, |row, count| row.check(count, Instant::now()));
     }
 
     /// Logs everything that is not reported yet, as the server stops.
-    pub(crate) fn look_last(&self, tallies: Vec<Tally>) {
-        self.look_at(tallies, |row, count| row.tell_rest(count, Instant::now()));
+    pub(crate) fn check_last(&self, tallies: Vec<Tally>) {
+        self.check_all(tallies, |row, count| row.report_rest(count, Instant::now()));
     }
 
-    fn look_at(&self, tallies: Vec<Tally>, look: impl Fn(&mut Row, u64) -> Option<Line>) {
+    fn check_all(&self, tallies: Vec<Tally>, check: impl Fn(&mut Row, u64) -> Option<Line>) {
         let mut rows = self.locked();
         for Tally { subject, what, count } in tallies {
             let row = rows.entry((subject.clone(), what.clone())).or_default();
-            if let Some(line) = look(row, count) {
+            if let Some(line) = check(row, count) {
                 log(&subject, &what, &line);
             }
         }
     }
 
     /// The episodes of the last minute.
-    pub(crate) fn going(&self) -> Going {
-        let mut going = Going::default();
+    pub(crate) fn ongoing(&self) -> Ongoing {
+        let mut ongoing = Ongoing::default();
         for ((subject, what), row) in &*self.locked() {
             let Some(episode) = &row.episode else { continue };
             let (count, ago) = (row.count.saturating_sub(episode.before), episode.last.elapsed().as_secs());
@@ -128,16 +128,16 @@ impl Drops {
             let (fault, remedy) = cause(what);
             let line = format!("{subject}: {count} {things}, the last {ago} s ago: {remedy}");
             match fault {
-                Fault::Sender => going.notices.push(line),
-                Fault::Server => going.problems.push(line),
+                Fault::Sender => ongoing.notices.push(line),
+                Fault::Server => ongoing.problems.push(line),
             }
         }
-        going
+        ongoing
     }
 }
 
 impl Row {
-    fn look(&mut self, count: u64, now: Instant) -> Option<Line> {
+    fn check(&mut self, count: u64, now: Instant) -> Option<Line> {
         let more = count > self.count;
         let before = std::mem::replace(&mut self.count, count);
         let Some(episode) = &mut self.episode else {
@@ -158,8 +158,8 @@ impl Row {
         Some(Line::Over { episode: count.saturating_sub(episode.before) })
     }
 
-    fn tell_rest(&mut self, count: u64, now: Instant) -> Option<Line> {
-        let line = self.look(count, now);
+    fn report_rest(&mut self, count: u64, now: Instant) -> Option<Line> {
+        let line = self.check(count, now);
         line.or_else(|| self.episode.as_mut().filter(|episode| count > episode.told)?.more(count, now).into())
     }
 }
@@ -253,7 +253,7 @@ mod tests {
     impl Run {
         fn after(&mut self, seconds: u64, count: u64) -> Option<Line> {
             self.now += Duration::from_secs(seconds);
-            self.row.look(count, self.now)
+            self.row.check(count, self.now)
         }
     }
 
@@ -278,10 +278,10 @@ mod tests {
     #[test]
     fn a_stop_tells_what_is_not_told() {
         let mut run = Run { row: Row::default(), now: Instant::now() };
-        assert_eq!(run.row.tell_rest(0, run.now), None);
+        assert_eq!(run.row.report_rest(0, run.now), None);
         assert_eq!(run.after(1, 3), Some(Line::More { count: 3, episode: 3 }));
-        assert_eq!(run.row.tell_rest(7, run.now), Some(Line::More { count: 4, episode: 7 }));
-        assert_eq!(run.row.tell_rest(7, run.now), None);
+        assert_eq!(run.row.report_rest(7, run.now), Some(Line::More { count: 4, episode: 7 }));
+        assert_eq!(run.row.report_rest(7, run.now), None);
     }
 
     #[test]
@@ -289,14 +289,14 @@ mod tests {
         let drops = Drops::default();
         let tally = |what: &str, count| Tally { subject: "s".to_owned(), what: what.to_owned(), count };
         drops.begin(vec![tally("full", 9)]);
-        drops.look(vec![tally("full", 9), tally("malformed", 2)]);
-        let going = drops.going();
-        assert_eq!((going.problems.len(), going.notices.len()), (0, 1), "{going:?}");
-        drops.look(vec![tally("full", 10)]);
-        let going = drops.going();
+        drops.check(vec![tally("full", 9), tally("malformed", 2)]);
+        let ongoing = drops.ongoing();
+        assert_eq!((ongoing.problems.len(), ongoing.notices.len()), (0, 1), "{ongoing:?}");
+        drops.check(vec![tally("full", 10)]);
+        let ongoing = drops.ongoing();
         assert!(
-            going.problems[0].starts_with("s: 1 messages dropped (full), the last 0 s ago: "),
-            "{going:?}"
+            ongoing.problems[0].starts_with("s: 1 messages dropped (full), the last 0 s ago: "),
+            "{ongoing:?}"
         );
     }
 }

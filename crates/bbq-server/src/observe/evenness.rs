@@ -47,10 +47,11 @@ impl EvennessWatch {
     }
 
     /// Closes the window if it is complete. To be called about once a second.
-    pub(crate) fn look(&self, spec: &ListenSpec, distribution: Distribution, taken: Vec<u64>) {
+    pub(crate) fn check(&self, spec: &ListenSpec, distribution: Distribution, taken: Vec<u64>) {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let change =
-            windows.look(taken, Instant::now()).filter(|_| is_meant_to_be_even(distribution, &spec.steering));
+        let change = windows
+            .check(taken, Instant::now())
+            .filter(|_| is_meant_to_be_even(distribution, &spec.steering));
         let listener = &spec.text;
         let Some(last) = windows.last.as_ref() else { return };
         let (connections, smallest, largest) = (last.connections, last.smallest, last.largest);
@@ -78,7 +79,7 @@ impl EvennessWatch {
 }
 
 impl Windows {
-    fn look(&mut self, now: Vec<u64>, at: Instant) -> Option<Change> {
+    fn check(&mut self, now: Vec<u64>, at: Instant) -> Option<Change> {
         if now.len() != self.before.len() {
             // Workers came or went.
             (self.began, self.before) = (at, now);
@@ -149,7 +150,7 @@ mod tests {
         fn after(&mut self, seconds: u64, more: [u64; 2]) -> Option<Change> {
             self.now += Duration::from_secs(seconds);
             self.shares = [self.shares[0] + more[0], self.shares[1] + more[1]];
-            self.windows.look(self.shares.to_vec(), self.now)
+            self.windows.check(self.shares.to_vec(), self.now)
         }
 
         fn last(&self) -> &EvennessStatus {

@@ -27,7 +27,7 @@ pub(crate) struct ForeignWatch {
 
 impl ForeignWatch {
     /// Checks which sockets there are. With a new socket this may take a tenth of a second: not for a worker's thread.
-    pub(crate) fn look(&self, listener: &str, group: &Group) {
+    pub(crate) fn check(&self, listener: &str, group: &Group) {
         let members = match group.foreign_members() {
             Ok(members) => {
                 self.blind.store(false, Ordering::Relaxed);

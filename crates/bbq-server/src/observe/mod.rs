@@ -3,11 +3,11 @@
 pub(crate) mod admin;
 pub(crate) mod assembly;
 pub(crate) mod changes;
+pub(crate) mod check_thread;
 pub(crate) mod checks;
 pub(crate) mod drops;
 pub(crate) mod evenness;
 pub(crate) mod exposure;
 pub(crate) mod foreign;
-pub(crate) mod look;
 pub(crate) mod rate_limited_log;
 pub mod status;

@@ -16,7 +16,7 @@ use bbq_spool::{Group, LanePlace, Progress};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinError, JoinSet};
 
-use super::delivery::{Delivery, InHand};
+use super::delivery::{Delivery, PendingGroup};
 use super::interface::{Now, Problem, Room, Settled, Sink};
 
 /// Where groups are delivered to.
@@ -35,7 +35,7 @@ type Finished = (Delivery, io::Result<()>);
 pub(super) struct AsyncSink<D> {
     destination: Arc<D>,
     /// Every group that is submitted and not settled.
-    in_hand: Vec<Arc<InHand>>,
+    pending: Vec<Arc<PendingGroup>>,
     /// How many messages were settled.
     progress: Arc<AtomicU64>,
     /// Groups that are being delivered.
@@ -57,7 +57,7 @@ impl<D: Destination> AsyncSink<D> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         Ok(AsyncSink {
             destination: Arc::new(destination),
-            in_hand: Vec::new(),
+            pending: Vec::new(),
             progress: Arc::default(),
             running: JoinSet::new(),
             finished: Vec::new(),
@@ -87,9 +87,9 @@ impl<D: Destination> AsyncSink<D> {
 
 impl<D: Destination> Sink for AsyncSink<D> {
     fn submit(&mut self, group: Group, begun: u64, _now: Now) -> Result<Room, Problem> {
-        let in_hand = Arc::new(InHand::new(group, begun, Arc::clone(&self.progress)));
-        self.in_hand.push(Arc::clone(&in_hand));
-        self.begin(Delivery::new(in_hand));
+        let pending = Arc::new(PendingGroup::new(group, begun, Arc::clone(&self.progress)));
+        self.pending.push(Arc::clone(&pending));
+        self.begin(Delivery::new(pending));
         Ok(self.room())
     }
 
@@ -108,14 +108,14 @@ impl<D: Destination> Sink for AsyncSink<D> {
         for finished in std::mem::take(&mut self.finished) {
             match finished {
                 Ok((delivery, Ok(()))) => {
-                    self.in_hand.retain(|in_hand| !Arc::ptr_eq(in_hand, delivery.in_hand()));
-                    settled.push(delivery.in_hand().settled());
+                    self.pending.retain(|pending| !Arc::ptr_eq(pending, delivery.pending()));
+                    settled.push(delivery.pending().settled());
                 }
                 Ok((delivery, Err(error))) => {
                     self.failed.push(delivery);
-                    problem.get_or_insert(Problem::Again(error));
+                    problem.get_or_insert(Problem::Retry(error));
                 }
-                // The delivery is gone: the group is submitted again after `go_back`.
+                // The delivery is gone: the group is submitted again after `roll_back`.
                 Err(panic) => problem = Some(Problem::Failed(io::Error::other(panic))),
             }
         }
@@ -128,8 +128,8 @@ impl<D: Destination> Sink for AsyncSink<D> {
     }
 
     fn settled_part(&mut self, until: LanePlace) -> Option<Settled> {
-        let in_hand = self.in_hand.iter().find(|in_hand| in_hand.until() == until)?;
-        in_hand.has_moved().then(|| in_hand.settled())
+        let pending = self.pending.iter().find(|pending| pending.until() == until)?;
+        pending.has_moved().then(|| pending.settled())
     }
 
     fn progress(&self) -> u64 {
@@ -162,9 +162,9 @@ impl<D: Destination> Sink for AsyncSink<D> {
         true
     }
 
-    fn go_back(&mut self) -> io::Result<()> {
+    fn roll_back(&mut self) -> io::Result<()> {
         self.running = JoinSet::new();
-        self.in_hand.clear();
+        self.pending.clear();
         self.finished.clear();
         self.failed.clear();
         Ok(())

@@ -30,9 +30,9 @@ const SEGMENTS: u64 = 8;
 /// A segment takes its disk space when it is begun, and usually few messages are rejected.
 const SEGMENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// How often a commit that waits for the disk checks whether it is done, and whether old messages are to be deleted.
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// After this many checks the commit is tried again later.
-const LOOKS_MAX: u32 = 50;
+const CHECKS_MAX: u32 = 50;
 /// The smallest spool that keeps some segments while the oldest is deleted.
 const BYTES_MIN: u64 = SEGMENT_BYTES_MIN * SEGMENTS_PER_LANE_MIN * 2;
 /// Room for a month of about a thousand rejected messages a day.
@@ -110,7 +110,7 @@ impl DeadLetters {
         self.open.as_ref().is_some_and(Open::is_writing)
     }
 
-    /// Forgets what is not durable: the sink goes back to its last commit.
+    /// Forgets what is not durable: the sink rolls back to its last commit.
     pub(super) fn forget(&mut self) {
         self.waiting.clear();
         self.waiting_bytes = 0;
@@ -166,12 +166,12 @@ impl DeadLetters {
             }
         };
         let progress = open.spool.progress();
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..CHECKS_MAX {
             let seen = progress.generation();
             if open.append(&self.waiting, &self.names)? {
                 return Ok(());
             }
-            progress.wait(seen, LOOK_INTERVAL);
+            progress.wait(seen, CHECK_INTERVAL);
         }
         let no_room = open.spool.lanes().first().and_then(Lane::no_room);
         let why = no_room.unwrap_or_else(|| "the disk does not answer".to_owned());

@@ -17,7 +17,7 @@ const RECORDS_AT_ONCE_MAX: u32 = 1024;
 const RECORDS_BYTES_AT_ONCE_MAX: usize = 64 * 1024;
 
 /// A group that was submitted, and how much of it is settled. The sink may look at it while the group is being delivered.
-pub(super) struct InHand {
+pub(super) struct PendingGroup {
     group: Group,
     /// How many of the first messages were settled before.
     begun: u64,
@@ -33,15 +33,15 @@ struct State {
     done: u64,
     /// How many of them were rejected, by reason, not counting the first `begun` messages.
     rejected: Vec<(&'static str, u64)>,
-    /// Rejected messages whose letters are not made yet. They come after `looked`.
-    unkept: Vec<Rejected>,
-    looked: GroupCursor,
+    /// Rejected messages whose letters are not made yet. They come after `collected`.
+    uncollected: Vec<Rejected>,
+    collected: GroupCursor,
     received_ns: u64,
 }
 
 /// The delivery of a group.
 pub(super) struct Delivery {
-    in_hand: Arc<InHand>,
+    pending: Arc<PendingGroup>,
     /// Most messages of a part. It is halved when the destination refuses a part. Errors do not change it: otherwise a
     /// destination that fails now and then would never get a part of one message.
     records_max: u64,
@@ -73,18 +73,18 @@ struct Full;
 /// Every letter is made.
 struct Made;
 
-impl InHand {
+impl PendingGroup {
     /// The first `begun` messages of the group are settled already. `progress` counts the messages that are settled.
-    pub(super) fn new(group: Group, begun: u64, progress: Arc<AtomicU64>) -> InHand {
+    pub(super) fn new(group: Group, begun: u64, progress: Arc<AtomicU64>) -> PendingGroup {
         let state = State {
             cursor: GroupCursor::default(),
             done: begun,
             rejected: Vec::new(),
-            unkept: Vec::new(),
-            looked: GroupCursor::default(),
+            uncollected: Vec::new(),
+            collected: GroupCursor::default(),
             received_ns: 0,
         };
-        InHand { group, begun, state: Mutex::new(state), progress }
+        PendingGroup { group, begun, state: Mutex::new(state), progress }
     }
 
     /// [`Group::until`].
@@ -103,7 +103,7 @@ impl InHand {
     }
 
     /// Notes that the destination has the next messages. The last of them was received at `received_ns`.
-    pub(super) fn pass_next(&self, records: u64, received_ns: u64) {
+    pub(super) fn confirm_next(&self, records: u64, received_ns: u64) {
         let mut state = self.state();
         state.done += records;
         state.received_ns = received_ns;
@@ -114,7 +114,7 @@ impl InHand {
     /// destination's text.
     pub(super) fn reject_next(&self, records: u64, received_ns: u64, reason: &'static str, why: String) {
         self.state().reject(records, reason, why);
-        self.pass_next(records, received_ns);
+        self.confirm_next(records, received_ns);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -137,9 +137,9 @@ impl InHand {
 
     fn letters(&self) -> Vec<DeadLetter> {
         let mut state = self.state();
-        let rejected = std::mem::take(&mut state.unkept);
-        let mut from = state.looked;
-        state.looked = state.cursor;
+        let rejected = std::mem::take(&mut state.uncollected);
+        let mut from = state.collected;
+        state.collected = state.cursor;
         drop(state);
         let mut collector = Collector::new(&rejected, from.records());
         let _made = self.group.try_for_each(&mut from, &mut Scratch::default(), |entry| {
@@ -161,20 +161,20 @@ impl State {
             Some((_, sum)) => *sum += records,
             None => self.rejected.push((reason, records)),
         }
-        match self.unkept.last_mut() {
+        match self.uncollected.last_mut() {
             Some(last) if last.why == why && last.first + last.records == first => last.records += records,
-            _ => self.unkept.push(Rejected { why, first, records }),
+            _ => self.uncollected.push(Rejected { why, first, records }),
         }
     }
 }
 
 impl Delivery {
-    pub(super) fn new(in_hand: Arc<InHand>) -> Delivery {
-        Delivery { in_hand, records_max: u64::MAX, scratch: Scratch::default() }
+    pub(super) fn new(pending: Arc<PendingGroup>) -> Delivery {
+        Delivery { pending, records_max: u64::MAX, scratch: Scratch::default() }
     }
 
-    pub(super) fn in_hand(&self) -> &Arc<InHand> {
-        &self.in_hand
+    pub(super) fn pending(&self) -> &Arc<PendingGroup> {
+        &self.pending
     }
 
     /// Formats the next messages, at most `bytes_max` bytes unless one message is larger. Returns `None` when everything is
@@ -182,12 +182,12 @@ impl Delivery {
     pub(super) fn next_part(&mut self, formatter: &mut Formatter, bytes_max: usize) -> Option<Part> {
         let limits = PartLimits { records: self.records_max, bytes: bytes_max };
         let (mut cursor, done, received_ns) = {
-            let state = self.in_hand.state();
+            let state = self.pending.state();
             (state.cursor, state.done, state.received_ns)
         };
         let mut part = Part { text: Vec::new(), records: 0, behind: cursor, received_ns };
         let mut at = cursor.records();
-        let filled = self.in_hand.group.try_for_each(&mut cursor, &mut self.scratch, |entry| {
+        let filled = self.pending.group.try_for_each(&mut cursor, &mut self.scratch, |entry| {
             let Entry { lane, source, envelope, .. } = *entry;
             for batch in entry.batch.parts(RECORDS_AT_ONCE_MAX, RECORDS_BYTES_AT_ONCE_MAX) {
                 let records = u64::from(batch.header.records);
@@ -204,15 +204,15 @@ impl Delivery {
         part.behind = cursor;
         if filled.is_ok() && part.records == 0 {
             // Nothing is left, or what is left is damaged.
-            self.in_hand.state().cursor = cursor;
+            self.pending.state().cursor = cursor;
         }
         (part.records > 0).then_some(part)
     }
 
     /// Notes that the destination has the messages of a part.
-    pub(super) fn pass(&mut self, part: &Part) {
+    pub(super) fn confirm(&mut self, part: &Part) {
         self.records_max = self.records_max.saturating_mul(2);
-        self.go_on(&mut self.in_hand.state(), part);
+        self.advance(&mut self.pending.state(), part);
     }
 
     /// Notes that the destination refuses a part of several messages: the next part has half as many.
@@ -220,18 +220,18 @@ impl Delivery {
         self.records_max = (part.records / 2).max(1);
     }
 
-    /// Notes that the destination refuses the messages of a part for good. `reason` and `why` are as in [`InHand::reject_next`].
+    /// Notes that the destination refuses the messages of a part for good. `reason` and `why` are as in [`PendingGroup::reject_next`].
     pub(super) fn reject(&mut self, part: &Part, reason: &'static str, why: String) {
-        let mut state = self.in_hand.state();
+        let mut state = self.pending.state();
         state.reject(part.records, reason, why);
-        self.go_on(&mut state, part);
+        self.advance(&mut state, part);
     }
 
-    fn go_on(&self, state: &mut State, part: &Part) {
+    fn advance(&self, state: &mut State, part: &Part) {
         state.done += part.records;
         state.cursor = part.behind;
         state.received_ns = part.received_ns;
-        self.in_hand.progress.fetch_add(part.records, Ordering::Relaxed);
+        self.pending.progress.fetch_add(part.records, Ordering::Relaxed);
     }
 }
 

@@ -16,7 +16,7 @@ use super::dead_letters::DeadLetters;
 use super::in_flight::InFlight;
 use super::interface::{Commit, Now, Problem, Room, Settled, Sink};
 use super::ledger::{Account, SinkLedger};
-use super::step::{SinkStep, Wish};
+use super::step::{Goal, SinkStep};
 use super::text::OUTPUT_BYTES_TARGET;
 use crate::stored::retention::Retention;
 
@@ -45,8 +45,8 @@ enum Task {
     Commit,
     /// The cursor is written; then the commit goes on, unless this was its last part.
     Remember { is_last: bool },
-    /// The driver goes back to the last commit.
-    GoBack,
+    /// The driver rolls back to the last commit.
+    RollBack,
 }
 
 /// What a driver is made of.
@@ -75,7 +75,7 @@ pub struct SinkDriver {
     task: Task,
     room: Room,
     /// When a step last read or settled something.
-    last_moved: Duration,
+    last_progress: Duration,
     /// The time of the first step after the last commit; `None` until that step begins.
     last_commit: Option<Duration>,
     /// Something has changed since the last commit.
@@ -106,7 +106,7 @@ impl SinkDriver {
             now,
             task: Task::Commit,
             room: Room::Free,
-            last_moved: now.monotonic,
+            last_progress: now.monotonic,
             last_commit: None,
             is_dirty: true,
             has_begun: false,
@@ -158,9 +158,9 @@ impl SinkDriver {
     /// Why it failed; try again.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         self.advance().map_err(|problem| match problem {
-            Problem::Again(error) => error,
+            Problem::Retry(error) => error,
             Problem::Failed(error) => {
-                self.task = Task::GoBack;
+                self.task = Task::RollBack;
                 error
             }
             Problem::Blocked { .. } => io::ErrorKind::WouldBlock.into(),
@@ -168,43 +168,43 @@ impl SinkDriver {
     }
 
     /// Takes a step. A part of its work may be left for the next step.
-    pub fn step(&mut self, now: Now, wish: Wish) -> SinkStep {
+    pub fn step(&mut self, now: Now, goal: Goal) -> SinkStep {
         self.now = now;
         self.last_commit.get_or_insert(now.monotonic);
-        self.try_step(wish).unwrap_or_else(|problem| self.leave(problem))
+        self.try_step(goal).unwrap_or_else(|problem| self.handle(problem))
     }
 
-    fn try_step(&mut self, wish: Wish) -> Result<SinkStep, Problem> {
+    fn try_step(&mut self, goal: Goal) -> Result<SinkStep, Problem> {
         self.advance()?;
-        let mut moved = self.settle()?;
-        if wish == Wish::Hold {
+        let mut progressed = self.settle()?;
+        if goal == Goal::Hold {
             let since = *self.holding_since.get_or_insert(self.now.monotonic);
             let is_over = self.now.monotonic.saturating_sub(since) >= HOLD_PATIENCE;
             if self.in_flight.is_empty() || (is_over && self.parts.sink.may_give_up()) {
                 self.commit()?;
                 if !self.in_flight.is_empty() {
-                    self.task = Task::GoBack;
+                    self.task = Task::RollBack;
                     self.advance()?;
                 }
                 return Ok(SinkStep::Held);
             }
         } else {
             self.holding_since = None;
-            moved |= self.read()?;
+            progressed |= self.read()?;
         }
-        if moved {
-            self.last_moved = self.now.monotonic;
+        if progressed {
+            self.last_progress = self.now.monotonic;
         }
         if self.is_commit_due() {
             self.commit()?;
         }
         if let Some(pause) = self.pause.take() {
-            return Ok(self.again(pause));
+            return Ok(self.retry(pause));
         }
-        if moved {
-            return Ok(SinkStep::Moved);
+        if progressed {
+            return Ok(SinkStep::Progressed);
         }
-        if wish == Wish::Drain && self.in_flight.is_empty() {
+        if goal == Goal::Drain && self.in_flight.is_empty() {
             self.commit()?;
             return Ok(SinkStep::Drained);
         }
@@ -217,25 +217,25 @@ impl SinkDriver {
         let since = |then: Duration| self.now.monotonic.saturating_sub(then);
         let last_commit = self.last_commit.unwrap_or(self.now.monotonic);
         let is_late = since(last_commit) >= COMMIT_INTERVAL;
-        let is_idle = since(self.last_moved) >= IDLE_COMMIT;
+        let is_idle = since(self.last_progress) >= IDLE_COMMIT;
         let is_full = self.parts.dead_letters.is_full();
         (is_late && self.has_begun) || (self.is_dirty && (is_late || is_idle || is_full))
     }
 
     /// Submits one group of each lane whose turn it is. Returns whether there was any.
     fn read(&mut self) -> Result<bool, Problem> {
-        let mut moved = false;
+        let mut progressed = false;
         for index in 0..self.parts.readers.len() {
             let has_room = self.room == Room::Free && !self.in_flight.is_full(index);
             if has_room && self.order.is_due(&self.parts.readers, index) {
-                moved |= self.read_lane(index)?;
+                progressed |= self.read_lane(index)?;
                 if self.parts.sink.uncommitted_bytes() >= self.commit_bytes {
                     self.settle()?;
                     self.commit()?;
                 }
             }
         }
-        Ok(self.settle()? || moved)
+        Ok(self.settle()? || progressed)
     }
 
     fn read_lane(&mut self, index: usize) -> Result<bool, Problem> {
@@ -270,17 +270,17 @@ impl SinkDriver {
 
     /// Lets the sink go on with what was submitted. Returns whether anything was settled.
     fn settle(&mut self) -> Result<bool, Problem> {
-        let mut moved = false;
+        let mut progressed = false;
         loop {
             let room = self.parts.sink.settle(self.now, &mut self.settled);
-            moved |= self.pass();
-            if self.look_for_progress() || moved {
+            progressed |= self.count_settled();
+            if self.update_progress() || progressed {
                 self.settling_fails = false;
             }
-            self.settling_fails |= matches!(room, Err(Problem::Again(_)));
+            self.settling_fails |= matches!(room, Err(Problem::Retry(_)));
             self.room = room?;
             if self.room != Room::Commit {
-                return Ok(moved);
+                return Ok(progressed);
             }
             self.commit()?;
         }
@@ -288,7 +288,7 @@ impl SinkDriver {
 
     /// Returns whether anything was settled since the last call. While a destination takes something, the pause before a retry
     /// does not grow, however large the group is.
-    fn look_for_progress(&mut self) -> bool {
+    fn update_progress(&mut self) -> bool {
         let progress = self.parts.sink.progress();
         if std::mem::replace(&mut self.progress, progress) == progress {
             return false;
@@ -301,15 +301,15 @@ impl SinkDriver {
     }
 
     /// Counts what is settled.
-    fn pass(&mut self) -> bool {
+    fn count_settled(&mut self) -> bool {
         for settled in self.settled.drain(..) {
             self.parts.ledger.set_last_received_ns(settled.received_ns);
             self.in_flight.settle(settled);
         }
-        let passed = self.in_flight.pass();
-        let Some(passed) = passed else { return false };
-        self.parts.ledger.pass(self.in_flight.places(), &passed);
-        self.parts.dead_letters.keep(passed.letters);
+        let totals = self.in_flight.advance();
+        let Some(totals) = totals else { return false };
+        self.parts.ledger.advance(self.in_flight.places(), &totals);
+        self.parts.dead_letters.keep(totals.letters);
         self.is_dirty = true;
         true
     }
@@ -339,7 +339,7 @@ impl SinkDriver {
                     }
                 },
                 Task::Remember { is_last } => {
-                    self.remember().map_err(Problem::Again)?;
+                    self.remember().map_err(Problem::Retry)?;
                     if is_last {
                         self.finish_commit();
                         Task::Deliver
@@ -347,8 +347,8 @@ impl SinkDriver {
                         Task::Commit
                     }
                 }
-                Task::GoBack => {
-                    self.go_back().map_err(Problem::Again)?;
+                Task::RollBack => {
+                    self.roll_back().map_err(Problem::Retry)?;
                     Task::Deliver
                 }
             };
@@ -358,7 +358,7 @@ impl SinkDriver {
     /// Dead letters come first, because the cursor passes the rejected messages.
     fn commit_step(&mut self) -> Result<Commit, Problem> {
         self.begin_groups();
-        self.parts.dead_letters.commit().map_err(Problem::Again)?;
+        self.parts.dead_letters.commit().map_err(Problem::Retry)?;
         self.parts.sink.commit(self.now)
     }
 
@@ -403,9 +403,9 @@ impl SinkDriver {
     }
 
     /// Submits again what came after the last commit.
-    fn go_back(&mut self) -> io::Result<()> {
+    fn roll_back(&mut self) -> io::Result<()> {
         // This comes first: on a full disk, the bytes that are cut off may make the room that the cursor needs.
-        self.parts.sink.go_back()?;
+        self.parts.sink.roll_back()?;
         self.parts.dead_letters.forget();
         self.in_flight = InFlight::of(&self.parts.committed);
         self.settled.clear();
@@ -420,28 +420,28 @@ impl SinkDriver {
     }
 
     /// Handles a problem that ended a step.
-    fn leave(&mut self, problem: Problem) -> SinkStep {
+    fn handle(&mut self, problem: Problem) -> SinkStep {
         match problem {
-            Problem::Again(error) => {
+            Problem::Retry(error) => {
                 let pause = self.report(&error);
-                self.again(pause)
+                self.retry(pause)
             }
             Problem::Failed(error) => {
-                // Nothing after the last commit can be trusted: the ledger goes back at once, the output as soon as it can be
+                // Nothing after the last commit can be trusted: the ledger is rolled back at once, the output as soon as it can be
                 // cut. The cursor on disk is that of the last commit: while a cursor cannot be written, a step does nothing else.
-                self.parts.ledger.go_back(&self.parts.committed);
+                self.parts.ledger.roll_back(&self.parts.committed);
                 self.commit_bytes = COMMIT_BYTES_MIN;
-                self.task = Task::GoBack;
+                self.task = Task::RollBack;
                 let pause = self.report(&error);
-                self.again(pause)
+                self.retry(pause)
             }
             Problem::Blocked { is_clean } => SinkStep::Blocked { is_clean },
         }
     }
 
     /// The spool of the dead letters cannot be closed while its disk does not respond to a write: the sink must not hold then.
-    fn again(&self, pause: Duration) -> SinkStep {
-        SinkStep::Again { pause, may_hold: !self.parts.dead_letters.is_writing() }
+    fn retry(&self, pause: Duration) -> SinkStep {
+        SinkStep::Retry { pause, may_hold: !self.parts.dead_letters.is_writing() }
     }
 
     /// Shows the problem until a commit succeeds. Returns how long to leave the output alone.

@@ -171,7 +171,7 @@ impl Destination for HttpDestination {
             let response = self.post(body.into()).await?;
             if response.status().is_success() {
                 self.first_refusals.store(TAKEN, Ordering::Relaxed);
-                delivery.pass(&part);
+                delivery.confirm(&part);
                 response::finish(response).await;
                 continue;
             }

@@ -18,7 +18,7 @@ use std::fmt;
 use bbq_spool::{Cursor, Group, LanePlace, Lost};
 
 use super::interface::Settled;
-use super::ledger::{DAMAGED, Passed, Reason, word_of};
+use super::ledger::{DAMAGED, Reason, SettledTotals, reason_name};
 use super::rejected::DeadLetter;
 
 /// Most groups of a lane from the first that is not settled to the last that is submitted. This bounds what is delivered twice
@@ -107,7 +107,7 @@ impl InFlight {
         let missing = lost.records - known;
         let delivered = known.saturating_sub(sum(&begun.rejected));
         let mut dropped = begun.rejected;
-        dropped.push((word_of(lost.reason).into(), missing));
+        dropped.push((reason_name(lost.reason).into(), missing));
         let outcome = Some(Outcome { delivered, dropped, letters: Vec::new() });
         let rejected_before = Vec::new();
         let submitted = Submitted { until, records: lost.records, rejected_before, outcome };
@@ -143,8 +143,8 @@ impl InFlight {
     }
 
     /// Moves the places over settled groups without a gap. Returns the sums of these groups, if a place moved.
-    pub(super) fn pass(&mut self) -> Option<Passed> {
-        let mut passed: Option<Passed> = None;
+    pub(super) fn advance(&mut self) -> Option<SettledTotals> {
+        let mut totals: Option<SettledTotals> = None;
         for (place, lane) in self.places.iter_mut().zip(&mut self.lanes) {
             while let Some(Submitted { outcome: outcome @ Some(_), .. }) = lane.submitted.front_mut()
                 && let Some(Outcome { delivered, dropped, letters }) = outcome.take()
@@ -154,13 +154,13 @@ impl InFlight {
                     lane.begun = Begun::default();
                 }
                 *place = until;
-                let passed = passed.get_or_insert_default();
-                passed.delivered = passed.delivered.saturating_add(delivered);
-                passed.dropped.extend(dropped);
-                passed.letters.extend(letters);
+                let totals = totals.get_or_insert_default();
+                totals.delivered = totals.delivered.saturating_add(delivered);
+                totals.dropped.extend(dropped);
+                totals.letters.extend(letters);
             }
         }
-        passed
+        totals
     }
 
     /// Notes that the output has this many records of the group behind the place of a lane.
@@ -290,11 +290,11 @@ mod tests {
         }
         in_flight.settle(settled(untils[1], 4));
         in_flight.settle(Settled { rejected: vec![("too-large", 1)], ..settled(untils[2], 1) });
-        assert!(in_flight.pass().is_none());
+        assert!(in_flight.advance().is_none());
         assert_eq!(in_flight.places(), [place(0, 0, 0), place(4, 0, 0)]);
         in_flight.settle(settled(untils[0], 5));
-        let passed = in_flight.pass().expect("there is no gap");
-        assert_eq!((passed.delivered, passed.dropped), (10, dropped(&[("too-large", 1), (DAMAGED, 1)])));
+        let totals = in_flight.advance().expect("there is no gap");
+        assert_eq!((totals.delivered, totals.dropped), (10, dropped(&[("too-large", 1), (DAMAGED, 1)])));
         assert_eq!(in_flight.places()[1], untils[2]);
         assert!(in_flight.is_empty());
     }
@@ -309,8 +309,8 @@ mod tests {
         let mut in_flight = InFlight::of(&cursor);
         let lost = Lost { records: 20, reason: LostReason::Oldest };
         assert_eq!(in_flight.lose(0, place(0, 50, 120), lost), 13);
-        let passed = in_flight.pass().expect("it is known at once");
-        assert_eq!((passed.delivered, passed.dropped), (7, dropped(&[("oldest", 13)])));
+        let totals = in_flight.advance().expect("it is known at once");
+        assert_eq!((totals.delivered, totals.dropped), (7, dropped(&[("oldest", 13)])));
         assert_eq!(in_flight.state("x"), "x");
     }
 
@@ -341,16 +341,16 @@ mod tests {
         assert_eq!(in_flight.state("x"), "begun 4:53:refused=5,too-large=1; x");
         let restarted = Cursor { output: in_flight.state("x"), ..cursor };
         in_flight.settle(Settled { rejected, ..settled(first, 96) });
-        let passed = in_flight.pass().expect("it is settled");
-        assert_eq!(passed.delivered, 93);
+        let totals = in_flight.advance().expect("it is settled");
+        assert_eq!(totals.delivered, 93);
         let expected = [("refused", 3), ("refused", 2), ("too-large", 1), (DAMAGED, 1)];
-        assert_eq!(passed.dropped, dropped(&expected));
+        assert_eq!(totals.dropped, dropped(&expected));
         assert_eq!(in_flight.state("x"), "x");
 
         let mut in_flight = InFlight::of(&restarted);
         assert_eq!(in_flight.lose(1, first, Lost { records: 100, reason: LostReason::Damaged }), 47);
-        let passed = in_flight.pass().expect("it is known at once");
+        let totals = in_flight.advance().expect("it is known at once");
         let expected = [("refused", 5), ("too-large", 1), (DAMAGED, 47)];
-        assert_eq!((passed.delivered, passed.dropped), (47, dropped(&expected)));
+        assert_eq!((totals.delivered, totals.dropped), (47, dropped(&expected)));
     }
 }

@@ -6,7 +6,7 @@
 //! ```text
 //! submit(group) .. submit(group) -> settle() -> Settled ..      the driver counts, and moves the places of the lanes
 //! commit() -> Remember: the driver writes the cursor -> commit() -> .. -> Done
-//! any -> Failed -> go_back(): the driver submits again what came after the last commit
+//! any -> Failed -> roll_back(): the driver submits again what came after the last commit
 //! ```
 
 use std::io;
@@ -77,8 +77,8 @@ pub(super) enum Commit {
 #[derive(Debug)]
 pub(super) enum Problem {
     /// The same call may work later.
-    Again(io::Error),
-    /// Everything after the last commit is in doubt: the driver calls [`Sink::go_back`] next.
+    Retry(io::Error),
+    /// Everything after the last commit is in doubt: the driver calls [`Sink::roll_back`] next.
     Failed(io::Error),
     /// The destination takes nothing for a moment.
     Blocked {
@@ -135,7 +135,7 @@ pub(super) trait Sink: Send {
 
     /// Forgets all groups, and takes back the output since the last commit if possible. Then the sink's state is written
     /// to the cursor, and the groups are submitted again.
-    fn go_back(&mut self) -> io::Result<()>;
+    fn roll_back(&mut self) -> io::Result<()>;
 
     /// Bytes of output since the last commit.
     fn uncommitted_bytes(&self) -> u64 {

@@ -15,7 +15,7 @@ pub(crate) const OLDEST: &str = "oldest";
 /// Why records could not be read from the spool.
 pub(super) const DAMAGED: &str = "damaged";
 
-pub(super) fn word_of(reason: LostReason) -> &'static str {
+pub(super) fn reason_name(reason: LostReason) -> &'static str {
     match reason {
         LostReason::Damaged => DAMAGED,
         LostReason::Oldest => OLDEST,
@@ -27,7 +27,7 @@ pub(super) type Reason = Cow<'static, str>;
 
 /// What a sink has done with the records that it passed.
 #[derive(Debug, Default)]
-pub(super) struct Passed {
+pub(super) struct SettledTotals {
     pub(super) delivered: u64,
     /// By reason.
     pub(super) dropped: Vec<(Reason, u64)>,
@@ -97,18 +97,18 @@ impl SinkLedger {
         self.locked().clone()
     }
 
-    /// Goes back to a commit: the records after it are read and written again.
-    pub(super) fn go_back(&self, cursor: &Cursor) {
+    /// Rolls back to a commit: the records after it are read and written again.
+    pub(super) fn roll_back(&self, cursor: &Cursor) {
         *self.locked() = Account::of(cursor);
     }
 
     /// Moves to these places and counts the records, under one lock. Otherwise the sums could have a record twice, or not at all,
     /// for as long as an output blocks.
-    pub(super) fn pass(&self, places: &[LanePlace], passed: &Passed) {
+    pub(super) fn advance(&self, places: &[LanePlace], totals: &SettledTotals) {
         let mut account = self.locked();
         // A cursor's file may hold any numbers, so the sums must not overflow.
-        account.delivered = account.delivered.saturating_add(passed.delivered);
-        for (reason, records) in passed.dropped.iter().filter(|(_, records)| *records > 0) {
+        account.delivered = account.delivered.saturating_add(totals.delivered);
+        for (reason, records) in totals.dropped.iter().filter(|(_, records)| *records > 0) {
             let known = account.dropped.entry(reason.clone().into_owned()).or_default();
             *known = known.saturating_add(*records);
         }
@@ -148,9 +148,9 @@ mod tests {
             ..Cursor::default()
         };
         let ledger = SinkLedger::of(&cursor);
-        ledger.pass(
+        ledger.advance(
             &cursor.places,
-            &Passed { delivered: 7, dropped: vec![(DAMAGED.into(), 7)], letters: Vec::new() },
+            &SettledTotals { delivered: 7, dropped: vec![(DAMAGED.into(), 7)], letters: Vec::new() },
         );
         let account = ledger.account();
         assert_eq!((account.delivered, account.dropped["damaged"]), (u64::MAX, u64::MAX));

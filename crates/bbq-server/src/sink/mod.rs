@@ -7,7 +7,7 @@
 //!
 //! A sink is one file or folder here that implements `Sink` (`interface`); the `driver` is the same for all. From time to time
 //! the driver makes the destination durable, and then the cursor. So the cursor never covers more than the destination holds.
-//! After a failure the driver goes back to the last commit and submits again what came after it. A failing destination is retried
+//! After a failure the driver rolls back to the last commit and submits again what came after it. A failing destination is retried
 //! for as long as the server runs; nothing else waits for it until the spool is full.
 
 mod async_sink;
@@ -39,6 +39,6 @@ pub(crate) use ledger::{Account, OLDEST, SinkLedger};
 pub use opening::SinkOpening;
 pub use simulated::simulated_file;
 pub use spec::SinkSpec;
-pub use step::{SinkStep, Wish};
+pub use step::{Goal, SinkStep};
 pub use text::Rotation;
 pub(crate) use thread::PendingSink;

@@ -62,7 +62,7 @@ impl Sink for NullSink {
         self.scratch.trim();
     }
 
-    fn go_back(&mut self) -> io::Result<()> {
+    fn roll_back(&mut self) -> io::Result<()> {
         self.settled.clear();
         Ok(())
     }

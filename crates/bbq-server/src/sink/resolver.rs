@@ -20,12 +20,12 @@ use tower_service::Service;
 
 /// Most names that wait: one for each request that an `http:` sink has on its way, and as many for requests that were given up
 /// meanwhile.
-const QUESTIONS_MAX: usize = 32;
+const LOOKUPS_MAX: usize = 32;
 
 type Addresses = vec::IntoIter<SocketAddr>;
 
 /// A name, and the request that waits for its addresses.
-struct Question {
+struct Lookup {
     name: String,
     reply: oneshot::Sender<io::Result<Addresses>>,
 }
@@ -33,7 +33,7 @@ struct Question {
 /// See the module.
 #[derive(Clone)]
 pub(super) struct Resolver {
-    questions: SyncSender<Question>,
+    lookups: SyncSender<Lookup>,
 }
 
 impl Resolver {
@@ -42,12 +42,12 @@ impl Resolver {
     /// # Errors
     /// The system cannot start a thread; try again.
     pub(super) fn start() -> io::Result<Resolver> {
-        let (questions, asked) = mpsc::sync_channel(QUESTIONS_MAX);
+        let (lookups, queued) = mpsc::sync_channel(LOOKUPS_MAX);
         let thread = thread::Builder::new().name("sink-resolve".to_owned());
-        thread.spawn(move || work(&asked)).map_err(|error| {
+        thread.spawn(move || work(&queued)).map_err(|error| {
             io::Error::new(error.kind(), format!("cannot make the thread that resolves host names: {error}"))
         })?;
-        Ok(Resolver { questions })
+        Ok(Resolver { lookups })
     }
 
     /// Returns the addresses of a host, with port 0.
@@ -56,10 +56,10 @@ impl Resolver {
     /// Those of getaddrinfo(3), and an error if too many names wait.
     pub(super) fn resolve(&self, name: &str) -> impl Future<Output = io::Result<Addresses>> + Send + use<> {
         let (reply, addresses) = oneshot::channel();
-        let asked = self.questions.try_send(Question { name: name.to_owned(), reply });
+        let sent = self.lookups.try_send(Lookup { name: name.to_owned(), reply });
         async move {
             let ended = || io::Error::other("the thread that resolves host names has ended");
-            asked.map_err(|error| match error {
+            sent.map_err(|error| match error {
                 TrySendError::Full(_) => io::Error::other("the system takes long to resolve host names"),
                 TrySendError::Disconnected(_) => ended(),
             })?;
@@ -68,8 +68,8 @@ impl Resolver {
     }
 }
 
-fn work(asked: &Receiver<Question>) {
-    while let Ok(Question { name, reply }) = asked.recv() {
+fn work(queued: &Receiver<Lookup>) {
+    while let Ok(Lookup { name, reply }) = queued.recv() {
         // The request may have been given up while another name was resolved.
         if !reply.is_closed() {
             // The caller sets the port.

@@ -60,7 +60,7 @@ impl SinkSpec {
         let head = &spec.head;
         let (word, _) = head.split_once(':').unwrap_or((head, ""));
         let Some(kind) = SINK_KINDS.into_iter().find(|kind| kind.word == word && head.contains(':')) else {
-            return Err(ConfigError::new(no_sink(&spec.shown_head(), word)));
+            return Err(ConfigError::new(unknown_sink(&spec.shown_head(), word)));
         };
         SinkSpec::of_kind(kind, spec)
     }
@@ -105,7 +105,7 @@ impl SinkSpec {
     }
 }
 
-fn no_sink(text: &str, word: &str) -> String {
+fn unknown_sink(text: &str, word: &str) -> String {
     let words = SINK_KINDS.map(|kind| kind.word);
     let hint = nearest(word, &words).map(|near| format!(" (did you mean {near}:?)")).unwrap_or_default();
     let forms = SINK_KINDS.map(|kind| format!("{}:{} ({})", kind.word, kind.argument, kind.summary));

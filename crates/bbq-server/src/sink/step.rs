@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// What the caller wants of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum Goal {
     /// Deliver what is there.
     Deliver,
     /// Submit nothing more, and commit.
@@ -17,11 +17,11 @@ pub enum Wish {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SinkStep {
     /// Something was delivered; there may be more.
-    Moved,
+    Progressed,
     /// Nothing is left to read. Take the next step when there is, at the latest after this time.
     Idle(Duration),
     /// Something failed, and the ledger shows it. Take the next step after this pause.
-    Again {
+    Retry {
         /// How long the output is left alone.
         pause: Duration,
         /// No thread of the sink is in a system call: the sink may hold, or end, during the pause.

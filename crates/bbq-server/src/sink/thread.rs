@@ -12,7 +12,7 @@ use super::interface::{Now, OpenError, Sink};
 use super::ledger::SinkLedger;
 use super::opening::SinkOpening;
 use super::spec::SinkSpec;
-use super::step::{SinkStep, Wish};
+use super::step::{Goal, SinkStep};
 use crate::lifecycle::sink_phases::{Interrupted, SinkLifecycle};
 use crate::stored::retention::Retention;
 use crate::time::unix_ns;
@@ -133,13 +133,13 @@ impl SinkThread {
         loop {
             // Both are read before the step: a lane may write its last messages just after the step has read the lane.
             let seen = self.progress.generation();
-            let wish = self.wish();
-            match self.driver.step(self.clock.now(), wish) {
-                SinkStep::Moved => {}
+            let goal = self.goal();
+            match self.driver.step(self.clock.now(), goal) {
+                SinkStep::Progressed => {}
                 SinkStep::Idle(patience) => self.driver.wait(&self.progress, seen, patience),
-                SinkStep::Again { may_hold: true, .. } if wish == Wish::Hold => self.hold()?,
-                SinkStep::Again { pause, may_hold: true } => self.lifecycle.pause_until_hold(pause),
-                SinkStep::Again { pause, may_hold: false } => self.lifecycle.pause_without_hold(pause)?,
+                SinkStep::Retry { may_hold: true, .. } if goal == Goal::Hold => self.hold()?,
+                SinkStep::Retry { pause, may_hold: true } => self.lifecycle.pause_until_hold(pause),
+                SinkStep::Retry { pause, may_hold: false } => self.lifecycle.pause_without_hold(pause)?,
                 SinkStep::Blocked { is_clean: true } | SinkStep::Held => self.hold()?,
                 // Some output is not committed yet: the sink can hold only after the reader has taken more.
                 SinkStep::Blocked { is_clean: false } => self.lifecycle.check().inspect_err(|_| {
@@ -166,13 +166,13 @@ impl SinkThread {
         self.lifecycle.hold()
     }
 
-    fn wish(&self) -> Wish {
+    fn goal(&self) -> Goal {
         if self.lifecycle.is_draining() {
-            Wish::Drain
+            Goal::Drain
         } else if self.lifecycle.is_holding() {
-            Wish::Hold
+            Goal::Hold
         } else {
-            Wish::Deliver
+            Goal::Deliver
         }
     }
 }

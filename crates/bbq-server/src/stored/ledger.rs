@@ -125,10 +125,10 @@ impl ListenerLedger {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Counts the new drops of the kernel; `ask` returns its total. The kernel's counters have 32 bits and wrap.
-    pub(crate) fn note_kernel_drops(&self, ask: impl FnOnce() -> u64) {
+    /// Counts the new drops of the kernel; `read` returns their total. The kernel's counters have 32 bits and wrap.
+    pub(crate) fn note_kernel_drops(&self, read: impl FnOnce() -> u64) {
         let mut seen = self.kernel_seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let total = ask();
+        let total = read();
         self.add_dropped(DropReason::Kernel, total.saturating_sub(*seen));
         *seen = total;
     }

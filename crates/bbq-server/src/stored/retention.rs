@@ -90,7 +90,7 @@ impl Retention {
     pub(crate) fn start(&self, ledger: Arc<Ledger>) -> Result<(), StartError> {
         let shared = Arc::clone(&self.shared);
         let requests = Arc::clone(&self.shared.requests);
-        self.shared.spool.on_room_wanted(move || requests.ask(|state| state.work.room = true));
+        self.shared.spool.on_room_wanted(move || requests.request(|state| state.work.room = true));
         let thread = spawn("retention".to_owned(), move || {
             if catch_unwind(AssertUnwindSafe(|| shared.run(&ledger))).is_err() {
                 error!("the thread that deletes segments panicked: nothing is deleted before a restart");
@@ -102,7 +102,7 @@ impl Retention {
 
     /// Notes that a sink has committed.
     pub fn commit(&self, sink: usize, places: Vec<LanePlace>) {
-        self.shared.requests.ask(|state| {
+        self.shared.requests.request(|state| {
             state.committed[sink] = places;
             state.work.retire = true;
         });
@@ -111,17 +111,17 @@ impl Retention {
     /// Checks again for passed segments that could not be deleted before: a segment is sealed only when the next one is needed,
     /// which may be after every sink has committed it.
     pub fn retire(&self) {
-        self.shared.requests.ask(|state| state.work.retire = true);
+        self.shared.requests.request(|state| state.work.retire = true);
     }
 
     /// Asks for the checkpoint of streams to be written.
-    pub fn ask_for_checkpoint(&self) {
-        self.shared.requests.ask(|state| state.work.checkpoint = true);
+    pub fn request_checkpoint(&self) {
+        self.shared.requests.request(|state| state.work.checkpoint = true);
     }
 
     /// Asks for the ledger of drops to be saved.
-    pub(crate) fn ask_to_save_ledger(&self) {
-        self.shared.requests.ask(|state| state.work.ledger = true);
+    pub(crate) fn request_ledger_save(&self) {
+        self.shared.requests.request(|state| state.work.ledger = true);
     }
 
     /// The position up to which every sink has committed a lane; 0 without a sink.
@@ -145,7 +145,7 @@ impl Retention {
 
     /// Ends the thread.
     pub(crate) fn close(&self) {
-        self.shared.requests.ask(|state| state.closed = true);
+        self.shared.requests.request(|state| state.closed = true);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // The thread reports a panic itself.
@@ -175,8 +175,8 @@ impl Requests {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask(&self, ask: impl FnOnce(&mut State)) {
-        ask(&mut self.locked());
+    fn request(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.locked());
         self.work.notify_one();
     }
 

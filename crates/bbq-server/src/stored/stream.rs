@@ -31,10 +31,10 @@ pub(crate) struct Head {
 
 impl Head {
     /// Whether a hello with this epoch is late: a newer connection's hello was read before. If not, remembers the epoch.
-    pub(crate) fn is_late(&mut self, epoch: u64) -> bool {
-        let is_late = epoch != 0 && epoch < self.epoch;
+    pub(crate) fn is_outdated(&mut self, epoch: u64) -> bool {
+        let is_outdated = epoch != 0 && epoch < self.epoch;
         self.epoch = self.epoch.max(epoch);
-        is_late
+        is_outdated
     }
 }
 
@@ -111,7 +111,7 @@ impl Stream {
                     Home::Here
                 } else {
                     match state(home) {
-                        LaneState::Taking => Home::Elsewhere(home),
+                        LaneState::Open => Home::Elsewhere(home),
                         LaneState::Unwritten => Home::Here,
                         LaneState::Failed => Home::Lost(home),
                     }
@@ -224,7 +224,7 @@ impl Stream {
         let lost = match self.find_home(&mut head, here, passed, state) {
             Home::Elsewhere(lane) => return (Requested::Elsewhere(lane), None),
             Home::Lost(lane) => Some(lane),
-            Home::Here | Home::Late => None,
+            Home::Here | Home::Outdated => None,
         };
         let requested = match put() {
             Ok(_group) => Requested::Appended,
@@ -235,14 +235,14 @@ impl Stream {
         let had_owner = std::mem::replace(&mut head.owner, NO_OWNER) != NO_OWNER;
         drop(head);
         if had_owner {
-            self.tell();
+            self.notify();
         }
         (requested, lost)
     }
 
     /// Waits until everything up to `sequence` is on disk; `false` when a lane failed that had batches of the stream in memory.
     pub(crate) async fn durable_at(&self, sequence: u64) -> bool {
-        self.when(|| {
+        self.wait_for(|| {
             let is_durable = self.durable() >= sequence;
             (is_durable || self.failed.load(Ordering::Acquire)).then_some(is_durable)
         })
@@ -252,26 +252,26 @@ impl Stream {
     /// Waits until all that was appended is durable, or until connection `owner` no longer owns the stream: with a full disk,
     /// each new try of a client would otherwise leave a connection behind.
     pub(crate) async fn settled(&self, owner: u64) -> Settled {
-        self.when(|| self.settled_now(owner)).await
+        self.wait_for(|| self.settled_now(owner)).await
     }
 
     /// Waits until a newer connection than `owner` owns the stream.
     pub(crate) async fn taken_over(&self, owner: u64) {
-        self.when(|| (self.head().owner != owner).then_some(())).await;
+        self.wait_for(|| (self.head().owner != owner).then_some(())).await;
     }
 
     /// Wakes all tasks that wait for a change.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn notify(&self) {
         self.moved.notify_waiters();
     }
 
-    /// Calls `look` after each change, until it returns something.
-    async fn when<T>(&self, look: impl Fn() -> Option<T>) -> T {
+    /// Calls `check` after each change, until it returns something.
+    async fn wait_for<T>(&self, check: impl Fn() -> Option<T>) -> T {
         loop {
             let moved = self.moved.notified();
             tokio::pin!(moved);
             moved.as_mut().enable();
-            if let Some(found) = look() {
+            if let Some(found) = check() {
                 return found;
             }
             moved.await;
@@ -320,7 +320,7 @@ fn append_next(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneState {
     /// The lane appends them.
-    Taking,
+    Open,
     /// The lane has no worker in this run. Every sink reads the lane to its end before the new batches of other lanes
     /// ([`bbq_spool::ReadOrder`]).
     Unwritten,
@@ -334,7 +334,7 @@ impl LaneState {
         match lanes.get(lane as usize) {
             None => LaneState::Unwritten,
             Some(lane) if lane.failure().is_some() => LaneState::Failed,
-            Some(_) => LaneState::Taking,
+            Some(_) => LaneState::Open,
         }
     }
 }
@@ -347,7 +347,7 @@ pub enum Home {
     /// To this lane, where earlier batches are unread.
     Elsewhere(u32),
     /// To no lane: the client has a newer connection. A stuck worker reads some hellos late.
-    Late,
+    Outdated,
     /// To the lane of the worker that asked. Earlier batches are unread in this lane, which takes no more batches.
     Lost(u32),
 }

@@ -143,8 +143,8 @@ impl Streams {
         let owner = self.owners.fetch_add(1, Ordering::Relaxed) + 1;
         // Both under one lock: the previous owner must not append to the old home once the new home is chosen.
         let mut head = stream.head();
-        if head.is_late(epoch) {
-            return (Home::Late, owner);
+        if head.is_outdated(epoch) {
+            return (Home::Outdated, owner);
         }
         let home = stream.find_home(&mut head, here, passed, state);
         if !matches!(home, Home::Elsewhere(_)) {
@@ -152,7 +152,7 @@ impl Streams {
         }
         drop(head);
         // The previous owner may wait in `settled`.
-        stream.tell();
+        stream.notify();
         (home, owner)
     }
 
@@ -262,7 +262,7 @@ mod tests {
     }
 
     fn take_over(streams: &Streams, stream: &Stream) -> u64 {
-        let (home, owner) = streams.take_over(stream, 0, 0, |_| 0, |_| LaneState::Taking);
+        let (home, owner) = streams.take_over(stream, 0, 0, |_| 0, |_| LaneState::Open);
         assert_eq!(home, Home::Here);
         owner
     }
@@ -275,7 +275,7 @@ mod tests {
         take_over(&streams, &stream);
         stream.head().appended = 5;
         let home = |here, passed, state| streams.take_over(&stream, 0, here, |_| passed, |_| state).0;
-        let (taking, unwritten, failed) = (LaneState::Taking, LaneState::Unwritten, LaneState::Failed);
+        let (taking, unwritten, failed) = (LaneState::Open, LaneState::Unwritten, LaneState::Failed);
         assert_eq!(home(1, u64::MAX, taking), Home::Elsewhere(0), "it is not durable yet");
         stream.set_durable(5, 100, 0);
         assert_eq!(home(1, 99, taking), Home::Elsewhere(0));
@@ -327,7 +327,7 @@ mod tests {
         };
         let request = |first, records, here| {
             let (of, put) = (header(first, records), || Ok(1));
-            stream.append_request(&of, here, |_| 0, |_| LaneState::Taking, put).0
+            stream.append_request(&of, here, |_| 0, |_| LaneState::Open, put).0
         };
         assert_eq!(request(2, 1, 0), Requested::Gap { known: 0 });
         assert!(stream.append(owner, 0, &header(1, 2), || Ok(1)).is_ok());
@@ -347,13 +347,13 @@ mod tests {
         let streams = empty(directory.path());
         let stream = streams.stream(StreamId([1; 16]));
         let take = |epoch| {
-            let (home, owner) = streams.take_over(&stream, epoch, 0, |_| 0, |_| LaneState::Taking);
-            assert_eq!(home == Home::Late, stream.head().owner != owner);
+            let (home, owner) = streams.take_over(&stream, epoch, 0, |_| 0, |_| LaneState::Open);
+            assert_eq!(home == Home::Outdated, stream.head().owner != owner);
             home
         };
         // Of two equal epochs the newest connection owns the stream. A hello without an epoch always takes over.
         let told = [8, 7, 8, 0, 7, u64::MAX, 8].map(take);
-        assert_eq!(told.map(|home| home == Home::Late), [false, true, false, false, true, false, true]);
+        assert_eq!(told.map(|home| home == Home::Outdated), [false, true, false, false, true, false, true]);
     }
 
     /// A spool with a batch of this stream, whose only record is number 5.

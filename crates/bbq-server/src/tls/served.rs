@@ -39,7 +39,7 @@ impl HandshakeCounts {
 #[derive(Debug)]
 struct Now {
     certificates: Certificates,
-    /// The files at the last look. They are read when two looks find the same change: certificate and key are two files, and
+    /// The files at the last check. They are read when two checks find the same change: certificate and key are two files, and
     /// may be replaced one after the other.
     seen: Stamp,
     /// The files when they were last read.
@@ -83,7 +83,7 @@ impl ServedTls {
     }
 
     /// Reads the files again if they have changed. This waits for the disk, so it must not run on a worker's thread.
-    pub(crate) fn look(&self, listener: &str) {
+    pub(crate) fn reload_if_changed(&self, listener: &str) {
         let stamp = self.files.stamp();
         {
             let mut now = self.now();

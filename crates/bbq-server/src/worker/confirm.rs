@@ -10,11 +10,11 @@ use bbq_wire::{Peer, SourceKind};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::task::spawn_local;
 
-use super::accept::arrival::{Arrival, Welcomed};
+use super::accept::arrival::{Arrival, ArrivalOutcome};
 use super::intake::Intake;
 
 /// Serves a connection until its client or the server ends it.
-pub(super) fn begin(arrival: Arrival<'_>) -> Welcomed {
+pub(super) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
     let peer = arrival.peer();
     let Arrival { intake, listener_index, accepted, .. } = arrival;
     let (intake, open) = (Rc::clone(intake), intake.open.add(accepted.open));
@@ -24,7 +24,7 @@ pub(super) fn begin(arrival: Arrival<'_>) -> Welcomed {
         }
         drop(open);
     });
-    Welcomed::Stays
+    ArrivalOutcome::Open
 }
 
 async fn serve(intake: &Intake, listener_index: usize, peer: Peer, stream: OwnedFd) -> io::Result<()> {

@@ -16,16 +16,16 @@ use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::stored::retention::Retention;
 use crate::stored::streams::Streams;
 use crate::worker::accept::budget::ConnectionBudget;
-use crate::worker::accept::open::OpenHere;
+use crate::worker::accept::open::OpenConnections;
 use crate::worker::accept::paused::PausedConnection;
-use crate::worker::given::Worker;
-use crate::worker::holders::Holders;
 use crate::worker::limits::IntakeLimits;
 use crate::worker::local_listener::LocalListener;
+use crate::worker::memory_budget::MemoryBudget;
 use crate::worker::scratch::Scratch;
-use crate::worker::session::handover::Colleagues;
+use crate::worker::session::handover::WorkerMesh;
 use crate::worker::session::rounds::Rounds;
 use crate::worker::session::socket::SessionSocket;
+use crate::worker::setup::Worker;
 use crate::worker::stopping::Stopping;
 use crate::worker::text::batcher::{Batcher, LaneInput, NotTaken, OwnStream};
 use crate::worker::ticket::Ticket;
@@ -48,7 +48,7 @@ pub(crate) struct Intake {
     pub(crate) listeners: Vec<LocalListener>,
     pub(crate) streams: Arc<Streams>,
     pub(crate) retention: Arc<Retention>,
-    pub(crate) colleagues: Colleagues,
+    pub(crate) mesh: WorkerMesh,
     /// Reports streams whose order could not be kept.
     pub(crate) order_lost: RateLimitedLog,
     pub(crate) budget: Arc<ConnectionBudget>,
@@ -68,9 +68,9 @@ pub(crate) struct Intake {
     spare: RefCell<Vec<Vec<u8>>>,
     flush_wanted: Notify,
     /// The connections that are open here.
-    pub(crate) open: Rc<OpenHere>,
+    pub(crate) open: Rc<OpenConnections>,
     pub(crate) limits: IntakeLimits,
-    pub(crate) holders: Holders,
+    pub(crate) memory: MemoryBudget,
     /// For compressed bodies.
     pub(crate) scratch: Scratch,
     /// Reports connections closed to make room.
@@ -82,8 +82,8 @@ impl Intake {
         let mut id = [0; 16];
         getrandom::fill(&mut id).map_err(io::Error::other)?;
         let lane_moved = Arc::new(Notify::new());
-        let tell = Arc::clone(&lane_moved);
-        worker.lane.on_progress(move || tell.notify_one());
+        let notify = Arc::clone(&lane_moved);
+        worker.lane.on_progress(move || notify.notify_one());
         let listeners = (0u16..)
             .zip(&worker.listeners)
             .map(|(source, listener)| LocalListener::new(source, listener, &worker.view.undurable));
@@ -93,7 +93,7 @@ impl Intake {
             listeners: listeners.collect(),
             streams: Arc::clone(&worker.streams),
             retention: Arc::clone(&worker.retention),
-            colleagues: worker.colleagues.clone(),
+            mesh: worker.mesh.clone(),
             order_lost: RateLimitedLog::default(),
             budget: Arc::clone(&worker.budget),
             stopping: Stopping::default(),
@@ -107,9 +107,9 @@ impl Intake {
             buffer: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
             spare: RefCell::default(),
             flush_wanted: Notify::new(),
-            open: Rc::new(OpenHere::new(&worker.budget, &worker.view)),
+            open: Rc::new(OpenConnections::new(&worker.budget, &worker.view)),
             limits: worker.limits,
-            holders: Holders::new(worker.limits.unfinished_bytes_max),
+            memory: MemoryBudget::new(worker.limits.unfinished_bytes_max),
             scratch: Scratch::default(),
             evictions: RateLimitedLog::default(),
         })
@@ -152,7 +152,7 @@ impl Intake {
         peer: Peer,
     ) -> Result<Ticket, NotTaken> {
         let taken = self.append_to(listener_index, kind, records, peer, Batcher::ticket)?;
-        self.rounds.hear(&self.view.active_sessions);
+        self.rounds.note_batch(&self.view.active_sessions);
         Ok(taken)
     }
 
@@ -247,7 +247,7 @@ impl Intake {
 
     /// An empty buffer for unfinished batches.
     pub(crate) fn spare_buffer(&self) -> Vec<u8> {
-        if self.holders.is_scarce() {
+        if self.memory.is_scarce() {
             return Vec::with_capacity(SMALL_BUFFER_BYTES);
         }
         self.spare.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(SPARE_BUFFER_BYTES))

@@ -10,7 +10,7 @@ use bbq_wire::batch::BatchLimits;
 use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
 use bbq_wire::session::Refusal;
 
-use super::given::OwnListener;
+use super::setup::ListenerSetup;
 use super::undurable::Undurable;
 use crate::access::{PeerLog, ServedTokens};
 use crate::config::ListenSpec;
@@ -37,8 +37,8 @@ pub(crate) struct LocalListener {
 
 impl LocalListener {
     /// `source` is the index of the listener in the configuration.
-    pub(crate) fn new(source: u16, listener: &OwnListener, undurable: &Arc<Undurable>) -> LocalListener {
-        let OwnListener { spec, ledger, tls, tokens, refusals, .. } = listener;
+    pub(crate) fn new(source: u16, listener: &ListenerSetup, undurable: &Arc<Undurable>) -> LocalListener {
+        let ListenerSetup { spec, ledger, tls, tokens, refusals, .. } = listener;
         let batcher = Batcher::new(source, spec, Arc::clone(ledger), Arc::clone(undurable));
         LocalListener {
             spec: Arc::clone(spec),

@@ -17,17 +17,17 @@ mod accept;
 #[cfg(test)]
 mod confirm;
 mod datagrams;
-mod given;
-mod holders;
 mod http;
 mod intake;
 mod limits;
 mod local_listener;
+mod memory_budget;
 mod numbered;
 mod run;
 mod scratch;
 pub(crate) mod session;
 mod settling;
+mod setup;
 mod sources;
 mod stopping;
 pub(crate) mod stream;
@@ -39,13 +39,13 @@ pub(crate) mod waiters;
 
 pub(crate) use accept::budget::ConnectionBudget;
 pub(crate) use accept::paused::PausedConnection;
-pub(crate) use given::{OwnListener, Worker};
 #[cfg(fuzzing)]
 pub(crate) use http::fuzzed_body;
 pub(crate) use limits::IntakeLimits;
 pub use scratch::Scratch;
-pub(crate) use session::handover::{Colleagues, SessionInbox};
-pub(crate) use stopping::Order;
+pub(crate) use session::handover::{SessionInbox, WorkerMesh};
+pub(crate) use setup::{ListenerSetup, Worker};
+pub(crate) use stopping::Command;
 pub(crate) use stream::Stream;
 pub(crate) use text::framer::Framer;
 pub use undurable::Undurable;

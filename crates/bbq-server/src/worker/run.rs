@@ -15,18 +15,18 @@ use super::accept::eviction::Evictor;
 use super::accept::listener;
 use super::accept::paused::PausedConnection;
 use super::datagrams;
-use super::given::Worker;
 use super::intake::Intake;
 use super::session::quiet::QuietSessions;
 use super::session::tasks;
 use super::settling;
-use super::stopping::Order;
+use super::setup::Worker;
+use super::stopping::Command;
 use super::text::coalescing;
 
 /// How long a stop waits for clients in the middle of a message or batch.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 /// During a stop, the time between two checks of whether the lane can still take the remaining batches.
-const SYNC_LOOK: Duration = Duration::from_secs(2);
+const SYNC_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Worker {
     /// Serves until the server stops or pauses, takes what has arrived, and hands everything to the lane. Returns the connections
@@ -83,12 +83,12 @@ impl Worker {
         }
         let evictor = Evictor { intake: Rc::clone(&intake), connections: of_text, sessions };
         spawn_local(evictor.serve());
-        let order = self.stop.wait_for(|order| *order != Order::Work).await.map(|order| order.clone());
+        let order = self.stop.wait_for(|order| *order != Command::Work).await.map(|order| order.clone());
         // An error means that the server is gone: stop.
-        let order = order.unwrap_or(Order::Stop);
-        let pauses = order != Order::Stop;
+        let order = order.unwrap_or(Command::Stop);
+        let pauses = order != Command::Stop;
         intake.stopping.begin(order);
-        intake.rounds.tell();
+        intake.rounds.notify();
         let finish = async {
             for task in serving {
                 // A task that panicked is reported by the runtime's hook; the others still finish.
@@ -102,7 +102,7 @@ impl Worker {
         let _in_time = tokio::time::timeout(STOP_PATIENCE, finish).await;
         // A lane with a full buffer takes more after its sync. Wait for that however long it takes, as closing the lane has to wait
         // for it anyway. A lane that failed, or has no room on disk, takes no more.
-        while tokio::time::timeout(SYNC_LOOK, intake.flushed()).await.is_err() {
+        while tokio::time::timeout(SYNC_CHECK_INTERVAL, intake.flushed()).await.is_err() {
             if intake.lane.failure().is_some() || intake.lane.no_room().is_some() {
                 break;
             }

@@ -26,5 +26,5 @@ fn settle(intake: &Intake) {
     let accounts =
         LaneAccounts { lane: &intake.lane, streams: &intake.streams, undurable: &intake.view.undurable };
     let ledger = |index: u16| intake.listeners.get(usize::from(index)).map(|listener| &*listener.ledger);
-    intake.waiters.follow(accounts, intake.lane.durable(), unix_seconds(), ledger);
+    intake.waiters.notify_durable(accounts, intake.lane.durable(), unix_seconds(), ledger);
 }

@@ -3,14 +3,14 @@
 //! To add a source that answers its senders, add a line here and a constant in `config/protocol.rs`. A protocol without a line
 //! here is a text framing (`text/framer.rs`).
 
-use super::accept::arrival::{Arrival, Welcomed};
+use super::accept::arrival::{Arrival, ArrivalOutcome};
 use super::{http, session, text};
 use crate::config::protocol::{self, Protocol};
 
 /// Begins to serve a connection.
-pub(crate) type Begin = fn(Arrival<'_>) -> Welcomed;
+pub(crate) type Begin = fn(Arrival<'_>) -> ArrivalOutcome;
 
-static ANSWERING: &[(&Protocol, Begin)] = &[
+static SOURCES: &[(&Protocol, Begin)] = &[
     (&protocol::BBQ, session::tasks::begin),
     (&protocol::HTTP, http::begin),
     (&protocol::OTLP, http::begin),
@@ -20,8 +20,8 @@ static ANSWERING: &[(&Protocol, Begin)] = &[
 
 /// Returns the function that begins to serve a connection of this protocol.
 pub(crate) fn of(protocol: &Protocol) -> Begin {
-    let answering = ANSWERING.iter().find(|(known, _)| *known == protocol);
-    answering.map_or(text::begin::begin, |(_, begin)| *begin)
+    let source = SOURCES.iter().find(|(known, _)| *known == protocol);
+    source.map_or(text::begin::begin, |(_, begin)| *begin)
 }
 
 #[cfg(test)]
@@ -33,8 +33,8 @@ mod tests {
     #[test]
     fn each_protocol_has_one_source() {
         for protocol in PROTOCOLS {
-            let answers = ANSWERING.iter().filter(|(known, _)| known == protocol).count();
-            assert_eq!(answers + usize::from(Framer::of(protocol).is_some()), 1, "{protocol}");
+            let sources = SOURCES.iter().filter(|(known, _)| known == protocol).count();
+            assert_eq!(sources + usize::from(Framer::of(protocol).is_some()), 1, "{protocol}");
         }
     }
 }

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 /// What the workers are to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum Command {
     Work,
     /// Workers take what is queued and readable, and close their connections.
     Stop,
@@ -23,35 +23,35 @@ pub(crate) enum Order {
 #[derive(Default)]
 pub(crate) struct Stopping {
     /// Set when the stop begins.
-    order: OnceCell<Order>,
-    tell: Notify,
+    command: OnceCell<Command>,
+    notify: Notify,
 }
 
 impl Stopping {
-    pub(crate) fn begin(&self, order: Order) {
+    pub(crate) fn begin(&self, command: Command) {
         // A worker stops once.
-        let _first = self.order.set(order);
-        self.tell.notify_waiters();
+        let _first = self.command.set(command);
+        self.notify.notify_waiters();
     }
 
     pub(crate) fn has_begun(&self) -> bool {
-        self.order.get().is_some()
+        self.command.get().is_some()
     }
 
     /// Waits until the stop has begun. All tasks run on one thread, so nothing happens between the check and the wait.
     pub(crate) async fn wait(&self) {
         if !self.has_begun() {
-            self.tell.notified().await;
+            self.notify.notified().await;
         }
     }
 
     /// Whether the next start, or a successor, continues with this listener.
     pub(crate) fn is_kept(&self, listener_index: usize) -> bool {
-        matches!(self.order.get(), Some(Order::Pause { kept, .. }) if kept.get(listener_index).copied().unwrap_or(false))
+        matches!(self.command.get(), Some(Command::Pause { kept, .. }) if kept.get(listener_index).copied().unwrap_or(false))
     }
 
     /// Whether the next start continues with TLS connections.
     pub(crate) fn keeps_tls(&self) -> bool {
-        matches!(self.order.get(), Some(Order::Pause { keeps_tls: true, .. }))
+        matches!(self.command.get(), Some(Command::Pause { keeps_tls: true, .. }))
     }
 }

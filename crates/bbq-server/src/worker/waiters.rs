@@ -117,7 +117,7 @@ impl<C: Connection> Waiters<C> {
 
     /// Tells every waiter whose group is durable. If the lane failed, gives up the others. `ledger` finds a listener's ledger by
     /// its index.
-    pub fn follow<'a>(
+    pub fn notify_durable<'a>(
         &self,
         accounts: LaneAccounts<'_>,
         durable: Durable,
@@ -140,14 +140,14 @@ impl<C: Connection> Waiters<C> {
     /// Everything up to `durable` is on disk.
     fn settle(&self, durable: Durable, now_seconds: u64) {
         let mut waiting = self.waiting.borrow_mut();
-        let mut told: Vec<Rc<Replies<C>>> = Vec::new();
+        let mut acknowledged: Vec<Rc<Replies<C>>> = Vec::new();
         while waiting.front().is_some_and(|(group, _)| *group <= durable.group) {
             let Some((_, first)) = waiting.pop_front() else { break };
             let SessionBatch { sequence, bytes, stream, relayed, replies } = match first {
                 Waiter::Session(batch) => batch,
                 Waiter::Ticket(ticket) => {
                     // The source may have dropped its ticket.
-                    let _told = ticket.send(());
+                    let _delivered = ticket.send(());
                     continue;
                 }
                 Waiter::Request(RequestBatch { sequence, stream }) => {
@@ -165,16 +165,16 @@ impl<C: Connection> Waiters<C> {
             }
             if replies.level() == AckLevel::Durable {
                 replies.acknowledge(sequence);
-                if !replies.in_line.replace(true) {
-                    told.push(replies);
+                if !replies.is_listed.replace(true) {
+                    acknowledged.push(replies);
                 }
             } else if was_last {
                 replies.connection.wake();
             }
         }
-        for replies in told {
-            replies.in_line.set(false);
-            replies.push_out();
+        for replies in acknowledged {
+            replies.is_listed.set(false);
+            replies.flush();
         }
     }
 

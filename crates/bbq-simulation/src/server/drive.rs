@@ -1,7 +1,7 @@
 //! Drives a session of bbq-server as its `session_task` does. It passes bytes in, takes replies, waits for events, makes the
 //! session quiet and active again, and hands the session over to another worker.
 
-use bbq_server::simulated::{Input, Left, SessionState, Step};
+use bbq_server::simulated::{Input, SessionState, Step, SuspendedSession};
 use bbq_wire::session::{Refusal, RefusalCode};
 
 use super::Server;
@@ -19,9 +19,9 @@ const ONE_IN_EVICTIONS: u64 = 500;
 const ONE_IN_QUIET: u64 = 3;
 
 /// The result of driving a session.
-enum Went {
-    On,
-    Rests,
+enum NextStep {
+    Continue,
+    Wait,
 }
 
 impl Server {
@@ -32,7 +32,7 @@ impl Server {
         let accept = || Session::new(worker, socket_bytes);
         let mut session = self.sessions.remove(&number).unwrap_or_else(accept);
         session.socket.0.carry(connection);
-        while let Went::On = self.turn(number, &mut session, connection, trace) {}
+        while let NextStep::Continue = self.turn(number, &mut session, connection, trace) {}
         let carried = session.socket.0.carry(connection);
         if carried > 0 {
             note!(trace, "server sends {carried} bytes on {number}");
@@ -49,34 +49,34 @@ impl Server {
         session: &mut Session,
         connection: &mut Connection,
         trace: &mut Trace,
-    ) -> Went {
+    ) -> NextStep {
         match std::mem::replace(&mut session.place, Place::Over) {
             Place::Task(state) => self.step(number, session, state, connection, trace),
-            Place::Quiet(left) => self.wake(session, left, connection, trace),
+            Place::Quiet(suspended) => self.wake(session, suspended, connection, trace),
             Place::Handed(_) if self.is_stopping => {
                 note!(trace, "server closes {number}, which no worker has accepted");
-                Went::Rests
+                NextStep::Wait
             }
             Place::Handed(handed) => {
                 session.place = Place::Task(SessionState::handed(handed));
-                Went::On
+                NextStep::Continue
             }
             Place::Closing(state, refusal) => {
-                state.replies().push_out();
+                state.replies().flush();
                 session.socket.0.carry(connection);
-                state.replies().push_out();
+                state.replies().flush();
                 if !state.replies().is_sent() {
                     session.place = Place::Closing(state, refusal);
-                    return Went::Rests;
+                    return NextStep::Wait;
                 }
                 session.socket.0.carry(connection);
                 if let Some(refusal) = refusal {
                     note!(trace, "server refuses {number}: {refusal}");
                     refuse(connection, &refusal);
                 }
-                Went::Rests
+                NextStep::Wait
             }
-            Place::Over => Went::Rests,
+            Place::Over => NextStep::Wait,
         }
     }
 
@@ -84,21 +84,21 @@ impl Server {
     fn wake(
         &mut self,
         session: &mut Session,
-        left: Left<Socket>,
+        suspended: SuspendedSession<Socket>,
         connection: &mut Connection,
         trace: &mut Trace,
-    ) -> Went {
+    ) -> NextStep {
         if !connection.up.arrived.is_empty() || connection.up.is_at_end() || self.is_stopping {
-            session.place = Place::Task(SessionState::resumed(left));
-            return Went::On;
+            session.place = Place::Task(SessionState::resume(suspended));
+            return NextStep::Continue;
         }
         if self.random.one_in(ONE_IN_EVICTIONS) {
             note!(trace, "server closes a session that is idle");
             refuse(connection, &Refusal::new(RefusalCode::Busy, "idle for longest"));
         } else {
-            session.place = Place::Quiet(left);
+            session.place = Place::Quiet(suspended);
         }
-        Went::Rests
+        NextStep::Wait
     }
 
     fn step(
@@ -108,7 +108,7 @@ impl Server {
         mut state: SessionState<Socket>,
         connection: &mut Connection,
         trace: &mut Trace,
-    ) -> Went {
+    ) -> NextStep {
         let arrived = &mut connection.up.arrived;
         if self.options.bug == Some(Bug::OldHelloTakesOver) && !session.is_rewritten {
             session.is_rewritten = forget_epoch(arrived);
@@ -132,7 +132,7 @@ impl Server {
                 state.stop();
                 session.is_told = true;
                 session.place = Place::Task(state);
-                return Went::On;
+                return NextStep::Continue;
             }
             Step::AwaitRoom(_) | Step::AwaitStream | Step::AwaitAcks => session.place = Place::Task(state),
             Step::HandOver(lane) => {
@@ -140,15 +140,15 @@ impl Server {
                 session.worker = lane as usize;
                 session.place = state.hand_over().map_or(Place::Over, Place::Handed);
                 if self.is_stopping {
-                    return Went::On;
+                    return NextStep::Continue;
                 }
             }
-            Step::Over(refusal) => {
+            Step::Close(refusal) => {
                 session.place = Place::Closing(state, refusal);
-                return Went::On;
+                return NextStep::Continue;
             }
         }
-        Went::Rests
+        NextStep::Wait
     }
 
     /// Whether everything that has arrived is handled, except an incomplete item.
@@ -158,7 +158,7 @@ impl Server {
         mut state: SessionState<Socket>,
         needed: usize,
         connection: &mut Connection,
-    ) -> Went {
+    ) -> NextStep {
         let waiting = connection.up.arrived.len();
         if self.is_stopping {
             state.stop();
@@ -166,15 +166,15 @@ impl Server {
             state.input_ended(waiting, needed);
         } else if waiting > 0 && self.random.one_in(ONE_IN_EVICTIONS) {
             state.refuse(Refusal::new(RefusalCode::Busy, "nothing came in the middle of something"));
-        } else if waiting == 0 && state.may_leave() && self.random.one_in(ONE_IN_QUIET) {
-            session.place = state.leave().map_or(Place::Over, Place::Quiet);
-            return Went::Rests;
+        } else if waiting == 0 && state.can_suspend() && self.random.one_in(ONE_IN_QUIET) {
+            session.place = state.suspend().map_or(Place::Over, Place::Quiet);
+            return NextStep::Wait;
         } else {
             session.place = Place::Task(state);
-            return Went::Rests;
+            return NextStep::Wait;
         }
         session.place = Place::Task(state);
-        Went::On
+        NextStep::Continue
     }
 }
 

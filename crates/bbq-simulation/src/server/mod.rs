@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bbq_server::simulated::{ListenerLedger, Retention, SinkStep, Streams, Wish};
+use bbq_server::simulated::{Goal, ListenerLedger, Retention, SinkStep, Streams};
 use bbq_spool::{Source, Spool, SpoolOptions, Step, SteppedTime, Storage};
 use bbq_wire::StreamId;
 
@@ -179,9 +179,9 @@ impl Server {
     }
 
     /// A step of a sink.
-    pub(crate) fn deliver(&mut self, sink: usize, wish: Wish, trace: &mut Trace) {
+    pub(crate) fn deliver(&mut self, sink: usize, goal: Goal, trace: &mut Trace) {
         let sink = &mut self.sinks[sink];
-        match sink.step(wish) {
+        match sink.step(goal) {
             Ok(SinkStep::Idle(_)) => {}
             Ok(step) => note!(trace, "{} {step:?}, committed {:?}", sink.name, sink.ledger()),
             Err(why) => note!(trace, "{}: {why}", sink.name),
@@ -204,7 +204,7 @@ impl Server {
     /// Requests a run of the retention thread.
     pub(crate) fn ask(&self, for_checkpoint: bool) {
         if for_checkpoint {
-            self.shared.retention.ask_for_checkpoint();
+            self.shared.retention.request_checkpoint();
         } else {
             self.shared.retention.retire();
         }
@@ -255,9 +255,9 @@ impl Server {
         }
         self.workers.iter().for_each(|worker| worker.give_up(&self.shared));
         for sink in 0..self.sinks.len() {
-            self.deliver(sink, Wish::Hold, trace);
+            self.deliver(sink, Goal::Hold, trace);
         }
-        self.shared.retention.ask_for_checkpoint();
+        self.shared.retention.request_checkpoint();
         let _next_start_reads_more = self.shared.retention.step();
     }
 

@@ -1,6 +1,6 @@
 //! A session of bbq-server.
 
-use bbq_server::simulated::{HandedHello, Left, SessionState};
+use bbq_server::simulated::{HandedHello, SessionState, SuspendedSession};
 use bbq_wire::session::Refusal;
 
 use super::socket::Socket;
@@ -20,7 +20,7 @@ pub(super) struct Session {
 
 pub(super) enum Place {
     Task(SessionState<Socket>),
-    Quiet(Left<Socket>),
+    Quiet(SuspendedSession<Socket>),
     /// The session is being handed over to its worker.
     Handed(HandedHello<Socket>),
     /// The session ends when all replies are sent.

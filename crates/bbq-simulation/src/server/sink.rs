@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bbq_server::simulated::{Now, Retention, SinkDriver, SinkOpening, SinkStep, Wish, simulated_file};
+use bbq_server::simulated::{Goal, Now, Retention, SinkDriver, SinkOpening, SinkStep, simulated_file};
 use bbq_spool::{Spool, SteppedTime};
 use bbq_storage::Storage;
 
@@ -79,7 +79,7 @@ impl Sink {
     }
 
     /// Does a step. Returns its result, or in words why there was none.
-    pub(super) fn step(&mut self, wish: Wish) -> Result<SinkStep, String> {
+    pub(super) fn step(&mut self, goal: Goal) -> Result<SinkStep, String> {
         if self.is_stuck {
             return Err("stuck".to_owned());
         }
@@ -96,7 +96,7 @@ impl Sink {
             }
         }
         match &mut self.stage {
-            Stage::Working(driver) => Ok(driver.step(now, wish)),
+            Stage::Working(driver) => Ok(driver.step(now, goal)),
             _ => Err("its output is not open".to_owned()),
         }
     }

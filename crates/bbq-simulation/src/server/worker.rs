@@ -66,7 +66,7 @@ impl Worker {
     pub(super) fn follow(&self, shared: &Shared, durable: Durable, now_seconds: u64) {
         let accounts =
             LaneAccounts { lane: &self.lane, streams: &shared.streams, undurable: &self.undurable };
-        self.waiters.follow(accounts, durable, now_seconds, |_| Some(&shared.ledger));
+        self.waiters.notify_durable(accounts, durable, now_seconds, |_| Some(&shared.ledger));
     }
 
     /// Takes back what the closed lane could not write.

@@ -15,7 +15,7 @@ use rustix::process::Signal;
 /// In the order of creation. The first ones outlive a reload.
 const THREADS: [&str; 10] = [
     "control",
-    "control-look",
+    "control-checks",
     "admin",
     "lane-0",
     "lane-1",

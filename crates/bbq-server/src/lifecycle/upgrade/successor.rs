@@ -31,7 +31,7 @@ const HELD_BYTES_PER_MESSAGE: usize = 16 * 1024 * 1024;
 /// Most bytes of a line on the successor's standard error that are copied at once.
 const LINE_BYTES_MAX: u64 = 4096;
 /// How long to wait for the end of the successor's standard error after it has ended, or now writes its log itself.
-const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
+const STDERR_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A new program that has been started. It is killed when this is dropped, unless it is ready.
 pub(crate) struct Successor {
@@ -146,7 +146,7 @@ impl Successor {
             Ok(_ready) => {
                 self.is_ready = true;
                 // Until the successor was ready, its standard error went through this process: copy the rest.
-                let _all_said = self.last_line.recv_timeout(LAST_WORDS_PATIENCE);
+                let _all_read = self.last_line.recv_timeout(STDERR_PATIENCE);
                 Ok(())
             }
             Err(error) => Err(self.explain("was ready", &error)),
@@ -191,12 +191,14 @@ impl Successor {
             return format!("it was ended after {seconds} s, before it {wanted} (upgrade_timeout_seconds)");
         }
         // The channel closes a moment before the process ends.
-        let status = self.wait(LAST_WORDS_PATIENCE);
+        let status = self.wait(STDERR_PATIENCE);
         self.end();
-        let said = self.last_line.recv_timeout(LAST_WORDS_PATIENCE).unwrap_or_default();
+        let stderr = self.last_line.recv_timeout(STDERR_PATIENCE).unwrap_or_default();
         match status {
-            Some(status) => format!("it ended with {status} before it {wanted}: {said}"),
-            None => format!("it was ended, as it sent no valid message before it {wanted} ({error}): {said}"),
+            Some(status) => format!("it ended with {status} before it {wanted}: {stderr}"),
+            None => {
+                format!("it was ended, as it sent no valid message before it {wanted} ({error}): {stderr}")
+            }
         }
     }
 

@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::next_server::NextServer;
 use super::outgoing::{Buffers, Outgoing, WriteLimits, Written};
-use crate::sink::delivery::InHand;
+use crate::sink::delivery::PendingGroup;
 use crate::sink::interface::Settled;
 use crate::sink::resolver::Resolver;
 use crate::time::unix_ns;
@@ -52,14 +52,14 @@ pub(super) struct Link {
     pub(super) id: StreamId,
     /// The epoch of the last hello.
     pub(super) epoch: Arc<AtomicU64>,
-    pub(super) groups: Receiver<InHand>,
+    pub(super) groups: Receiver<PendingGroup>,
     pub(super) settled: Sender<Settled>,
-    pub(super) on_their_way: OnTheirWay,
+    pub(super) outstanding: OutstandingGroups,
 }
 
 /// The groups that are submitted and not settled.
 #[derive(Default)]
-pub(super) struct OnTheirWay {
+pub(super) struct OutstandingGroups {
     /// In their order.
     groups: VecDeque<Outgoing>,
     /// How many of them are written to their end.
@@ -103,15 +103,15 @@ impl Link {
 
     async fn connection(&mut self) -> Result<std::convert::Infallible, Ended> {
         let connected = timeout(CONNECT_TIMEOUT, self.connect()).await;
-        let mut stream = connected.map_err(|_| late("accept the connection", CONNECT_TIMEOUT))??;
+        let mut stream = connected.map_err(|_| timeout_error("accept the connection", CONNECT_TIMEOUT))??;
         // TCP must not hold back the last bytes of a group until the bytes before them are acknowledged.
         stream.set_nodelay(true)?;
         let mut session = ClientSession::new();
         let mut input = Vec::new();
-        let greeting = self.greet(&mut stream, &mut session, &mut input);
-        let welcome = timeout(WELCOME_TIMEOUT, greeting).await;
-        let welcome = welcome.map_err(|_| late("welcome the link", WELCOME_TIMEOUT))??;
-        self.on_their_way.begin(welcome.last_sequence + 1);
+        let handshake = self.handshake(&mut stream, &mut session, &mut input);
+        let welcome = timeout(WELCOME_TIMEOUT, handshake).await;
+        let welcome = welcome.map_err(|_| timeout_error("welcome the link", WELCOME_TIMEOUT))??;
+        self.outstanding.begin(welcome.last_sequence + 1);
         let (mut reader, mut writer) = stream.split();
         let (mut output, mut sent) = (Vec::new(), 0);
         let mut deadline = Instant::now() + ACK_TIMEOUT;
@@ -120,8 +120,8 @@ impl Link {
                 output.clear();
                 output.shrink_to(WRITE_BYTES_KEPT_MAX);
                 sent = 0;
-                let was_idle = self.on_their_way.unacknowledged.is_empty();
-                self.on_their_way.write(&mut output);
+                let was_idle = self.outstanding.unacknowledged.is_empty();
+                self.outstanding.write(&mut output);
                 if was_idle {
                     deadline = Instant::now() + ACK_TIMEOUT;
                 }
@@ -133,26 +133,26 @@ impl Link {
                     if read? == 0 {
                         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
                     }
-                    while let Some(step) = take_step(&mut session, &mut input)? {
+                    while let Some(step) = next_frame(&mut session, &mut input)? {
                         match step {
-                            Heard::Ack(number) => {
-                                self.on_their_way.acknowledge(number)?;
+                            ServerFrame::Ack(number) => {
+                                self.outstanding.acknowledge(number)?;
                                 deadline = Instant::now() + ACK_TIMEOUT;
                             }
-                            Heard::Refused(refusal) => {
-                                let ended = self.on_their_way.refuse(refusal);
+                            ServerFrame::Refused(refusal) => {
+                                let ended = self.outstanding.refuse(refusal);
                                 self.settle();
                                 return Err(ended);
                             }
-                            Heard::Welcome(_) => {}
+                            ServerFrame::Welcome(_) => {}
                         }
                     }
                     self.settle();
                 }
                 wrote = writer.write(&output[sent..]), if sent < output.len() => sent += wrote?,
-                Some(group) = self.groups.recv() => self.on_their_way.groups.push_back(Outgoing::new(group)),
-                () = sleep_until(deadline), if !self.on_their_way.unacknowledged.is_empty() => {
-                    return Err(late("acknowledge anything", ACK_TIMEOUT).into());
+                Some(group) = self.groups.recv() => self.outstanding.groups.push_back(Outgoing::new(group)),
+                () = sleep_until(deadline), if !self.outstanding.unacknowledged.is_empty() => {
+                    return Err(timeout_error("acknowledge anything", ACK_TIMEOUT).into());
                 }
             }
         }
@@ -172,7 +172,7 @@ impl Link {
         Err(failed)
     }
 
-    async fn greet(
+    async fn handshake(
         &self,
         stream: &mut TcpStream,
         session: &mut ClientSession,
@@ -193,28 +193,30 @@ impl Link {
                     "the server closed the connection before a welcome; is it a bbq listener?",
                 ));
             }
-            match take_step(session, input)? {
+            match next_frame(session, input)? {
                 None => {}
-                Some(Heard::Welcome(welcome)) if welcome.ack < AckLevel::Durable => {
+                Some(ServerFrame::Welcome(welcome)) if welcome.ack < AckLevel::Durable => {
                     return Err(io::Error::other("the server does not offer durable acknowledgements"));
                 }
-                Some(Heard::Welcome(welcome)) => return Ok(welcome),
-                Some(Heard::Refused(refusal)) => return Err(told(&refusal)),
-                Some(Heard::Ack(_)) => return Err(io::Error::other("an acknowledgement before the welcome")),
+                Some(ServerFrame::Welcome(welcome)) => return Ok(welcome),
+                Some(ServerFrame::Refused(refusal)) => return Err(refusal_error(&refusal)),
+                Some(ServerFrame::Ack(_)) => {
+                    return Err(io::Error::other("an acknowledgement before the welcome"));
+                }
             }
         }
     }
 
     /// Passes the settled groups to the sink.
     fn settle(&mut self) {
-        while let Some(settled) = self.on_their_way.settle() {
+        while let Some(settled) = self.outstanding.settle() {
             // The channel has room for every group on its way. An error means that the sink is dropped.
             let _dropped = self.settled.try_send(settled);
         }
     }
 }
 
-impl OnTheirWay {
+impl OutstandingGroups {
     /// Starts over on a new connection, where the next batch gets this number.
     fn begin(&mut self, number: u64) {
         self.groups.iter_mut().for_each(Outgoing::rewind);
@@ -225,7 +227,7 @@ impl OnTheirWay {
 
     /// Appends batches to `output`, as far as the limits allow.
     fn write(&mut self, output: &mut Vec<u8>) {
-        let OnTheirWay { groups, written, unacknowledged, records_max, buffers, .. } = self;
+        let OutstandingGroups { groups, written, unacknowledged, records_max, buffers, .. } = self;
         let records = records_max.unwrap_or(u64::MAX);
         // Only one part of a refused batch is on its way at a time: a refusal then means this part.
         while records_max.is_none() || unacknowledged.is_empty() {
@@ -252,7 +254,7 @@ impl OnTheirWay {
             let (Some(batch), Some(group)) = (batch, first) else {
                 return Err(io::Error::other(format!("the server acknowledges the unsent batch {number}")));
             };
-            group.in_hand.pass_next(batch.records, batch.received_ns);
+            group.pending.confirm_next(batch.records, batch.received_ns);
             group.unacknowledged -= 1;
             self.first_number += 1;
             // The parts grow again, until batches are sent as they came.
@@ -270,7 +272,7 @@ impl OnTheirWay {
             RefusalCode::MessageTooLarge | RefusalCode::BatchTooLarge | RefusalCode::Sequence
         );
         let Some(batch) = self.unacknowledged.front().copied().filter(|_| is_about_batch) else {
-            return Ended::Failed(told(&refusal));
+            return Ended::Failed(refusal_error(&refusal));
         };
         if batch.records > 1 {
             self.records_max = Some(batch.records / 2);
@@ -279,10 +281,10 @@ impl OnTheirWay {
         let first = self.groups.iter_mut().find(|group| group.unacknowledged > 0);
         match first.filter(|_| refusal.code != RefusalCode::Sequence) {
             Some(group) => {
-                group.in_hand.reject_next(1, batch.received_ns, REFUSED, refusal.text);
+                group.pending.reject_next(1, batch.received_ns, REFUSED, refusal.text);
                 Ended::Halved
             }
-            None => Ended::Failed(told(&refusal)),
+            None => Ended::Failed(refusal_error(&refusal)),
         }
     }
 
@@ -290,33 +292,33 @@ impl OnTheirWay {
     fn settle(&mut self) -> Option<Settled> {
         self.groups.front().filter(|group| group.is_settled())?;
         self.written -= 1;
-        self.groups.pop_front().map(|group| group.in_hand.settled())
+        self.groups.pop_front().map(|group| group.pending.settled())
     }
 }
 
 /// What the next server sent.
-enum Heard {
+enum ServerFrame {
     Welcome(Welcome),
     Ack(u64),
     Refused(Refusal),
 }
 
 /// Takes the next frame from the front of `input`.
-fn take_step(session: &mut ClientSession, input: &mut Vec<u8>) -> io::Result<Option<Heard>> {
+fn next_frame(session: &mut ClientSession, input: &mut Vec<u8>) -> io::Result<Option<ServerFrame>> {
     let step = session.next(input);
     let step = step.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-    let (heard, consumed) = match step {
+    let (frame, consumed) = match step {
         ClientStep::NeedMore { .. } => return Ok(None),
-        ClientStep::Welcome { welcome, consumed } => (Heard::Welcome(welcome), consumed),
-        ClientStep::Ack { sequence, consumed } => (Heard::Ack(sequence), consumed),
-        ClientStep::Refused { refusal, consumed } => (Heard::Refused(refusal), consumed),
+        ClientStep::Welcome { welcome, consumed } => (ServerFrame::Welcome(welcome), consumed),
+        ClientStep::Ack { sequence, consumed } => (ServerFrame::Ack(sequence), consumed),
+        ClientStep::Refused { refusal, consumed } => (ServerFrame::Refused(refusal), consumed),
     };
     input.drain(..consumed);
-    Ok(Some(heard))
+    Ok(Some(frame))
 }
 
 /// A refusal, as an error for the operator.
-fn told(refusal: &Refusal) -> io::Error {
+fn refusal_error(refusal: &Refusal) -> io::Error {
     let remedy = match refusal.code {
         RefusalCode::Version => {
             "; upgrade that server first, as its version takes no messages of another server"
@@ -327,7 +329,7 @@ fn told(refusal: &Refusal) -> io::Error {
     io::Error::other(format!("the server refuses: {}{remedy}", refusal.text))
 }
 
-fn late(what: &str, patience: Duration) -> io::Error {
+fn timeout_error(what: &str, patience: Duration) -> io::Error {
     let seconds = patience.as_secs();
     io::Error::new(io::ErrorKind::TimedOut, format!("the server did not {what} within {seconds} s"))
 }

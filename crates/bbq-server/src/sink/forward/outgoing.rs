@@ -4,7 +4,7 @@ use bbq_spool::{Entry, GroupCursor, Scratch};
 use bbq_wire::batch::BatchIdentity;
 use bbq_wire::{BatchBuilder, Compression};
 
-use crate::sink::delivery::InHand;
+use crate::sink::delivery::PendingGroup;
 
 /// The memory for a body is kept up to this size. Clients make batches of about 256 KiB.
 const BODY_BYTES_KEPT_MAX: usize = 1024 * 1024;
@@ -30,7 +30,7 @@ pub(super) struct Written {
 
 /// A group, with how much of it is written and how much is settled.
 pub(super) struct Outgoing {
-    pub(super) in_hand: InHand,
+    pub(super) pending: PendingGroup,
     /// Before the next batch to write.
     cursor: GroupCursor,
     /// How many records are written or settled; these are the first ones that can be read.
@@ -58,15 +58,15 @@ impl Buffers {
 }
 
 impl Outgoing {
-    pub(super) fn new(in_hand: InHand) -> Outgoing {
-        let written = in_hand.done();
-        Outgoing { in_hand, cursor: GroupCursor::default(), written, is_written: false, unacknowledged: 0 }
+    pub(super) fn new(pending: PendingGroup) -> Outgoing {
+        let written = pending.done();
+        Outgoing { pending, cursor: GroupCursor::default(), written, is_written: false, unacknowledged: 0 }
     }
 
     /// Starts over on a new connection, after the settled records.
     pub(super) fn rewind(&mut self) {
         self.cursor = GroupCursor::default();
-        self.written = self.in_hand.done();
+        self.written = self.pending.done();
         self.is_written = false;
         self.unacknowledged = 0;
     }
@@ -84,10 +84,10 @@ impl Outgoing {
         out: &mut Vec<u8>,
         mut note: impl FnMut(Written),
     ) -> bool {
-        let Outgoing { in_hand, cursor, written, unacknowledged, .. } = self;
+        let Outgoing { pending, cursor, written, unacknowledged, .. } = self;
         let (mut at, mut is_full) = (cursor.records(), false);
         let Buffers { unpacked, body } = buffers;
-        let went = in_hand.group().try_for_each(cursor, unpacked, |entry| {
+        let result = pending.group().try_for_each(cursor, unpacked, |entry| {
             let records = u64::from(entry.batch.header.records);
             let skip = written.saturating_sub(at).min(records);
             if skip == records {
@@ -113,7 +113,7 @@ impl Outgoing {
             at += records;
             Ok(())
         });
-        self.is_written = went.is_ok();
+        self.is_written = result.is_ok();
         self.is_written
     }
 }

@@ -11,9 +11,9 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::{JoinError, JoinHandle};
 
-use super::link::{Link, OnTheirWay};
+use super::link::{Link, OutstandingGroups};
 use super::next_server::{NextServer, state_of};
-use crate::sink::delivery::InHand;
+use crate::sink::delivery::PendingGroup;
 use crate::sink::interface::{Now, Problem, Room, Settled, Sink};
 use crate::sink::resolver::Resolver;
 
@@ -29,11 +29,11 @@ pub(super) struct ForwardSink {
     resolver: Resolver,
     id: StreamId,
     epoch: Arc<AtomicU64>,
-    groups: Sender<InHand>,
+    groups: Sender<PendingGroup>,
     settled: Receiver<Settled>,
     /// Groups that were settled while this sink waited.
     ready: Vec<Settled>,
-    on_their_way: usize,
+    outstanding: usize,
     /// How many messages were settled.
     progress: Arc<AtomicU64>,
     /// The link while it has no connection. The next call of `settle` connects, if there is something to send.
@@ -57,7 +57,7 @@ impl ForwardSink {
             groups,
             settled,
             ready: Vec::new(),
-            on_their_way: 0,
+            outstanding: 0,
             progress: Arc::default(),
             waiting: Some(link),
             running: None,
@@ -67,7 +67,7 @@ impl ForwardSink {
     }
 
     fn room(&self) -> Room {
-        if self.on_their_way < GROUPS_MAX { Room::Free } else { Room::Full }
+        if self.outstanding < GROUPS_MAX { Room::Free } else { Room::Full }
     }
 
     /// Handles the end of the link's task. A connection that ends while nothing is on its way is no problem.
@@ -75,9 +75,9 @@ impl ForwardSink {
         match finished {
             Ok((link, error)) => {
                 self.waiting = Some(link);
-                if self.on_their_way == 0 { Ok(self.room()) } else { Err(Problem::Again(error)) }
+                if self.outstanding == 0 { Ok(self.room()) } else { Err(Problem::Retry(error)) }
             }
-            // The link is gone with its groups: they are submitted again after `go_back`.
+            // The link is gone with its groups: they are submitted again after `roll_back`.
             Err(panic) => Err(Problem::Failed(io::Error::other(panic))),
         }
     }
@@ -88,7 +88,7 @@ fn new_link(
     resolver: &Resolver,
     id: StreamId,
     epoch: &Arc<AtomicU64>,
-) -> (Link, Sender<InHand>, Receiver<Settled>) {
+) -> (Link, Sender<PendingGroup>, Receiver<Settled>) {
     let (groups, groups_of_link) = channel(GROUPS_MAX);
     let (settled_of_link, settled) = channel(GROUPS_MAX);
     let link = Link {
@@ -98,23 +98,23 @@ fn new_link(
         epoch: Arc::clone(epoch),
         groups: groups_of_link,
         settled: settled_of_link,
-        on_their_way: OnTheirWay::default(),
+        outstanding: OutstandingGroups::default(),
     };
     (link, groups, settled)
 }
 
 impl Sink for ForwardSink {
     fn submit(&mut self, group: Group, begun: u64, _now: Now) -> Result<Room, Problem> {
-        self.on_their_way += 1;
-        // The channel has room, because there is room for the group. The link exists until this sink goes back.
-        let in_hand = InHand::new(group, begun, Arc::clone(&self.progress));
-        self.groups.try_send(in_hand).map_err(|_| Problem::Failed(io::Error::other("the link has ended")))?;
+        self.outstanding += 1;
+        // The channel has room, because there is room for the group. The link exists until this sink is rolled back.
+        let pending = PendingGroup::new(group, begun, Arc::clone(&self.progress));
+        self.groups.try_send(pending).map_err(|_| Problem::Failed(io::Error::other("the link has ended")))?;
         Ok(self.room())
     }
 
     fn settle(&mut self, _now: Now, settled: &mut Vec<Settled>) -> Result<Room, Problem> {
         let runtime = &self.runtime;
-        if let Some(link) = self.waiting.take_if(|_| self.on_their_way > 0) {
+        if let Some(link) = self.waiting.take_if(|_| self.outstanding > 0) {
             self.running = Some(runtime.spawn(link.run()));
         }
         // The link proceeds as far as it can without waiting.
@@ -122,7 +122,7 @@ impl Sink for ForwardSink {
         while let Ok(ready) = self.settled.try_recv() {
             self.ready.push(ready);
         }
-        self.on_their_way -= self.ready.len();
+        self.outstanding -= self.ready.len();
         settled.append(&mut self.ready);
         if self.finished.is_none()
             && let Some(running) = self.running.take_if(|running| running.is_finished())
@@ -164,7 +164,7 @@ impl Sink for ForwardSink {
         true
     }
 
-    fn go_back(&mut self) -> io::Result<()> {
+    fn roll_back(&mut self) -> io::Result<()> {
         if let Some(running) = self.running.take() {
             running.abort();
         }
@@ -172,7 +172,7 @@ impl Sink for ForwardSink {
         (self.waiting, self.groups, self.settled) = (Some(link), groups, settled);
         self.ready.clear();
         self.finished = None;
-        self.on_their_way = 0;
+        self.outstanding = 0;
         Ok(())
     }
 }

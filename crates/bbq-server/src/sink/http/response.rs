@@ -40,10 +40,10 @@ pub(super) async fn refusal(
     let text = read(response.into_body()).await;
     let text = without_secret(&String::from_utf8_lossy(&text), secret);
     let shown: String = text.lines().next().unwrap_or_default().chars().take(SHOWN_CHARACTERS_MAX).collect();
-    let told = format!("{uri} responds {status} {shown:?}");
+    let message = format!("{uri} responds {status} {shown:?}");
     let remedy = match status {
         StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNPROCESSABLE_ENTITY => {
-            return Ok(told);
+            return Ok(message);
         }
         StatusCode::UNSUPPORTED_MEDIA_TYPE => "; check the format",
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "; check the option authorization",
@@ -51,7 +51,7 @@ pub(super) async fn refusal(
         _ if status.is_redirection() => "; write the URL that it redirects to",
         _ => "",
     };
-    Err(io::Error::other(told + remedy))
+    Err(io::Error::other(message + remedy))
 }
 
 /// Returns a body, or as much of it as arrives in time.

@@ -255,11 +255,11 @@ impl Output for FileOutput {
         Ok(true)
     }
 
-    fn can_go_back(&self) -> bool {
+    fn can_roll_back(&self) -> bool {
         true
     }
 
-    fn go_back(&mut self) -> io::Result<()> {
+    fn roll_back(&mut self) -> io::Result<()> {
         self.cut()
     }
 
@@ -403,7 +403,7 @@ mod tests {
         write(&mut output, b"two\n");
         // Half a message: its write failed.
         output.file.write_all_at(output.length, b"th").unwrap();
-        output.go_back().unwrap();
+        output.roll_back().unwrap();
         assert_eq!(output.state(), state);
         assert_eq!(fs::read(&path).unwrap(), b"one\n");
         write(&mut output, b"2\n");
@@ -418,7 +418,7 @@ mod tests {
         write(&mut output, b"one\n");
         commit(&mut output);
         File::create(&path).unwrap();
-        output.go_back().unwrap();
+        output.roll_back().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"");
         assert_eq!(output.position(), 0);
     }
@@ -430,7 +430,7 @@ mod tests {
         fs::write(&path, "before\n").unwrap();
         let mut output = open(&path, Rotation::default(), None);
         write(&mut output, b"ours\n");
-        output.go_back().unwrap();
+        output.roll_back().unwrap();
         write(&mut output, b"ours\n");
         drop(output);
         assert_eq!(fs::read(&path).unwrap(), b"before\nours\n");
@@ -572,7 +572,7 @@ mod tests {
             let mut output = open(&path, Rotation::default(), None);
             write(&mut output, b"ours\n");
             // The line feed is not taken back with what came after it.
-            output.go_back().unwrap();
+            output.roll_back().unwrap();
             write(&mut output, b"ours\n");
             assert_eq!(fs::read_to_string(&path).unwrap(), after);
         }

@@ -58,7 +58,7 @@ struct Current {
 
 /// Formatted messages of a batch that goes into more than one file.
 #[derive(Default)]
-struct Rest {
+struct Remainder {
     text: Vec<u8>,
     /// Where each message ends.
     ends: Vec<usize>,
@@ -93,7 +93,7 @@ struct TextSink {
     /// Bytes that the output has room for, from the beginning of the buffer on.
     room: u64,
     current: Option<Current>,
-    rest: Rest,
+    remainder: Remainder,
     /// Groups that are in the buffer to their end.
     buffered: Vec<Settled>,
     /// Groups that are in the output to their end.
@@ -119,7 +119,7 @@ impl TextSink {
             output,
             formatter,
             current: None,
-            rest: Rest::default(),
+            remainder: Remainder::default(),
             buffered: Vec::new(),
             settled: Vec::new(),
             uncommitted_bytes: 0,
@@ -158,7 +158,7 @@ impl TextSink {
             self.is_full = true;
             return Err(Pause::Commit);
         }
-        self.take_rest(taken, now)?;
+        self.take_remainder(taken, now)?;
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut at = cursor.records();
         let done = group.try_for_each(cursor, &mut scratch, |entry| {
@@ -208,19 +208,21 @@ impl TextSink {
             }
             self.buffer.end().truncate(before);
         }
-        self.rest = Rest::default();
-        self.formatter.append_with_ends(entry, &mut self.rest.text, &mut self.rest.ends);
-        self.rest.skip(skip);
-        self.take_rest(taken, now)
+        self.remainder = Remainder::default();
+        self.formatter.append_with_ends(entry, &mut self.remainder.text, &mut self.remainder.ends);
+        self.remainder.skip(skip);
+        self.take_remainder(taken, now)
     }
 
     /// Takes the rest of a batch that is partly in the output already, or that goes into more than one file.
-    fn take_rest(&mut self, taken: &mut u64, now: Now) -> Result<(), Pause> {
-        while let Some(following) = self.rest.ends.get(self.rest.next..).filter(|ends| !ends.is_empty()) {
+    fn take_remainder(&mut self, taken: &mut u64, now: Now) -> Result<(), Pause> {
+        while let Some(following) =
+            self.remainder.ends.get(self.remainder.next..).filter(|ends| !ends.is_empty())
+        {
             if self.buffer.is_empty() {
                 self.buffer.begin(self.output.position());
             }
-            let start = self.rest.start;
+            let start = self.remainder.start;
             let room = self.room.saturating_sub(self.buffer.len() as u64);
             let mut fits = following.partition_point(|end| (end - start) as u64 <= room);
             if fits == 0 && self.buffer.is_empty() && self.output.position() == 0 {
@@ -232,11 +234,11 @@ impl TextSink {
                 return Err(Pause::Commit);
             }
             let end = following[fits - 1];
-            self.buffer.end().extend_from_slice(&self.rest.text[start..end]);
-            (self.rest.start, self.rest.next) = (end, self.rest.next + fits);
+            self.buffer.end().extend_from_slice(&self.remainder.text[start..end]);
+            (self.remainder.start, self.remainder.next) = (end, self.remainder.next + fits);
             *taken += fits as u64;
         }
-        self.rest = Rest::default();
+        self.remainder = Remainder::default();
         self.write_if_much(now)
     }
 
@@ -249,11 +251,11 @@ impl TextSink {
         if !self.buffer.is_empty() {
             self.output.write(&self.buffer, &mut self.written, now.wall).map_err(|error| {
                 match error.kind() {
-                    _ if self.output.can_go_back() => Problem::Failed(error),
+                    _ if self.output.can_roll_back() => Problem::Failed(error),
                     ErrorKind::WouldBlock => {
                         Problem::Blocked { is_clean: self.written == 0 && self.uncommitted_bytes == 0 }
                     }
-                    _ => Problem::Again(error),
+                    _ => Problem::Retry(error),
                 }
             })?;
             self.uncommitted_bytes += self.buffer.len() as u64;
@@ -353,7 +355,7 @@ impl Sink for TextSink {
                 Ok(None) => {}
                 // The first sync covers no bytes of this run, so there is nothing to take back.
                 Err(error) if stage == Stage::Sync && self.has_begun => return Err(Problem::Failed(error)),
-                Err(error) => return Err(Problem::Again(error)),
+                Err(error) => return Err(Problem::Retry(error)),
             }
         }
     }
@@ -367,10 +369,10 @@ impl Sink for TextSink {
         self.uncommitted_bytes = 0;
     }
 
-    fn go_back(&mut self) -> io::Result<()> {
-        self.output.go_back()?;
+    fn roll_back(&mut self) -> io::Result<()> {
+        self.output.roll_back()?;
         self.current = None;
-        self.rest = Rest::default();
+        self.remainder = Remainder::default();
         self.buffered.clear();
         self.settled.clear();
         (self.written, self.stage, self.is_full) = (0, Stage::Sync, false);
@@ -388,11 +390,11 @@ impl Sink for TextSink {
 
     #[cfg(test)]
     fn memory(&self) -> (usize, usize) {
-        (self.buffer.capacity() + self.rest.text.capacity(), self.scratch.bytes())
+        (self.buffer.capacity() + self.remainder.text.capacity(), self.scratch.bytes())
     }
 }
 
-impl Rest {
+impl Remainder {
     /// Skips this many messages.
     fn skip(&mut self, messages: u64) {
         self.next = self.ends.len().min(usize::try_from(messages).unwrap_or(usize::MAX));

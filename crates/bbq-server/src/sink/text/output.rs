@@ -47,13 +47,13 @@ pub(super) trait Output: Send {
     }
 
     /// Whether written bytes can be taken back. If not, a write that failed goes on where it stopped.
-    fn can_go_back(&self) -> bool {
+    fn can_roll_back(&self) -> bool {
         false
     }
 
     /// Takes back what was written since the last commit, durably, if possible; all of it is written again. Then the state must
     /// be remembered. Never called between [`Output::begin_rotation`] and the end of [`Output::rotate`].
-    fn go_back(&mut self) -> io::Result<()> {
+    fn roll_back(&mut self) -> io::Result<()> {
         Ok(())
     }
 
@@ -78,7 +78,7 @@ pub(super) trait Output: Send {
 }
 
 /// Classifies an error of opening a file. If the disk is full, opening is tried again, like a write that fails.
-pub(super) fn of_file(error: io::Error) -> OpenError {
+pub(super) fn open_error(error: io::Error) -> OpenError {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => OpenError::NotYet(error),
         _ => OpenError::Refused(error),

@@ -121,7 +121,7 @@ impl Output for StreamOutput {
 
     /// Takes nothing back. The messages are written once more only after a sync has worked: each failure costs one copy of them,
     /// however long it lasts.
-    fn go_back(&mut self) -> io::Result<()> {
+    fn roll_back(&mut self) -> io::Result<()> {
         self.sync()
     }
 }
@@ -214,7 +214,7 @@ mod tests {
     fn a_device_is_written_to_and_never_cut_or_set_aside() {
         let mut output = open_stream(Path::new("/dev/null")).unwrap();
         output.write(b"gone\n", &mut 0, Utc::now()).unwrap();
-        assert!(!output.is_old(Utc::now()) && !output.can_go_back() && output.room() == u64::MAX);
+        assert!(!output.is_old(Utc::now()) && !output.can_roll_back() && output.room() == u64::MAX);
         // The first is still open: a device may have many writers.
         open_stream(Path::new("/dev/null")).unwrap().commit().unwrap();
         let error =

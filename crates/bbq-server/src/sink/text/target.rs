@@ -7,7 +7,7 @@ use bbq_storage::{NodeKind, Storage};
 
 use super::TextSink;
 use super::file::FileOutput;
-use super::output::{Output, of_file};
+use super::output::{Output, open_error};
 use super::rotation::Rotation;
 use super::stream::{StreamOutput, open_stream};
 use crate::config::ConfigError;
@@ -114,7 +114,7 @@ impl Target for FileTarget {
             Ok(NodeKind::Other) => open_stream(&self.path)?,
             _ => {
                 let file = FileOutput::open(storage, &self.path, self.rotation, state, now.wall);
-                Box::new(file.map_err(of_file)?)
+                Box::new(file.map_err(open_error)?)
             }
         };
         Ok(Box::new(TextSink::new(output, Formatter::new(self.format))))

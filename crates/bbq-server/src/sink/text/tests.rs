@@ -20,7 +20,7 @@ use super::file::FileOutput;
 use super::output::Output;
 use super::*;
 use crate::sink::SinkSpec;
-use crate::sink::{OLDEST, SinkDriver, SinkLedger, SinkOpening, SinkStep, Wish};
+use crate::sink::{Goal, OLDEST, SinkDriver, SinkLedger, SinkOpening, SinkStep};
 use crate::stored::retention::Retention;
 use crate::stored::streams::Streams;
 
@@ -89,7 +89,7 @@ impl Rig {
     }
 
     fn step(&mut self) -> SinkStep {
-        self.sink.step(Now::new(self.monotonic, self.day * DAY_NS), Wish::Deliver)
+        self.sink.step(Now::new(self.monotonic, self.day * DAY_NS), Goal::Deliver)
     }
 
     /// Delivers all there is, and commits.
@@ -98,7 +98,7 @@ impl Rig {
             let step = self.step();
             self.monotonic += Duration::from_millis(50);
             match step {
-                SinkStep::Moved => {}
+                SinkStep::Progressed => {}
                 SinkStep::Idle(_) if self.sink.is_drained() => return,
                 SinkStep::Idle(_) => {}
                 other => panic!("{other:?}: {:?}", self.ledger.problem()),

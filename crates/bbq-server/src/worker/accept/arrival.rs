@@ -28,11 +28,11 @@ pub(crate) struct Arrival<'a> {
 
 /// What became of a connection that was just accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Welcomed {
+pub(crate) enum ArrivalOutcome {
     /// The connection was read to its end, or closed.
-    Finished,
+    Closed,
     /// The connection is open. It counts as open until its [`OpenConnection`](super::open::OpenConnection) is dropped.
-    Stays,
+    Open,
 }
 
 impl Arrival<'_> {

@@ -6,7 +6,7 @@ use bbq_wire::Peer;
 
 use super::open::OpenConnection;
 use super::watched::Entry;
-use crate::worker::holders::Hold;
+use crate::worker::memory_budget::MemoryShare;
 use crate::worker::stream::Stream;
 use crate::worker::text::framer::Framer;
 
@@ -18,9 +18,9 @@ pub(crate) struct Connection {
     /// `None` right after it was accepted.
     pub(crate) open: Option<OpenConnection>,
     /// Memory of the unfinished message.
-    pub(crate) hold: Hold,
+    pub(crate) memory: MemoryShare,
     /// When bytes last came; see `ActiveSessions::now`.
-    pub(crate) heard: u32,
+    pub(crate) last_active: u32,
 }
 
 impl AsFd for Connection {

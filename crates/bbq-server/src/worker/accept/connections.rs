@@ -14,8 +14,8 @@ use super::idle::{Candidate, longest_idle};
 use super::paused::PausedConnection;
 use super::watched::{Served, Watched};
 use crate::stored::ledger::DropReason;
-use crate::worker::holders::Hold;
 use crate::worker::intake::Intake;
+use crate::worker::memory_budget::MemoryShare;
 use crate::worker::text::reading::ReadOutcome;
 
 /// Connections that are read before the worker does anything else. With one read each, this is at most 4 MiB and takes about two
@@ -32,7 +32,7 @@ pub(crate) struct Connections {
     listener_index: usize,
     entries: Watched<Connection, CONNECTIONS_PER_TURN_MAX>,
     added: Notify,
-    /// Places of connections that were added during their TLS handshake, and when they were added, oldest first. A place stays
+    /// Keys of connections that were added during their TLS handshake, and when they were added, oldest first. A key stays
     /// here until the time for the handshake is over; then the connection is checked.
     handshakes: RefCell<VecDeque<(usize, u32)>>,
 }
@@ -55,11 +55,11 @@ impl Connections {
 
     /// Serves a connection until it or the server ends.
     pub(crate) fn add(&self, intake: &Intake, connection: Connection) {
-        let handshaking_since = connection.stream.is_handshaking().then_some(connection.heard);
+        let handshaking_since = connection.stream.is_handshaking().then_some(connection.last_active);
         match self.entries.add(connection) {
-            Ok(place) => {
+            Ok(key) => {
                 if let Some(since) = handshaking_since {
-                    self.handshakes.borrow_mut().push_back((place, since));
+                    self.handshakes.borrow_mut().push_back((key, since));
                     intake.view.active_sessions.add_handshake();
                 }
                 self.added.notify_one();
@@ -76,12 +76,12 @@ impl Connections {
         let PausedConnection { stream, framer, peer, .. } = paused;
         // The connection is kept even beyond the budget: new connections wait until others have closed.
         intake.budget.take(1);
-        let mut hold = Hold::default();
+        let mut memory = MemoryShare::default();
         // The connection is kept even beyond the memory limit: new connections wait.
-        let _counted = intake.holders.set(&mut hold, framer.held_bytes());
+        let _counted = intake.memory.set(&mut memory, framer.held_bytes());
         let open = Some(intake.open.add(None));
-        let heard = intake.view.active_sessions.now();
-        self.add(intake, Connection { stream, framer, peer, open, hold, heard });
+        let last_active = intake.view.active_sessions.now();
+        self.add(intake, Connection { stream, framer, peer, open, memory, last_active });
     }
 
     /// Serves the connections until the server stops. Then reads what has arrived, or keeps the connections open for the next
@@ -120,31 +120,31 @@ impl Connections {
                 break;
             }
             match intake.read(self.listener_index, connection) {
-                ReadOutcome::Finished => return Served::Over,
-                ReadOutcome::Blocked => return Served::Waits,
-                ReadOutcome::Drained if !has_ended => return Served::Waits,
+                ReadOutcome::Finished => return Served::Closed,
+                ReadOutcome::Blocked => return Served::Drained,
+                ReadOutcome::Drained if !has_ended => return Served::Drained,
                 ReadOutcome::Drained | ReadOutcome::More => {}
             }
         }
-        Served::Again
+        Served::Ready
     }
 
     /// The connections that have been idle for longest, among those that have been idle since `latest` or earlier.
     pub(crate) fn idle_until(&self, latest: u32) -> Vec<Candidate> {
         let mut candidates = Vec::new();
-        self.entries.for_each(|place, connection| {
-            if connection.heard <= latest {
-                candidates.push(Candidate { idle_since: connection.heard, place });
+        self.entries.for_each(|key, connection| {
+            if connection.last_active <= latest {
+                candidates.push(Candidate { idle_since: connection.last_active, key });
             }
         });
         longest_idle(candidates)
     }
 
     /// Closes an idle connection; `false` when the connection is no longer idle.
-    pub(crate) fn close_idle(&self, intake: &Intake, place: usize) -> bool {
+    pub(crate) fn close_idle(&self, intake: &Intake, key: usize) -> bool {
         // Bytes, or the end, may have come and not been read yet.
         let mut is_over = false;
-        let may_go = |connection: &mut Connection| match intake.read(self.listener_index, connection) {
+        let is_idle = |connection: &mut Connection| match intake.read(self.listener_index, connection) {
             ReadOutcome::Blocked => true,
             ReadOutcome::Finished => {
                 is_over = true;
@@ -152,7 +152,7 @@ impl Connections {
             }
             ReadOutcome::Drained | ReadOutcome::More => false,
         };
-        let Some(mut connection) = self.entries.take_if(place, may_go) else { return false };
+        let Some(mut connection) = self.entries.take_if(key, is_idle) else { return false };
         if !is_over {
             intake.abort(self.listener_index, &mut connection);
             connection.stream.end();
@@ -170,11 +170,12 @@ impl Connections {
         let seconds = intake.limits.hello_timeout_seconds;
         let mut handshakes = self.handshakes.borrow_mut();
         let is_over = |(_, since): &(usize, u32)| now.saturating_sub(*since) > seconds;
-        while let Some((place, since)) = handshakes.pop_front_if(|entry| is_over(entry)) {
+        while let Some((key, since)) = handshakes.pop_front_if(|entry| is_over(entry)) {
             intake.view.active_sessions.remove_handshake();
-            let is_late =
-                |connection: &mut Connection| connection.stream.is_handshaking() && connection.heard == since;
-            if let Some(mut connection) = self.entries.take_if(place, is_late) {
+            let is_late = |connection: &mut Connection| {
+                connection.stream.is_handshaking() && connection.last_active == since
+            };
+            if let Some(mut connection) = self.entries.take_if(key, is_late) {
                 connection.stream.fail_late(seconds);
                 let failure = connection.stream.take_failure();
                 intake.listeners[self.listener_index].report_tls(connection.peer, failure);
@@ -185,15 +186,15 @@ impl Connections {
     /// Closes the connections whose memory others need.
     pub(crate) fn close_marked(&self, intake: &Intake) {
         let mut marked = Vec::new();
-        self.entries.for_each(|place, connection| {
-            if intake.holders.must_go(&connection.hold) {
-                marked.push(place);
+        self.entries.for_each(|key, connection| {
+            if intake.memory.must_close(&connection.memory) {
+                marked.push(key);
             }
         });
         let ledger = &intake.listeners[self.listener_index].ledger;
-        for place in marked {
-            let Some(mut connection) = self.entries.take_if(place, |_| true) else { continue };
-            intake.holders.release(&mut connection.hold);
+        for key in marked {
+            let Some(mut connection) = self.entries.take_if(key, |_| true) else { continue };
+            intake.memory.release(&mut connection.memory);
             ledger.add_dropped(DropReason::Memory, 1);
             ledger.add_evicted(1);
         }
@@ -212,9 +213,9 @@ impl Connections {
     }
 
     fn pause(&self, intake: &Intake, connection: Connection) {
-        let Connection { stream, framer, peer, open, mut hold, .. } = connection;
+        let Connection { stream, framer, peer, open, mut memory, .. } = connection;
         drop(open);
-        intake.holders.release(&mut hold);
+        intake.memory.release(&mut memory);
         let (worker, listener_index) = (intake.worker, self.listener_index);
         intake.paused.borrow_mut().push(PausedConnection { worker, listener_index, stream, framer, peer });
     }

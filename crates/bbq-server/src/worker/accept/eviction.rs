@@ -26,12 +26,12 @@ impl Evictor {
         loop {
             tokio::select! {
                 () = intake.budget.room_wanted() => self.close_idle(),
-                () = intake.rounds.told() => {
+                () = intake.rounds.notified() => {
                     connections.iter().for_each(|connections| connections.close_late(intake));
                 }
-                () = intake.holders.marked() => {
+                () = intake.memory.marked() => {
                     // The tasks of sessions check for the mark themselves.
-                    intake.rounds.tell();
+                    intake.rounds.notify();
                     connections.iter().for_each(|connections| connections.close_marked(intake));
                 }
             }
@@ -52,13 +52,13 @@ impl Evictor {
         let mut candidates: Vec<(Candidate, usize)> = sets.enumerate().flat_map(of_set).collect();
         candidates.sort_unstable();
         let mut closed = 0;
-        for (Candidate { place, .. }, set) in candidates {
+        for (Candidate { key, .. }, set) in candidates {
             if !intake.budget.claim_eviction() {
                 break;
             }
             let is_closed = match self.connections.get(set) {
-                Some(connections) => connections.close_idle(intake, place),
-                None => self.sessions.close_idle(intake, place),
+                Some(connections) => connections.close_idle(intake, key),
+                None => self.sessions.close_idle(intake, key),
             };
             if is_closed {
                 closed += 1;

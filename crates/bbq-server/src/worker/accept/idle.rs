@@ -8,8 +8,8 @@ pub(crate) const EVICTIONS_MAX: usize = bbq_listen::ACCEPTS_PER_BATCH_MAX;
 pub(crate) struct Candidate {
     /// Since when, in seconds; see [`crate::worker::session::rounds::ActiveSessions::now`].
     pub(crate) idle_since: u32,
-    /// The place in its set.
-    pub(crate) place: usize,
+    /// The key in its set.
+    pub(crate) key: usize,
 }
 
 /// Keeps the `EVICTIONS_MAX` candidates that have been idle for longest.

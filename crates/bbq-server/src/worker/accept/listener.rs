@@ -8,7 +8,7 @@ use std::time::Duration;
 use bbq_listen::{ACCEPTS_PER_BATCH_MAX, AcceptOutcome, AcceptState, Accepted, AsyncListener, Distribution};
 use tracing::warn;
 
-use super::arrival::{Arrival, IdleConnections, Welcomed};
+use super::arrival::{Arrival, ArrivalOutcome, IdleConnections};
 use super::idle::EVICTIONS_MAX;
 use crate::worker::intake::Intake;
 use crate::worker::sources::{self, Begin};
@@ -48,8 +48,12 @@ pub(crate) async fn serve(intake: Rc<Intake>, idle: IdleConnections, mut listene
         }
     }
     // No other worker can take connections that were handed to this worker. The queue of a kept listener is left alone.
-    let what = if !intake.stopping.is_kept(listener_index) || is_handed { Rest::All } else { Rest::Given };
-    finish(&intake, &idle, begin, &mut listener, what).await;
+    let remaining = if !intake.stopping.is_kept(listener_index) || is_handed {
+        RemainingAccepts::Queued
+    } else {
+        RemainingAccepts::HandedOver
+    };
+    finish(&intake, &idle, begin, &mut listener, remaining).await;
 }
 
 /// Asks for connections to be closed if new ones wait.
@@ -73,7 +77,7 @@ async fn turn(
         unused.get()
     };
     let outcome = listener.accept_batch_within(claim, |accepted| {
-        if welcome(intake, idle, begin, accepted) == Welcomed::Stays {
+        if dispatch(intake, idle, begin, accepted) == ArrivalOutcome::Open {
             unused.set(unused.get() - 1);
         }
     });
@@ -84,11 +88,11 @@ async fn turn(
 
 /// Which connections a worker still accepts when it ends.
 #[derive(Clone, Copy)]
-enum Rest {
+enum RemainingAccepts {
     /// All that are queued.
-    All,
+    Queued,
     /// Those that other workers have accepted for this worker.
-    Given,
+    HandedOver,
 }
 
 /// Accepts the remaining connections when the server stops.
@@ -97,10 +101,10 @@ async fn finish(
     idle: &IdleConnections,
     begin: Begin,
     listener: &mut AsyncListener,
-    what: Rest,
+    remaining: RemainingAccepts,
 ) {
     let mut accepts = 0;
-    if matches!(what, Rest::Given) && listener.worker_listener().given() == 0 {
+    if matches!(remaining, RemainingAccepts::HandedOver) && listener.worker_listener().given() == 0 {
         return;
     }
     while accepts < ACCEPTS_AT_STOP_MAX {
@@ -109,13 +113,13 @@ async fn finish(
         let claimed = intake.budget.claim(ACCEPTS_PER_BATCH_MAX);
         let mut unused = claimed;
         let take = |accepted| {
-            if welcome(intake, idle, begin, accepted) == Welcomed::Stays {
+            if dispatch(intake, idle, begin, accepted) == ArrivalOutcome::Open {
                 unused -= 1;
             }
         };
-        let outcome = match what {
-            Rest::All => listener.try_accept_batch(claimed, take),
-            Rest::Given => listener.try_accept_given(claimed, take),
+        let outcome = match remaining {
+            RemainingAccepts::Queued => listener.try_accept_batch(claimed, take),
+            RemainingAccepts::HandedOver => listener.try_accept_given(claimed, take),
         };
         intake.budget.give_back(unused);
         match outcome {
@@ -138,7 +142,7 @@ fn is_handed_more(intake: &Intake, listener_index: usize, listener: &AsyncListen
 }
 
 /// Gives a connection to the source that serves it.
-fn welcome(intake: &Rc<Intake>, idle: &IdleConnections, begin: Begin, accepted: Accepted) -> Welcomed {
+fn dispatch(intake: &Rc<Intake>, idle: &IdleConnections, begin: Begin, accepted: Accepted) -> ArrivalOutcome {
     begin(Arrival { intake, idle, listener_index: idle.connections.listener_index(), accepted })
 }
 

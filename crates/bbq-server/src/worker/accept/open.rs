@@ -12,16 +12,16 @@ use super::budget::{BudgetShare, ConnectionBudget};
 use crate::worker::view::WorkerView;
 
 /// The connections that are open at one worker.
-pub(crate) struct OpenHere {
+pub(crate) struct OpenConnections {
     count: Cell<usize>,
     all_closed: Notify,
     budget: Arc<ConnectionBudget>,
     view: Arc<WorkerView>,
 }
 
-impl OpenHere {
-    pub(crate) fn new(budget: &Arc<ConnectionBudget>, view: &Arc<WorkerView>) -> OpenHere {
-        OpenHere {
+impl OpenConnections {
+    pub(crate) fn new(budget: &Arc<ConnectionBudget>, view: &Arc<WorkerView>) -> OpenConnections {
+        OpenConnections {
             count: Cell::new(0),
             all_closed: Notify::new(),
             budget: Arc::clone(budget),
@@ -38,7 +38,7 @@ impl OpenHere {
     pub(crate) fn receive(self: &Rc<Self>, budget: BudgetShare, count: Option<OpenCount>) -> OpenConnection {
         self.count.set(self.count.get() + 1);
         self.view.connections.fetch_add(1, Ordering::Relaxed);
-        OpenConnection { here: Counted(Rc::clone(self)), budget, count }
+        OpenConnection { open: Counted(Rc::clone(self)), budget, count }
     }
 
     /// Waits until no connection is open.
@@ -51,7 +51,7 @@ impl OpenHere {
 
 /// A connection that is counted as open while this lives, whether it has a task or not.
 pub(crate) struct OpenConnection {
-    here: Counted,
+    open: Counted,
     budget: BudgetShare,
     /// Counts the connection for the way in which bbq-listen distributes new ones.
     count: Option<OpenCount>,
@@ -59,22 +59,22 @@ pub(crate) struct OpenConnection {
 
 impl OpenConnection {
     /// Hands the connection to another worker: this worker no longer counts it, and the connection keeps its share of the budget.
-    pub(crate) fn leave(self) -> (BudgetShare, Option<OpenCount>) {
-        drop(self.here);
+    pub(crate) fn into_parts(self) -> (BudgetShare, Option<OpenCount>) {
+        drop(self.open);
         (self.budget, self.count)
     }
 }
 
 /// Counts a connection at one worker.
-struct Counted(Rc<OpenHere>);
+struct Counted(Rc<OpenConnections>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let here = &self.0;
-        here.count.set(here.count.get() - 1);
-        here.view.connections.fetch_sub(1, Ordering::Relaxed);
-        if here.count.get() == 0 {
-            here.all_closed.notify_one();
+        let open = &self.0;
+        open.count.set(open.count.get() - 1);
+        open.view.connections.fetch_sub(1, Ordering::Relaxed);
+        if open.count.get() == 0 {
+            open.all_closed.notify_one();
         }
     }
 }

@@ -31,20 +31,20 @@ pub(crate) struct Watched<T, const PER_TURN_MAX: usize> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Served {
     /// The entry is drained: whatever comes from now on makes the set ready again.
-    Waits,
+    Drained,
     /// The entry may have more.
-    Again,
+    Ready,
     /// The entry is to be dropped, which closes it.
-    Over,
+    Closed,
 }
 
 /// Whether ready entries may be left after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
+enum Pending {
     /// Whatever comes from now on makes the set ready again.
-    Drained,
+    None,
     /// There may be more.
-    More,
+    MayBeSome,
 }
 
 /// A descriptor that can be watched.
@@ -62,22 +62,22 @@ impl<T: Entry, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
         Ok(Watched { epoll: AsyncConnection::for_reading(epoll)?, entries: RefCell::default() })
     }
 
-    /// Adds an entry and returns its place. Gives the entry back if the kernel cannot watch it (epoll_ctl(2)).
+    /// Adds an entry and returns its key. Gives the entry back if the kernel cannot watch it (epoll_ctl(2)).
     pub(crate) fn add(&self, entry: T) -> Result<usize, (T, io::Error)> {
         let mut entries = self.entries.borrow_mut();
-        let place = entries.next();
-        let data = EventData::new_u64(place as u64);
+        let key = entries.vacant_key();
+        let data = EventData::new_u64(key as u64);
         // Level-triggered: an entry with unread bytes is reported again.
         match epoll::add(&self.epoll, &entry, data, flags(&entry)) {
             Ok(()) => {
-                entries.put(entry);
-                Ok(place)
+                entries.insert(entry);
+                Ok(key)
             }
             Err(error) => Err((entry, error.into())),
         }
     }
 
-    /// Waits until entries are ready, and serves each in its place. `serve` is told whether the peer has ended. An end makes the
+    /// Waits until entries are ready, and serves each without taking it out. `serve` is told whether the peer has ended. An end makes the
     /// set ready only once, so such an entry has to be served to its end. `serve` must not add to the set.
     ///
     /// # Errors
@@ -85,26 +85,26 @@ impl<T: Entry, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
     pub(crate) async fn serve_ready(&self, mut serve: impl FnMut(&mut T, bool) -> Served) -> io::Result<()> {
         self.turn(|events| {
             let mut entries = self.entries.borrow_mut();
-            let mut look = Look::Drained;
+            let mut pending = Pending::None;
             for event in events {
-                let place = place(event);
-                let Some(entry) = entries.at(place) else { continue };
+                let key = key(event);
+                let Some(entry) = entries.get_mut(key) else { continue };
                 let has_ended =
                     { event.flags }.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
                 match serve(entry, has_ended) {
-                    Served::Waits => {}
-                    Served::Again => look = Look::More,
-                    Served::Over => {
-                        drop(entries.take(place));
+                    Served::Drained => {}
+                    Served::Ready => pending = Pending::MayBeSome,
+                    Served::Closed => {
+                        drop(entries.remove(key));
                         continue;
                     }
                 }
                 if entry.wants_write() != { event.flags }.contains(EventFlags::OUT) {
                     // Cannot fail, as the entry is in the epoll. The change is noticed even if the entry is ready already.
-                    let _there = epoll::modify(&self.epoll, &*entry, event.data, flags(entry));
+                    let _registered = epoll::modify(&self.epoll, &*entry, event.data, flags(entry));
                 }
             }
-            look
+            pending
         })
         .await
     }
@@ -116,26 +116,26 @@ impl<T: Entry, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
     pub(crate) async fn take_ready(&self, mut take: impl FnMut(T)) -> io::Result<()> {
         self.turn(|events| {
             for event in events {
-                let entry = self.entries.borrow_mut().take(place(event));
+                let entry = self.entries.borrow_mut().remove(key(event));
                 if let Some(entry) = entry {
                     take(self.unwatched(entry));
                 }
             }
-            Look::Drained
+            Pending::None
         })
         .await
     }
 
-    /// Calls `look` for every entry, with its place.
-    pub(crate) fn for_each(&self, mut look: impl FnMut(usize, &mut T)) {
-        self.entries.borrow_mut().places().for_each(|(place, entry)| look(place, entry));
+    /// Calls `visit` for every entry, with its key.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(usize, &mut T)) {
+        self.entries.borrow_mut().iter_mut().for_each(|(key, entry)| visit(key, entry));
     }
 
-    /// Takes the entry at this place out, if `is_meant` returns true for it.
-    pub(crate) fn take_if(&self, place: usize, is_meant: impl FnOnce(&mut T) -> bool) -> Option<T> {
+    /// Takes the entry of this key out, if `predicate` returns true for it.
+    pub(crate) fn take_if(&self, key: usize, predicate: impl FnOnce(&mut T) -> bool) -> Option<T> {
         let mut entries = self.entries.borrow_mut();
-        let is_meant = entries.at(place).is_some_and(is_meant);
-        let entry = is_meant.then(|| entries.take(place))??;
+        let is_match = entries.get_mut(key).is_some_and(predicate);
+        let entry = is_match.then(|| entries.remove(key))??;
         drop(entries);
         Some(self.unwatched(entry))
     }
@@ -146,11 +146,11 @@ impl<T: Entry, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
     }
 
     /// Waits until entries are ready, and calls `handle` with their events.
-    async fn turn(&self, handle: impl FnOnce(&[Event]) -> Look) -> io::Result<()> {
+    async fn turn(&self, handle: impl FnOnce(&[Event]) -> Pending) -> io::Result<()> {
         let mut ready = self.epoll.readable().await?;
-        match self.look(handle) {
-            Look::Drained => ready.clear_ready(),
-            Look::More => {
+        match self.poll(handle) {
+            Pending::None => ready.clear_ready(),
+            Pending::MayBeSome => {
                 drop(ready);
                 tokio::task::yield_now().await;
             }
@@ -159,23 +159,23 @@ impl<T: Entry, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
     }
 
     /// A function of its own, so that the array of events is on the stack and not in the future of `turn`.
-    fn look(&self, handle: impl FnOnce(&[Event]) -> Look) -> Look {
+    fn poll(&self, handle: impl FnOnce(&[Event]) -> Pending) -> Pending {
         let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         let mut events = [nothing; PER_TURN_MAX];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         // The only error that can happen here is EINTR.
         let Ok(found) = epoll::wait(&self.epoll, &mut events[..], Some(&now)) else {
-            return Look::More;
+            return Pending::MayBeSome;
         };
         match handle(&events[..found]) {
-            Look::Drained if found < PER_TURN_MAX => Look::Drained,
-            _ => Look::More,
+            Pending::None if found < PER_TURN_MAX => Pending::None,
+            _ => Pending::MayBeSome,
         }
     }
 
     fn unwatched(&self, entry: T) -> T {
         // Cannot fail: the descriptor is in the epoll and still open.
-        let _there = epoll::delete(&self.epoll, &entry);
+        let _registered = epoll::delete(&self.epoll, &entry);
         entry
     }
 }
@@ -186,7 +186,7 @@ fn flags(entry: &impl Entry) -> EventFlags {
     if entry.wants_write() { always | EventFlags::OUT } else { always }
 }
 
-fn place(event: &Event) -> usize {
+fn key(event: &Event) -> usize {
     event.data.u64() as usize
 }
 
@@ -232,9 +232,9 @@ mod tests {
         let turn = streams.serve_ready(|stream, has_ended| {
             seen.push(read(stream));
             match (has_ended, seen.last().is_some_and(String::is_empty)) {
-                (_, true) => Served::Over,
-                (true, false) => Served::Again,
-                (false, false) => Served::Waits,
+                (_, true) => Served::Closed,
+                (true, false) => Served::Ready,
+                (false, false) => Served::Drained,
             }
         });
         tokio::time::timeout(PATIENCE, turn).await.expect("the set is ready").unwrap();

@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep};
 
 use super::coding::{Coding, Decoder};
 use super::refused::Refused;
-use crate::worker::holders::Hold;
 use crate::worker::intake::Intake;
+use crate::worker::memory_budget::MemoryShare;
 
 /// Maximum memory that is allocated before any bytes have come, whatever length the client announces.
 const FIRST_BYTES_MAX: u64 = 64 * 1024;
@@ -22,12 +22,12 @@ const STEPS_PER_TURN: u32 = 8;
 pub(super) struct HeldBody {
     pub(super) bytes: Vec<u8>,
     intake: Rc<Intake>,
-    hold: Hold,
+    share: MemoryShare,
 }
 
 impl Drop for HeldBody {
     fn drop(&mut self) {
-        self.intake.holders.release(&mut self.hold);
+        self.intake.memory.release(&mut self.share);
     }
 }
 
@@ -44,31 +44,34 @@ impl HeldBody {
             return Err(Refused::BodyTooLarge { bytes_max });
         }
         let first = usize::try_from(announced.min(FIRST_BYTES_MAX)).unwrap_or(0);
-        let mut held =
-            HeldBody { bytes: Vec::with_capacity(first), intake: Rc::clone(intake), hold: Hold::default() };
+        let mut held = HeldBody {
+            bytes: Vec::with_capacity(first),
+            intake: Rc::clone(intake),
+            share: MemoryShare::default(),
+        };
         // Made when the first bytes come: a client that sends nothing costs nothing.
         let mut decoder = None;
-        let mut came = 0;
+        let mut received = 0;
         let patience = Duration::from_secs(intake.limits.batch_timeout_seconds.into());
-        let mut late = pin!(sleep(patience));
+        let mut timeout = pin!(sleep(patience));
         loop {
             let frame = tokio::select! {
                 biased;
                 // A round has begun, or holders were marked to be closed.
-                () = intake.rounds.told() => {
-                    if intake.holders.must_go(&held.hold) {
+                () = intake.rounds.notified() => {
+                    if intake.memory.must_close(&held.share) {
                         return Err(Refused::NoMemory);
                     }
                     continue;
                 }
                 frame = body.frame() => frame,
-                () = &mut late => return Err(Refused::Late),
+                () = &mut timeout => return Err(Refused::Timeout),
             };
-            late.as_mut().reset(Instant::now() + patience);
+            timeout.as_mut().reset(Instant::now() + patience);
             let Some(frame) = frame else { break };
             let Ok(data) = frame.map_err(|_| Refused::Incomplete)?.into_data() else { continue };
-            came += data.len();
-            if came > bytes_max {
+            received += data.len();
+            if received > bytes_max {
                 return Err(Refused::BodyTooLarge { bytes_max });
             }
             let decoder = match &mut decoder {
@@ -89,7 +92,7 @@ impl HeldBody {
         drop(decoder);
         held.count(0)?;
         // The body is complete: from here on it waits for the server.
-        intake.holders.set_may_go(&held.hold, false);
+        intake.memory.set_evictable(&held.share, false);
         Ok(held)
     }
 
@@ -133,12 +136,12 @@ impl HeldBody {
         more: usize,
     ) -> Result<(), Refused> {
         for steps in 1_u32.. {
-            let goes_on = decoder.step(&mut data, &mut self.bytes).map_err(|_| Refused::Corrupt)?;
+            let has_more = decoder.step(&mut data, &mut self.bytes).map_err(|_| Refused::Corrupt)?;
             if self.bytes.len() > bytes_max {
                 return Err(Refused::BodyTooLarge { bytes_max });
             }
             self.count(decoder.bytes() + more)?;
-            if !goes_on {
+            if !has_more {
                 break;
             }
             if steps.is_multiple_of(STEPS_PER_TURN) {
@@ -150,9 +153,9 @@ impl HeldBody {
 
     /// Counts the memory of the body, and `more` bytes that are held besides.
     fn count(&mut self, more: usize) -> Result<(), Refused> {
-        let holders = &self.intake.holders;
+        let memory = &self.intake.memory;
         let bytes = self.bytes.capacity() + more;
-        if holders.set(&mut self.hold, bytes).is_err() || holders.must_go(&self.hold) {
+        if memory.set(&mut self.share, bytes).is_err() || memory.must_close(&self.share) {
             return Err(Refused::NoMemory);
         }
         Ok(())

@@ -126,7 +126,7 @@ impl Decoder {
                 let made = usize::try_from(inflate.total_out() - made).map_err(|_| Corrupt)?;
                 *input = &input[taken..];
                 body.extend_from_slice(&output[..made]);
-                went_on(input, taken, made)
+                made_progress(input, taken, made)
             }
             Decoder::Zstd { context, output, has_ended } => {
                 if input.is_empty() && *has_ended {
@@ -139,7 +139,7 @@ impl Decoder {
                 *has_ended = hint == 0;
                 *input = &input[taken..];
                 body.extend_from_slice(&output[..made]);
-                went_on(input, taken, made)
+                made_progress(input, taken, made)
             }
         }
     }
@@ -165,7 +165,7 @@ impl Decoder {
 }
 
 /// Whether another step can do something: there is input, or output that did not fit into this step.
-fn went_on(input: &[u8], taken: usize, made: usize) -> Result<bool, Corrupt> {
+fn made_progress(input: &[u8], taken: usize, made: usize) -> Result<bool, Corrupt> {
     if taken == 0 && made == 0 {
         return if input.is_empty() { Ok(false) } else { Err(Corrupt) };
     }

@@ -20,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use super::prefixed::Prefixed;
 use super::source::Source;
 use crate::tls::ServedTls;
-use crate::worker::accept::arrival::{Arrival, Welcomed};
+use crate::worker::accept::arrival::{Arrival, ArrivalOutcome};
 use crate::worker::stream::{TlsFailure, reason_of_error, reason_of_late};
 
 /// Maximum requests that an HTTP/2 connection may have open at a time.
@@ -34,7 +34,7 @@ const HEAD_BYTES_MAX: u32 = 16 * 1024;
 /// Maximum requests that were cancelled before they were served, by the client or because of its errors: with more, the
 /// connection ends (CVE-2023-44487).
 const RESETS_MAX: usize = 20;
-/// Maximum bytes of an answer that wait until the client takes them.
+/// Maximum bytes of a response that wait until the client takes them.
 const SEND_BYTES_MAX: usize = 16 * 1024;
 
 /// Runs the requests of an HTTP/2 connection on its worker.
@@ -48,7 +48,7 @@ impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for OnWorker {
 }
 
 /// Serves a connection until its client or the server ends it.
-pub(crate) fn begin(arrival: Arrival<'_>) -> Welcomed {
+pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
     let peer = arrival.peer();
     let Arrival { intake, listener_index, accepted, .. } = arrival;
     let open = intake.open.add(accepted.open);
@@ -62,7 +62,7 @@ pub(crate) fn begin(arrival: Arrival<'_>) -> Welcomed {
         intake.view.active_sessions.remove();
         drop(open);
     });
-    Welcomed::Stays
+    ArrivalOutcome::Open
 }
 
 async fn serve_any(source: Source, stream: OwnedFd) -> io::Result<()> {
@@ -118,16 +118,16 @@ async fn serve_tls(source: Source, stream: tokio::net::TcpStream, served: &Serve
 async fn serve(source: Source, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
     let intake = Rc::clone(&source.intake);
     let patience = Duration::from_secs(intake.limits.hello_timeout_seconds.into());
-    let begun = tokio::select! {
+    let detected = tokio::select! {
         biased;
         () = intake.stopping.wait() => return,
-        begun = tokio::time::timeout(patience, Prefixed::begun(stream)) => begun,
+        detected = tokio::time::timeout(patience, Prefixed::detect(stream)) => detected,
     };
-    let Ok(Ok((stream, is_http2))) = begun else { return };
+    let Ok(Ok((stream, is_http2))) = detected else { return };
     let source = Rc::new(source);
     let service = service_fn(move |request| {
         let source = Rc::clone(&source);
-        async move { Ok::<_, std::convert::Infallible>(source.answer(request).await) }
+        async move { Ok::<_, std::convert::Infallible>(source.respond(request).await) }
     });
     // An error concerns this client only, which sends unanswered requests again.
     if is_http2 {

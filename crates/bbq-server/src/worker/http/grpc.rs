@@ -1,4 +1,4 @@
-//! The framing of gRPC around the one call that is served: a request and an answer of one message each.
+//! The framing of gRPC around the one call that is served: a request and a response of one message each.
 //!
 //! ```text
 //! message: 1 if it is compressed, else 0 (1 byte), length (4 bytes, big-endian), bytes
@@ -12,7 +12,7 @@ use super::refused::Refused;
 
 /// The path of the call.
 pub(super) const EXPORT: &str = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
-/// The content type of requests and answers.
+/// The content type of requests and responses.
 pub(super) const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
 /// Bytes in front of a message.
 pub(super) const PREFIX_BYTES: usize = 5;
@@ -60,12 +60,12 @@ pub(super) fn framed(message: &[u8]) -> Vec<u8> {
     [&[0], &length[..], message].concat()
 }
 
-/// The headers of each answer, besides its content type.
+/// The headers of each response, besides its content type.
 pub(super) fn headers() -> impl Iterator<Item = (HeaderName, HeaderValue)> {
     std::iter::once((ACCEPT_ENCODING, HeaderValue::from_static("identity, gzip, deflate, zstd")))
 }
 
-/// The status that follows the message of an answer.
+/// The status that follows the message of a response.
 pub(super) fn ok() -> HeaderMap {
     [(STATUS, HeaderValue::from_static("0"))].into_iter().collect()
 }

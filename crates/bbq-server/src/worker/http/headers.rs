@@ -20,15 +20,15 @@ pub(super) fn coding(headers: &HeaderMap) -> Result<Coding, Refused> {
     match single(headers, CONTENT_ENCODING.as_str()) {
         Ok(None) => Ok(Coding::Identity),
         Ok(Some(value)) => Coding::of(value.as_bytes()).ok_or(Refused::Encoding),
-        Err(Several) => Err(Refused::Encoding),
+        Err(Repeated) => Err(Refused::Encoding),
     }
 }
 
 /// The numbers of the messages; `None` if the client does not number them.
 pub(super) fn numbers(headers: &HeaderMap) -> Result<Option<Numbers>, Refused> {
-    let several = |Several| Refused::Numbers;
-    let stream = single(headers, "bbq-stream").map_err(several)?;
-    let sequence = single(headers, "bbq-sequence").map_err(several)?;
+    let repeated = |Repeated| Refused::Numbers;
+    let stream = single(headers, "bbq-stream").map_err(repeated)?;
+    let sequence = single(headers, "bbq-sequence").map_err(repeated)?;
     let (stream, sequence) = match (stream, sequence) {
         (None, None) => return Ok(None),
         (Some(stream), Some(sequence)) => (stream, sequence),
@@ -42,13 +42,13 @@ pub(super) fn numbers(headers: &HeaderMap) -> Result<Option<Numbers>, Refused> {
 }
 
 /// A header occurs more than once.
-struct Several;
+struct Repeated;
 
-fn single<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a HeaderValue>, Several> {
+fn single<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a HeaderValue>, Repeated> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (value, None) => Ok(value),
-        (_, Some(_)) => Err(Several),
+        (_, Some(_)) => Err(Repeated),
     }
 }
 

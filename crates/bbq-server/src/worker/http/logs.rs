@@ -4,7 +4,7 @@ use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
 use bbq_wire::otlp::{SplitError, SplitLimits, split};
 
 use super::body::HeldBody;
-use super::messages::{Cut, Messages};
+use super::messages::{Messages, Split};
 use super::refused::Refused;
 use super::route::LogsEncoding;
 use super::source::Source;
@@ -51,6 +51,6 @@ impl Source {
         })?;
         body.set(records)?;
         self.listener().ledger.add_dropped(DropReason::Oversize, split.too_long.into());
-        Ok(Logs { messages: Messages { body, cut: Cut::Logs }, rejected: split.too_long })
+        Ok(Logs { messages: Messages { body, split: Split::Logs }, rejected: split.too_long })
     }
 }

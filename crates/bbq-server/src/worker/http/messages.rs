@@ -5,12 +5,12 @@ use super::body::HeldBody;
 /// The messages of a request, and the memory that they hold.
 pub(super) struct Messages {
     pub(super) body: HeldBody,
-    pub(super) cut: Cut,
+    pub(super) split: Split,
 }
 
 /// How a body is cut into messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(super) enum Split {
     /// The body is one message.
     Whole,
     /// Each line is a message; empty lines are skipped.
@@ -22,9 +22,9 @@ pub(super) enum Cut {
 impl Messages {
     pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> + Clone {
         let bytes = &*self.body.bytes;
-        let whole = (self.cut == Cut::Whole).then_some(bytes);
-        let lines = (self.cut == Cut::Lines).then(|| lines(bytes));
-        let logs = (self.cut == Cut::Logs).then(|| bbq_wire::otlp::records(bytes));
+        let whole = (self.split == Split::Whole).then_some(bytes);
+        let lines = (self.split == Split::Lines).then(|| lines(bytes));
+        let logs = (self.split == Split::Logs).then(|| bbq_wire::otlp::records(bytes));
         whole.into_iter().chain(lines.into_iter().flatten()).chain(logs.into_iter().flatten())
     }
 }

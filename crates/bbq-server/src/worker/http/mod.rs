@@ -1,12 +1,10 @@
 //! HTTP: by default, a request is answered when its messages are on disk.
 //!
 //! hyper reads requests and writes responses. This module decides what a request means (`request`, `route`, `headers`), how its body
-//! is held (`body`), decoded (`coding`) and cut (`messages`, `logs`), how it is stored (`store`) and answered (`answer`, `refused`),
+//! is held (`body`), decoded (`coding`) and cut (`messages`, `logs`), how it is stored (`store`) and answered (`response`, `refused`),
 //! and how long a connection lives (`connection`, `prefixed`). gRPC (`grpc`) is HTTP/2 with a frame around one message and a
 //! status after it.
 
-mod answer;
-mod answer_body;
 mod authorization;
 mod body;
 mod coding;
@@ -18,6 +16,8 @@ mod messages;
 mod prefixed;
 mod refused;
 mod request;
+mod response;
+mod response_body;
 mod route;
 mod source;
 mod store;

@@ -22,7 +22,7 @@ pub(super) struct Prefixed<S> {
 
 impl<S: AsyncRead + Unpin> Prefixed<S> {
     /// Reads until it is known whether the client speaks HTTP/2. Returns the connection, and whether the client does.
-    pub(super) async fn begun(mut stream: S) -> io::Result<(Prefixed<S>, bool)> {
+    pub(super) async fn detect(mut stream: S) -> io::Result<(Prefixed<S>, bool)> {
         let mut first = [0; FIRST_BYTES];
         let mut read = 0;
         let is_http2 = loop {

@@ -55,7 +55,7 @@ pub(super) enum Refused {
     )]
     TooLarge { bytes_max: usize },
     #[error("the body did not come in time")]
-    Late,
+    Timeout,
     #[error("the body ended too early")]
     Incomplete,
     #[error("too much is held in unfinished requests; try again")]
@@ -90,7 +90,7 @@ impl Refused {
             Refused::BodyTooLarge { .. } | Refused::TooLarge { .. } | Refused::LogsTooLarge { .. } => {
                 StatusCode::PAYLOAD_TOO_LARGE
             }
-            Refused::Late => StatusCode::REQUEST_TIMEOUT,
+            Refused::Timeout => StatusCode::REQUEST_TIMEOUT,
             Refused::NoMemory | Refused::Full | Refused::Busy | Refused::Dropped | Refused::Failed => {
                 StatusCode::SERVICE_UNAVAILABLE
             }

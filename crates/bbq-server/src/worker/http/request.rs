@@ -15,27 +15,27 @@ use bbq_wire::limits::BATCH_BODY_BYTES_MAX;
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response};
 
-use super::answer::{Form, Taken};
-use super::answer_body::AnswerBody;
 use super::authorization::authorized;
 use super::body::HeldBody;
 use super::grpc;
 use super::headers;
-use super::messages::{Cut, Messages};
+use super::messages::{Messages, Split};
 use super::refused::Refused;
+use super::response::{ResponseFormat, Taken};
+use super::response_body::ResponseBody;
 use super::route::{LogsEncoding, Route, is_grpc};
 use super::source::{Ack, Source};
 
 impl Source {
-    /// Answers a request.
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<AnswerBody> {
+    /// Responds to a request.
+    pub(super) async fn respond(&self, request: Request<Incoming>) -> Response<ResponseBody> {
         let (version, headers) = (request.version(), request.headers());
         let route = Route::of(self.listener().spec.protocol, version, request.uri().path(), headers);
         let form = match route {
-            Ok(Route::Logs(encoding)) => Form::Logs(encoding),
-            _ if is_grpc(version, headers) => Form::Grpc,
-            Ok(Route::Grpc) => Form::Grpc,
-            Ok(Route::Message | Route::Lines) | Err(_) => Form::Plain,
+            Ok(Route::Logs(encoding)) => ResponseFormat::Logs(encoding),
+            _ if is_grpc(version, headers) => ResponseFormat::Grpc,
+            Ok(Route::Grpc) => ResponseFormat::Grpc,
+            Ok(Route::Message | Route::Lines) | Err(_) => ResponseFormat::Plain,
         };
         let taken = match route {
             Ok(route) => self.take(route, request).await,
@@ -76,8 +76,8 @@ impl Source {
         let message_coding = grpc::coding(request.headers());
         let body = HeldBody::read(&self.intake, request.into_body(), coding, bytes_max).await?;
         let (kind, messages, rejected) = match route {
-            Route::Message => (SourceKind::Http, Messages { body, cut: Cut::Whole }, 0),
-            Route::Lines => (SourceKind::Http, Messages { body, cut: Cut::Lines }, 0),
+            Route::Message => (SourceKind::Http, Messages { body, split: Split::Whole }, 0),
+            Route::Lines => (SourceKind::Http, Messages { body, split: Split::Lines }, 0),
             Route::Logs(encoding) => {
                 let logs = self.logs(encoding, body)?;
                 (SourceKind::Otlp, logs.messages, logs.rejected)

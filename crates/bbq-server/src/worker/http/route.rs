@@ -1,4 +1,4 @@
-//! What a request is, by its path and content type, and the form of its answer.
+//! What a request is, by its path and content type, and the format of its response.
 
 use hyper::Version;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -20,7 +20,7 @@ pub(super) enum Route {
     Grpc,
 }
 
-/// The encoding of OTLP over HTTP, in the request and in the answer.
+/// The encoding of OTLP over HTTP, in the request and in the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogsEncoding {
     Protobuf,

@@ -30,7 +30,7 @@ pub(crate) async fn keep(intake: &Rc<Intake>, batch: NumberedBatch) -> Result<Ke
         Placed::Elsewhere(lane, batch, before) => {
             let (reply, kept) = oneshot::channel();
             let request = HandedRequest { batch, reply };
-            intake.colleagues.hand_request(lane, request).map_err(|_| NotKept::Busy)?;
+            intake.mesh.hand_request(lane, request).map_err(|_| NotKept::Busy)?;
             // If that worker ends first, the client sends the request again, and records that were appended are duplicates.
             let kept = kept.await.unwrap_or(Err(NotKept::Busy))?;
             Ok(Kept { duplicates: before + kept.duplicates, ..kept })
@@ -50,7 +50,7 @@ pub(crate) fn serve_handed(intake: &Rc<Intake>, request: HandedRequest) {
             Err(why) => Err(why),
         };
         // The client may be gone.
-        let _told = reply.send(kept);
+        let _delivered = reply.send(kept);
     });
 }
 
@@ -74,7 +74,7 @@ async fn keep_here(intake: &Intake, mut batch: NumberedBatch) -> Result<Placed, 
                 return Ok(Placed::Kept(Kept { stream, last, duplicates: duplicates + records }));
             }
             Requested::Overlap { known } => {
-                let rest = batch.behind(known).ok_or(NotKept::Failed)?;
+                let rest = batch.after(known).ok_or(NotKept::Failed)?;
                 let records = u64::from(batch.header.records - rest.header.records);
                 intake.listeners[batch.listener_index].ledger.add_duplicates(records);
                 duplicates += records;
@@ -110,7 +110,7 @@ fn append(intake: &Intake, stream: &Arc<Stream>, batch: &NumberedBatch) -> Reque
             .inspect(|put| group = *put)
     };
     let (here, passed) = (intake.lane.index(), |lane| intake.retention.passed(lane));
-    let state = |lane| LaneState::of(intake.colleagues.lanes(), lane);
+    let state = |lane| LaneState::of(intake.mesh.lanes(), lane);
     let (requested, lost) = stream.append_request(&batch.header, here, passed, state, put);
     if let Some(lane) = lost
         && let Some(repeats) = intake.order_lost.report()
@@ -124,7 +124,7 @@ fn append(intake: &Intake, stream: &Arc<Stream>, batch: &NumberedBatch) -> Reque
         intake.view.undurable.add(listener.source, fallback, records);
         let (sequence, stream) = (batch.header.last_sequence(), Arc::clone(stream));
         intake.waiters.push(group, Waiter::Request(RequestBatch { sequence, stream }));
-        intake.rounds.hear(&intake.view.active_sessions);
+        intake.rounds.note_batch(&intake.view.active_sessions);
     }
     requested
 }

@@ -90,14 +90,14 @@ impl NumberedBatch {
     }
 
     /// The batch without the records up to number `known`.
-    pub(super) fn behind(&self, known: u64) -> Option<NumberedBatch> {
+    pub(super) fn after(&self, known: u64) -> Option<NumberedBatch> {
         let mut scratch = Vec::new();
         let batch = Batch::verify(&self.bytes, BatchLimits::FORMAT, &mut scratch).ok()?;
         let skipped = usize::try_from(known + 1 - self.header.first_sequence).ok()?;
         let numbers = Numbers { stream: self.header.stream, first: known + 1 };
         let from = (self.listener_index, self.peer);
-        let behind = NumberedBatch::new(numbers, self.header.source, batch.records().skip(skipped), from)?;
-        Some(NumberedBatch { is_urgent: self.is_urgent, ..behind })
+        let after = NumberedBatch::new(numbers, self.header.source, batch.records().skip(skipped), from)?;
+        Some(NumberedBatch { is_urgent: self.is_urgent, ..after })
     }
 }
 

@@ -45,18 +45,18 @@ pub(crate) type SessionInbox = mpsc::Receiver<Handed>;
 
 /// What each worker knows of the others: their lanes and inboxes.
 #[derive(Clone)]
-pub(crate) struct Colleagues {
+pub(crate) struct WorkerMesh {
     lanes: Arc<[Lane]>,
     /// By lane.
     inboxes: Arc<[mpsc::Sender<Handed>]>,
 }
 
-impl Colleagues {
+impl WorkerMesh {
     /// The workers of these lanes, and an inbox for each.
-    pub(crate) fn new(lanes: &[Lane]) -> (Colleagues, Vec<SessionInbox>) {
+    pub(crate) fn new(lanes: &[Lane]) -> (WorkerMesh, Vec<SessionInbox>) {
         let channels = lanes.iter().map(|_| mpsc::channel(INBOX_MAX));
         let (senders, inboxes): (Vec<_>, Vec<_>) = channels.unzip();
-        (Colleagues { lanes: lanes.into(), inboxes: senders.into() }, inboxes)
+        (WorkerMesh { lanes: lanes.into(), inboxes: senders.into() }, inboxes)
     }
 
     /// The lanes of all workers, by number.

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use rustix::io::Errno;
 
 use super::socket::SessionSocket;
-use crate::worker::holders::Hold;
 use crate::worker::intake::{Intake, SPARE_BUFFER_BYTES};
+use crate::worker::memory_budget::MemoryShare;
 
 /// Less room than this is not worth a system call.
 const READ_BYTES_MIN: usize = 64 * 1024;
@@ -21,12 +21,12 @@ pub(crate) struct Inbox {
     held: Vec<u8>,
     handled: usize,
     /// Counts the memory of `held` while bytes wait in it.
-    hold: Hold,
+    share: MemoryShare,
 }
 
 impl Inbox {
     pub(crate) fn new(intake: Rc<Intake>) -> Inbox {
-        Inbox { intake, held: Vec::new(), handled: 0, hold: Hold::default() }
+        Inbox { intake, held: Vec::new(), handled: 0, share: MemoryShare::default() }
     }
 
     /// Bytes that are not handled.
@@ -47,7 +47,7 @@ impl Inbox {
             return self.release();
         }
         if is_next {
-            self.intake.holders.begin_anew(&self.hold);
+            self.intake.memory.renew(&self.share);
         }
         // If too much is held now, the next read notices.
         let _counted = self.account();
@@ -71,22 +71,22 @@ impl Inbox {
     pub(crate) fn release(&mut self) {
         self.intake.give_back(std::mem::take(&mut self.held));
         self.handled = 0;
-        self.intake.holders.release(&mut self.hold);
+        self.intake.memory.release(&mut self.share);
     }
 
     /// Counts the memory of the buffer; `false` when the session must be closed, because too much is held.
     pub(crate) fn account(&mut self) -> bool {
-        self.intake.holders.set(&mut self.hold, self.held.capacity()).is_ok() && !self.must_go()
+        self.intake.memory.set(&mut self.share, self.held.capacity()).is_ok() && !self.must_close()
     }
 
     /// Whether the session must be closed, because others need its memory.
-    pub(crate) fn must_go(&self) -> bool {
-        self.intake.holders.must_go(&self.hold)
+    pub(crate) fn must_close(&self) -> bool {
+        self.intake.memory.must_close(&self.share)
     }
 
     /// Sets whether the session waits for its client and not for the lane, and so may be closed when memory runs out.
-    pub(crate) fn set_may_go(&self, may_go: bool) {
-        self.intake.holders.set_may_go(&self.hold, may_go);
+    pub(crate) fn set_evictable(&self, is_evictable: bool) {
+        self.intake.memory.set_evictable(&self.share, is_evictable);
     }
 
     /// Shrinks the buffer to the bytes that wait in it, when the client is slow to send the rest.

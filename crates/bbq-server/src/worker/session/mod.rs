@@ -25,6 +25,6 @@ pub(crate) mod task;
 pub(crate) mod tasks;
 
 pub use context::SessionContext;
-pub use owner::{Standing, StreamOwner};
+pub use owner::{Established, StreamOwner};
 pub use replies::{Connection, Replies, Sent};
-pub use state::{HandedHello, Input, Left, SessionState, Step};
+pub use state::{HandedHello, Input, SessionState, Step, SuspendedSession};

@@ -31,11 +31,11 @@ pub struct StreamOwner {
 
 /// The result of a hello, and the newest acknowledgement: what is kept of a quiet session besides its connection.
 #[derive(Debug)]
-pub struct Standing {
+pub struct Established {
     pub(super) owner: StreamOwner,
     pub(super) level: AckLevel,
     /// The newest acknowledgement that was sent.
-    pub(super) said: u64,
+    pub(super) ack_sent: u64,
 }
 
 impl StreamOwner {
@@ -79,7 +79,7 @@ impl StreamOwner {
             Ok(Appended::Duplicate) => {
                 context.ledger.add_duplicates(u64::from(header.records));
                 if level != AckLevel::None {
-                    replies.repeat(self.stream.durable());
+                    replies.acknowledge_again(self.stream.durable());
                 }
                 Ok(true)
             }

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use bbq_wire::Peer;
 use bbq_wire::session::{Refusal, RefusalCode, ServerSession};
 
-use super::owner::Standing;
+use super::owner::Established;
 use super::task::late_hello;
 use crate::worker::accept::idle::{Candidate, longest_idle};
 use crate::worker::accept::open::OpenConnection;
@@ -31,7 +31,7 @@ use crate::worker::stream::Stream;
 /// Sessions that get a task before the worker does anything else: this takes a tenth of a millisecond.
 const SESSIONS_PER_TURN_MAX: usize = 64;
 
-/// A session without a task: a [`crate::worker::session::Left`] and what its worker knows of it. Both are in one struct, which is
+/// A session without a task: a [`crate::worker::session::SuspendedSession`] and what its worker knows of it. Both are in one struct, which is
 /// kept small, as there may be very many.
 pub(crate) struct QuietSession {
     pub(crate) stream: Stream,
@@ -41,9 +41,9 @@ pub(crate) struct QuietSession {
     pub(crate) open: OpenConnection,
     pub(crate) protocol: ServerSession,
     /// `None` until the hello has come.
-    pub(crate) standing: Option<Standing>,
+    pub(crate) established: Option<Established>,
     /// When bytes last came, in seconds of `ActiveSessions::now`; before the hello, when the client connected.
-    pub(crate) moved: u32,
+    pub(crate) last_active: u32,
 }
 
 impl AsFd for QuietSession {
@@ -61,15 +61,15 @@ impl Entry for QuietSession {
 /// The quiet sessions of one worker, of all its listeners.
 pub(crate) struct QuietSessions {
     entries: Watched<QuietSession, SESSIONS_PER_TURN_MAX>,
-    /// Places of sessions that were added before their hello, and when their clients connected, oldest first. A place stays here
+    /// Keys of sessions that were added before their hello, and when their clients connected, oldest first. A key stays here
     /// until the time for the hello is over; then the session is checked.
-    greeting: RefCell<VecDeque<(usize, u32)>>,
+    awaiting_hello: RefCell<VecDeque<(usize, u32)>>,
 }
 
 impl QuietSessions {
     /// An empty set, served on the current runtime.
     pub(crate) fn new() -> io::Result<QuietSessions> {
-        Ok(QuietSessions { entries: Watched::new()?, greeting: RefCell::default() })
+        Ok(QuietSessions { entries: Watched::new()?, awaiting_hello: RefCell::default() })
     }
 
     /// Keeps a session until there is something to read from its client. Returns the session if the server stops, as it then needs
@@ -78,12 +78,12 @@ impl QuietSessions {
         if intake.stopping.has_begun() {
             return Some(session);
         }
-        let (has_greeted, moved) = (session.standing.is_some(), session.moved);
+        let (has_hello, last_active) = (session.established.is_some(), session.last_active);
         match self.entries.add(session) {
-            Ok(_) if has_greeted => {}
-            Ok(place) => {
-                self.greeting.borrow_mut().push_back((place, moved));
-                intake.view.active_sessions.set_greeted(true);
+            Ok(_) if has_hello => {}
+            Ok(key) => {
+                self.awaiting_hello.borrow_mut().push_back((key, last_active));
+                intake.view.active_sessions.set_awaits_hello(true);
             }
             // Nothing is lost: the client still has everything that is not acknowledged.
             Err((session, error)) => {
@@ -110,17 +110,17 @@ impl QuietSessions {
     /// The sessions that have been idle for longest, among those that have been idle since `latest` or earlier.
     pub(crate) fn idle_until(&self, latest: u32) -> Vec<Candidate> {
         let mut candidates = Vec::new();
-        self.entries.for_each(|place, session| {
-            if session.moved <= latest {
-                candidates.push(Candidate { idle_since: session.moved, place });
+        self.entries.for_each(|key, session| {
+            if session.last_active <= latest {
+                candidates.push(Candidate { idle_since: session.last_active, key });
             }
         });
         longest_idle(candidates)
     }
 
     /// Closes an idle session; `false` when the session is no longer idle.
-    pub(crate) fn close_idle(&self, intake: &Intake, place: usize) -> bool {
-        let Some(session) = self.entries.take_if(place, |_| true) else { return false };
+    pub(crate) fn close_idle(&self, intake: &Intake, key: usize) -> bool {
+        let Some(session) = self.entries.take_if(key, |_| true) else { return false };
         intake.listeners[session.listener_index].ledger.add_evicted(1);
         let text =
             "idle for longest while others wait to connect; connect again when there is something to send";
@@ -131,12 +131,15 @@ impl QuietSessions {
     /// Closes the sessions whose clients took too long to say hello.
     pub(crate) fn close_late(&self, intake: &Intake) {
         let now = intake.view.active_sessions.now();
-        let mut greeting = self.greeting.borrow_mut();
-        let is_over =
-            |(_, moved): &(usize, u32)| now.saturating_sub(*moved) > intake.limits.hello_timeout_seconds;
-        while let Some((place, moved)) = greeting.pop_front_if(|entry| is_over(entry)) {
-            let is_late = |session: &mut QuietSession| session.standing.is_none() && session.moved == moved;
-            let Some(mut session) = self.entries.take_if(place, is_late) else { continue };
+        let mut awaiting_hello = self.awaiting_hello.borrow_mut();
+        let is_over = |(_, last_active): &(usize, u32)| {
+            now.saturating_sub(*last_active) > intake.limits.hello_timeout_seconds
+        };
+        while let Some((key, last_active)) = awaiting_hello.pop_front_if(|entry| is_over(entry)) {
+            let is_late = |session: &mut QuietSession| {
+                session.established.is_none() && session.last_active == last_active
+            };
+            let Some(mut session) = self.entries.take_if(key, is_late) else { continue };
             if session.stream.is_handshaking() {
                 session.stream.fail_late(intake.limits.hello_timeout_seconds);
                 let failure = session.stream.take_failure();
@@ -146,7 +149,7 @@ impl QuietSessions {
                 refuse(intake, session, &late_hello(intake.limits));
             }
         }
-        intake.view.active_sessions.set_greeted(!greeting.is_empty());
+        intake.view.active_sessions.set_awaits_hello(!awaiting_hello.is_empty());
     }
 }
 

@@ -40,7 +40,7 @@ impl StreamOwner {
     ) -> Result<bool, Refusal> {
         let level = replies.level.get();
         // The locks of two streams are never held together: the client chooses the streams.
-        let brought = {
+        let relayed_batches = {
             let link = self.stream.head();
             if link.owner != self.owner {
                 return Err(taken_over());
@@ -48,7 +48,7 @@ impl StreamOwner {
             link.appended
         };
         let records = context.streams.stream(header.stream);
-        let has_begun = brought > before;
+        let has_begun = relayed_batches > before;
         let lanes = (|lane| context.retention.passed(lane), |lane| context.state_of(lane));
         let put = || put(context, level, header, bytes);
         let appended = match records.append_relayed(context.lane.index(), has_begun, lanes, header, put) {
@@ -61,7 +61,7 @@ impl StreamOwner {
                 return Err(refusal(why, header));
             }
         };
-        let sequence = brought + 1;
+        let sequence = relayed_batches + 1;
         {
             let mut link = self.stream.head();
             link.appended = link.appended.max(sequence);

@@ -40,37 +40,37 @@ pub struct Replies<C> {
     pub(super) outstanding: Cell<usize>,
     outstanding_bytes: Cell<usize>,
     /// The newest acknowledgement that is due, and the newest that was put in the outbox.
-    pub(super) acknowledged: Cell<u64>,
-    pub(super) said: Cell<u64>,
+    pub(super) ack_due: Cell<u64>,
+    pub(super) ack_sent: Cell<u64>,
     /// Bytes that the connection did not take.
     pub(super) outbox: RefCell<Vec<u8>>,
     /// Whether the lane failed with batches of this session in it.
     failed: Cell<bool>,
-    /// Whether the session is in the list of sessions to be told what became durable.
-    pub(crate) in_line: Cell<bool>,
+    /// Whether the session is in the list of sessions that get an acknowledgement next.
+    pub(crate) is_listed: Cell<bool>,
 }
 
 impl<C: Connection> Replies<C> {
-    /// Replies to a client that was sent acknowledgements up to `said`.
-    pub(super) fn new(connection: C, level: AckLevel, said: u64) -> Replies<C> {
+    /// Replies to a client that was sent acknowledgements up to `ack_sent`.
+    pub(super) fn new(connection: C, level: AckLevel, ack_sent: u64) -> Replies<C> {
         Replies {
             connection,
             level: Cell::new(level),
             outstanding: Cell::new(0),
             outstanding_bytes: Cell::new(0),
-            acknowledged: Cell::new(said),
-            said: Cell::new(said),
+            ack_due: Cell::new(ack_sent),
+            ack_sent: Cell::new(ack_sent),
             outbox: RefCell::default(),
             failed: Cell::new(false),
-            in_line: Cell::new(false),
+            is_listed: Cell::new(false),
         }
     }
 
     /// Begins with the level and the position of the welcome.
     pub(super) fn welcome(&self, welcome: &Welcome) {
         self.level.set(welcome.ack);
-        self.acknowledged.set(welcome.last_sequence);
-        self.said.set(welcome.last_sequence);
+        self.ack_due.set(welcome.last_sequence);
+        self.ack_sent.set(welcome.last_sequence);
         welcome.encode(&mut self.outbox.borrow_mut());
     }
 
@@ -108,7 +108,7 @@ impl<C: Connection> Replies<C> {
 
     /// Whether the session owes its client nothing.
     pub(crate) fn is_settled(&self) -> bool {
-        self.outstanding.get() == 0 && self.is_sent() && !self.has_unsaid() && !self.has_failed()
+        self.outstanding.get() == 0 && self.is_sent() && !self.has_unsent_ack() && !self.has_failed()
     }
 
     /// Whether the connection has taken everything.
@@ -122,32 +122,32 @@ impl<C: Connection> Replies<C> {
     }
 
     /// Whether the newest acknowledgement is not in the outbox yet.
-    fn has_unsaid(&self) -> bool {
-        self.acknowledged.get() > self.said.get()
+    fn has_unsent_ack(&self) -> bool {
+        self.ack_due.get() > self.ack_sent.get()
     }
 
     pub(crate) fn acknowledge(&self, sequence: u64) {
-        self.acknowledged.set(self.acknowledged.get().max(sequence));
+        self.ack_due.set(self.ack_due.get().max(sequence));
     }
 
     /// Acknowledges up to `sequence` again: the client resent durable records, so it did not read the acknowledgement.
-    pub(super) fn repeat(&self, sequence: u64) {
-        self.said.set(0);
+    pub(super) fn acknowledge_again(&self, sequence: u64) {
+        self.ack_sent.set(0);
         self.acknowledge(sequence);
     }
 
     /// Sends the replies, as far as the connection takes them now.
-    pub fn push_out(&self) {
+    pub fn flush(&self) {
         let mut outbox = self.outbox.borrow_mut();
         // At most two passes. An acknowledgement waits until the connection has taken the bytes before it, and only the newest
         // waits. So a client that does not read costs at most a welcome and an acknowledgement.
         loop {
-            if self.has_unsaid() && outbox.is_empty() {
-                outbox.extend_from_slice(&encode_ack(self.acknowledged.get()));
-                self.said.set(self.acknowledged.get());
+            if self.has_unsent_ack() && outbox.is_empty() {
+                outbox.extend_from_slice(&encode_ack(self.ack_due.get()));
+                self.ack_sent.set(self.ack_due.get());
             }
             self.send_from(&mut outbox);
-            if !outbox.is_empty() || !self.has_unsaid() {
+            if !outbox.is_empty() || !self.has_unsent_ack() {
                 break;
             }
         }
@@ -177,12 +177,12 @@ mod tests {
 
     /// A connection that takes a set number of bytes.
     #[derive(Default)]
-    struct Far {
+    struct FakeConnection {
         read: RefCell<Vec<u8>>,
         room: Cell<usize>,
     }
 
-    impl Connection for Far {
+    impl Connection for FakeConnection {
         fn send(&self, bytes: &[u8]) -> Sent {
             let sent = bytes.len().min(self.room.get());
             self.room.set(self.room.get() - sent);
@@ -195,24 +195,24 @@ mod tests {
 
     #[test]
     fn of_the_acknowledgements_that_wait_only_the_newest_is_sent() {
-        let replies = Replies::new(Far::default(), AckLevel::Durable, 6);
+        let replies = Replies::new(FakeConnection::default(), AckLevel::Durable, 6);
         replies.acknowledge(7);
         replies.connection.room.set(10);
-        replies.push_out();
+        replies.flush();
         for sequence in 8..600 {
             replies.acknowledge(sequence);
-            replies.push_out();
+            replies.flush();
         }
         assert!(!replies.is_settled() && !replies.is_sent());
         replies.connection.room.set(usize::MAX);
-        replies.push_out();
+        replies.flush();
         assert!(replies.is_settled());
         assert_eq!(*replies.connection.read.borrow(), [encode_ack(7), encode_ack(599)].concat());
     }
 
     #[test]
     fn who_has_an_acknowledgement_to_say_is_not_settled() {
-        let replies = Replies::new(Far::default(), AckLevel::Durable, 6);
+        let replies = Replies::new(FakeConnection::default(), AckLevel::Durable, 6);
         assert!(replies.is_settled());
         replies.acknowledge(7);
         assert!(!replies.is_settled());

@@ -16,8 +16,8 @@ pub(crate) struct ActiveSessions {
     count: AtomicU64,
     /// Whether a batch came a short while ago, or batches wait for the disk.
     has_recent_batch: AtomicBool,
-    /// Whether there may be clients that have not said hello yet.
-    greeted: AtomicBool,
+    /// Whether there may be clients that have not sent a hello yet.
+    awaits_hello: AtomicBool,
     /// Text connections that may not have finished their TLS handshake.
     handshakes: AtomicU64,
     /// Counts all rounds, also those that did not wake the worker: a clock in seconds that costs no system call.
@@ -41,9 +41,9 @@ impl ActiveSessions {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// Whether rounds are needed for connections that have not said hello.
-    pub(crate) fn set_greeted(&self, may_be_some: bool) {
-        self.greeted.store(may_be_some, Ordering::Relaxed);
+    /// Sets whether rounds are needed for connections that have not sent a hello.
+    pub(crate) fn set_awaits_hello(&self, awaits_hello: bool) {
+        self.awaits_hello.store(awaits_hello, Ordering::Relaxed);
     }
 
     /// Counts one more TLS handshake that needs rounds.
@@ -58,7 +58,8 @@ impl ActiveSessions {
     /// Begins a round. Wakes the worker only if it has active sessions, or connections whose hello or TLS handshake is due.
     pub(crate) fn begin_round(&self) {
         self.now.fetch_add(1, Ordering::Relaxed);
-        let is_awaited = self.greeted.load(Ordering::Relaxed) || self.handshakes.load(Ordering::Relaxed) > 0;
+        let is_awaited =
+            self.awaits_hello.load(Ordering::Relaxed) || self.handshakes.load(Ordering::Relaxed) > 0;
         if self.count() > 0 || is_awaited {
             self.round.notify_one();
         }
@@ -82,52 +83,52 @@ impl ActiveSessions {
 #[derive(Default)]
 pub(crate) struct Rounds {
     number: Cell<u32>,
-    /// When the last batch of any session, or the last records of an HTTP request, came.
-    newest: Cell<Heard>,
-    told: Notify,
+    /// When the last batch of any session, or the last records of an HTTP request, were received.
+    newest: Cell<LastBatch>,
+    notify: Notify,
 }
 
 impl Rounds {
-    /// Begins a round; `owes` if batches wait for the disk.
-    pub(crate) fn begin(&self, sessions: &ActiveSessions, owes: bool) {
+    /// Begins a round. `awaits_disk` says whether batches wait for the disk.
+    pub(crate) fn begin(&self, sessions: &ActiveSessions, awaits_disk: bool) {
         self.number.set(self.number.get().wrapping_add(1));
-        if !owes && self.is_long_ago(self.newest.get()) {
+        if !awaits_disk && self.is_long_ago(self.newest.get()) {
             sessions.has_recent_batch.store(false, Ordering::Relaxed);
         }
-        self.tell();
+        self.notify();
     }
 
     /// Wakes every session that waits: a round begins, the server stops, or holders of memory were marked to be closed.
-    pub(crate) fn tell(&self) {
-        self.told.notify_waiters();
+    pub(crate) fn notify(&self) {
+        self.notify.notify_waiters();
     }
 
-    /// Waits for the next call of [`Rounds::tell`].
-    pub(crate) async fn told(&self) {
-        self.told.notified().await;
+    /// Waits for the next call of [`Rounds::notify`].
+    pub(crate) async fn notified(&self) {
+        self.notify.notified().await;
     }
 
-    /// Notes that a batch, or the records of an HTTP request, came now.
-    pub(crate) fn hear(&self, sessions: &ActiveSessions) -> Heard {
-        let now = Heard { round: self.number.get() };
+    /// Notes that a batch, or the records of an HTTP request, were received now.
+    pub(crate) fn note_batch(&self, sessions: &ActiveSessions) -> LastBatch {
+        let now = LastBatch { round: self.number.get() };
         self.newest.set(now);
         sessions.has_recent_batch.store(true, Ordering::Relaxed);
         now
     }
 
     /// The value for a session that has sent no batch yet.
-    pub(crate) fn long_ago(&self) -> Heard {
-        Heard { round: self.number.get().wrapping_sub(QUIET_ROUNDS) }
+    pub(crate) fn no_batch(&self) -> LastBatch {
+        LastBatch { round: self.number.get().wrapping_sub(QUIET_ROUNDS) }
     }
 
-    pub(crate) fn is_long_ago(&self, heard: Heard) -> bool {
-        self.number.get().wrapping_sub(heard.round) >= QUIET_ROUNDS
+    pub(crate) fn is_long_ago(&self, last: LastBatch) -> bool {
+        self.number.get().wrapping_sub(last.round) >= QUIET_ROUNDS
     }
 }
 
 /// The round in which a session last received a batch.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Heard {
+pub(crate) struct LastBatch {
     round: u32,
 }
 
@@ -136,11 +137,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_is_waited_for_while_batches_come_and_not_for_who_says_nothing() {
+    fn a_client_may_wait_while_batches_come_and_not_when_all_are_silent() {
         let (sessions, rounds) = (ActiveSessions::default(), Rounds::default());
         sessions.add();
         assert!(!sessions.may_wait(), "no client waits for an acknowledgement of half a batch");
-        rounds.hear(&sessions);
+        rounds.note_batch(&sessions);
         assert!(sessions.may_wait());
         rounds.begin(&sessions, false);
         assert!(sessions.may_wait(), "a moment ago");
@@ -148,8 +149,8 @@ mod tests {
         assert!(sessions.may_wait(), "a batch waits for the disk");
         rounds.begin(&sessions, false);
         assert!(!sessions.may_wait());
-        rounds.hear(&sessions);
+        rounds.note_batch(&sessions);
         sessions.remove();
-        assert!(!sessions.may_wait(), "nobody is there");
+        assert!(!sessions.may_wait(), "no client is connected");
     }
 }

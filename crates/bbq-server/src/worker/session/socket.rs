@@ -130,7 +130,7 @@ impl Connection for SessionSocket {
 /// Waits until the socket has taken all replies, or the client is gone.
 pub(crate) async fn flushed(replies: &Replies<SessionSocket>) -> io::Result<()> {
     loop {
-        replies.push_out();
+        replies.flush();
         if replies.is_sent() {
             return Ok(());
         }

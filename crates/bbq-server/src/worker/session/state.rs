@@ -1,9 +1,9 @@
 //! A session from its first byte to its end.
 //!
 //! ```text
-//! greeting --hello--> met --+--> settling --all durable--> open --end, refusal, stop--> ending --acknowledged--> over
-//!     +                     +--> another worker              +
-//!     +-- nothing to do --> quiet (Left) <-- nothing to do --+
+//! awaiting hello --hello--> hello received --+--> settling --all durable--> open --end, refusal, stop--> ending --> closed
+//!     +                                      +--> another worker              +
+//!     +----- nothing to do --> quiet (SuspendedSession) <-- nothing to do ----+
 //! ```
 
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use bbq_wire::{StreamId, Token};
 use tracing::debug;
 
 use super::context::SessionContext;
-use super::owner::{Standing, StreamOwner, taken_over};
+use super::owner::{Established, StreamOwner, taken_over};
 use super::replies::{Connection, Replies};
 use crate::access::{Admission, Denied};
 use crate::stored::stream::{Home, Settled};
@@ -54,18 +54,18 @@ pub enum Step {
     /// The worker of this lane continues the session; see [`SessionState::hand_over`].
     HandOver(u32),
     /// Nothing: the connection is closed after it has taken all replies, and the refusal.
-    Over(Option<Refusal>),
+    Close(Option<Refusal>),
 }
 
 /// A quiet session: what is needed to continue it.
 #[derive(Debug)]
-pub struct Left<C> {
+pub struct SuspendedSession<C> {
     /// The client.
     pub connection: C,
     /// The codec.
     pub protocol: ServerSession,
     /// `None` before the hello.
-    pub standing: Option<Standing>,
+    pub established: Option<Established>,
 }
 
 /// A session on its way to another worker.
@@ -84,9 +84,9 @@ pub struct HandedHello<C> {
 #[derive(Debug)]
 enum Phase {
     /// No complete hello has come.
-    Greeting,
+    AwaitingHello,
     /// The hello has come.
-    Met(Hello, Option<Arc<Admission>>),
+    HelloReceived(Hello, Option<Arc<Admission>>),
     /// This connection owns the stream, and batches of earlier connections are not durable yet.
     Settling(Hello, StreamOwner),
     /// Batches may come.
@@ -107,24 +107,24 @@ impl<C: Connection> SessionState<C> {
     /// The session of a connection from which nothing has come yet.
     pub fn new(connection: C, limits: BatchLimits) -> SessionState<C> {
         let protocol = ServerSession::new(limits);
-        SessionState::resumed(Left { connection, protocol, standing: None })
+        SessionState::resume(SuspendedSession { connection, protocol, established: None })
     }
 
     /// Continues a quiet session.
-    pub fn resumed(left: Left<C>) -> SessionState<C> {
-        let Left { connection, protocol, standing } = left;
-        let (phase, level, said) = match standing {
-            None => (Phase::Greeting, AckLevel::Durable, 0),
-            Some(Standing { owner, level, said }) => (Phase::Open(owner), level, said),
+    pub fn resume(suspended: SuspendedSession<C>) -> SessionState<C> {
+        let SuspendedSession { connection, protocol, established } = suspended;
+        let (phase, level, ack_sent) = match established {
+            None => (Phase::AwaitingHello, AckLevel::Durable, 0),
+            Some(Established { owner, level, ack_sent }) => (Phase::Open(owner), level, ack_sent),
         };
-        SessionState { protocol, replies: Rc::new(Replies::new(connection, level, said)), phase }
+        SessionState { protocol, replies: Rc::new(Replies::new(connection, level, ack_sent)), phase }
     }
 
     /// Continues after a hello that another worker has read.
     pub fn handed(handed: HandedHello<C>) -> SessionState<C> {
         let HandedHello { connection, protocol, hello, admission } = handed;
         let replies = Rc::new(Replies::new(connection, AckLevel::Durable, 0));
-        SessionState { protocol, replies, phase: Phase::Met(hello, admission) }
+        SessionState { protocol, replies, phase: Phase::HelloReceived(hello, admission) }
     }
 
     /// The replies to the client.
@@ -145,28 +145,28 @@ impl<C: Connection> SessionState<C> {
         }
     }
 
-    /// Whether the session only waits for its client, and no reply is due.
-    pub fn may_leave(&self) -> bool {
-        matches!(self.phase, Phase::Greeting | Phase::Open(_)) && self.replies.is_settled()
+    /// Whether the session only waits for its client, and no reply is due: it may be suspended.
+    pub fn can_suspend(&self) -> bool {
+        matches!(self.phase, Phase::AwaitingHello | Phase::Open(_)) && self.replies.is_settled()
     }
 
     /// Takes the session apart, so that it can be continued later; `None` when it is not quiet.
-    pub fn leave(self) -> Option<Left<C>> {
+    pub fn suspend(self) -> Option<SuspendedSession<C>> {
         let owner = match self.phase {
-            Phase::Greeting => None,
+            Phase::AwaitingHello => None,
             Phase::Open(owner) => Some(owner),
             _ => return None,
         };
         // No batch waits for the disk, so this is the only reference.
         let replies = Rc::into_inner(self.replies)?;
-        let (level, said) = (replies.level.get(), replies.said.get());
-        let standing = owner.map(|owner| Standing { owner, level, said });
-        Some(Left { connection: replies.connection, protocol: self.protocol, standing })
+        let (level, ack_sent) = (replies.level.get(), replies.ack_sent.get());
+        let established = owner.map(|owner| Established { owner, level, ack_sent });
+        Some(SuspendedSession { connection: replies.connection, protocol: self.protocol, established })
     }
 
     /// Takes the session apart for another worker; `None` unless the last step asked for that.
     pub fn hand_over(self) -> Option<HandedHello<C>> {
-        let Phase::Met(hello, admission) = self.phase else { return None };
+        let Phase::HelloReceived(hello, admission) = self.phase else { return None };
         let connection = Rc::into_inner(self.replies)?.connection;
         Some(HandedHello { connection, protocol: self.protocol, hello, admission })
     }
@@ -174,19 +174,19 @@ impl<C: Connection> SessionState<C> {
     /// Handles the input as far as possible, and returns what the session waits for.
     pub fn step(&mut self, context: &SessionContext<'_, C>, input: &mut Input<'_>) -> Step {
         loop {
-            let went = match &mut self.phase {
-                Phase::Greeting => self.hear_hello(context, input),
-                Phase::Met(..) => self.meet(context, input),
+            let result = match &mut self.phase {
+                Phase::AwaitingHello => self.read_hello(context, input),
+                Phase::HelloReceived(..) => self.take_over_stream(context, input),
                 Phase::Settling(..) => self.welcome(context),
                 Phase::Open(_) => self.take_batches(context, input).map(Some),
                 Phase::Ending { waits, refusal } => {
                     if *waits && self.replies.outstanding.get() > 0 {
                         return Step::AwaitAcks;
                     }
-                    return Step::Over(refusal.take());
+                    return Step::Close(refusal.take());
                 }
             };
-            match went {
+            match result {
                 Ok(Some(step)) => return step,
                 Ok(None) => {}
                 Err(refusal) => self.end(Some(refusal)),
@@ -197,10 +197,10 @@ impl<C: Connection> SessionState<C> {
     /// Ends the session because the server stops. The caller has already passed in the readable bytes.
     pub fn stop(&mut self) {
         match self.phase {
-            // The client has said nothing, so there is no reply.
-            Phase::Greeting => self.end(None),
+            // The client has sent nothing, so there is no reply.
+            Phase::AwaitingHello => self.end(None),
             Phase::Ending { .. } => {}
-            Phase::Met(..) | Phase::Settling(..) | Phase::Open(_) => {
+            Phase::HelloReceived(..) | Phase::Settling(..) | Phase::Open(_) => {
                 self.end(Some(Refusal::new(RefusalCode::ShuttingDown, "the server is stopping")));
             }
         }
@@ -232,7 +232,7 @@ impl<C: Connection> SessionState<C> {
         self.phase = Phase::Ending { waits, refusal };
     }
 
-    fn hear_hello(
+    fn read_hello(
         &mut self,
         context: &SessionContext<'_, C>,
         input: &mut Input<'_>,
@@ -244,7 +244,7 @@ impl<C: Connection> SessionState<C> {
                 // A listener without tokens ignores the token.
                 let token = hello.token.take();
                 let admission = context.tokens.map(|tokens| tokens.check(token.as_ref().map(Token::expose)));
-                self.phase = Phase::Met(hello, admission.transpose().map_err(not_allowed)?);
+                self.phase = Phase::HelloReceived(hello, admission.transpose().map_err(not_allowed)?);
                 Ok(None)
             }
             ServerStep::Batch { .. } => {
@@ -255,12 +255,12 @@ impl<C: Connection> SessionState<C> {
 
     /// Makes this connection the owner of the stream, unless the stream's unread batches are in another lane or the client has a
     /// newer connection.
-    fn meet(
+    fn take_over_stream(
         &mut self,
         context: &SessionContext<'_, C>,
         input: &mut Input<'_>,
     ) -> Result<Option<Step>, Refusal> {
-        let Phase::Met(hello, admission) = &self.phase else { return Ok(None) };
+        let Phase::HelloReceived(hello, admission) = &self.phase else { return Ok(None) };
         let stream = context.streams.stream(hello.stream);
         if let Some(admission) = admission
             && !stream.belongs_to(admission.identity())
@@ -274,11 +274,13 @@ impl<C: Connection> SessionState<C> {
         let (home, owner) = taken;
         match home {
             Home::Elsewhere(lane) => return Ok(Some(Step::HandOver(lane))),
-            Home::Late => return Err(taken_over()),
+            Home::Outdated => return Err(taken_over()),
             Home::Lost(lane) => input.order_lost = Some((hello.stream, lane)),
             Home::Here => {}
         }
-        if let Phase::Met(hello, admission) = std::mem::replace(&mut self.phase, Phase::Greeting) {
+        if let Phase::HelloReceived(hello, admission) =
+            std::mem::replace(&mut self.phase, Phase::AwaitingHello)
+        {
             let relays = hello.relays.then_some(0);
             self.phase = Phase::Settling(hello, StreamOwner { stream, owner, relays, admission });
         }
@@ -342,7 +344,7 @@ impl<C: Connection> SessionState<C> {
             }
         };
         // Sends the welcome, and acknowledgements that need not wait for the disk.
-        self.replies.push_out();
+        self.replies.flush();
         if self.replies.has_failed() {
             let why = "the lane failed with batches that were not acknowledged; send them again";
             return Err(Refusal::new(RefusalCode::SpoolFailed, why));

@@ -12,9 +12,9 @@ use tracing::{debug, warn};
 
 use super::context::SessionContext;
 use super::inbox::Inbox;
-use super::rounds::Heard;
+use super::rounds::LastBatch;
 use super::socket::{SessionSocket, flushed, refuse, unsent};
-use super::state::{HandedHello, Input, Left, SessionState, Step};
+use super::state::{HandedHello, Input, SessionState, Step, SuspendedSession};
 use crate::time::unix_ns;
 use crate::worker::intake::{Intake, READ_BYTES};
 use crate::worker::limits::IntakeLimits;
@@ -31,7 +31,7 @@ const READS_AT_STOP_MAX: usize = 64;
 pub(crate) enum Outcome {
     Ended,
     /// The session needs no task for now.
-    Quiet(Left<SessionSocket>),
+    Quiet(SuspendedSession<SessionSocket>),
     /// The worker of this lane continues the session, with the bytes that came after the hello.
     Handed(u32, HandedHello<SessionSocket>, Vec<u8>),
 }
@@ -42,32 +42,37 @@ pub(crate) struct SessionTask {
     pub(crate) peer: Peer,
     inbox: Inbox,
     /// When the last batch came.
-    heard: Heard,
+    last_batch: LastBatch,
     /// Whether the socket has not been read yet.
     is_new: bool,
     /// When bytes last came; before the hello, when the client connected; see `ActiveSessions::now`.
-    pub(crate) moved: u32,
+    pub(crate) last_active: u32,
     /// Bytes of batches that were taken since other tasks last ran.
     turn_bytes: usize,
 }
 
 impl SessionTask {
-    pub(crate) fn new(intake: Rc<Intake>, listener_index: usize, peer: Peer, moved: u32) -> SessionTask {
+    pub(crate) fn new(
+        intake: Rc<Intake>,
+        listener_index: usize,
+        peer: Peer,
+        last_active: u32,
+    ) -> SessionTask {
         SessionTask {
             inbox: Inbox::new(Rc::clone(&intake)),
-            // A client that only says hello is quiet right after the welcome.
-            heard: intake.rounds.long_ago(),
+            // A client that sends only a hello is quiet right after the welcome.
+            last_batch: intake.rounds.no_batch(),
             is_new: true,
             intake,
             listener_index,
             peer,
-            moved,
+            last_active,
             turn_bytes: 0,
         }
     }
 
-    /// Begins with the bytes that another worker had received.
-    pub(crate) fn behind(mut self, held: Vec<u8>) -> SessionTask {
+    /// Starts with the bytes that another worker has received.
+    pub(crate) fn with_held(mut self, held: Vec<u8>) -> SessionTask {
         self.inbox.begin_with(held);
         self
     }
@@ -78,7 +83,7 @@ impl SessionTask {
             let was_open = state.is_open();
             let step = self.step(&mut state);
             if state.is_open() && !was_open {
-                self.moved = self.intake.view.active_sessions.now();
+                self.last_active = self.intake.view.active_sessions.now();
             }
             // A batch that is larger than a turn counts as several turns.
             while self.turn_bytes >= TURN_BYTES_MAX {
@@ -87,15 +92,15 @@ impl SessionTask {
             }
             match step {
                 Step::Read(needed) => {
-                    if self.read(&mut state, needed).await == Went::Quiet {
-                        let left = state.leave();
-                        return left.map_or(Outcome::Ended, Outcome::Quiet);
+                    if self.read(&mut state, needed).await == NextStep::Suspend {
+                        let suspended = state.suspend();
+                        return suspended.map_or(Outcome::Ended, Outcome::Quiet);
                     }
                 }
                 Step::AwaitRoom(bytes) => {
-                    self.inbox.set_may_go(false);
+                    self.inbox.set_evictable(false);
                     Box::pin(self.wait_room(&mut state, bytes)).await;
-                    self.inbox.set_may_go(true);
+                    self.inbox.set_evictable(true);
                 }
                 Step::AwaitStream => Box::pin(self.wait_stream(&mut state)).await,
                 Step::AwaitAcks => {
@@ -109,7 +114,7 @@ impl SessionTask {
                     let handed = state.hand_over();
                     return handed.map_or(Outcome::Ended, |handed| Outcome::Handed(lane, handed, held));
                 }
-                Step::Over(refusal) => {
+                Step::Close(refusal) => {
                     self.inbox.release();
                     Box::pin(self.close(&state, refusal)).await;
                     return Outcome::Ended;
@@ -126,7 +131,7 @@ impl SessionTask {
         let step = state.step(&self.context(), &mut input);
         let Input { handled, has_batch, order_lost, .. } = input;
         if has_batch {
-            self.heard = self.intake.rounds.hear(&self.intake.view.active_sessions);
+            self.last_batch = self.intake.rounds.note_batch(&self.intake.view.active_sessions);
         }
         if let Some((_, lane)) = order_lost
             && let Some(repeats) = self.intake.order_lost.report()
@@ -143,7 +148,7 @@ impl SessionTask {
         let listener = &intake.listeners[self.listener_index];
         SessionContext {
             lane: &intake.lane,
-            lanes: intake.colleagues.lanes(),
+            lanes: intake.mesh.lanes(),
             streams: &intake.streams,
             retention: &intake.retention,
             waiters: &intake.waiters,
@@ -159,18 +164,18 @@ impl SessionTask {
     }
 
     /// Waits for bytes and appends them to those held. Tells the state when no more will come.
-    async fn read(&mut self, state: &mut SessionState<SessionSocket>, needed: usize) -> Went {
+    async fn read(&mut self, state: &mut SessionState<SessionSocket>, needed: usize) -> NextStep {
         let received = tokio::select! {
             biased;
             received = self.receive(state, needed) => received,
-            () = unsent(state.replies()) => return Went::On,
+            () = unsent(state.replies()) => return NextStep::Continue,
         };
         match received {
             Received::Some => {}
-            Received::Quiet => return Went::Quiet,
-            Received::TooMuch => state.refuse(self.evicted()),
-            Received::Late if state.is_open() => state.refuse(late_batch(self.intake.limits)),
-            Received::Late => {
+            Received::Quiet => return NextStep::Suspend,
+            Received::Evicted => state.refuse(self.evicted()),
+            Received::TimedOut if state.is_open() => state.refuse(late_batch(self.intake.limits)),
+            Received::TimedOut => {
                 let socket = &state.replies().connection;
                 if socket.is_handshaking() {
                     socket.fail_late(self.intake.limits.hello_timeout_seconds);
@@ -180,7 +185,7 @@ impl SessionTask {
             Received::End => state.input_ended(self.inbox.waiting(), needed),
             Received::Stopping => self.finish_reading(state),
         }
-        Went::On
+        NextStep::Continue
     }
 
     /// Takes what is in the socket when the server stops.
@@ -218,7 +223,7 @@ impl SessionTask {
             state.stop();
         }
         // The server caused this delay: it does not count towards the client's time-out.
-        self.moved = self.intake.view.active_sessions.now();
+        self.last_active = self.intake.view.active_sessions.now();
     }
 
     /// Waits until everything from an earlier connection is durable. A stop ends the wait, because it may take a long time
@@ -273,11 +278,11 @@ impl SessionTask {
             if intake.stopping.has_begun() {
                 return Received::Stopping;
             }
-            if self.inbox.must_go() {
-                return Received::TooMuch;
+            if self.inbox.must_close() {
+                return Received::Evicted;
             }
             if self.is_late(state) {
-                return Received::Late;
+                return Received::TimedOut;
             }
             let mut ready = None;
             // A new task reads at once, as it was begun because there is something to read.
@@ -288,7 +293,7 @@ impl SessionTask {
                 ready = tokio::select! {
                     biased;
                     // A round has begun, or the server stops.
-                    () = intake.rounds.told() => {
+                    () = intake.rounds.notified() => {
                         self.inbox.shrink();
                         continue;
                     }
@@ -315,17 +320,17 @@ impl SessionTask {
         for _ in 0..READS_PER_TURN_MAX {
             let received = self.inbox.receive(&state.replies().connection, needed);
             if state.is_open() {
-                self.moved = self.intake.view.active_sessions.now();
+                self.last_active = self.intake.view.active_sessions.now();
             }
             match received {
                 Ok(Some(0)) | Err(_) => return Turn::Received(Received::End),
                 // A complete batch is handled first; what remains is counted after that.
                 Ok(Some(_)) if self.inbox.waiting() >= needed => return Turn::Received(Received::Some),
-                Ok(Some(_)) if !self.inbox.account() => return Turn::Received(Received::TooMuch),
+                Ok(Some(_)) if !self.inbox.account() => return Turn::Received(Received::Evicted),
                 Ok(Some(_)) => {}
                 // The buffer may have grown for bytes that did not come.
                 Ok(None) if self.inbox.waiting() > 0 && !self.inbox.account() => {
-                    return Turn::Received(Received::TooMuch);
+                    return Turn::Received(Received::Evicted);
                 }
                 Ok(None) => return Turn::Drained,
             }
@@ -335,7 +340,7 @@ impl SessionTask {
 
     /// Whether the client takes too long for a hello or a batch, or does not read replies.
     fn is_late(&self, state: &SessionState<SessionSocket>) -> bool {
-        let waited = self.intake.view.active_sessions.now().saturating_sub(self.moved);
+        let waited = self.intake.view.active_sessions.now().saturating_sub(self.last_active);
         if state.is_open() {
             (self.inbox.waiting() > 0 || !state.replies().is_sent())
                 && waited > self.intake.limits.batch_timeout_seconds
@@ -346,16 +351,16 @@ impl SessionTask {
 
     /// Whether the session needs no task: nothing is half received or owed, and no batch came for a while.
     fn is_quiet(&self, state: &SessionState<SessionSocket>) -> bool {
-        self.intake.rounds.is_long_ago(self.heard) && self.inbox.waiting() == 0 && state.may_leave()
+        self.intake.rounds.is_long_ago(self.last_batch) && self.inbox.waiting() == 0 && state.can_suspend()
     }
 }
 
-/// Whether the task goes on after a wait for bytes.
+/// What the task does after a wait for bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Went {
-    On,
+enum NextStep {
+    Continue,
     /// The session needs no task for now.
-    Quiet,
+    Suspend,
 }
 
 /// How waiting for bytes ended.
@@ -366,10 +371,10 @@ enum Received {
     /// The client has ended the connection, or is gone.
     End,
     Stopping,
-    /// Too much is held in unfinished batches, and this batch is the oldest.
-    TooMuch,
+    /// Unfinished batches hold too much memory, and this batch is the oldest.
+    Evicted,
     /// The client takes too long.
-    Late,
+    TimedOut,
 }
 
 /// How a turn of reading ended.

@@ -10,31 +10,32 @@ use tokio::task::spawn_local;
 use super::handover::{Handed, HandedSession, SessionInbox};
 use super::quiet::{QuietSession, QuietSessions};
 use super::socket::SessionSocket;
-use super::state::{HandedHello, Left, SessionState};
+use super::state::{HandedHello, SessionState, SuspendedSession};
 use super::task::{Outcome, SessionTask};
-use crate::worker::accept::arrival::{Arrival, Welcomed};
+use crate::worker::accept::arrival::{Arrival, ArrivalOutcome};
 use crate::worker::accept::open::OpenConnection;
 use crate::worker::intake::Intake;
 use crate::worker::numbered;
 use crate::worker::stream::Stream;
 
 /// Keeps a connection among the quiet sessions until its client says hello.
-pub(crate) fn begin(arrival: Arrival<'_>) -> Welcomed {
+pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
     let peer = arrival.peer();
     let Arrival { intake, idle, listener_index, accepted } = arrival;
     // Clients wait for acknowledgements, which are small: without this, the kernel holds one back until the previous one is
     // acknowledged by TCP (RFC 896). Unix sockets have no such delay, and refuse the option.
     let _not_tcp = set_tcp_nodelay(&accepted.stream, true);
     let Some(stream) = intake.listeners[listener_index].stream(accepted.stream) else {
-        return Welcomed::Finished;
+        return ArrivalOutcome::Closed;
     };
     let open = intake.open.add(accepted.open);
     intake.view.sessions.fetch_add(1, Ordering::Relaxed);
     let protocol = ServerSession::new(intake.listeners[listener_index].batch_limits());
-    let moved = intake.view.active_sessions.now();
-    let session = QuietSession { stream, listener_index, peer, open, protocol, standing: None, moved };
+    let last_active = intake.view.active_sessions.now();
+    let session =
+        QuietSession { stream, listener_index, peer, open, protocol, established: None, last_active };
     keep(intake, &idle.sessions, session);
-    Welcomed::Stays
+    ArrivalOutcome::Open
 }
 
 /// Gives a task to each quiet session whose client has sent something, and to all when the server stops. Begins the rounds.
@@ -96,9 +97,10 @@ fn serve(
     quiet: Rc<QuietSessions>,
     session: QuietSession,
 ) -> impl Future<Output = ()> + use<> {
-    let QuietSession { stream, listener_index, peer, open, protocol, standing, moved } = session;
-    let task = SessionTask::new(Rc::clone(intake), listener_index, peer, moved);
-    let begin = move |connection| SessionState::resumed(Left { connection, protocol, standing });
+    let QuietSession { stream, listener_index, peer, open, protocol, established, last_active } = session;
+    let task = SessionTask::new(Rc::clone(intake), listener_index, peer, last_active);
+    let begin =
+        move |connection| SessionState::resume(SuspendedSession { connection, protocol, established });
     run(Rc::clone(intake), task, quiet, open, stream, begin)
 }
 
@@ -111,8 +113,8 @@ fn serve_handed(
     let HandedSession { handed, listener_index, peer, held, budget, count } = session;
     let open = intake.open.receive(budget, count);
     intake.view.sessions.fetch_add(1, Ordering::Relaxed);
-    let moved = intake.view.active_sessions.now();
-    let task = SessionTask::new(Rc::clone(intake), listener_index, peer, moved).behind(held);
+    let last_active = intake.view.active_sessions.now();
+    let task = SessionTask::new(Rc::clone(intake), listener_index, peer, last_active).with_held(held);
     let HandedHello { connection: stream, protocol, hello, admission } = handed;
     let begin =
         move |connection| SessionState::handed(HandedHello { connection, protocol, hello, admission });
@@ -138,23 +140,23 @@ fn run(
             }
         };
         intake.view.active_sessions.remove();
-        let SessionTask { listener_index, peer, moved, .. } = task;
+        let SessionTask { listener_index, peer, last_active, .. } = task;
         match outcome {
-            Outcome::Quiet(Left { connection, protocol, standing }) => {
+            Outcome::Quiet(SuspendedSession { connection, protocol, established }) => {
                 let stream = connection.into_stream();
                 keep(
                     &intake,
                     &quiet,
-                    QuietSession { stream, listener_index, peer, open, protocol, standing, moved },
+                    QuietSession { stream, listener_index, peer, open, protocol, established, last_active },
                 );
             }
             Outcome::Handed(lane, HandedHello { connection, protocol, hello, admission }, held) => {
                 intake.view.sessions.fetch_sub(1, Ordering::Relaxed);
                 let connection = connection.into_stream();
                 let handed = HandedHello { connection, protocol, hello, admission };
-                let (budget, count) = open.leave();
+                let (budget, count) = open.into_parts();
                 let session = HandedSession { handed, listener_index, peer, held, budget, count };
-                if intake.colleagues.hand_over(lane, session).is_err() {
+                if intake.mesh.hand_over(lane, session).is_err() {
                     // The client connects again.
                     intake.listeners[listener_index].ledger.add_refused(1);
                 }

@@ -3,27 +3,28 @@
 
 use super::framer::Framer;
 use super::reading::ReadOutcome;
-use crate::worker::accept::arrival::{Arrival, Welcomed};
+use crate::worker::accept::arrival::{Arrival, ArrivalOutcome};
 use crate::worker::accept::connection::Connection;
 use crate::worker::accept::connections::READS_PER_TURN_MAX;
-use crate::worker::holders::Hold;
+use crate::worker::memory_budget::MemoryShare;
 
 /// Reads a connection, and keeps it if more may come.
-pub(crate) fn begin(arrival: Arrival<'_>) -> Welcomed {
+pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
     let (peer, protocol) = (arrival.peer(), arrival.listener().spec.protocol);
     let Arrival { intake, idle, listener_index, accepted } = arrival;
-    let Some(framer) = Framer::of(protocol) else { return Welcomed::Finished };
+    let Some(framer) = Framer::of(protocol) else { return ArrivalOutcome::Closed };
     let Some(stream) = intake.listeners[listener_index].stream(accepted.stream) else {
-        return Welcomed::Finished;
+        return ArrivalOutcome::Closed;
     };
-    let heard = intake.view.active_sessions.now();
-    let mut connection = Connection { stream, framer, peer, open: None, hold: Hold::default(), heard };
+    let last_active = intake.view.active_sessions.now();
+    let mut connection =
+        Connection { stream, framer, peer, open: None, memory: MemoryShare::default(), last_active };
     for _ in 0..READS_PER_TURN_MAX {
         if !intake.has_room(listener_index) {
             break;
         }
         match intake.read(listener_index, &mut connection) {
-            ReadOutcome::Finished => return Welcomed::Finished,
+            ReadOutcome::Finished => return ArrivalOutcome::Closed,
             ReadOutcome::Blocked => break,
             // Reads again even after a short read: the end of a short connection has usually arrived.
             ReadOutcome::Drained | ReadOutcome::More => {}
@@ -31,5 +32,5 @@ pub(crate) fn begin(arrival: Arrival<'_>) -> Welcomed {
     }
     connection.open = Some(intake.open.add(accepted.open));
     idle.connections.add(intake, connection);
-    Welcomed::Stays
+    ArrivalOutcome::Open
 }

@@ -7,17 +7,17 @@ use crate::config::protocol::{LINES, Protocol, SYSLOG, WHOLE};
 
 /// Why a connection is closed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Misfit {
+pub(crate) enum FramerError {
     #[error(transparent)]
     Framing(#[from] FramingError),
     #[error(
         "a bbq client says hello where {0} are expected; give it the address of a bbq+tcp or bbq+unix listener"
     )]
-    Hello(&'static str),
+    UnexpectedHello(&'static str),
     #[error(
         "TLS at a plain listener, where {0} are expected; give the listener a tls_cert, or switch TLS off in the client"
     )]
-    Tls(&'static str),
+    UnexpectedTls(&'static str),
 }
 
 /// The first bytes of a TLS connection: a handshake record of any version (RFC 8446, 5.1).
@@ -87,7 +87,7 @@ impl Framer {
         rules: &FramingRules,
         input: &[u8],
         mut emit: &mut dyn FnMut(Frame<'_>),
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), FramerError> {
         if let Framer::NewLines | Framer::NewSyslog = self {
             self.begin(input)?;
         }
@@ -102,16 +102,16 @@ impl Framer {
     }
 
     /// Begins the framing, unless the first bytes are those of a bbq client or of TLS.
-    fn begin(&mut self, input: &[u8]) -> Result<(), Misfit> {
+    fn begin(&mut self, input: &[u8]) -> Result<(), FramerError> {
         let (begun, expected) = match self {
             Framer::NewLines => (Framer::Lines(Lines::new()), "lines"),
             _ => (Framer::Syslog(Syslog::new()), "syslog messages"),
         };
         if Hello::begins(input) {
-            return Err(Misfit::Hello(expected));
+            return Err(FramerError::UnexpectedHello(expected));
         }
         if input.starts_with(&TLS_BEGINS) {
-            return Err(Misfit::Tls(expected));
+            return Err(FramerError::UnexpectedTls(expected));
         }
         *self = begun;
         Ok(())

@@ -2,11 +2,11 @@
 
 use rustix::io::Errno;
 
-use super::framer::Misfit;
+use super::framer::FramerError;
 use crate::stored::ledger::DropReason;
 use crate::worker::accept::connection::Connection;
-use crate::worker::holders::Hold;
 use crate::worker::intake::Intake;
+use crate::worker::memory_budget::MemoryShare;
 
 /// What one read brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +26,13 @@ impl Intake {
     pub(crate) fn read(&self, listener_index: usize, connection: &mut Connection) -> ReadOutcome {
         let outcome = self.read_and_take(listener_index, connection);
         if outcome == ReadOutcome::Finished {
-            self.holders.release(&mut connection.hold);
+            self.memory.release(&mut connection.memory);
         }
         outcome
     }
 
     fn read_and_take(&self, listener_index: usize, connection: &mut Connection) -> ReadOutcome {
-        let Connection { stream, framer, peer, hold, heard, .. } = connection;
+        let Connection { stream, framer, peer, memory, last_active, .. } = connection;
         let peer = *peer;
         let mut buffer = self.buffer.borrow_mut();
         let bytes = match stream.read(&mut buffer) {
@@ -50,15 +50,17 @@ impl Intake {
             return ReadOutcome::Finished;
         }
         let listener = &self.listeners[listener_index];
-        *heard = self.view.active_sessions.now();
+        *last_active = self.view.active_sessions.now();
         let held_before = framer.held_bytes();
         let mut pushed = Ok(());
         let taken = self
             .frames(listener_index, peer, |rules, emit| pushed = framer.push(rules, &buffer[..bytes], emit));
         if let Err(error) = pushed {
             match error {
-                Misfit::Framing(_) => listener.ledger.add_dropped(DropReason::Malformed, 1),
-                Misfit::Hello(_) | Misfit::Tls(_) => listener.ledger.add_refused(1),
+                FramerError::Framing(_) => listener.ledger.add_dropped(DropReason::Malformed, 1),
+                FramerError::UnexpectedHello(_) | FramerError::UnexpectedTls(_) => {
+                    listener.ledger.add_refused(1)
+                }
             }
             if let Some(repeats) = listener.peer_problems.report() {
                 tracing::warn!(listener = listener.spec.source, ?peer, %error, repeats, "connection closed");
@@ -66,7 +68,7 @@ impl Intake {
             return ReadOutcome::Finished;
         }
         let held = framer.held_bytes();
-        if (held_before > 0 || held > 0) && !self.may_hold(hold, held, taken > 0) {
+        if (held_before > 0 || held > 0) && !self.may_hold(memory, held, taken > 0) {
             listener.ledger.add_dropped(DropReason::Memory, 1);
             return ReadOutcome::Finished;
         }
@@ -84,16 +86,16 @@ impl Intake {
 
     /// Counts the bytes of a connection's unfinished message; `is_new` if the message began with this read. Returns `false` when
     /// the connection must be closed.
-    fn may_hold(&self, hold: &mut Hold, bytes: usize, is_new: bool) -> bool {
+    fn may_hold(&self, memory: &mut MemoryShare, bytes: usize, is_new: bool) -> bool {
         if is_new {
-            self.holders.begin_anew(hold);
+            self.memory.renew(memory);
         }
-        self.holders.set(hold, bytes).is_ok() && !self.holders.must_go(hold)
+        self.memory.set(memory, bytes).is_ok() && !self.memory.must_close(memory)
     }
 
     /// Ends a connection in the middle of a message.
     pub(crate) fn abort(&self, listener_index: usize, connection: &mut Connection) {
-        self.holders.release(&mut connection.hold);
+        self.memory.release(&mut connection.memory);
         self.frames(listener_index, connection.peer, |rules, emit| connection.framer.abort(rules, emit));
     }
 }

@@ -1,4 +1,4 @@
-//! The body of an answer: all its bytes in one frame, and for gRPC the status after them.
+//! The body of a response: all its bytes in one frame, and for gRPC the status after them.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -7,25 +7,25 @@ use std::task::{Context, Poll};
 use hyper::HeaderMap;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 
-/// The body of an answer.
+/// The body of a response.
 #[derive(Debug)]
-pub(super) struct AnswerBody {
+pub(super) struct ResponseBody {
     /// Never empty; `None` if there are no bytes, or once they are sent.
     bytes: Option<Bytes>,
     trailers: Option<HeaderMap>,
 }
 
-impl AnswerBody {
-    pub(super) fn new(bytes: Vec<u8>) -> AnswerBody {
-        AnswerBody { bytes: (!bytes.is_empty()).then(|| bytes.into()), trailers: None }
+impl ResponseBody {
+    pub(super) fn new(bytes: Vec<u8>) -> ResponseBody {
+        ResponseBody { bytes: (!bytes.is_empty()).then(|| bytes.into()), trailers: None }
     }
 
-    pub(super) fn with_trailers(bytes: Vec<u8>, trailers: HeaderMap) -> AnswerBody {
-        AnswerBody { trailers: Some(trailers), ..AnswerBody::new(bytes) }
+    pub(super) fn with_trailers(bytes: Vec<u8>, trailers: HeaderMap) -> ResponseBody {
+        ResponseBody { trailers: Some(trailers), ..ResponseBody::new(bytes) }
     }
 }
 
-impl Body for AnswerBody {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -17,25 +17,25 @@ use crate::lifecycle::threads::spawn;
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// The thread. It ends when this is dropped, after its current check.
-pub(crate) struct Look {
+pub(crate) struct CheckThread {
     begin: SyncSender<watch::Receiver<Arc<Parts>>>,
     thread: JoinHandle<()>,
 }
 
-impl Look {
+impl CheckThread {
     /// Makes the thread, which does nothing yet.
     ///
     /// # Errors
     /// If it cannot be made.
-    pub(crate) fn start() -> Result<Look, StartError> {
+    pub(crate) fn start() -> Result<CheckThread, StartError> {
         let (begin, begun) = sync_channel::<watch::Receiver<Arc<Parts>>>(1);
-        let thread = spawn("control-look".to_owned(), move || {
+        let thread = spawn("control-checks".to_owned(), move || {
             let Ok(parts) = begun.recv() else { return };
             loop {
                 let now = Arc::clone(&parts.borrow());
-                now.look_for_foreign_members();
-                now.look_for_new_files();
-                now.look_at_removed_sockets();
+                now.check_foreign_members();
+                now.check_changed_files();
+                now.check_removed_sockets();
                 // Dropped before the wait: the parts of a start must end with the start.
                 drop(now);
                 if matches!(begun.recv_timeout(INTERVAL), Err(RecvTimeoutError::Disconnected)) {
@@ -43,7 +43,7 @@ impl Look {
                 }
             }
         })?;
-        Ok(Look { begin, thread })
+        Ok(CheckThread { begin, thread })
     }
 
     /// Begins to check the listeners of `parts`.

@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use super::accept::budget::ConnectionBudget;
 use super::accept::paused::PausedConnection;
 use super::limits::IntakeLimits;
-use super::session::handover::{Colleagues, SessionInbox};
-use super::stopping::Order;
+use super::session::handover::{SessionInbox, WorkerMesh};
+use super::stopping::Command;
 use super::view::WorkerView;
 use crate::access::{PeerLog, ServedTokens};
 use crate::config::ListenSpec;
@@ -20,7 +20,7 @@ use crate::stored::streams::Streams;
 use crate::tls::ServedTls;
 
 /// One listener as one worker serves it.
-pub(crate) struct OwnListener {
+pub(crate) struct ListenerSetup {
     pub(crate) spec: Arc<ListenSpec>,
     pub(crate) ledger: Arc<ListenerLedger>,
     pub(crate) worker_listener: WorkerListener,
@@ -35,15 +35,15 @@ pub(crate) struct OwnListener {
 pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) lane: Lane,
-    pub(crate) listeners: Vec<OwnListener>,
+    pub(crate) listeners: Vec<ListenerSetup>,
     pub(crate) streams: Arc<Streams>,
     pub(crate) retention: Arc<Retention>,
-    pub(crate) colleagues: Colleagues,
+    pub(crate) mesh: WorkerMesh,
     pub(crate) inbox: SessionInbox,
     pub(crate) budget: Arc<ConnectionBudget>,
     pub(crate) limits: IntakeLimits,
     pub(crate) view: Arc<WorkerView>,
-    pub(crate) stop: watch::Receiver<Order>,
+    pub(crate) stop: watch::Receiver<Command>,
     /// Connections that were open before the start; the worker continues them.
     pub(crate) paused: Vec<PausedConnection>,
 }

@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 
 use crate::worker::accept::slots::Slots;
 
-/// The holders of one worker.
-pub(crate) struct Holders {
+/// The memory of one worker for unfinished work, and its holders.
+pub(crate) struct MemoryBudget {
     slots: RefCell<Slots<Holder>>,
     /// The bytes of all holders that are not marked.
     held_bytes: Cell<usize>,
@@ -29,21 +29,21 @@ struct Holder {
     began: u64,
     bytes: usize,
     /// The holder waits for its sender, and not for the server.
-    may_go: bool,
-    must_go: bool,
+    is_evictable: bool,
+    must_close: bool,
 }
 
-/// A holder's place in the table; `None` while it holds nothing.
+/// A holder's key in the table; `None` while it holds nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Hold(Option<u32>);
+pub(crate) struct MemoryShare(Option<u32>);
 
 /// Too much is held, and no holder can be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoMemory;
 
-impl Holders {
-    pub(crate) fn new(bytes_max: usize) -> Holders {
-        Holders {
+impl MemoryBudget {
+    pub(crate) fn new(bytes_max: usize) -> MemoryBudget {
+        MemoryBudget {
             slots: RefCell::default(),
             held_bytes: Cell::new(0),
             bytes_max,
@@ -57,52 +57,54 @@ impl Holders {
         self.held_bytes.get() > self.bytes_max / 2
     }
 
-    /// Sets how many bytes the holder has now. This may mark the holder itself: see [`Holders::must_go`].
+    /// Sets how many bytes the holder has now. This may mark the holder itself: see [`MemoryBudget::must_close`].
     ///
     /// # Errors
     /// Too much is held, and no holder can be closed, not even this one: all of them wait for the server.
-    pub(crate) fn set(&self, hold: &mut Hold, bytes: usize) -> Result<(), NoMemory> {
+    pub(crate) fn set(&self, share: &mut MemoryShare, bytes: usize) -> Result<(), NoMemory> {
         if bytes == 0 {
-            self.release(hold);
+            self.release(share);
             return Ok(());
         }
         let mut slots = self.slots.borrow_mut();
-        let Some(place) = hold.0 else {
-            hold.0 = u32::try_from(slots.next()).ok();
-            slots.put(Holder { began: self.begin(), bytes, may_go: true, must_go: false });
+        let Some(key) = share.0 else {
+            share.0 = u32::try_from(slots.vacant_key()).ok();
+            slots.insert(Holder { began: self.begin(), bytes, is_evictable: true, must_close: false });
             self.held_bytes.set(self.held_bytes.get() + bytes);
             return self.make_room(&mut slots);
         };
-        let Some(holder) = slots.at(place as usize).filter(|holder| !holder.must_go) else { return Ok(()) };
+        let Some(holder) = slots.get_mut(key as usize).filter(|holder| !holder.must_close) else {
+            return Ok(());
+        };
         let before = std::mem::replace(&mut holder.bytes, bytes);
         self.held_bytes.set(self.held_bytes.get() - before + bytes);
         if bytes <= before {
             return Ok(());
         }
-        let made = self.make_room(&mut slots);
-        if made.is_err()
-            && let Some(holder) = slots.at(place as usize)
+        let result = self.make_room(&mut slots);
+        if result.is_err()
+            && let Some(holder) = slots.get_mut(key as usize)
         {
             holder.bytes = before;
             self.held_bytes.set(self.held_bytes.get() - bytes + before);
         }
-        made
+        result
     }
 
     /// Notes that the holder is at a new batch or message now.
-    pub(crate) fn begin_anew(&self, hold: &Hold) {
-        self.change(hold, |holder| holder.began = self.begin());
+    pub(crate) fn renew(&self, share: &MemoryShare) {
+        self.change(share, |holder| holder.began = self.begin());
     }
 
     /// Sets whether the holder waits for its sender. A holder that waits for the server is not closed.
-    pub(crate) fn set_may_go(&self, hold: &Hold, may_go: bool) {
-        self.change(hold, |holder| holder.may_go = may_go);
+    pub(crate) fn set_evictable(&self, share: &MemoryShare, is_evictable: bool) {
+        self.change(share, |holder| holder.is_evictable = is_evictable);
     }
 
     /// Whether the holder is marked: it must be closed, because others need its memory.
-    pub(crate) fn must_go(&self, hold: &Hold) -> bool {
-        let Some(place) = hold.0 else { return false };
-        self.slots.borrow_mut().at(place as usize).is_some_and(|holder| holder.must_go)
+    pub(crate) fn must_close(&self, share: &MemoryShare) -> bool {
+        let Some(key) = share.0 else { return false };
+        self.slots.borrow_mut().get_mut(key as usize).is_some_and(|holder| holder.must_close)
     }
 
     /// Waits until a holder is marked.
@@ -110,10 +112,10 @@ impl Holders {
         self.marked.notified().await;
     }
 
-    pub(crate) fn release(&self, hold: &mut Hold) {
-        let Some(place) = hold.0.take() else { return };
-        if let Some(holder) = self.slots.borrow_mut().take(place as usize)
-            && !holder.must_go
+    pub(crate) fn release(&self, share: &mut MemoryShare) {
+        let Some(key) = share.0.take() else { return };
+        if let Some(holder) = self.slots.borrow_mut().remove(key as usize)
+            && !holder.must_close
         {
             self.held_bytes.set(self.held_bytes.get() - holder.bytes);
         }
@@ -123,9 +125,9 @@ impl Holders {
         self.next.replace(self.next.get() + 1)
     }
 
-    fn change(&self, hold: &Hold, change: impl FnOnce(&mut Holder)) {
-        let Some(place) = hold.0 else { return };
-        if let Some(holder) = self.slots.borrow_mut().at(place as usize) {
+    fn change(&self, share: &MemoryShare, change: impl FnOnce(&mut Holder)) {
+        let Some(key) = share.0 else { return };
+        if let Some(holder) = self.slots.borrow_mut().get_mut(key as usize) {
             change(holder);
         }
     }
@@ -136,10 +138,10 @@ impl Holders {
             return Ok(());
         }
         let mut oldest: Vec<&mut Holder> =
-            slots.values().filter(|holder| holder.may_go && !holder.must_go).collect();
+            slots.values_mut().filter(|holder| holder.is_evictable && !holder.must_close).collect();
         oldest.sort_unstable_by_key(|holder| holder.began);
         for holder in oldest {
-            holder.must_go = true;
+            holder.must_close = true;
             self.held_bytes.set(self.held_bytes.get() - holder.bytes);
             if self.held_bytes.get() <= self.bytes_max - self.bytes_max / 16 {
                 break;
@@ -154,41 +156,41 @@ impl Holders {
 mod tests {
     use super::*;
 
-    fn held(holders: &Holders, bytes: usize) -> Hold {
-        let mut hold = Hold::default();
-        holders.set(&mut hold, bytes).unwrap();
-        hold
+    fn held(budget: &MemoryBudget, bytes: usize) -> MemoryShare {
+        let mut share = MemoryShare::default();
+        budget.set(&mut share, bytes).unwrap();
+        share
     }
 
     #[test]
     fn the_oldest_goes_and_not_the_newcomer() {
-        let holders = Holders::new(100);
-        let (first, mut second, mut third) = (held(&holders, 40), held(&holders, 30), held(&holders, 30));
-        assert!(!holders.must_go(&first));
+        let budget = MemoryBudget::new(100);
+        let (first, mut second, mut third) = (held(&budget, 40), held(&budget, 30), held(&budget, 30));
+        assert!(!budget.must_close(&first));
         // The first holder's message is now the youngest.
-        holders.begin_anew(&first);
-        let newcomer = held(&holders, 20);
-        let gone = [&first, &second, &third, &newcomer].map(|hold| holders.must_go(hold));
+        budget.renew(&first);
+        let newcomer = held(&budget, 20);
+        let gone = [&first, &second, &third, &newcomer].map(|share| budget.must_close(share));
         assert_eq!(gone, [false, true, false, false]);
-        holders.release(&mut second);
-        assert_eq!(holders.held_bytes.get(), 90, "marked holders are not counted");
+        budget.release(&mut second);
+        assert_eq!(budget.held_bytes.get(), 90, "marked holders are not counted");
         // The oldest of all asks for more.
-        holders.set(&mut third, 60).unwrap();
-        assert!(holders.must_go(&third) && !holders.must_go(&newcomer));
+        budget.set(&mut third, 60).unwrap();
+        assert!(budget.must_close(&third) && !budget.must_close(&newcomer));
     }
 
     #[test]
     fn who_waits_for_the_server_does_not_have_to_go() {
-        let holders = Holders::new(100);
-        let waits = held(&holders, 90);
-        holders.set_may_go(&waits, false);
-        let mut newcomer = Hold::default();
-        holders.set(&mut newcomer, 20).unwrap();
-        assert!(holders.must_go(&newcomer) && !holders.must_go(&waits));
-        holders.release(&mut newcomer);
-        let mut newcomer = held(&holders, 5);
-        holders.set_may_go(&newcomer, false);
-        assert_eq!(holders.set(&mut newcomer, 20), Err(NoMemory));
-        assert_eq!(holders.held_bytes.get(), 95);
+        let budget = MemoryBudget::new(100);
+        let waits = held(&budget, 90);
+        budget.set_evictable(&waits, false);
+        let mut newcomer = MemoryShare::default();
+        budget.set(&mut newcomer, 20).unwrap();
+        assert!(budget.must_close(&newcomer) && !budget.must_close(&waits));
+        budget.release(&mut newcomer);
+        let mut newcomer = held(&budget, 5);
+        budget.set_evictable(&newcomer, false);
+        assert_eq!(budget.set(&mut newcomer, 20), Err(NoMemory));
+        assert_eq!(budget.held_bytes.get(), 95);
     }
 }

@@ -1,13 +1,13 @@
-//! The answer to a request, in the form that the request asks for.
+//! The response to a request, in the form that the request asks for.
 
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use prost::Message as _;
 use serde_json::{Value, json};
 
-use super::answer_body::AnswerBody;
 use super::grpc;
 use super::refused::Refused;
+use super::response_body::ResponseBody;
 use super::route::LogsEncoding;
 use super::source::Ack;
 use super::store::Stored;
@@ -22,9 +22,9 @@ pub(super) struct Taken {
     pub(super) rejected: u32,
 }
 
-/// How a request wants to be answered.
+/// The format of the response that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ResponseFormat {
     /// As JSON in bbq's own form.
     Plain,
     /// As OTLP specifies for HTTP.
@@ -33,23 +33,23 @@ pub(super) enum Form {
     Grpc,
 }
 
-impl Form {
-    /// The answer to a request whose messages are taken.
-    pub(super) fn taken(self, taken: Taken, message_bytes_max: usize) -> Response<AnswerBody> {
+impl ResponseFormat {
+    /// The response to a request whose messages are taken.
+    pub(super) fn taken(self, taken: Taken, message_bytes_max: usize) -> Response<ResponseBody> {
         match self {
-            Form::Plain => {
+            ResponseFormat::Plain => {
                 let is_durable = taken.ack == Ack::Durable;
                 let status = if is_durable { StatusCode::OK } else { StatusCode::ACCEPTED };
                 response(status, HeaderValue::from_static("application/json"), line(&plain(taken)))
             }
             // OTLP has no other status for success.
-            Form::Logs(encoding) => {
+            ResponseFormat::Logs(encoding) => {
                 let body = logs(encoding, taken.rejected, message_bytes_max);
                 response(StatusCode::OK, encoding.content_type(), body)
             }
-            Form::Grpc => {
+            ResponseFormat::Grpc => {
                 let message = logs(LogsEncoding::Protobuf, taken.rejected, message_bytes_max);
-                let body = AnswerBody::with_trailers(grpc::framed(&message), grpc::ok());
+                let body = ResponseBody::with_trailers(grpc::framed(&message), grpc::ok());
                 let mut response = Response::new(body);
                 response.headers_mut().insert(CONTENT_TYPE, grpc::CONTENT_TYPE);
                 response.headers_mut().extend(grpc::headers());
@@ -58,17 +58,17 @@ impl Form {
         }
     }
 
-    /// The answer to a request that is refused.
-    pub(super) fn refused(self, refused: &Refused) -> Response<AnswerBody> {
+    /// The response to a request that is refused.
+    pub(super) fn refused(self, refused: &Refused) -> Response<ResponseBody> {
         let mut response = match self {
-            Form::Plain => {
+            ResponseFormat::Plain => {
                 let mut text = json!({ "error": refused.to_string() });
                 if let Refused::Gap { expected } = refused {
                     text["expected"] = (*expected).into();
                 }
                 response(refused.status(), HeaderValue::from_static("application/json"), line(&text))
             }
-            Form::Logs(encoding) => {
+            ResponseFormat::Logs(encoding) => {
                 let status = Status { code: refused.code(), message: refused.to_string() };
                 let body = match encoding {
                     LogsEncoding::Protobuf => status.encode_to_vec(),
@@ -76,7 +76,7 @@ impl Form {
                 };
                 response(refused.status(), encoding.content_type(), body)
             }
-            Form::Grpc => {
+            ResponseFormat::Grpc => {
                 // The HTTP status is about HTTP alone; `grpc-status` carries the result of the call.
                 let mut response = response(StatusCode::OK, grpc::CONTENT_TYPE, Vec::new());
                 response.headers_mut().extend(grpc::headers().chain(grpc::refused(refused)));
@@ -88,8 +88,8 @@ impl Form {
     }
 }
 
-fn response(status: StatusCode, content_type: HeaderValue, body: Vec<u8>) -> Response<AnswerBody> {
-    let mut response = Response::new(AnswerBody::new(body));
+fn response(status: StatusCode, content_type: HeaderValue, body: Vec<u8>) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::new(body));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, content_type);
     response
