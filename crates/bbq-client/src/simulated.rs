@@ -32,7 +32,7 @@ struct Attempt {
     /// `None` before the welcome.
     connection: Option<Connection>,
     /// The last number that the server has sent.
-    last_heard: Option<u64>,
+    last_received: Option<u64>,
 }
 
 /// Why a connection failed.
@@ -42,7 +42,7 @@ pub struct Cause(ConnectionError);
 impl Cause {
     /// The error, if a working server does not cause it: not a broken connection, and not a refusal that asks to retry.
     #[must_use]
-    pub fn complaint(&self) -> Option<String> {
+    pub fn problem(&self) -> Option<String> {
         match &self.0 {
             ConnectionError::Transient(_) => None,
             ConnectionError::Refused(error, _)
@@ -101,7 +101,7 @@ impl Client {
         let destination = &self.shared.destinations[0];
         self.failover.begin(destination, &self.shared);
         let session = Session::new(destination.servers[self.failover.server()].to_string());
-        self.attempt = Some(Attempt { session, connection: None, last_heard: None });
+        self.attempt = Some(Attempt { session, connection: None, last_received: None });
         self.shared.hello(0).map_err(Cause)
     }
 
@@ -120,13 +120,13 @@ impl Client {
         attempt.session.receive(bytes);
         if attempt.connection.is_none() {
             let Some(welcome) = attempt.session.next_welcome().map_err(Cause)? else { return Ok(()) };
-            attempt.last_heard = Some(welcome.last_sequence);
+            attempt.last_received = Some(welcome.last_sequence);
             let destination = &self.shared.destinations[0];
             let welcomed = self.failover.welcomed(destination, &self.shared, &welcome, now);
             attempt.connection = Some(welcomed.map_err(Cause)?);
         }
         while let Some(number) = attempt.session.next_acknowledgement().map_err(Cause)? {
-            attempt.last_heard = Some(number);
+            attempt.last_received = Some(number);
             let server = self.failover.server();
             self.shared.received_ack(0, server, &attempt.session, number).map_err(Cause)?;
         }
@@ -185,8 +185,8 @@ impl Client {
 
     /// The last number that the server has sent on this connection, believed or not.
     #[must_use]
-    pub fn last_heard(&self) -> Option<u64> {
-        self.attempt.as_ref().and_then(|attempt| attempt.last_heard)
+    pub fn last_received(&self) -> Option<u64> {
+        self.attempt.as_ref().and_then(|attempt| attempt.last_received)
     }
 
     /// The current stream and those of later records.
@@ -208,7 +208,7 @@ impl Client {
     }
 
     /// Takes a record for acknowledged without a check: a bug that the simulation must find.
-    pub fn believe(&self, record: u64) {
+    pub fn assume_acknowledged(&self, record: u64) {
         self.shared.acknowledged(0, self.failover.server(), record);
     }
 }

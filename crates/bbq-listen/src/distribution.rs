@@ -55,7 +55,7 @@ impl Distribution {
     ];
 
     /// Why a transport cannot be spread that way, if it cannot.
-    pub fn misfit(self, transport: Transport) -> Option<&'static str> {
+    pub fn unsupported_reason(self, transport: Transport) -> Option<&'static str> {
         match self {
             Self::Auto | Self::Shared => None,
             Self::Reuseport | Self::Duplicate(_) if transport.is_unix() => {

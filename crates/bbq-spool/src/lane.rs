@@ -334,12 +334,12 @@ impl LaneCore {
     pub(crate) fn close(&self) {
         self.locked().closed = true;
         self.work.notify_all();
-        self.shared.usage.nudge();
+        self.shared.usage.wake_waiters();
     }
 
     fn tell_worker(&self) {
-        if let Some(tell) = self.on_progress.get() {
-            tell();
+        if let Some(notify) = self.on_progress.get() {
+            notify();
         }
     }
 }
@@ -368,8 +368,8 @@ impl Lane {
 
     /// Sets the function that the writer's thread calls whenever a group became durable, room was freed, there is no room on
     /// disk ([`LaneCondition::WaitingForSpace`]), or the lane failed. It must be quick. Only the first call counts.
-    pub fn on_progress(&self, tell: impl Fn() + Send + Sync + 'static) {
-        let _first_counts = self.0.on_progress.set(Box::new(tell));
+    pub fn on_progress(&self, notify: impl Fn() + Send + Sync + 'static) {
+        let _first_counts = self.0.on_progress.set(Box::new(notify));
     }
 
     /// Appends a batch unchanged and returns the number of its group. The batch is durable once [`Durable::group`] of

@@ -38,7 +38,7 @@ pub(crate) struct RecoveredLane {
 
 impl RecoveredLane {
     /// Records of unreadable sources are counted, too, so that the sources add up to the lane.
-    pub(crate) fn name_the_unknown(&mut self) {
+    pub(crate) fn add_damaged_source(&mut self) {
         let unknown = self.records.saturating_sub(self.sources.total());
         if unknown > 0 {
             self.sources.add_named(DAMAGED, unknown);

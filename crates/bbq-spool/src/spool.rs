@@ -216,7 +216,7 @@ impl Spool {
                 lane.records = lane.records.max(place.record);
             }
             lane.records = lane.records.min(RECOVERED_MAX);
-            lane.name_the_unknown();
+            lane.add_damaged_source();
             lane.segments.iter().for_each(|segment| spool.usage().adopt(segment.allocated));
             spool.usage().set_newest(index, lane.segments.last().map_or(0, |segment| segment.allocated));
             spool.recovered.records = spool.recovered.records.saturating_add(lane.records);
@@ -454,8 +454,8 @@ impl Spool {
 
     /// Sets the function that a writer's thread calls when old messages are to be deleted for new ones. It must be quick. Only
     /// the first call counts.
-    pub fn on_room_wanted(&self, tell: impl Fn() + Send + Sync + 'static) {
-        self.shared.usage.on_room_wanted(Box::new(tell));
+    pub fn on_room_wanted(&self, notify: impl Fn() + Send + Sync + 'static) {
+        self.shared.usage.on_room_wanted(Box::new(notify));
     }
 
     /// Whether old messages are to be deleted for new ones: there is no room, or there will soon be none, and the source of the

@@ -70,13 +70,13 @@ impl Usage {
     }
 
     /// Only the first call counts.
-    pub(crate) fn on_room_wanted(&self, tell: Box<dyn Fn() + Send + Sync>) {
-        let _first_counts = self.on_room_wanted.set(tell);
+    pub(crate) fn on_room_wanted(&self, notify: Box<dyn Fn() + Send + Sync>) {
+        let _first_counts = self.on_room_wanted.set(notify);
     }
 
     pub(crate) fn ask_for_room(&self) {
-        if let Some(tell) = self.on_room_wanted.get() {
-            tell();
+        if let Some(notify) = self.on_room_wanted.get() {
+            notify();
         }
     }
 
@@ -94,7 +94,7 @@ impl Usage {
     }
 
     /// Ends the wait, for a writer that has to check something else.
-    pub(crate) fn nudge(&self) {
+    pub(crate) fn wake_waiters(&self) {
         self.freed.notify_all();
     }
 }

@@ -205,7 +205,7 @@ impl Writer {
         }
         let drops_oldest = self.is_nearly_full() && self.core.drops_oldest_for(&self.group);
         self.core.want_oldest_dropped(drops_oldest);
-        self.keep_hot(from, frame);
+        self.cache_group(from, frame);
         self.records = frame.end_record();
         self.core.publish(Durable { group: number, position: frame.end(), records: self.records });
         self.group.clear();
@@ -216,7 +216,7 @@ impl Writer {
 
     /// Gives the group to the readers. They may read the group as soon as it is published. `from` is the position of a reader
     /// that has read everything before the group.
-    fn keep_hot(&mut self, from: u64, frame: GroupFrame) {
+    fn cache_group(&mut self, from: u64, frame: GroupFrame) {
         // The next group will be about as large.
         let next = self.core.hot.buffer(self.group.block_bytes());
         let bytes = self.group.take_bytes(next);

@@ -107,10 +107,10 @@ mod tests {
     use super::*;
     use crate::delivery::stream;
 
-    /// The error of a sender whose peer sent `said`, and then ended the connection if `ends`.
-    fn error_of(said: &[u8], ends: bool) -> String {
+    /// The error of a sender whose peer sent `sent`, and then ended the connection if `ends`.
+    fn error_of(sent: &[u8], ends: bool) -> String {
         let (near, mut far) = UnixStream::pair().unwrap();
-        io::Write::write_all(&mut far, said).unwrap();
+        io::Write::write_all(&mut far, sent).unwrap();
         let near = TcpStream::from(OwnedFd::from(near));
         near.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         if ends {
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_does_not_speak_the_protocol_is_told_from_one_that_is_away() {
-        for (said, ends, words) in [
+        for (sent, ends, words) in [
             (
                 &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
                 false,
@@ -136,7 +136,7 @@ mod tests {
             (b"", true, "passing: it ended the connection without an answer"),
             (b"", false, "passing: it took the connection and gave no answer in time"),
         ] {
-            let text = error_of(said, ends);
+            let text = error_of(sent, ends);
             assert!(text.starts_with(words) && text.ends_with(REMEDY), "{text}");
         }
     }

@@ -46,7 +46,7 @@ impl Queue {
         let Body::Batch(bytes) = &entry.body else { return Repair::None };
         let bytes = Arc::clone(bytes);
         match code {
-            RefusalCode::Checksum if is_sound(&bytes) => Repair::None,
+            RefusalCode::Checksum if is_intact(&bytes) => Repair::None,
             RefusalCode::Checksum if stored => {
                 let charge = std::mem::take(&mut entry.charge);
                 entry.body = Body::Stored;
@@ -73,7 +73,7 @@ impl Queue {
 }
 
 /// Whether the checksum of a batch is right.
-fn is_sound(batch: &[u8]) -> bool {
+fn is_intact(batch: &[u8]) -> bool {
     let crc = batch.get(4..).and_then(<[u8]>::first_chunk).copied().map(u32::from_le_bytes);
     crc.is_some_and(|crc| crc == crc32c(&batch[8..]))
 }

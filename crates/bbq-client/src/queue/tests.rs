@@ -29,7 +29,7 @@ struct Server {
     /// Numbers of the messages that it has stored.
     taken: Vec<u64>,
     /// How many of them are acknowledged.
-    told: usize,
+    acknowledged: usize,
 }
 
 impl Server {
@@ -139,13 +139,13 @@ impl Model {
             Event::Acknowledge(at) => {
                 let (at, server) = (at % count, &mut self.servers[at % count]);
                 let record = self.queue.check_ack(at, 0, server.last_sequence).expect("it was sent");
-                server.told = server.taken.len();
+                server.acknowledged = server.taken.len();
                 self.queue.acknowledged(at, record);
             }
             Event::Reconnect(at) => {
                 let (at, server) = (at % count, &mut self.servers[at % count]);
                 server.wire.clear();
-                server.told = server.taken.len();
+                server.acknowledged = server.taken.len();
                 let resume_point = self.queue.resume_point(at, 0, server.last_sequence);
                 let ResumePoint::Has(record) = resume_point else {
                     panic!("{} was sent, and is not forgotten", server.last_sequence)
@@ -157,7 +157,7 @@ impl Model {
                 server.wire.clear();
                 server.last_sequence = 0;
                 // Acknowledged messages are lost for good; the others are sent again.
-                server.taken.truncate(server.told);
+                server.taken.truncate(server.acknowledged);
                 match self.queue.resume_point(at, 0, 0) {
                     ResumePoint::Has(record) => self.queue.connected(at, 0, record, LIMITS),
                     ResumePoint::Forgot { .. } => {

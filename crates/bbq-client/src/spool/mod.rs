@@ -164,25 +164,25 @@ impl Spool {
     ) -> Result<(Spool, Recovered), StartError> {
         let (storage, boot) = (environment.storage(), environment.boot());
         let failed = |problem: String| StartError::Spool { directory: directory.to_owned(), problem };
-        let told = |what: &str, error: io::Error| failed(format!("{what}: {error}"));
-        create_dir_all(storage, directory).map_err(|error| told("cannot make it", error))?;
+        let with_context = |what: &str, error: io::Error| failed(format!("{what}: {error}"));
+        create_dir_all(storage, directory).map_err(|error| with_context("cannot make it", error))?;
         let lock = lock(storage, directory)?;
         let mut stored = StoredSegments::read(storage, directory, sizes.extent_bytes).map_err(failed)?;
         let progress_files = ProgressFiles::read(storage, directory, destinations, boot, &mut stored)
-            .map_err(|error| told("acknowledged", error))?;
+            .map_err(|error| with_context("acknowledged", error))?;
         check_other_servers(storage, directory, destinations, &stored.extents).map_err(failed)?;
         let (used, acknowledged_by_all) = (progress_files.used(), progress_files.acknowledged_by_all());
         // Records that were sent, and are neither stored nor acknowledged, are lost.
         stored.damaged += used.saturating_sub(acknowledged_by_all.max(stored.next - 1));
         stored.next = stored.next.max(used + 1);
-        let mut writer =
-            Writer::append_to(&stored, acknowledged_by_all).map_err(|error| told("cannot write", error))?;
+        let mut writer = Writer::append_to(&stored, acknowledged_by_all)
+            .map_err(|error| with_context("cannot write", error))?;
         let boot = match writer.begin(storage, directory, &stored, new_stream) {
             Ok(()) => boot,
             // A full disk does not prevent the start, as the stored records can still be sent. With an unknown boot, the next start needs
             // a new stream again.
             Err(error) if is_full(&error) && !stored.segments.is_empty() => BOOT_UNKNOWN,
-            Err(error) => return Err(told("cannot write", error)),
+            Err(error) => return Err(with_context("cannot write", error)),
         };
         let recovered = Recovered {
             next_sequence: stored.next,

@@ -250,8 +250,8 @@ fn a_segment_whose_header_is_damaged_is_set_aside_and_told() {
     fs::write(&path, &bytes).expect("it can be written");
     let (spool, recovered) = open(1, directory.path(), 2);
     assert_eq!((streams(&recovered), recovered.next_sequence), (vec![(2, 6)], 7));
-    let told = recovered.new_stream_reason.expect("it is told");
-    assert!(told.contains("the checksum of its header") && told.contains(".damaged"), "{told}");
+    let reason = recovered.new_stream_reason.expect("it is told");
+    assert!(reason.contains("the checksum of its header") && reason.contains(".damaged"), "{reason}");
     assert_eq!(fs::read(path.with_extension("damaged")).expect("it is kept"), bytes);
     assert!(spool.append(b"record", true).is_ok());
     drop(spool);

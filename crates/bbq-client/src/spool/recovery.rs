@@ -49,9 +49,9 @@ impl StoredSegments {
         let mut stored = StoredSegments { next: 1, ..StoredSegments::default() };
         let paths = segment::paths(storage, directory).map_err(|error| format!("cannot read it: {error}"))?;
         for path in paths {
-            let told = |error: io::Error| format!("{}: {error}", path.display());
+            let with_path = |error: io::Error| format!("{}: {error}", path.display());
             let before = stored.extents.len();
-            let seen = scan::scan(storage, &path, extent_bytes, &mut stored.extents).map_err(told)?;
+            let seen = scan::scan(storage, &path, extent_bytes, &mut stored.extents).map_err(with_path)?;
             let aside = match seen {
                 Found::Empty => continue,
                 Found::Damaged(why) => why,
@@ -68,7 +68,7 @@ impl StoredSegments {
                     continue;
                 }
             };
-            let now = segment::set_aside(storage, &path).map_err(told)?;
+            let now = segment::set_aside(storage, &path).map_err(with_path)?;
             stored.require_new_stream(format!("{}: {aside}; it is {} now", path.display(), now.display()));
         }
         Ok(stored)

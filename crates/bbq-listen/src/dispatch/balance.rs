@@ -142,11 +142,11 @@ mod tests {
     use rustix::event::{PollFd, PollFlags, poll};
 
     use super::*;
-    use crate::dispatch::pays::Pays;
+    use crate::dispatch::benefits::Benefits;
     use crate::{ACCEPTS_PER_BATCH_MAX, Acceptor, Group, GroupOptions, Heartbeat, Steering};
 
-    const GIVES: Pays = Pays { lends: false, gives: true, lasting: false };
-    const LENDS: Pays = Pays { lends: true, gives: false, lasting: false };
+    const GIVES: Benefits = Benefits { lends: false, gives: true, lasting: false };
+    const LENDS: Benefits = Benefits { lends: true, gives: false, lasting: false };
 
     /// A group of two workers, in which all connections come to the first.
     fn group() -> Group {
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn who_has_a_connection_at_hand_gives_the_next_to_who_sleeps() {
         let group = group();
-        group.inner().dispatch.balance().set_pays(GIVES);
+        group.inner().dispatch.balance().set_benefits(GIVES);
         let _clients = [connect(&group), connect(&group)];
         let second = beside_a_sleeper(&group, |first| {
             assert_eq!(accept(first), 1, "one stays");
@@ -203,24 +203,24 @@ mod tests {
 
     #[test]
     fn where_it_does_not_pay_and_in_a_pause_nothing_is_given() {
-        for (pays, paused) in [(Pays::default(), false), (GIVES, true)] {
+        for (benefits, paused) in [(Benefits::default(), false), (GIVES, true)] {
             let group = group();
             let _clients = [connect(&group), connect(&group)];
             let second = beside_a_sleeper(&group, |first| {
-                group.inner().dispatch.balance().set_pays(pays);
+                group.inner().dispatch.balance().set_benefits(benefits);
                 if paused {
                     group.pause();
                 }
-                assert_eq!(accept(first), 2, "{pays:?}");
+                assert_eq!(accept(first), 2, "{benefits:?}");
             });
-            assert_eq!(second, (0, 0), "{pays:?}");
+            assert_eq!(second, (0, 0), "{benefits:?}");
         }
     }
 
     #[test]
     fn what_comes_while_a_worker_is_busy_wakes_one_that_sleeps() {
         let group = group();
-        group.inner().dispatch.balance().set_pays(LENDS);
+        group.inner().dispatch.balance().set_benefits(LENDS);
         let _client = connect(&group);
         let mut later = None;
         let second = beside_a_sleeper(&group, |first| {
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn who_falls_asleep_waits_for_its_own_socket_alone() {
         let group = group();
-        group.inner().dispatch.balance().set_pays(LENDS);
+        group.inner().dispatch.balance().set_benefits(LENDS);
         let _client = connect(&group);
         beside_a_sleeper(&group, |first| {
             assert_eq!(accept(first), 1);
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn who_falls_asleep_helps_who_is_busy() {
         let group = group();
-        group.inner().dispatch.balance().set_pays(LENDS);
+        group.inner().dispatch.balance().set_benefits(LENDS);
         let _client = connect(&group);
         thread::scope(|threads| {
             let first = Acceptor::new(group.worker_listener(0).unwrap()).unwrap();

@@ -219,7 +219,7 @@ impl EpollSet {
     }
 
     /// Returns whether this was the last listener that served it.
-    pub(crate) fn leave(&self) -> bool {
+    pub(crate) fn remove_listener(&self) -> bool {
         self.served.fetch_sub(1, Ordering::AcqRel) == 1
     }
 

@@ -32,10 +32,10 @@ pub(crate) struct Handoff {
 impl Handoff {
     pub(crate) fn start(dispatch: Arc<Dispatch>, socket: Arc<Socket>, rule: HandoffRule) -> io::Result<Self> {
         let stop = Arc::new(EventFd::new()?);
-        let told = Arc::clone(&stop);
+        let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("handoff".to_owned())
-            .spawn(move || AcceptorThread { dispatch, socket, rule, last: 0 }.run(&told))?;
+            .spawn(move || AcceptorThread { dispatch, socket, rule, last: 0 }.run(&stopped))?;
         Ok(Self { stop, thread: Some(thread) })
     }
 }

@@ -10,6 +10,7 @@
 pub(crate) mod armed_in;
 pub(crate) mod around_sleep;
 pub(crate) mod balance;
+pub(crate) mod benefits;
 pub(crate) mod epoll_set;
 pub(crate) mod event_fd;
 pub(crate) mod handed;
@@ -17,17 +18,16 @@ pub(crate) mod handoff;
 pub(crate) mod inbox;
 pub(crate) mod inboxes;
 pub(crate) mod open_count;
-pub(crate) mod pays;
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::dispatch::armed_in::ArmedIn;
+use crate::dispatch::benefits::Balance;
 use crate::dispatch::epoll_set::EpollSet;
 use crate::dispatch::handed::Handed;
 use crate::dispatch::inboxes::redistribute;
-use crate::dispatch::pays::Balance;
 use crate::stall::alarm::Alarm;
 use crate::steering::conversations::Conversations;
 use crate::{Distribution, Heartbeat, Socket};
@@ -153,12 +153,12 @@ impl Dispatch {
     }
 
     /// A stall monitor was started: `alarm` rings from now on when a worker wakes up.
-    pub(crate) fn tell(&self, alarm: &Arc<Alarm>) {
+    pub(crate) fn set_alarm(&self, alarm: &Arc<Alarm>) {
         *self.alarm.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(alarm));
         self.epoll_sets()
             .iter()
             .filter_map(|epoll_set| epoll_set.heartbeat_of_worker())
-            .for_each(|heartbeat| heartbeat.tell(alarm));
+            .for_each(|heartbeat| heartbeat.set_alarm(alarm));
     }
 
     /// The stall monitor has ended: its alarm is let go, with its descriptors.
@@ -173,7 +173,7 @@ impl Dispatch {
         self.paused.store(false, Ordering::Relaxed);
         let heartbeat = epoll_set.enter();
         if let Some(alarm) = &*self.alarm.lock().unwrap_or_else(PoisonError::into_inner) {
-            heartbeat.tell(alarm);
+            heartbeat.set_alarm(alarm);
             alarm.ring();
         }
         // With handoff the acceptor thread has the socket.
@@ -193,8 +193,8 @@ impl Dispatch {
     }
 
     /// A listener of `epoll_set` was dropped. After the last one, the sockets armed there are armed elsewhere.
-    pub(crate) fn leave(&self, epoll_set: &EpollSet) {
-        if !epoll_set.leave() {
+    pub(crate) fn remove_listener(&self, epoll_set: &EpollSet) {
+        if !epoll_set.remove_listener() {
             return;
         }
         if !self.paused.load(Ordering::Relaxed) {

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::dispatch::Dispatch;
+use crate::dispatch::benefits::Balance;
 use crate::dispatch::epoll_set::EpollSet;
 use crate::dispatch::handoff::Handoff;
 use crate::dispatch::inboxes::redistribute;
-use crate::dispatch::pays::Balance;
 use crate::limits::{WORKERS_MAX, coarse_ms, worker_count};
 use crate::sockets::adopt::adopt;
 use crate::sockets::open::{Opened, Steps, open};

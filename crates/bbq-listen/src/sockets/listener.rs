@@ -178,6 +178,6 @@ impl Deref for ServedListener {
 
 impl Drop for ServedListener {
     fn drop(&mut self) {
-        self.worker_listener.dispatch.leave(&self.worker_listener.epoll_set);
+        self.worker_listener.dispatch.remove_listener(&self.worker_listener.epoll_set);
     }
 }

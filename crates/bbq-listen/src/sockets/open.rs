@@ -44,7 +44,7 @@ pub(crate) struct Opened {
 
 pub(crate) fn open(options: &GroupOptions) -> Result<Opened, ListenError> {
     let transport = options.address.transport();
-    if let Some(reason) = options.distribution.misfit(transport) {
+    if let Some(reason) = options.distribution.unsupported_reason(transport) {
         return Err(ListenError::UnsupportedDistribution {
             address: options.address.clone(),
             distribution: options.distribution,

@@ -109,7 +109,7 @@ impl Heartbeat {
         self.sleeps.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn tell(&self, alarm: &Arc<Alarm>) {
+    pub(crate) fn set_alarm(&self, alarm: &Arc<Alarm>) {
         // A thread has one alarm, so a second stall monitor must poll.
         if !Arc::ptr_eq(self.alarm.get_or_init(|| Arc::clone(alarm)), alarm) {
             alarm.set_polls();

@@ -71,7 +71,7 @@ pub struct StallMonitor {
 
 impl StallMonitor {
     /// Starts to watch the workers of `groups`. A worker counts as stalled after `threshold`, at least
-    /// [`STALL_THRESHOLD_MIN`]. The monitor's thread calls `tell` for each event.
+    /// [`STALL_THRESHOLD_MIN`]. The monitor's thread calls `on_event` for each event.
     ///
     /// Workers that run tokio call [`install_heartbeat`](crate::install_heartbeat) on the builders of their runtimes; others
     /// [`Heartbeat::sleep`](crate::Heartbeat::sleep) and [`Heartbeat::wake`](crate::Heartbeat::wake) around the wait for events. A
@@ -82,7 +82,7 @@ impl StallMonitor {
     pub fn start<'a>(
         groups: impl IntoIterator<Item = &'a Group>,
         threshold: Duration,
-        tell: impl FnMut(StallEvent) + Send + 'static,
+        on_event: impl FnMut(StallEvent) + Send + 'static,
     ) -> io::Result<StallMonitor> {
         let alarm = Arc::new(Alarm::new()?);
         let over = Arc::new(AtomicBool::new(false));
@@ -90,7 +90,7 @@ impl StallMonitor {
             groups: Arc::default(),
             threshold: threshold.max(STALL_THRESHOLD_MIN),
             alarm: Arc::clone(&alarm),
-            tell,
+            on_event,
         };
         let watched = Arc::clone(&round.groups);
         let ended = Arc::clone(&over);
@@ -105,7 +105,7 @@ impl StallMonitor {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         groups.retain(|watched| watched.group.strong_count() > 0);
         groups.push(Watched::new(group.inner()));
-        group.inner().dispatch.tell(&self.alarm);
+        group.inner().dispatch.set_alarm(&self.alarm);
         drop(groups);
         self.alarm.ring();
     }
@@ -160,7 +160,7 @@ struct Round<F> {
     groups: Arc<Mutex<Vec<Watched>>>,
     threshold: Duration,
     alarm: Arc<Alarm>,
-    tell: F,
+    on_event: F,
 }
 
 impl<F: FnMut(StallEvent)> Round<F> {
@@ -253,7 +253,7 @@ impl<F: FnMut(StallEvent)> Round<F> {
                         &arrived,
                         self.threshold,
                         watched,
-                        &mut self.tell,
+                        &mut self.on_event,
                     );
                 }
             }
@@ -275,7 +275,7 @@ fn check_worker(
     arrived: &Arrived<'_>,
     threshold: Duration,
     watched: &mut Watched,
-    tell: &mut impl FnMut(StallEvent),
+    on_event: &mut impl FnMut(StallEvent),
 ) -> bool {
     let worker = epoll_set.worker();
     let own = own_socket(group, epoll_set);
@@ -304,7 +304,7 @@ fn check_worker(
             if let Some(socket) = &own {
                 group.dispatch.share(socket);
             }
-            tell(StallEvent::Stalled { address: watched.address.clone(), worker });
+            on_event(StallEvent::Stalled { address: watched.address.clone(), worker });
         }
         Some(stall) if overdue && !stall.steered && stall.since.elapsed() >= threshold * STEER_AFTER => {
             watched.stalled[worker] = Some(Stall { steered: true, ..stall });
@@ -322,7 +322,7 @@ fn check_worker(
             if stall.steered {
                 group.steer();
             }
-            tell(StallEvent::Recovered {
+            on_event(StallEvent::Recovered {
                 address: watched.address.clone(),
                 worker,
                 rescued: rescued.saturating_sub(stall.rescued),
@@ -389,9 +389,9 @@ mod tests {
         let address = "tcp://127.0.0.1:0".parse().unwrap();
         let distribution = Distribution::Handoff(HandoffRule::RoundRobin);
         let group = GroupOptions::new(address, 1).distribution(distribution).open().unwrap();
-        let (told, events) = mpsc::sync_channel(2);
+        let (sent, events) = mpsc::sync_channel(2);
         let monitor =
-            StallMonitor::start([&group], STALL_THRESHOLD_DEFAULT, move |event| told.send(event).unwrap())
+            StallMonitor::start([&group], STALL_THRESHOLD_DEFAULT, move |event| sent.send(event).unwrap())
                 .unwrap();
         std::thread::scope(|threads| {
             let (asleep, is_asleep) = mpsc::sync_channel(2);

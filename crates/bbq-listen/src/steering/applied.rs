@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use crate::dispatch::benefits::Balance;
 use crate::dispatch::epoll_set::EpollSet;
-use crate::dispatch::pays::Balance;
 use crate::sockets::options::GroupOptions;
 use crate::steering::key::SenderHash;
 use crate::steering::pinned::PinnedProgram;

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::steering::key::SenderHash;
-use crate::steering::sender_filter::{Print, SenderFilter};
+use crate::steering::sender_filter::{Fingerprint, SenderFilter};
 use crate::steering::slots::Slots;
 
 /// Former layouts that are remembered, each with a filter of 512 KiB. A group that grows more often within a minute moves the
@@ -91,7 +91,7 @@ impl Conversations {
     ) {
         self.age(now_ms);
         for sender in senders.clone().flatten() {
-            self.seen.note(self.print_of(sender));
+            self.seen.note(self.fingerprint_of(sender));
         }
         // Noted first, and then the look for former layouts. `grow` adds one, and then copies what is noted.
         fence(SeqCst);
@@ -101,13 +101,14 @@ impl Conversations {
         let layouts = self.read();
         for (sender, owner) in senders.zip(owners) {
             if let Some(sender) = sender {
-                *owner = layouts.owner(self.hash.slot_of(sender), self.print_of(sender), arrived_at, now_ms);
+                *owner =
+                    layouts.owner(self.hash.slot_of(sender), self.fingerprint_of(sender), arrived_at, now_ms);
             }
         }
     }
 
-    fn print_of(&self, sender: SocketAddr) -> Print {
-        Print::new(self.hash.number_of(sender))
+    fn fingerprint_of(&self, sender: SocketAddr) -> Fingerprint {
+        Fingerprint::new(self.hash.number_of(sender))
     }
 
     /// Ages by the clock.
@@ -200,7 +201,7 @@ impl Conversations {
 
 impl Layouts {
     /// The worker of a sender in `slot`.
-    fn owner(&self, slot: usize, print: Print, arrived_at: u16, now_ms: u64) -> u16 {
+    fn owner(&self, slot: usize, fingerprint: Fingerprint, arrived_at: u16, now_ms: u64) -> u16 {
         let present = self.present.owner(slot);
         if self.former.iter().all(|former| former.slots.owner(slot) == present) {
             return arrived_at;
@@ -211,10 +212,10 @@ impl Layouts {
                 continue;
             }
             // Beside those in conversation: one whose datagram was queued before the swap, or may follow one that was.
-            let belongs = former.senders.has(print)
+            let belongs = former.senders.has(fingerprint)
                 || (owner != present && (owner == arrived_at || !former.is_settled(owner, now_ms)));
             if belongs {
-                former.senders.note(print);
+                former.senders.note(fingerprint);
                 return owner;
             }
         }

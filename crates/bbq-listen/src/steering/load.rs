@@ -9,8 +9,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::dispatch::benefits::Benefits;
 use crate::dispatch::epoll_set::BUSY;
-use crate::dispatch::pays::Pays;
 use crate::sockets::group::Inner;
 use crate::steering::key::SLOTS;
 
@@ -69,12 +69,12 @@ impl Sums {
         self.taken *= kept;
     }
 
-    fn pays(&self) -> Pays {
+    fn benefits(&self) -> Benefits {
         if self.awake_seconds < SEEN_SECONDS_MIN {
-            return Pays::default();
+            return Benefits::default();
         }
         let lasting = self.beats >= self.taken * LASTING_FROM_BEATS;
-        Pays {
+        Benefits {
             // Most turns of the event loop are for connections that stay where they are.
             lends: !lasting && self.awake_seconds >= self.beats * PAYS_FROM_SECONDS,
             gives: self.awake_seconds >= self.taken * PAYS_FROM_SECONDS,
@@ -141,7 +141,7 @@ impl LoadWatch {
             });
         }
         if counts {
-            group.dispatch.balance().set_pays(self.sums.pays());
+            group.dispatch.balance().set_benefits(self.sums.benefits());
         }
         let weights = weights(&loads);
         let is_due =
@@ -159,7 +159,7 @@ impl LoadWatch {
     /// Nobody looks any more: the shares are even, and no worker gives or lends.
     pub(crate) fn undo(group: &Inner) {
         if let Some(shares) = group.load_shares() {
-            group.dispatch.balance().set_pays(Pays::default());
+            group.dispatch.balance().set_benefits(Benefits::default());
             group.steer_by_load(&vec![1; shares.len()]);
         }
     }
@@ -249,11 +249,11 @@ mod tests {
 
     #[test]
     fn what_pays_depends_on_the_work_of_a_turn_and_of_a_connection() {
-        let sums = |awake_seconds, beats, taken| Sums { awake_seconds, beats, taken }.pays();
-        assert_eq!(sums(1.0, 100_000.0, 50_000.0), Pays::default(), "10 us and 20 us");
-        assert_eq!(sums(1.0, 3_000.0, 1_000.0), Pays { lends: true, gives: true, lasting: false });
-        assert_eq!(sums(1.0, 500.0, 10.0), Pays { lends: false, gives: true, lasting: true });
-        assert_eq!(sums(1.0, 50_000.0, 10.0), Pays { lends: false, gives: true, lasting: true });
-        assert_eq!(sums(0.001, 1.0, 1.0), Pays::default(), "too little was seen");
+        let sums = |awake_seconds, beats, taken| Sums { awake_seconds, beats, taken }.benefits();
+        assert_eq!(sums(1.0, 100_000.0, 50_000.0), Benefits::default(), "10 us and 20 us");
+        assert_eq!(sums(1.0, 3_000.0, 1_000.0), Benefits { lends: true, gives: true, lasting: false });
+        assert_eq!(sums(1.0, 500.0, 10.0), Benefits { lends: false, gives: true, lasting: true });
+        assert_eq!(sums(1.0, 50_000.0, 10.0), Benefits { lends: false, gives: true, lasting: true });
+        assert_eq!(sums(0.001, 1.0, 1.0), Benefits::default(), "too little was seen");
     }
 }

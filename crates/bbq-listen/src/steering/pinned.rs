@@ -114,7 +114,7 @@ mod tests {
     const CONNECTIONS: usize = 400;
 
     /// How many of some connections come to the first of two workers.
-    fn comes_to_first(group: &Group) -> usize {
+    fn accepted_by_first(group: &Group) -> usize {
         let address = group.local_address().socket_address().unwrap();
         let waits = || group.sockets()[0].queue().unwrap().queue as usize;
         let before = waits();
@@ -139,27 +139,27 @@ mod tests {
         assert!(balance.pinned().is_some(), "{:?}", group.steering());
 
         group.inner().steer_by_load(&[1, 0]);
-        assert_eq!(comes_to_first(&group), CONNECTIONS);
+        assert_eq!(accepted_by_first(&group), CONNECTIONS);
         group.inner().steer_by_load(&[0, 1]);
-        assert_eq!(comes_to_first(&group), 0);
+        assert_eq!(accepted_by_first(&group), 0);
         group.inner().steer_by_load(&[1, 1]);
         // Ten standard deviations, here and below.
-        let first = comes_to_first(&group);
+        let first = accepted_by_first(&group);
         assert!((100..=300).contains(&first), "even: {first}");
         // Each connection has two draws, and comes to the first if both are the first.
         balance.show_at_hand(0, Some(2));
-        let first = comes_to_first(&group);
+        let first = accepted_by_first(&group);
         assert!((14..=186).contains(&first), "the second sleeps: {first}");
         balance.show_at_hand(1, Some(2));
-        let first = comes_to_first(&group);
+        let first = accepted_by_first(&group);
         assert!((100..=300).contains(&first), "both have as much: {first}");
         balance.show_at_hand(0, None);
-        let first = comes_to_first(&group);
+        let first = accepted_by_first(&group);
         assert!((214..=386).contains(&first), "the first sleeps: {first}");
         // A number that is no worker leaves the choice to the hash.
         let shares = balance.pinned().unwrap().shares.array();
         shares.owners.iter().for_each(|owner| owner.store(u16::MAX, std::sync::atomic::Ordering::Relaxed));
-        let first = comes_to_first(&group);
+        let first = accepted_by_first(&group);
         assert!((100..=300).contains(&first), "the hash: {first}");
 
         drop(group);

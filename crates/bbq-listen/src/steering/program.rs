@@ -51,7 +51,7 @@ pub(crate) fn by_cpu(owners: &[u16]) -> Vec<Instruction> {
 }
 
 /// Chooses by chance. `owners` has equally likely sockets.
-pub(crate) fn by_chance(owners: &[u16]) -> Vec<Instruction> {
+pub(crate) fn by_random_number(owners: &[u16]) -> Vec<Instruction> {
     by_number(AD_RANDOM, owners)
 }
 
@@ -186,7 +186,7 @@ mod tests {
     fn chance_has_the_proportions_of_the_slots() {
         const DATAGRAMS: usize = 2000;
         let owners: Vec<u16> = (0..SLOTS).map(|slot| u16::from(slot < SLOTS / 4)).collect();
-        let sockets = pair("127.0.0.1", &by_chance(&owners));
+        let sockets = pair("127.0.0.1", &by_random_number(&owners));
         let to = sockets[0].local_addr().unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut second = 0;
@@ -206,7 +206,7 @@ mod tests {
         let program = by_slot(&hash, &owners);
         assert!(program.len() <= 4096, "{}", program.len());
         pair("127.0.0.1", &program);
-        pair("127.0.0.1", &by_chance(&(0..crate::WORKERS_MAX as u16).collect::<Vec<_>>()));
+        pair("127.0.0.1", &by_random_number(&(0..crate::WORKERS_MAX as u16).collect::<Vec<_>>()));
         pair("127.0.0.1", &by_cpu(&(0..crate::WORKERS_MAX as u16).collect::<Vec<_>>()));
     }
 }

@@ -18,12 +18,12 @@ const WORD_BITS: u32 = WORDS.ilog2();
 
 /// A sender in the filter: which word, and which three bits of it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Print {
+pub(crate) struct Fingerprint {
     word: usize,
     bits: u64,
 }
 
-impl Print {
+impl Fingerprint {
     pub(crate) fn new(hash: u64) -> Self {
         let hash = mix(hash);
         let bit = |place: u32| 1_u64 << (hash >> (6 * place) & 63);
@@ -48,15 +48,17 @@ impl SenderFilter {
         }
     }
 
-    pub(crate) fn note(&self, print: Print) {
-        let word = &self.generations[self.current.load(Relaxed)][print.word];
-        if word.load(Relaxed) & print.bits != print.bits {
-            word.fetch_or(print.bits, Relaxed);
+    pub(crate) fn note(&self, fingerprint: Fingerprint) {
+        let word = &self.generations[self.current.load(Relaxed)][fingerprint.word];
+        if word.load(Relaxed) & fingerprint.bits != fingerprint.bits {
+            word.fetch_or(fingerprint.bits, Relaxed);
         }
     }
 
-    pub(crate) fn has(&self, print: Print) -> bool {
-        let is_in = |words: &[AtomicU64]| words[print.word].load(Relaxed) & print.bits == print.bits;
+    pub(crate) fn has(&self, fingerprint: Fingerprint) -> bool {
+        let is_in = |words: &[AtomicU64]| {
+            words[fingerprint.word].load(Relaxed) & fingerprint.bits == fingerprint.bits
+        };
         self.generations.iter().any(|words| is_in(words))
     }
 
@@ -101,26 +103,26 @@ mod tests {
     #[test]
     fn a_sender_is_forgotten_after_two_generations_by_the_clock() {
         let filter = SenderFilter::new(5);
-        let print = Print::new(7);
-        filter.note(print);
+        let fingerprint = Fingerprint::new(7);
+        filter.note(fingerprint);
         assert!(!filter.age(5 + GENERATION_MS - 1));
-        assert!(filter.age(5 + GENERATION_MS) && filter.has(print));
-        assert!(filter.age(5 + 2 * GENERATION_MS) && !filter.has(print));
-        filter.note(print);
+        assert!(filter.age(5 + GENERATION_MS) && filter.has(fingerprint));
+        assert!(filter.age(5 + 2 * GENERATION_MS) && !filter.has(fingerprint));
+        filter.note(fingerprint);
         // Nobody looked for long.
-        assert!(filter.age(5 + 9 * GENERATION_MS) && !filter.has(print) && filter.is_empty());
+        assert!(filter.age(5 + 9 * GENERATION_MS) && !filter.has(fingerprint) && filter.is_empty());
     }
 
     #[test]
     fn every_noted_sender_is_there_and_few_others() {
         let filter = SenderFilter::new(0);
-        let prints = |from: u64| (from..from + 100_000).map(|number| Print::new(mix(number)));
-        prints(0).for_each(|print| filter.note(print));
-        assert!(prints(0).all(|print| filter.has(print)));
-        let wrong = prints(1_000_000).filter(|print| filter.has(*print)).count();
+        let fingerprints = |from: u64| (from..from + 100_000).map(|number| Fingerprint::new(mix(number)));
+        fingerprints(0).for_each(|fingerprint| filter.note(fingerprint));
+        assert!(fingerprints(0).all(|fingerprint| filter.has(fingerprint)));
+        let wrong = fingerprints(1_000_000).filter(|fingerprint| filter.has(*fingerprint)).count();
         assert!(wrong < 1000, "{wrong} of 100,000");
         let copy = SenderFilter::new(0);
         copy.add(&filter);
-        assert!(prints(0).all(|print| copy.has(print)));
+        assert!(fingerprints(0).all(|fingerprint| copy.has(fingerprint)));
     }
 }

@@ -1,7 +1,7 @@
 //! The worker of each slot, and of each processor.
 
 use crate::steering::key::{SLOTS, SenderHash};
-use crate::steering::program::{by_chance, by_cpu, by_slot};
+use crate::steering::program::{by_cpu, by_random_number, by_slot};
 use crate::sys::Instruction;
 
 /// The worker that owns each slot.
@@ -66,7 +66,7 @@ impl Slots {
 
     /// Chooses by chance, in these proportions.
     pub(crate) fn program_by_chance(&self) -> Vec<Instruction> {
-        by_chance(&self.0)
+        by_random_number(&self.0)
     }
 
     /// How many slots each of `workers` workers has.
@@ -95,7 +95,7 @@ pub(crate) fn cpu_program(workers: usize, is_absent: impl Fn(u16) -> bool) -> Ve
 pub(crate) fn packets_program(workers: usize, is_absent: impl Fn(u16) -> bool) -> Vec<Instruction> {
     let present: Vec<u16> = (0..workers as u16).filter(|worker| !is_absent(*worker)).collect();
     // If none is present, datagrams wait for all.
-    by_chance(if present.is_empty() { &[0] } else { &present })
+    by_random_number(if present.is_empty() { &[0] } else { &present })
 }
 
 #[cfg(test)]

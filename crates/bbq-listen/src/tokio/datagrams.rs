@@ -85,7 +85,7 @@ impl AsyncDatagrams {
                 Place::Ready(Ready::EpollSet(guard)) => {
                     break (receive_batches(|| receiver.receive_shared(&mut f))?, Some(guard));
                 }
-                Place::LastLook => {
+                Place::FinalPoll => {
                     let total = receive_batches(|| receiver.receive_anywhere(&mut f))?;
                     match (total.received, total.state, ending) {
                         // The server has come back for more, so it has done with what it received before.

@@ -62,7 +62,7 @@ impl Ending {
     }
 
     /// Ready when the listener has to look once more whether something is queued. Pending once it has found nothing.
-    pub(crate) fn poll_last_look(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_final(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if let Some(requested) = &mut self.requested {
             ready!(requested.as_mut().poll(context));
             self.requested = None;

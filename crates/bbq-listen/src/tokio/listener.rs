@@ -243,7 +243,7 @@ fn accept_at(
     let (outcome, guard) = match place {
         Place::Ready(Ready::Own(guard)) => (acceptor.accept_own(limit, f)?, Some(guard)),
         Place::Ready(Ready::EpollSet(guard)) => (acceptor.accept_shared(limit, f)?, Some(guard)),
-        Place::LastLook => (acceptor.accept_anywhere(limit, f)?, None),
+        Place::FinalPoll => (acceptor.accept_anywhere(limit, f)?, None),
     };
     if outcome.state == AcceptState::Drained {
         match (guard, ending) {

@@ -10,7 +10,7 @@ use crate::tokio::readiness::{Readiness, Ready};
 pub(crate) enum Place<'a> {
     Ready(Ready<'a>),
     /// The server stops: everywhere, for the last time.
-    LastLook,
+    FinalPoll,
 }
 
 /// Waits until there is something to look for. After a last look that found nothing it is pending forever.
@@ -23,7 +23,7 @@ pub(crate) fn poll_place<'a>(
         return Poll::Ready(ready.map(Place::Ready));
     }
     match ending {
-        Some(ending) => ending.poll_last_look(context).map(|()| Ok(Place::LastLook)),
+        Some(ending) => ending.poll_final(context).map(|()| Ok(Place::FinalPoll)),
         None => Poll::Pending,
     }
 }

@@ -269,8 +269,10 @@ impl ListenSpec {
                 proto = self.protocol
             )));
         }
-        let misfit = self.distribution.and_then(|distribution| distribution.misfit(self.address.transport()));
-        if let Some(reason) = misfit {
+        let unsupported = self
+            .distribution
+            .and_then(|distribution| distribution.unsupported_reason(self.address.transport()));
+        if let Some(reason) = unsupported {
             return Err(ConfigError::new(format!("{:?}: distribution: {reason}", self.text)));
         }
         let can_be_steered = self

@@ -162,7 +162,7 @@ impl Config {
     /// transport.
     #[must_use]
     pub fn distribution_of(&self, spec: &ListenSpec) -> Distribution {
-        let fits = self.distribution.misfit(spec.address.transport()).is_none();
+        let fits = self.distribution.unsupported_reason(spec.address.transport()).is_none();
         spec.distribution.unwrap_or(if fits { self.distribution } else { Distribution::Auto })
     }
 

@@ -153,7 +153,7 @@ impl Process {
     fn connect(&mut self, disk: &SimDisk, around: &mut Around<'_>) -> Result<(), Violation> {
         let hello = self.sender.connect();
         let hello = hello.map_err(|cause| {
-            Violation::new(format!("client {} says nothing: {:?}", self.index, cause.complaint()))
+            Violation::new(format!("client {} says nothing: {:?}", self.index, cause.problem()))
         })?;
         let connection = around.network.connect();
         self.connection = Some(connection);
@@ -230,9 +230,9 @@ impl Process {
         let Some(name) = self.sender.names().front().copied() else { return Ok(Ok(())) };
         let heard = self.sender.receive(bytes, now(around.time));
         if options.bug == Some(Bug::AcknowledgementNotClamped)
-            && let Some(number) = self.sender.last_heard()
+            && let Some(number) = self.sender.last_received()
         {
-            self.sender.believe(name.base + number);
+            self.sender.assume_acknowledged(name.base + number);
         }
         // A process that has ended reported nothing.
         if disk.halted().is_none() {
@@ -314,11 +314,11 @@ impl Process {
     ) -> Result<(), Violation> {
         let index = self.index;
         note!(around.trace, "client {index} leaves connection {:?}: {outcome:?}", self.connection);
-        let complaint = outcome.as_ref().err().and_then(|cause| cause.as_ref()?.complaint());
-        if let Some(complaint) = complaint
+        let problem = outcome.as_ref().err().and_then(|cause| cause.as_ref()?.problem());
+        if let Some(problem) = problem
             && !around.may_forget
         {
-            return Err(Violation::new(format!("client {index} complains: {complaint}")));
+            return Err(Violation::new(format!("client {index} complains: {problem}")));
         }
         match self.sender.ended(outcome) {
             Retry::Now => {}

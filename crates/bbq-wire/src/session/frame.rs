@@ -138,14 +138,14 @@ impl<'a> Fields<'a> {
     }
 
     /// A field that an earlier version does not write.
-    pub(super) fn u64_if_there(&mut self) -> Option<u64> {
+    pub(super) fn optional_u64(&mut self) -> Option<u64> {
         let (value, rest) = self.rest.split_first_chunk()?;
         self.rest = rest;
         Some(u64::from_le_bytes(*value))
     }
 
     /// The same, of 16 bits.
-    pub(super) fn u16_if_there(&mut self) -> Option<u16> {
+    pub(super) fn optional_u16(&mut self) -> Option<u16> {
         let (value, rest) = self.rest.split_first_chunk()?;
         self.rest = rest;
         Some(u16::from_le_bytes(*value))

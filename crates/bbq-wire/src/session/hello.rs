@@ -77,8 +77,8 @@ impl Hello {
         }
         let name_bytes = fields.u8("name_bytes")?;
         let client = fields.text("name", usize::from(name_bytes))?;
-        let epoch = fields.u64_if_there();
-        let token_bytes = epoch.and_then(|_| fields.u16_if_there());
+        let epoch = fields.optional_u64();
+        let token_bytes = epoch.and_then(|_| fields.optional_u16());
         let token = match token_bytes {
             None | Some(0) => None,
             Some(bytes) => {

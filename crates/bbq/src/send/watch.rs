@@ -58,17 +58,17 @@ impl Watch {
     /// Watches until `sent` has the outcome, or a signal comes.
     pub(super) fn run(&self, sent: &Receiver<anyhow::Result<()>>) -> anyhow::Result<End> {
         let signal = Arc::new(AtomicUsize::new(0));
-        let came = Arc::new(AtomicBool::new(false));
+        let received = Arc::new(AtomicBool::new(false));
         for number in [SIGINT, SIGTERM] {
             // A second signal has its default action, and so ends the program.
-            signal_hook::flag::register_conditional_default(number, Arc::clone(&came))
-                .and_then(|_| signal_hook::flag::register(number, Arc::clone(&came)))
+            signal_hook::flag::register_conditional_default(number, Arc::clone(&received))
+                .and_then(|_| signal_hook::flag::register(number, Arc::clone(&received)))
                 .and_then(|_| signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize))
                 .context("cannot listen for signals")?;
         }
         let mut acknowledged = 0;
         let mut progress_at = Instant::now();
-        let mut said: Option<(String, Instant)> = None;
+        let mut printed: Option<(String, Instant)> = None;
         loop {
             match sent.recv_timeout(POLL_INTERVAL) {
                 Ok(outcome) => return Ok(End::Sent(outcome)),
@@ -91,9 +91,9 @@ impl Watch {
             }
             let what = self.waits_for();
             let pause = |last: &str| if last == what { SAME_REASON_PAUSE } else { OTHER_REASON_PAUSE };
-            if said.as_ref().is_none_or(|(last, when)| when.elapsed() >= pause(last)) {
+            if printed.as_ref().is_none_or(|(last, when)| when.elapsed() >= pause(last)) {
                 self.bar.suspend(|| eprintln!("bbq: waiting for {what}; {}", self.left(counters.queued)));
-                said = Some((what, Instant::now()));
+                printed = Some((what, Instant::now()));
             }
         }
     }

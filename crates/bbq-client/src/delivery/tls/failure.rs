@@ -125,7 +125,7 @@ impl Peer {
 
     /// The text if the server asked for a certificate in the handshake, and the connection ended before the welcome. That may be a
     /// refusal: the alert is lost if the server closes the connection while bytes are on the way to it.
-    pub(super) fn perhaps_refused(&self, why: &str) -> String {
+    pub(super) fn may_be_refused(&self, why: &str) -> String {
         match &self.certificate {
             None => {
                 format!(

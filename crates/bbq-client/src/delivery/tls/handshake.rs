@@ -45,7 +45,7 @@ pub(super) fn run(
             Err(error) => {
                 // Sends the alert, which tells the server the reason.
                 let _told = send(&mut connection, &socket);
-                return Err(peer.error(&error, is_first, request.came()));
+                return Err(peer.error(&error, is_first, request.is_received()));
             }
         }
         let left = end.saturating_duration_since(Instant::now());
@@ -84,11 +84,11 @@ mod tests {
     use crate::tls_options::TlsOptions;
 
     /// The error of a handshake with a server that sends these bytes and nothing else.
-    fn error_of(said: &[u8]) -> String {
+    fn error_of(sent: &[u8]) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut far, _) = listener.accept().unwrap();
-        far.write_all(said).unwrap();
+        far.write_all(sent).unwrap();
         let options = TlsOptions::default();
         let roots = Arc::new(RootCertStore::empty());
         let configuration = Arc::new(files::configuration(&options, Some(&roots)).unwrap());
@@ -103,8 +103,8 @@ mod tests {
     #[test]
     fn a_server_that_says_nothing_or_half_is_left_in_time() {
         // The second is the beginning of a record.
-        for said in [&b""[..], &[0x16, 0x03, 0x03, 0x01, 0x00, 0x02]] {
-            let text = error_of(said);
+        for sent in [&b""[..], &[0x16, 0x03, 0x03, 0x01, 0x00, 0x02]] {
+            let text = error_of(sent);
             assert!(text.starts_with("it took the connection and gave no answer to TLS in time"), "{text}");
         }
     }

@@ -53,7 +53,11 @@ impl Reader {
                 Ok(true) => {}
                 Ok(false) => return Ok(None),
                 Err(error) => {
-                    return Err(self.session.peer.error(&error, is_first, self.session.request.came()));
+                    return Err(self.session.peer.error(
+                        &error,
+                        is_first,
+                        self.session.request.is_received(),
+                    ));
                 }
             }
         }
@@ -62,8 +66,8 @@ impl Reader {
     /// Adds to an error before the welcome what TLS knows about its reason.
     pub(crate) fn explain(&self, error: ConnectionError) -> ConnectionError {
         match error {
-            ConnectionError::Transient(why) if self.session.request.came() => {
-                ConnectionError::Transient(self.session.peer.perhaps_refused(&why))
+            ConnectionError::Transient(why) if self.session.request.is_received() => {
+                ConnectionError::Transient(self.session.peer.may_be_refused(&why))
             }
             error => error,
         }

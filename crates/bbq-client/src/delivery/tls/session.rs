@@ -31,23 +31,23 @@ impl Session {
 #[derive(Debug)]
 pub(super) struct CertificateRequest {
     certificate: Arc<dyn ResolvesClientCert>,
-    came: AtomicBool,
+    received: AtomicBool,
 }
 
 impl CertificateRequest {
     pub(super) fn new(certificate: Arc<dyn ResolvesClientCert>) -> CertificateRequest {
-        CertificateRequest { certificate, came: AtomicBool::new(false) }
+        CertificateRequest { certificate, received: AtomicBool::new(false) }
     }
 
     /// Whether the server has asked for a certificate.
-    pub(super) fn came(&self) -> bool {
-        self.came.load(Ordering::Relaxed)
+    pub(super) fn is_received(&self) -> bool {
+        self.received.load(Ordering::Relaxed)
     }
 }
 
 impl ResolvesClientCert for CertificateRequest {
     fn resolve(&self, issuers: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        self.came.store(true, Ordering::Relaxed);
+        self.received.store(true, Ordering::Relaxed);
         self.certificate.resolve(issuers, schemes)
     }
 

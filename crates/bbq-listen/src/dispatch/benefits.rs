@@ -29,7 +29,7 @@ impl Balance {
 
     pub(crate) fn set_on(&self, on: bool) {
         self.on.store(on, Relaxed);
-        self.set_pays(Pays::default());
+        self.set_benefits(Benefits::default());
     }
 
     pub(crate) fn lends(&self) -> bool {
@@ -66,16 +66,16 @@ impl Balance {
         }
     }
 
-    pub(crate) fn set_pays(&self, pays: Pays) {
-        self.lends.store(pays.lends, Relaxed);
-        self.gives.store(pays.gives, Relaxed);
-        self.lasting.store(pays.lasting, Relaxed);
+    pub(crate) fn set_benefits(&self, benefits: Benefits) {
+        self.lends.store(benefits.lends, Relaxed);
+        self.gives.store(benefits.gives, Relaxed);
+        self.lasting.store(benefits.lasting, Relaxed);
     }
 }
 
 /// As the stall monitor has measured it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Pays {
+pub(crate) struct Benefits {
     pub(crate) lends: bool,
     pub(crate) gives: bool,
     pub(crate) lasting: bool,
