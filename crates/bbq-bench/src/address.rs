@@ -21,5 +21,5 @@ pub(crate) fn free_on(address: Ipv4Addr) -> anyhow::Result<SocketAddrV4> {
 /// `tcp://127.0.0.1:7701`.
 pub(crate) fn parse(text: &str) -> anyhow::Result<SocketAddrV4> {
     let address = text.split_once("://").map_or(text, |(_, address)| address);
-    address.parse().with_context(|| format!("{text:?} is no IPv4 address with a port"))
+    address.parse().with_context(|| format!("{text:?} is not an IPv4 address with a port"))
 }

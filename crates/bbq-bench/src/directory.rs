@@ -8,6 +8,6 @@ use tempfile::TempDir;
 /// Makes one.
 pub(crate) fn make(parent: &Path) -> anyhow::Result<TempDir> {
     tempfile::Builder::new().prefix("bbq-bench-").tempdir_in(parent).with_context(|| {
-        format!("cannot make a directory in {}: choose another with --data", parent.display())
+        format!("cannot create a directory in {}: choose another with --data", parent.display())
     })
 }

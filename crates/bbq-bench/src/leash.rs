@@ -23,7 +23,7 @@ pub enum End {
 
 /// `command`, on the leash: its program and arguments.
 pub(crate) fn put_on(command: &Command, end: End) -> anyhow::Result<Command> {
-    let program = std::env::current_exe().context("cannot tell which program this is")?;
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
     let mut leashed = Command::new(program);
     leashed.arg("bench-leash").arg(std::process::id().to_string());
     leashed.arg(match end {

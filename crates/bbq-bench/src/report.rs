@@ -50,7 +50,7 @@ pub struct Report {
 /// If nothing can be written there.
 pub fn prepare(directory: &Path) -> anyhow::Result<()> {
     for directory in [directory, &directory.join(PLOTS)] {
-        fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
         tempfile::tempfile_in(directory)
             .with_context(|| format!("cannot write in {}", directory.display()))?;
     }
@@ -422,7 +422,7 @@ fn warnings(results: &Results<'_>) -> Vec<String> {
         short.map(|(section, row)| format!("{}, {}", section.section.title, row.name)).collect();
     if !short.is_empty() {
         warnings.push(format!(
-            "{} of {} rows had less than the rate that was asked for; what they had stands in its column: {}",
+            "{} of {} rows had less than the rate that was asked for; what they had is in its column: {}",
             short.len(),
             rows().count(),
             short.join("; ")

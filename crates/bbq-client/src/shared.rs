@@ -140,8 +140,10 @@ impl Shared {
     ) -> Result<(), ConnectionError> {
         let wanted = self.options.ack;
         if welcome.ack < wanted {
-            let problem =
-                format!("it grants acknowledgements of level {:?}, wanted is {wanted:?}", welcome.ack);
+            let problem = format!(
+                "it offers acknowledgements of level {:?}, and this sender needs {wanted:?}",
+                welcome.ack
+            );
             return Err(ConnectionError::Lasting(SendError::Protocol {
                 server: address.to_string(),
                 problem,
@@ -153,7 +155,7 @@ impl Shared {
             // Without acknowledgements the server has promised nothing.
             ResumePoint::Forgot { has, .. } if wanted == AckLevel::None => has,
             ResumePoint::Forgot { has, lost } => {
-                let why = "it had acknowledged them and does not know them any more".to_owned();
+                let why = "it had acknowledged them and no longer knows them".to_owned();
                 self.notify(&Notice::Lost { server: address.to_string(), records: lost, why: why.clone() });
                 if wanted == AckLevel::Durable {
                     return Err(self.begin_stream(destination, address, &format!("{lost} records: {why}")));

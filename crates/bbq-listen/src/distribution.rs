@@ -65,7 +65,7 @@ impl Distribution {
                 Some("datagrams are received, not accepted; use auto, reuseport, shared or duplicate")
             }
             Self::Duplicate(Some(sockets)) if usize::from(sockets.get()) > WORKERS_MAX => {
-                Some("that many sockets are of no use; use 1 to 1024")
+                Some("so many sockets have no use; use 1 to 1024")
             }
             _ => None,
         }

@@ -13,7 +13,7 @@ use crate::{Address, Distribution, Holder, Steering, Transport};
 #[expect(missing_docs, reason = "the messages name the other fields")]
 pub enum ListenError {
     /// Not a transport.
-    #[error("unknown transport {word:?}; known are {}", words(&Transport::ALL))]
+    #[error("unknown transport {word:?}; known: {}", words(&Transport::ALL))]
     UnknownTransport { word: String },
 
     /// An address without a transport in front.
@@ -34,7 +34,7 @@ pub enum ListenError {
     Resolve { host: String, source: io::Error },
 
     /// Not a distribution.
-    #[error("unknown distribution {word:?}; known are {}", Distribution::WORDS.join(", "))]
+    #[error("unknown distribution {word:?}; known: {}", Distribution::WORDS.join(", "))]
     UnknownDistribution { word: String },
 
     /// The transport cannot be spread that way.
@@ -43,7 +43,7 @@ pub enum ListenError {
 
     /// Not a steering.
     #[error(
-        "unknown steering {text:?}; known are hash, cpu, load, packets and weights:A,B,... (one weight of 0 to {} per worker, not all 0)",
+        "unknown steering {text:?}; known: hash, cpu, load, packets and weights:A,B,... (one weight of 0 to {} per worker, not all 0)",
         crate::WEIGHT_MAX
     )]
     UnknownSteering { text: String },

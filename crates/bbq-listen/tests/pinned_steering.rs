@@ -132,7 +132,7 @@ fn what_cannot_be_pinned_is_explained() {
     let none = SteeringSetup::new(directory.path().join("pins"), 0).install().unwrap_err();
     assert!(none.to_string().contains("1 to 256"), "{none}");
     let nowhere = SteeringSetup::new(directory.path().join("no/pins"), 1).install().unwrap_err();
-    assert!(nowhere.to_string().starts_with("cannot make "), "{nowhere}");
+    assert!(nowhere.to_string().starts_with("cannot create "), "{nowhere}");
     let Some(place) = Pins::new() else { return };
     fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let setup = place.setup(1);

@@ -101,7 +101,7 @@ impl History {
                         continue;
                     }
                     let start: String = line.chars().take(60).collect();
-                    return fail(format!("line {lines} is no record: {start:?}"));
+                    return fail(format!("line {lines} is not a record: {start:?}"));
                 };
                 if self.numbers.get(&(stream, sequence)) != Some(&record) {
                     return fail(format!(

@@ -19,7 +19,7 @@ pub enum SpoolError {
     #[error("cannot {action} {}", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
     /// An option is out of range.
-    #[error("{name} is {found}; allowed is {least} to {most}")]
+    #[error("{name} is {found}; allowed: {least} to {most}")]
     OutOfRange { name: &'static str, found: u64, least: u64, most: u64 },
     /// The limits leave too little room.
     #[error(

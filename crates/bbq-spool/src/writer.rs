@@ -383,8 +383,7 @@ impl Writer {
             if !self.free_spare() {
                 let (used, most) = (usage.bytes(), usage.bytes_max());
                 return Err(PutError::NoRoom(format!(
-                    "the spool has {used} bytes and needs {capacity} more, over its limit of {most} (spool.bytes_max); mend or \
-                     speed up the sink with the most queued, or raise the limit and restart"
+                    "the spool has {used} bytes and needs {capacity} more, over its limit of {most} (spool.bytes_max); fix or speed up the sink with the most queued, or raise the limit and restart"
                 )));
             }
         }

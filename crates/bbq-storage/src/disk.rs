@@ -87,7 +87,7 @@ fn open_to_append(path: &Path) -> io::Result<File> {
         _ => Err(error),
     })?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     Ok(file)
 }

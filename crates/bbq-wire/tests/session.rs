@@ -323,7 +323,7 @@ fn a_client_follows_the_order_of_a_session() {
     Refusal::new(RefusalCode::Busy, "full").encode(&mut refusal_bytes);
     let unexpected = |sent: &[&[u8]]| {
         let input = sent.concat();
-        client_steps(&input, &[]).last().is_some_and(|last| last.contains("belongs"))
+        client_steps(&input, &[]).last().is_some_and(|last| last.contains("expected"))
     };
     assert!(unexpected(&[&encode_ack(1)]), "an ack before the welcome");
     assert!(unexpected(&[&welcome_bytes, &welcome_bytes]));

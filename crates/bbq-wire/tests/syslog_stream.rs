@@ -155,7 +155,7 @@ fn a_broken_count_ends_the_connection_after_what_came_whole() {
     assert_eq!(broken(b"3 abc12345678901 abc"), error(10, b'1'));
     assert_eq!(broken(b"3 abc1234567890:"), error(10, b':'));
     let text = FramingError::OctetCount { digits: 2, found: b'x' }.to_string();
-    assert!(text.contains("0x78 behind 2 digits"), "{text}");
+    assert!(text.contains("0x78 after 2 digits"), "{text}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<Outcome> {
         return Err(misuse(anyhow!("--data {}: no such directory", arguments.data.display())));
     }
     let program = match &arguments.bbq {
-        None => std::env::current_exe().context("cannot tell which program this is")?,
+        None => std::env::current_exe().context("cannot find the path of this program")?,
         Some(path) => {
             path.canonicalize().map_err(|error| misuse(anyhow!("--bbq {}: {error}", path.display())))?
         }

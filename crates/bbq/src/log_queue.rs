@@ -74,8 +74,10 @@ impl Shared {
             drop(queue);
             if dropped > 0 {
                 taken.extend_from_slice(
-                    format!("bbq: {dropped} lines of the log were dropped, because nobody read the log\n")
-                        .as_bytes(),
+                    format!(
+                        "bbq: {dropped} lines of the log were dropped, because no process read the log\n"
+                    )
+                    .as_bytes(),
                 );
             }
             // A closed standard error is nobody's fault here.

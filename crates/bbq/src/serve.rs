@@ -11,7 +11,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
     // First, so that no signal is missed.
     let signals = Signals::catch().context("cannot receive signals")?;
     // Early, as the program's file may be replaced.
-    let program = Program::of_this_process().context("cannot tell which program this is")?;
+    let program = Program::of_this_process().context("cannot find the path of this program")?;
     let source = ConfigSource { path: arguments.config.clone(), overrides: arguments.options.0.clone() };
     let config = source.load().map_err(misuse)?;
     let server = match Server::start(config, source, program, signals) {

@@ -296,5 +296,5 @@ fn wrong_usage_names_what_there_is() {
     refused(&["bench", "listen", "--duration", "0"], "0.01 to 3600");
     refused(&["bench", "listen", "--data", "nowhere"], "--data nowhere");
     std::fs::write(directory.path().join("file"), "").unwrap();
-    refused(&["bench", "listen", "--out", "file/out"], "--out: cannot make file/out");
+    refused(&["bench", "listen", "--out", "file/out"], "--out: cannot create file/out");
 }

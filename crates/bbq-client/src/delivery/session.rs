@@ -82,7 +82,7 @@ impl Session {
     /// The error when nothing arrived before the read time-out.
     pub(crate) fn silent(&self) -> ConnectionError {
         ConnectionError::Transient(format!(
-            "it took the connection and gave no answer in time: it is stuck, or does not speak the bbq protocol; {REMEDY}"
+            "it accepted the connection and did not answer in time: it is stuck, or does not speak the bbq protocol; {REMEDY}"
         ))
     }
 

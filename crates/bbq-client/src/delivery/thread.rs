@@ -195,7 +195,7 @@ impl SendLoop<'_> {
             match self.writer.write(bytes) {
                 Ok(0) => {
                     return Err(ConnectionError::Transient(
-                        "the connection takes nothing any more".to_owned(),
+                        "the connection accepts no more bytes".to_owned(),
                     ));
                 }
                 Ok(written) => bytes = &bytes[written..],

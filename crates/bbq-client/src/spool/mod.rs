@@ -165,7 +165,7 @@ impl Spool {
         let (storage, boot) = (environment.storage(), environment.boot());
         let failed = |problem: String| StartError::Spool { directory: directory.to_owned(), problem };
         let with_context = |what: &str, error: io::Error| failed(format!("{what}: {error}"));
-        create_dir_all(storage, directory).map_err(|error| with_context("cannot make it", error))?;
+        create_dir_all(storage, directory).map_err(|error| with_context("cannot create it", error))?;
         let lock = lock(storage, directory)?;
         let mut stored = StoredSegments::read(storage, directory, sizes.extent_bytes).map_err(failed)?;
         let progress_files = ProgressFiles::read(storage, directory, destinations, boot, &mut stored)

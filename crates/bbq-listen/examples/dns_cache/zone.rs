@@ -199,7 +199,7 @@ impl Reader {
                 let mut data = self.name(primary)?;
                 data.extend(self.name(mailbox)?);
                 let serial: u32 =
-                    serial.parse().map_err(|_| format!("the serial {serial:?} is no number"))?;
+                    serial.parse().map_err(|_| format!("the serial {serial:?} is not a number"))?;
                 data.extend(serial.to_be_bytes());
                 for time in times {
                     data.extend(ttl(time).ok_or_else(|| format!("{time:?} is no time"))?.to_be_bytes());

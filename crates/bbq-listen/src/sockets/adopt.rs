@@ -93,7 +93,7 @@ fn shared_because(options: &GroupOptions) -> Option<String> {
 
 /// `Err` says what is wrong with a socket.
 fn check(address: &Address, socket: &Socket) -> Result<(), String> {
-    let failed = |error: io::Error| format!("is no socket ({error})");
+    let failed = |error: io::Error| format!("is not a socket ({error})");
     let (domain, kind) = address.domain_and_type();
     if socket.domain().map_err(failed)? != domain || socket.r#type().map_err(failed)? != kind {
         return Err("is of another kind".to_owned());

@@ -114,7 +114,7 @@ fn make_directory(path: &Path, mode: u32) -> Result<()> {
     match fs::create_dir(path) {
         Ok(()) => fs::set_permissions(path, Permissions::from_mode(mode)),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(named(path, "make", &error)),
+        Err(error) => Err(named(path, "create", &error)),
     }
 }
 
@@ -134,7 +134,7 @@ fn refused(what: &str, error: &Error) -> Error {
         ErrorKind::PermissionDenied => "; run it as root",
         _ => "; it takes Linux 5.5 with BPF",
     };
-    Error::new(error.kind(), format!("the system does not make {what} ({error}){remedy}"))
+    Error::new(error.kind(), format!("the system cannot create {what} ({error}){remedy}"))
 }
 
 // linux/bpf_common.h, linux/bpf.h

@@ -27,7 +27,7 @@ impl AsyncListener {
         if self.transport() != Transport::Unix {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                format!("{} is no unix socket", self.worker_listener().address()),
+                format!("{} is not a unix socket", self.worker_listener().address()),
             ));
         }
         Ok(AsyncUnixListener { listener: self })

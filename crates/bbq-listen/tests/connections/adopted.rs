@@ -108,7 +108,7 @@ fn what_does_not_fit_is_refused_with_the_reason() {
         ("tcp://[::1]:0", 2, vec![fd()], "another kind"),
         ("udp://127.0.0.1:0", 2, vec![fd()], "another kind"),
         ("unix:///run/nobody", 2, vec![fd()], "another kind"),
-        ("tcp://127.0.0.1:0", 2, vec![file()], "no socket"),
+        ("tcp://127.0.0.1:0", 2, vec![file()], "not a socket"),
         ("tcp://127.0.0.1:0", 1, vec![quiet()], "does not listen"),
         (own.as_str(), 3, vec![fd(), fd()], "there are 2 for 3 workers"),
         (own.as_str(), 2, vec![fd(), fd()], "not all with SO_REUSEPORT"),

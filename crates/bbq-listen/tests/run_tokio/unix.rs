@@ -83,7 +83,7 @@ fn axum_serves_them() {
 fn each_listener_refuses_the_other_kind_and_names_the_way() {
     let tcp = common::group("tcp", "auto".parse().unwrap(), 2);
     let error = tcp.run_tokio_until(pending(), greet).unwrap_err();
-    assert!(error.to_string().contains("is no unix socket"), "{error}");
+    assert!(error.to_string().contains("is not a unix socket"), "{error}");
     let directory = tempfile::tempdir().unwrap();
     let unix = group(&directory.path().join("socket"), "shared");
     let serve = async |mut listener: AsyncListener| listener.accept().await.map(drop);

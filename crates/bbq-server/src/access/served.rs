@@ -84,7 +84,7 @@ impl ServedTokens {
             Err(problem) => {
                 error!(
                     listener,
-                    problem, "the new file of tokens cannot be used; those before it are still taken"
+                    problem, "the new file of tokens cannot be used; the previous tokens are still valid"
                 );
                 self.now().problem = Some(problem);
             }

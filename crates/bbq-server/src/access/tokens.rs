@@ -41,7 +41,7 @@ pub struct Admission {
 /// Why somebody may not send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Denied {
-    #[error("a token is needed here, and none was shown")]
+    #[error("a token is needed here, and none was sent")]
     Missing,
     #[error("the token is not valid here")]
     Wrong,
@@ -92,9 +92,7 @@ impl Tokens {
             }
             let admission = admission(line).map_err(|problem| format!(":{number}: {problem}"))?;
             if tokens.iter().any(|known| known.digest == admission.digest) {
-                return Err(format!(
-                    ":{number}: this token stands in an earlier line; give each name its own"
-                ));
+                return Err(format!(":{number}: an earlier line has the same token; give each name its own"));
             }
             if tokens.len() == TOKENS_MAX {
                 return Err(format!(":{number}: there are more than {TOKENS_MAX} tokens"));
@@ -190,7 +188,7 @@ mod tests {
             ("\nsesame\n".to_owned(), ":2: a token has 16 to 512"),
             (format!("till-4 sesame {FIRST}"), ":1: there are more than two words"),
             (format!("{long} {FIRST}"), ":1: a name has 1 to 64"),
-            (format!("a {FIRST}\nb {FIRST}"), ":2: this token stands in an earlier line"),
+            (format!("a {FIRST}\nb {FIRST}"), ":2: an earlier line has the same token"),
             ("sesame-s\u{e9}same-sesame".to_owned(), ":1: a token has"),
         ] {
             let error = Tokens::of_text(&text).unwrap_err();

@@ -166,7 +166,7 @@ impl Settings {
         };
         match &option.values {
             Values::Specs(range) if range.contains(&(specs.len() as u64)) => Ok(specs),
-            values => Err(ConfigError::new(format!("{key} has {}; allowed is {values}", specs.len()))),
+            values => Err(ConfigError::new(format!("{key} has {}; allowed: {values}", specs.len()))),
         }
     }
 }
@@ -240,6 +240,6 @@ mod tests {
         assert!(error_of("workers = [2]\n").contains("workers is of type array"));
         assert!(error_of("spool = 2\n").contains("write a table [spool]"));
         assert!(error_of("listen = \"lines+tcp://127.0.0.1:1\"\n").contains("[[listen]] tables"));
-        assert!(error_of("listen = []\n").contains("listen has 0; allowed is a list of 1 to 256"));
+        assert!(error_of("listen = []\n").contains("listen has 0; allowed: a list of 1 to 256"));
     }
 }

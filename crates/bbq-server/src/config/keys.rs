@@ -93,7 +93,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
             key: "stall_threshold_ms",
             values: Values::NumberOrNever(2..=60_000),
             default: "10",
-            meaning: "a worker that does not look for new work for this long is stalled: other workers serve its queue",
+            meaning: "a worker that does not return to its event loop for this long is stalled: other workers serve its queue",
         },
     },
     FileKey {
@@ -124,7 +124,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
             key: "admin_token_file",
             values: Values::Text { form: "PATH, or none", pattern: "." },
             default: ADMIN_TOKENS_DEFAULT,
-            meaning: "a file of tokens, as those of listeners: the admin answers only who shows one. Needed if `admin` is not on \
+            meaning: "a file of tokens, like those of listeners: the admin serves only requests with one of them. Needed if `admin` is not on \
                       loopback",
         },
     },
@@ -173,7 +173,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
             key: "evict_idle_seconds",
             values: Values::Number(1..=TIMEOUT_SECONDS_MAX),
             default: "10",
-            meaning: "how long a connection must be idle before it can be closed for a new one",
+            meaning: "how long a connection must be idle before it may be closed to accept a new one",
         },
     },
     FileKey {

@@ -187,7 +187,7 @@ impl ListenSpec {
         let mut query = Query::of(spec, [&NAME_OPTION].into_iter().chain(&LISTEN_OPTIONS))?;
         let shape = || {
             ConfigError::new(format!(
-                "{text:?} is no listener; write PROTOCOL+TRANSPORT://ADDRESS, for example lines+tcp://127.0.0.1:7701"
+                "{text:?} is not a listener; write PROTOCOL+TRANSPORT://ADDRESS, for example lines+tcp://127.0.0.1:7701"
             ))
         };
         let (scheme, address) = head.split_once("://").ok_or_else(shape)?;
@@ -327,7 +327,7 @@ pub(super) fn without_effect(
         ("tls_cert", is_datagram, "TLS is for tcp"),
         ("tls_key", is_datagram, "TLS is for tcp"),
         ("tls_client_ca", is_datagram, "TLS is for tcp"),
-        ("tokens", is_datagram, "nobody can be told that a datagram is refused"),
+        ("tokens", is_datagram, "the sender of a datagram cannot be told of a refusal"),
     ];
     let by_transport =
         by_transport.into_iter().filter_map(|(key, has_none, why)| has_none.then_some((key, why)));
@@ -388,7 +388,7 @@ fn parse_protocol(text: &str, word: &str) -> Result<&'static Protocol, ConfigErr
     }
     let known: Vec<&str> = PROTOCOLS.iter().map(|protocol| protocol.word).collect();
     Err(ConfigError::new(format!(
-        "{text:?}: unknown protocol {word:?}{}; known are {}",
+        "{text:?}: unknown protocol {word:?}{}; known: {}",
         hint(word, &known),
         known.join(", ")
     )))
@@ -474,7 +474,7 @@ mod tests {
             ("lines+tcp://127.0.0.1:1?distibution=shared", "did you mean \"distribution\""),
             ("lines+tcp://127.0.0.1:1?distribution=fast", "fast"),
             ("lines+tcp://127.0.0.1:1?on_full=explode", "block, drop-newest, drop-oldest"),
-            ("lines+tcp://127.0.0.1:1?message_bytes_max=1GiB", "allowed is 1 to 8MiB"),
+            ("lines+tcp://127.0.0.1:1?message_bytes_max=1GiB", "allowed: 1 to 8MiB"),
             ("lines+tcp://127.0.0.1:1?backlog", "has no value"),
             ("lines+tcp://127.0.0.1:1?backlog=1&backlog=2", "given twice"),
             ("bbq+tcp://127.0.0.1:1?on_full=drop-newest", "contradicts bbq"),

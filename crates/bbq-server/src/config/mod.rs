@@ -243,7 +243,7 @@ fn admin(_: &SpecOption, text: &str) -> Result<Option<SocketAddr>, String> {
         return Ok(None);
     }
     text.parse().map(Some).map_err(|_| {
-        format!("{text:?} is no address; write an address and port such as {ADMIN_DEFAULT}, or off")
+        format!("{text:?} is not an address; write an address and port such as {ADMIN_DEFAULT}, or off")
     })
 }
 

@@ -54,7 +54,7 @@ pub(crate) static BBQ: Protocol = Protocol {
 
 pub(crate) static LINES: Protocol = Protocol {
     word: "lines",
-    summary: "a message in each line",
+    summary: "one message per line",
     source_kind: SourceKind::Lines,
     has_datagrams: true,
     application: &[],
@@ -63,7 +63,7 @@ pub(crate) static LINES: Protocol = Protocol {
 
 pub(crate) static SYSLOG: Protocol = Protocol {
     word: "syslog",
-    summary: "syslog: RFC 6587 over streams, a message in each datagram",
+    summary: "syslog: RFC 6587 over streams, one message per datagram",
     source_kind: SourceKind::Syslog,
     has_datagrams: true,
     application: &[],

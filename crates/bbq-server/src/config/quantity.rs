@@ -22,12 +22,12 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "p" | "pib" => 1 << 50,
         _ => {
             return Err(format!(
-                "{text:?} is no size; write a number of bytes, or a number with KiB, MiB, GiB, KB, MB or GB"
+                "{text:?} is not a size; write a number of bytes, or a number with KiB, MiB, GiB, KB, MB or GB"
             ));
         }
     };
     let number: u64 =
-        number.parse().map_err(|_| format!("{text:?} is no size; write a number such as 64MiB"))?;
+        number.parse().map_err(|_| format!("{text:?} is not a size; write a number such as 64MiB"))?;
     number.checked_mul(factor).ok_or_else(|| format!("{text:?} is over 64 bits"))
 }
 

@@ -98,7 +98,7 @@ impl<'a> Query<'a> {
         let name = self.take(NAME_OPTION.key, |name| {
             if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
                 return Err(format!(
-                    "{name:?} is no name; write 1 to {NAME_BYTES_MAX} bytes without control characters"
+                    "{name:?} is not a name; write 1 to {NAME_BYTES_MAX} bytes without control characters"
                 ));
             }
             Ok(name.to_owned())
@@ -148,7 +148,7 @@ impl<'a> Query<'a> {
         let file = self.take(&format!("{key}_file"), |path| Secret::of_file(Path::new(path)))?;
         let variable = self.take(&format!("{key}_env"), |name| {
             if !is_name(name) {
-                return Err("this is no name of an environment variable".to_owned());
+                return Err("this is not the name of an environment variable".to_owned());
             }
             Secret::of_environment(name)
         })?;

@@ -33,7 +33,7 @@ impl Secret {
         // Checked before opening: opening a pipe would wait for its writer.
         let metadata = fs::metadata(path).map_err(unreadable)?;
         if !metadata.is_file() {
-            return Err(format!("{shown} is no regular file"));
+            return Err(format!("{shown} is not a regular file"));
         }
         if metadata.mode() & OTHERS_READ != 0 {
             warn!(path = %shown, "every user can read this secret; remove the permission with chmod o-r");
@@ -127,7 +127,7 @@ mod tests {
             let error = of_bytes(bytes).unwrap_err();
             assert!(error.contains(says) && !error.contains("sesame"), "{error}");
         }
-        assert!(Secret::of_file(Path::new("/")).unwrap_err().contains("no regular file"));
+        assert!(Secret::of_file(Path::new("/")).unwrap_err().contains("not a regular file"));
         assert!(Secret::of_file(Path::new("/nowhere")).unwrap_err().starts_with("cannot read /nowhere: "));
         assert!(Secret::of_environment("BBQ_NOT_SET").unwrap_err().contains("BBQ_NOT_SET is not set"));
         assert!(Secret::of_environment("PATH").is_ok());

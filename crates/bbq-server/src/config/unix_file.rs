@@ -68,7 +68,7 @@ impl UnixFile {
 fn mode(text: &str) -> Result<u32, String> {
     let is_octal = text.len() == 4 && text.starts_with('0');
     let mode = u32::from_str_radix(text, 8).ok().filter(|_| is_octal);
-    mode.ok_or_else(|| format!("{text:?} is no mode; write {}, such as \"0660\"", MODE.values))
+    mode.ok_or_else(|| format!("{text:?} is not a mode; write {}, such as \"0660\"", MODE.values))
 }
 
 fn number(
@@ -112,10 +112,10 @@ mod tests {
     #[test]
     fn each_mistake_says_what_is_allowed() {
         for (options, says) in [
-            ("mode=432", "\"432\" is no mode; write four octal digits"),
-            ("mode=0888", "no mode"),
-            ("mode=+660", "no mode"),
-            ("mode=1777", "no mode"),
+            ("mode=432", "\"432\" is not a mode; write four octal digits"),
+            ("mode=0888", "not a mode"),
+            ("mode=+660", "not a mode"),
+            ("mode=1777", "not a mode"),
             ("owner=no-such-user", "there is no user \"no-such-user\""),
             ("group=no-such-group", "there is no group \"no-such-group\""),
             ("group=4294967295", "no group has this number"),

@@ -37,7 +37,7 @@ impl Values {
     pub(crate) fn number(&self, text: &str) -> Result<u64, String> {
         let number = match self {
             Values::Size(_) => parse_bytes(text)?,
-            _ => text.parse().map_err(|_| format!("{text:?} is no number; allowed is {self}"))?,
+            _ => text.parse().map_err(|_| format!("{text:?} is not a number; allowed: {self}"))?,
         };
         match self {
             Values::NumberOrNever(_) if number == 0 => Ok(number),
@@ -46,7 +46,7 @@ impl Values {
             {
                 Ok(number)
             }
-            _ => Err(format!("{number} is out of range; allowed is {self}")),
+            _ => Err(format!("{number} is out of range; allowed: {self}")),
         }
     }
 }

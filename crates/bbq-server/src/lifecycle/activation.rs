@@ -14,9 +14,7 @@ pub(crate) fn offered(activated: Vec<Activated>) -> Result<Vec<OfferedGroup>, St
     let mut groups: Vec<OfferedGroup> = Vec::new();
     for Activated { name, descriptor, .. } in activated {
         let Some(address) = bound_address(descriptor.as_fd()) else {
-            return Err(StartError::Unclaimed {
-                sockets: format!("{name:?}, which is bound to nothing known"),
-            });
+            return Err(StartError::Unclaimed { sockets: format!("{name:?}, whose address is unknown") });
         };
         match groups.iter_mut().find(|group| group.address == address) {
             Some(group) => group.sockets.push(descriptor),

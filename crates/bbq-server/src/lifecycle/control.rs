@@ -295,7 +295,7 @@ impl Control {
                 self.refuse("upgrade", &why);
                 self.sign_lock();
                 if let Err(why) = self.resume_after_pause(halted, None) {
-                    error!(why, "cannot go on after an upgrade that failed");
+                    error!(why, "cannot resume after an upgrade that failed");
                 }
                 false
             }
@@ -343,7 +343,7 @@ impl Control {
         self.sockets.listeners = resume(before.listeners);
         match self.start_with_retries(&mut back) {
             Ok(()) => Err(failed),
-            Err(why) => Err(format!("{failed}; and the configuration before it: {why}")),
+            Err(why) => Err(format!("{failed}; the previous configuration failed, too: {why}")),
         }
     }
 
@@ -378,7 +378,7 @@ impl Control {
     }
 
     fn refuse(&self, change: &'static str, why: &str) {
-        error!(change, why, "refused; going on as before");
+        error!(change, why, "refused; the server continues as before");
         self.changes.set_refused(Some(format!("{change}: {why}")));
     }
 }

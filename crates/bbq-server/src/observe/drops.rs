@@ -209,7 +209,7 @@ fn cause(what: &str) -> (Fault, &'static str) {
         ),
         EVICTED => (
             Fault::Sender,
-            "connections or memory ran out, and these made no progress for longest: raise the limit of open files, or \
+            "connections or memory ran out, and these had made no progress for the longest time: raise the limit of open files, or \
              unfinished_bytes_max",
         ),
         _ => (Fault::Server, ""),

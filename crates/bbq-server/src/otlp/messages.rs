@@ -116,7 +116,7 @@ impl TryFrom<AnyValueJson> for AnyValue {
 
     fn try_from(json: AnyValueJson) -> Result<AnyValue, String> {
         let bytes = |text: String| {
-            BASE64.decode(text.as_bytes()).map_err(|error| format!("bytesValue is no base64: {error}"))
+            BASE64.decode(text.as_bytes()).map_err(|error| format!("bytesValue is not base64: {error}"))
         };
         let text = json.string_value.map(Value::Text);
         let text = text.or(json.bool_value.map(Value::Bool));

@@ -16,7 +16,7 @@ impl<N: std::str::FromStr> NumberJson<N> {
     pub(super) fn value(self) -> Result<N, String> {
         match self {
             NumberJson::Number(number) => Ok(number),
-            NumberJson::Text(text) => text.parse().map_err(|_| format!("{text:?} is no number")),
+            NumberJson::Text(text) => text.parse().map_err(|_| format!("{text:?} is not a number")),
         }
     }
 }

@@ -415,7 +415,7 @@ impl SinkDriver {
         self.order = self.parts.spool.read_order();
         self.room = Room::Free;
         self.is_dirty = true;
-        info!(sink = self.parts.name, "went back to the last commit; writing again what came after it");
+        info!(sink = self.parts.name, "rolled back to the last commit; writing again what followed it");
         Ok(())
     }
 

@@ -63,7 +63,7 @@ pub(super) static HTTP: Kind = Kind {
             key: "query",
             values: Values::Text { form: "key=value&...", pattern: "" },
             default: "none",
-            meaning: "what stands behind the question mark of the URL; with an `&` only in a table",
+            meaning: "what follows the question mark of the URL; with an `&` only in a table",
         },
         SpecOption {
             key: "authorization",
@@ -75,7 +75,7 @@ pub(super) static HTTP: Kind = Kind {
             key: "in_flight",
             values: Values::Number(1..=IN_FLIGHT_MAX),
             default: "1",
-            meaning: "groups of messages that are on their way at a time; with more than 1 they may arrive out of order",
+            meaning: "groups of messages in flight at a time; with more than 1, messages may arrive out of order",
         },
         DEAD_LETTERS_OPTION,
     ],
@@ -99,7 +99,7 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
     if uri.host().map(str::len) != uri.authority().map(|authority| authority.as_str().len())
         && uri.port_u16().is_none_or(|port| port == 0)
     {
-        return Err(wrong("the port is no number from 1 to 65535"));
+        return Err(wrong("the port is not a number from 1 to 65535"));
     }
     let format = query.take_word("format", &FORMAT_WORDS)?.unwrap_or(Format::Json);
     let secret = query.take_secret("authorization")?;

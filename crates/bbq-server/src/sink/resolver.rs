@@ -45,7 +45,7 @@ impl Resolver {
         let (lookups, queued) = mpsc::sync_channel(LOOKUPS_MAX);
         let thread = thread::Builder::new().name("sink-resolve".to_owned());
         thread.spawn(move || work(&queued)).map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot make the thread that resolves host names: {error}"))
+            io::Error::new(error.kind(), format!("cannot start the thread that resolves host names: {error}"))
         })?;
         Ok(Resolver { lookups })
     }

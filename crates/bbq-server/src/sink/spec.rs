@@ -73,12 +73,10 @@ impl SinkSpec {
         match (kind.argument, argument) {
             ("", "") => {}
             ("", _) => {
-                return Err(ConfigError::new(format!(
-                    "{text:?}: nothing stands behind {word}:; write {word}:"
-                )));
+                return Err(ConfigError::new(format!("{text:?}: nothing may follow {word}:; write {word}:")));
             }
             (form, "") => {
-                return Err(ConfigError::new(format!("{text:?} names no {form}; write {word}:{form}")));
+                return Err(ConfigError::new(format!("{text:?} has no {form}; write {word}:{form}")));
             }
             _ => {}
         }
@@ -109,7 +107,7 @@ fn unknown_sink(text: &str, word: &str) -> String {
     let words = SINK_KINDS.map(|kind| kind.word);
     let hint = nearest(word, &words).map(|near| format!(" (did you mean {near}:?)")).unwrap_or_default();
     let forms = SINK_KINDS.map(|kind| format!("{}:{} ({})", kind.word, kind.argument, kind.summary));
-    format!("{text:?} is no sink{hint}; write {}", forms.join(", "))
+    format!("{text:?} is not a sink{hint}; write {}", forms.join(", "))
 }
 
 #[cfg(test)]
@@ -143,11 +141,11 @@ mod tests {
             ("/var/log/x", "file:PATH"),
             ("fil:/var/log/x", "did you mean file:?"),
             ("file", "file:PATH"),
-            ("file:", "names no PATH"),
-            ("null:x", "nothing stands behind null:"),
+            ("file:", "has no PATH"),
+            ("null:x", "nothing may follow null:"),
             ("file:x?format=xml", "raw, json"),
             ("file:x?keep=3", "without rotate"),
-            ("file:x?name=", "is no name"),
+            ("file:x?name=", "is not a name"),
             ("stdout:?rotate=daily", "unknown option \"rotate\""),
         ] {
             let error = SinkSpec::parse(spec).unwrap_err().to_string();
@@ -259,7 +257,7 @@ mod tests {
             ("pasword=sesame", "did you mean \"password_"),
             ("Password=sesame", "unknown option \"Password\""),
             ("name=&password=sesame", "write password_file=PATH"),
-            ("password_env=open sesame", "no name of an environment variable"),
+            ("password_env=open sesame", "not the name of an environment variable"),
             ("pasword_env=PATH", "did you mean \"password_env\""),
             ("password_env=BBQ_NOT_SET", "BBQ_NOT_SET"),
             ("password_env=PATH&password_file=Cargo.toml", "contradict"),

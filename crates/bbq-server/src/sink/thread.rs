@@ -145,7 +145,7 @@ impl SinkThread {
                 SinkStep::Blocked { is_clean: false } => self.lifecycle.check().inspect_err(|_| {
                     warn!(
                         sink = self.driver.name(),
-                        "nobody read what it writes: the last message may be cut, and comes again with the next start"
+                        "no process read its output: the last message may be cut, and is written again after the next start"
                     );
                 })?,
                 SinkStep::Drained => {

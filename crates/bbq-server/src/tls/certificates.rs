@@ -162,7 +162,7 @@ fn bytes(path: &Path) -> Result<Vec<u8>, String> {
     let unreadable = |error| format!("cannot read {shown}: {error}");
     // This comes before the file is opened: opening a pipe would wait for its writer.
     if !fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(format!("{shown} is no regular file"));
+        return Err(format!("{shown} is not a regular file"));
     }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(unreadable)?;

@@ -99,7 +99,7 @@ impl ServedTls {
                 info!(listener, "new certificate: new connections get it");
             }
             Err(problem) => {
-                error!(listener, %problem, "the new certificate cannot be used; the one before it is still served");
+                error!(listener, %problem, "the new certificate cannot be used; the previous one is still served");
                 self.now().problem = Some(problem.to_string());
             }
         }

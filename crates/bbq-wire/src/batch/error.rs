@@ -17,7 +17,7 @@ pub enum BatchError {
         found: u8,
     },
     /// A header field that no builder writes.
-    #[error("batch header field {field} is {found}, allowed is {allowed}")]
+    #[error("batch header field {field} is {found}; allowed: {allowed}")]
     Field {
         /// The field's name, as in the format's drawing.
         field: &'static str,

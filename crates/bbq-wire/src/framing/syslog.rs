@@ -27,7 +27,7 @@ use super::{Frame, FramingRules, OnOversize};
 pub enum FramingError {
     /// There is no octet count where one belongs, so the start of the next message is unknown.
     #[error(
-        "syslog octet count: byte {found:#04x} behind {digits} digits, expected is a count of 1 to 10 digits \
+        "syslog octet count: byte {found:#04x} after {digits} digits, expected a count of 1 to 10 digits \
          without leading zeros and a space; the sender changed its framing or counts wrongly, close the connection"
     )]
     OctetCount {

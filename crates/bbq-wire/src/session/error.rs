@@ -55,7 +55,7 @@ pub enum SessionError {
         field: &'static str,
     },
     /// A field holds what no encoder writes.
-    #[error("{frame} field {field} is {found}, allowed is {allowed}")]
+    #[error("{frame} field {field} is {found}; allowed: {allowed}")]
     Field {
         /// The kind's name.
         frame: &'static str,
@@ -74,7 +74,7 @@ pub enum SessionError {
     )]
     Token,
     /// A known item in a place where it may not stand.
-    #[error("{found} came where {expected} belongs")]
+    #[error("found {found}, expected {expected}")]
     Unexpected {
         /// The item's name.
         found: &'static str,

@@ -23,7 +23,7 @@ pub(super) fn run(arguments: &SpoolRepairArguments) -> anyhow::Result<Outcome> {
     let survey = Survey::make(data)?;
     let storage: &dyn Storage = &DiskStorage;
     let quarantine = data.join("quarantine");
-    storage.create_dir_all(&quarantine).with_context(|| format!("cannot make {}", quarantine.display()))?;
+    storage.create_dir_all(&quarantine).with_context(|| format!("cannot create {}", quarantine.display()))?;
     let mut out = io::stdout().lock();
     let (mut set_aside, mut left) = (0, 0);
     for lane in &survey.lanes {
@@ -32,7 +32,7 @@ pub(super) fn run(arguments: &SpoolRepairArguments) -> anyhow::Result<Outcome> {
                 left += 1;
                 writeln!(
                     out,
-                    "{} at {}: {} records are {} and no bytes are left to set aside; a server skips and counts them",
+                    "{} at {}: {} records are {}, and there are no bytes to set aside; a server skips and counts them",
                     piece.file.display(),
                     piece.offset,
                     piece.records,

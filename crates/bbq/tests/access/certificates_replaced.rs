@@ -73,7 +73,7 @@ fn a_certificate_that_cannot_be_used_is_not_served() {
     let before = shown(&client.connect(setup.address(0)).expect("TLS"));
     fs::write(setup.path().join("server-cert.pem"), "garbage").expect("a file");
     server.signal(libc::SIGHUP);
-    server.wait_log("refused; going on as before");
+    server.wait_log("refused; the server continues as before");
     server.wait_log("the new certificate cannot be used");
     let (code, text) = server.health();
     assert!(code != 200 && text.contains("serves an old certificate"), "{code} {text}");

@@ -63,7 +63,7 @@ fn a_client_without_a_certificate() {
 fn a_client_with_a_certificate_of_another_authority_or_an_expired_one() {
     refuses(
         LISTENERS[0],
-        "the client's certificate is of no authority in tls_client_ca",
+        "no authority in tls_client_ca issued the client's certificate",
         |setup, authority| {
             let own = Authority::new("another authority").sign("a client");
             try_to_send(&Client::with(authority, Some(&own)), setup);

@@ -29,7 +29,7 @@ fn each_file_that_cannot_be_used_is_named_with_the_reason() {
         ("DIR/text", key, "", "DIR/text has no certificate; it must begin with -----BEGIN CERTIFICATE-----"),
         ("DIR/cut", key, "", "tls_cert: DIR/cut is not valid PEM"),
         ("DIR/junk", key, "", "tls_cert: DIR/junk: the first certificate is not valid"),
-        ("DIR", key, "", "tls_cert: DIR is no regular file"),
+        ("DIR", key, "", "tls_cert: DIR is not a regular file"),
         (cert, "DIR/missing", "", "tls_key: cannot read DIR/missing"),
         (cert, "DIR/empty", "", "tls_key: DIR/empty is empty"),
         (cert, "DIR/good-cert.pem", "", "tls_key: DIR/good-cert.pem has no private key"),

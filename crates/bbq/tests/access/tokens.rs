@@ -105,7 +105,7 @@ fn a_client_needs_a_token_of_the_file() {
         assert!(output.status.success(), "{output:?}");
     }
     for (to, token, says) in [
-        (&tcp, None, "a token is needed here, and none was shown"),
+        (&tcp, None, "a token is needed here, and none was sent"),
         (&tcp, Some(WRONG), "the token is not valid here"),
         (&unix, None, "a token is needed here"),
     ] {
@@ -176,7 +176,7 @@ fn a_token_that_was_taken_out_of_the_file_is_worth_nothing_and_others_go_on() {
     new.write(&batch(stream_id(2), 2, &["kept"]));
     new.acknowledged(2);
     old.write(&batch(stream_id(1), 2, &["not taken"]));
-    assert_refused(old, "was taken out of the server's file");
+    assert_refused(old, "was removed from the server's file");
     assert_refused(greeted(&setup, stream_id(1), OLD), "not valid here");
     // The stream goes on with the other token of the same name.
     let mut again = greeted(&setup, stream_id(1), NEW);

@@ -68,6 +68,6 @@ fn a_reload_changes_the_file_of_an_open_socket() {
     )
     .expect("a file");
     server.signal(libc::SIGHUP);
-    server.wait_log("is no mode; write four octal digits");
+    server.wait_log("is not a mode; write four octal digits");
     assert_eq!(mode(&setup, "socket"), 0o604);
 }

@@ -90,7 +90,7 @@ fn mistakes_in_a_file_name_their_place_and_the_remedy() {
         ("workers = \"two\"\n", "bbq.toml:1:11: "),
         ("workers = \n", "bbq.toml:1:"),
         ("admin = \"everywhere\"\n", "bbq.toml:1:9: "),
-        ("listen = []\n", "listen has 0; allowed is a list of 1 to 256"),
+        ("listen = []\n", "listen has 0; allowed: a list of 1 to 256"),
         ("listen = [\"lnes+tcp://127.0.0.1:1\"]\n", "did you mean \"lines\"?"),
         ("listen = [\"lines+tcp://127.0.0.1:1?on_ful=block\"]\n", "did you mean \"on_full\"?"),
         ("listen = [\"lines+tcp://127.0.0.1:1\", \"syslog+tcp://127.0.0.1:1\"]\n", "listened on twice"),
@@ -98,7 +98,7 @@ fn mistakes_in_a_file_name_their_place_and_the_remedy() {
         ("listen = [\"lines+unix:///tmp/x?distribution=reuseport\"]\n", "unix sockets"),
         ("sink = [\"file:a?format=raw\", \"file:a?format=json\"]\n", "two sinks write to file:a"),
         ("sink = [\"file:a?keep=2\"]\n", "keep has no meaning without rotate"),
-        ("sink = [\"kafka:a\"]\n", "is no sink"),
+        ("sink = [\"kafka:a\"]\n", "is not a sink"),
         ("sink = [\"null:\", \"null:\"]\n", "another sink has this name"),
         (
             "[[sink]]\nspec = \"null:\"\nname = \"a\"\n[[sink]]\nspec = \"file:b\"\nname = \"a\"\n",
@@ -117,8 +117,8 @@ fn mistakes_in_a_file_name_their_place_and_the_remedy() {
             "listen = [\"lines+tcp://127.0.0.1:1\", \"lines+tcp://127.0.0.1:2?name=lines+tcp://127.0.0.1:1\"]\n",
             "another listener has this name",
         ),
-        ("listen = [\"lines+tcp://127.0.0.1:1?name=\"]\n", "is no name"),
-        ("[spool]\nsegment_bytes = \"1KiB\"\n", "allowed is 64KiB to 1GiB"),
+        ("listen = [\"lines+tcp://127.0.0.1:1?name=\"]\n", "is not a name"),
+        ("[spool]\nsegment_bytes = \"1KiB\"\n", "allowed: 64KiB to 1GiB"),
         (
             "workers = 4\n[spool]\nbytes_max = \"64MiB\"\nsegment_bytes = \"64MiB\"\n",
             "raise spool.bytes_max or lower spool.segment_bytes",

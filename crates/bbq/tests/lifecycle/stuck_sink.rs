@@ -58,8 +58,8 @@ fn a_reload_and_an_upgrade_are_refused_and_everything_goes_on() {
     server.signal(Signal::HUP);
     // No request, sender or connection waits for the control thread.
     assert_eq!(server.status()["ready"], true);
-    assert_eq!(server.count("refused; going on as before"), 0);
-    server.wait_log("refused; going on as before", 1);
+    assert_eq!(server.count("refused; the server continues as before"), 0);
+    server.wait_log("refused; the server continues as before", 1);
     for signal in [Signal::HUP, Signal::USR2] {
         let why = server.refused(signal);
         assert!(why.contains("sink file:") && why.contains("out.log") && why.contains("within 5 s"), "{why}");
@@ -129,7 +129,7 @@ fn a_disk_that_hangs_under_dead_letters_at_rest_cancels_a_reload() {
     configure(&setup, 2);
     server.signal(Signal::HUP);
     frozen.wait_held(server.pid(), libc::SYS_ftruncate);
-    server.wait_log("refused; going on as before", 1);
+    server.wait_log("refused; the server continues as before", 1);
     client.write_all(b"behind\n").expect("it reads");
     server.wait_status("one more message", |status| status["ledger"]["received"] == 3);
     drop(frozen);
@@ -171,7 +171,7 @@ fn a_pipe_that_nobody_reads_holds_up_neither_start_nor_reload_nor_stop() {
     client.write_all(b"one\ntw").expect("it reads");
     let status = server.wait_status("the problem", |status| status["sinks"][0]["problem"].is_string());
     assert!(
-        status["sinks"][0]["problem"].as_str().expect("a text").contains("nobody has opened"),
+        status["sinks"][0]["problem"].as_str().expect("a text").contains("no process has opened"),
         "{status:#}"
     );
     configure(&setup, 2);

@@ -56,7 +56,7 @@ fn misuse_is_explained() {
         (&["--programs", "0"][..], 2, "1 to 256"),
         (&["--user", "no such user"], 2, "--user: this system has no \"no such user\""),
         (&["--group", "no such group"], 2, "--group: this system has no"),
-        (&[], 1, "cannot make "),
+        (&[], 1, "cannot create "),
     ] {
         let output = listen_setup(arguments, &pins);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", says(&output));

@@ -159,7 +159,7 @@ fn an_output_on_the_disk_of_the_spool_makes_room_for_its_cursor() {
         setup.set_sinks(&["file:{dir}/data/out.log"]);
         let server = setup.start();
         server.wait_status("delivery", |status| status["ledger"]["queued"] == 0);
-        assert!(setup.log().contains("went back to the last commit"), "the disk was never full");
+        assert!(setup.log().contains("rolled back to the last commit"), "the disk was never full");
         server.wait_status("no problem", |status| status["sinks"][0]["problem"].is_null());
         assert_eq!(server.stop(), Some(0), "{}", setup.log());
         assert!(std::fs::read(disk.join("out.log")).expect("a file") == sent.into_bytes());

@@ -50,7 +50,7 @@ fn it_is_refused_counted_and_told_what_to_do() {
         sending.wait().unwrap();
     }
     let log = setup.log();
-    let said: Vec<&str> = log.lines().filter(|line| line.contains("a bbq client says hello")).collect();
+    let said: Vec<&str> = log.lines().filter(|line| line.contains("a bbq client sent a hello")).collect();
     for (listener, words) in [("lines+tcp", "where lines"), ("syslog+tcp", "where syslog")] {
         let of_listener = said.iter().filter(|line| line.contains(listener) && line.contains(words)).count();
         // By each worker, however often the client comes.

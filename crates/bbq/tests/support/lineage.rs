@@ -87,9 +87,9 @@ impl<'a> Lineage<'a> {
 
     /// A signal whose change is refused; returns why.
     pub fn refused(&self, signal: Signal) -> String {
-        let before = self.count("refused; going on as before");
+        let before = self.count("refused; the server continues as before");
         self.signal(signal);
-        self.wait_log("refused; going on as before", before + 1);
+        self.wait_log("refused; the server continues as before", before + 1);
         self.status()["refused_change"].as_str().expect("it says why").to_owned()
     }
 

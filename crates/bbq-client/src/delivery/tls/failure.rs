@@ -159,7 +159,7 @@ impl Peer {
     /// The error if nothing arrived in time.
     pub(super) fn silent(&self) -> ConnectionError {
         ConnectionError::Transient(format!(
-            "it took the connection and gave no answer to TLS in time: it is stuck, or does not speak TLS; {NOT_TLS}"
+            "it accepted the connection and did not answer the TLS handshake in time: it is stuck, or does not speak TLS; {NOT_TLS}"
         ))
     }
 }

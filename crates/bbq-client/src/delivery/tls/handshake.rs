@@ -105,7 +105,10 @@ mod tests {
         // The second is the beginning of a record.
         for sent in [&b""[..], &[0x16, 0x03, 0x03, 0x01, 0x00, 0x02]] {
             let text = error_of(sent);
-            assert!(text.starts_with("it took the connection and gave no answer to TLS in time"), "{text}");
+            assert!(
+                text.starts_with("it accepted the connection and did not answer the TLS handshake in time"),
+                "{text}"
+            );
         }
     }
 }

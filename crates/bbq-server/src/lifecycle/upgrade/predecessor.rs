@@ -49,8 +49,7 @@ impl TakenOver {
         }
         warn!(
             data = %data.display(),
-            "another data directory than before, or its lock file was removed: messages that are not delivered stay in the \
-             directory before, until a server is started with it"
+            "the data directory is not the previous one, or its lock file was removed: undelivered messages stay in the previous directory until a server is started with it"
         );
         DirectoryLock::take(data)
     }

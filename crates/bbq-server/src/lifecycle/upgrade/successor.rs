@@ -188,7 +188,7 @@ impl Successor {
         let seconds = self.patience.as_secs();
         if timed_out {
             self.end();
-            return format!("it was ended after {seconds} s, before it {wanted} (upgrade_timeout_seconds)");
+            return format!("it was stopped after {seconds} s, before it {wanted} (upgrade_timeout_seconds)");
         }
         // The channel closes a moment before the process ends.
         let status = self.wait(STDERR_PATIENCE);
@@ -197,7 +197,7 @@ impl Successor {
         match status {
             Some(status) => format!("it ended with {status} before it {wanted}: {stderr}"),
             None => {
-                format!("it was ended, as it sent no valid message before it {wanted} ({error}): {stderr}")
+                format!("it was stopped, as it sent no valid message before it {wanted} ({error}): {stderr}")
             }
         }
     }

@@ -252,7 +252,9 @@ impl OutstandingGroups {
             let batch = self.unacknowledged.pop_front();
             let first = self.groups.iter_mut().find(|group| group.unacknowledged > 0);
             let (Some(batch), Some(group)) = (batch, first) else {
-                return Err(io::Error::other(format!("the server acknowledges the unsent batch {number}")));
+                return Err(io::Error::other(format!(
+                    "the server acknowledged batch {number}, which was not sent"
+                )));
             };
             group.pending.confirm_next(batch.records, batch.received_ns);
             group.unacknowledged -= 1;
@@ -321,12 +323,12 @@ fn next_frame(session: &mut ClientSession, input: &mut Vec<u8>) -> io::Result<Op
 fn refusal_error(refusal: &Refusal) -> io::Error {
     let remedy = match refusal.code {
         RefusalCode::Version => {
-            "; upgrade that server first, as its version takes no messages of another server"
+            "; upgrade that server first: its version does not accept messages from another server"
         }
-        RefusalCode::TakenOver => "; does a copy of this data directory pass on messages, too?",
+        RefusalCode::TakenOver => "; does another server use a copy of this data directory?",
         _ => "",
     };
-    io::Error::other(format!("the server refuses: {}{remedy}", refusal.text))
+    io::Error::other(format!("the server refused: {}{remedy}", refusal.text))
 }
 
 fn timeout_error(what: &str, patience: Duration) -> io::Error {

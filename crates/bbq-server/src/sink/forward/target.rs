@@ -45,7 +45,7 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
     let uri: Uri = text.parse().map_err(|error| wrong(&format!("{error}")))?;
     let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("it has no host"))?;
     if uri.path() != "/" && !uri.path().is_empty() {
-        return Err(wrong("nothing stands behind the port"));
+        return Err(wrong("nothing may follow the port"));
     }
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
         return Err(wrong("it has no user"));
@@ -54,7 +54,7 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
     let port = match uri.port_u16() {
         Some(port) if port > 0 => port,
         None if !has_port => PORT_DEFAULT,
-        _ => return Err(wrong("the port is no number from 1 to 65535")),
+        _ => return Err(wrong("the port is not a number from 1 to 65535")),
     };
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
     let token = query.take_secret("token")?;
@@ -93,7 +93,7 @@ mod tests {
             ("bbq://logs1:0", "the port"),
             ("bbq://logs1:", "the port"),
             ("bbq://logs1:70000", "the port"),
-            ("bbq://logs1/path", "behind the port"),
+            ("bbq://logs1/path", "follow the port"),
             ("bbq://me@logs1", "no user"),
         ] {
             let error = SinkSpec::parse(spec).map(|spec| spec.text).unwrap_err().to_string();

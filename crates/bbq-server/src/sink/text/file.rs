@@ -83,7 +83,7 @@ impl FileOutput {
         match remembered {
             Some(remembered) if remembered.inode == output.inode => output.cut_back(remembered.length)?,
             Some(_) => {
-                info!(path = %path.display(), "the file at this path is not the one of the last run; appending to it");
+                info!(path = %path.display(), "the file at this path is not the file of the last run; appending to it");
                 output.begin_line()?;
             }
             None => output.begin_line()?,
@@ -102,7 +102,7 @@ impl FileOutput {
         file.try_lock().map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => {
                 let path = path.display();
-                io::Error::other(format!("{path} is written by another process; choose another file"))
+                io::Error::other(format!("another process writes to {path}; choose another file"))
             }
             _ => io::Error::new(error.kind(), format!("{}: cannot lock it: {error}", path.display())),
         })?;
@@ -225,10 +225,10 @@ impl Output for FileOutput {
         let synced = self.file.sync_data().and_then(|()| self.file.len());
         let length = synced.map_err(|error| named(&self.path, &error))?;
         if length < self.length {
-            warn!(path = %self.path.display(), "the file was cut by somebody else; going on at its end");
+            warn!(path = %self.path.display(), "another process truncated the file; continuing at its end");
         } else if length > self.length {
             // The length includes their bytes: a cut to the length of ours alone would cut off our last bytes.
-            warn!(path = %self.path.display(), bytes = length - self.length, "somebody else writes to the file, too");
+            warn!(path = %self.path.display(), bytes = length - self.length, "another process writes to the file, too");
         }
         self.length = length;
         Ok(())
@@ -559,7 +559,7 @@ mod tests {
             .err()
             .unwrap()
             .to_string();
-        assert!(error.contains("written by another process"), "{error}");
+        assert!(error.contains("another process writes to"), "{error}");
     }
 
     /// Without a cursor nobody knows where a crash has torn the file, or who else has written it.

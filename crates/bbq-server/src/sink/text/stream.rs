@@ -88,7 +88,7 @@ impl StreamOutput {
         let error = io::Error::from(error);
         let text = match error.kind() {
             ErrorKind::BrokenPipe => {
-                format!("{}: its reader has gone; the next reader gets the rest ({error})", self.name)
+                format!("{}: its reader closed it; the next reader gets the rest ({error})", self.name)
             }
             _ => format!("{}: {error}", self.name),
         };
@@ -133,7 +133,7 @@ pub(super) fn open_stream(path: &Path) -> Result<Box<dyn Output>, OpenError> {
     match OpenOptions::new().append(true).custom_flags(flags).open(path) {
         Ok(file) => Ok(Box::new(StreamOutput::of(file, path.display().to_string()))),
         Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) && is_fifo(path) => {
-            let why = format!("{}: nobody has opened the pipe for reading", path.display());
+            let why = format!("{}: no process has opened the pipe for reading", path.display());
             Err(OpenError::NotYet(io::Error::new(error.kind(), why)))
         }
         Err(error) => Err(OpenError::Refused(named(path, &error))),

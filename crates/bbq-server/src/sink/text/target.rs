@@ -25,7 +25,7 @@ pub(in crate::sink) const fn format_option(default: &'static str) -> SpecOption 
         key: "format",
         values: Values::Words(&["raw", "json"]),
         default,
-        meaning: "a message as it came, on a line; or a JSON object with what is known of it",
+        meaning: "a message as received, on a line; or a JSON object with the message and its metadata",
     }
 }
 

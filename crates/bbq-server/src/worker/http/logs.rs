@@ -46,7 +46,7 @@ impl Source {
         let limits = SplitLimits { record_bytes_max, bytes_max: RECORDS_BYTES_MAX };
         let mut records = Vec::with_capacity(body.bytes.len());
         let split = split(&body.bytes, limits, &mut records).map_err(|error| match error {
-            SplitError::Malformed(_) => Refused::Logs("it is no ExportLogsServiceRequest".to_owned()),
+            SplitError::Malformed(_) => Refused::Logs("it is not an ExportLogsServiceRequest".to_owned()),
             SplitError::TooLarge { bytes_max } => Refused::LogsTooLarge { bytes_max },
         })?;
         body.set(records)?;

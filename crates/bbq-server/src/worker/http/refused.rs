@@ -20,7 +20,7 @@ pub(super) enum Refused {
     LogsPath,
     #[error("the Content-Type of OTLP logs is application/x-protobuf or application/json")]
     ContentType,
-    #[error("the body is no OTLP logs: {0}")]
+    #[error("the body is not OTLP logs: {0}")]
     Logs(String),
     #[error(
         "the log records, each with its resource and scope, are longer than {bytes_max} bytes; send fewer log records in a request"
@@ -30,7 +30,7 @@ pub(super) enum Refused {
     NumberedLogs,
     #[error("use POST")]
     Method,
-    #[error("unknown query {0:?}; allowed is ack=durable, ack=received or ack=none")]
+    #[error("unknown query {0:?}; allowed: ack=durable, ack=received or ack=none")]
     Query(String),
     #[error("unknown Content-Encoding; send the body as it is, or in one of gzip, deflate, zstd")]
     Encoding,
@@ -44,7 +44,7 @@ pub(super) enum Refused {
         "numbers are skipped: the next number of this stream is {expected}; send what is missing first, or begin a new stream at 1"
     )]
     Gap { expected: u64 },
-    #[error("the stream is with another worker, which takes no request now; try again")]
+    #[error("another worker serves the stream, and accepts no request now; try again")]
     Busy,
     #[error("the body is not what its Content-Encoding says, or is cut short")]
     Corrupt,
@@ -54,11 +54,11 @@ pub(super) enum Refused {
         "a message is longer than {bytes_max} bytes (message_bytes_max), or there are too many for one request"
     )]
     TooLarge { bytes_max: usize },
-    #[error("the body did not come in time")]
+    #[error("the body did not arrive in time")]
     Timeout,
     #[error("the body ended too early")]
     Incomplete,
-    #[error("too much is held in unfinished requests; try again")]
+    #[error("unfinished requests hold too much memory; try again")]
     NoMemory,
     #[error("the spool is full; try again")]
     Full,
@@ -67,7 +67,7 @@ pub(super) enum Refused {
     #[error("the messages could not be written to disk; see the server's log")]
     Failed,
     #[error(
-        "the messages are not on disk within {seconds} s, and may still get there: if they are sent again, they may be stored twice"
+        "the messages were not on disk within {seconds} s, and may be stored later: if they are sent again, they may be stored twice"
     )]
     Undecided { seconds: u32 },
 }

@@ -59,7 +59,7 @@ impl StreamOwner {
     ) -> Result<bool, Refusal> {
         if self.admission.as_ref().is_some_and(|admission| admission.is_revoked()) {
             let text =
-                "the token of this session was taken out of the server's file; connect again with another";
+                "the token of this session was removed from the server's file; connect again with another";
             return Err(Refusal::new(RefusalCode::NotAllowed, text));
         }
         if let Some(before) = self.relays {
@@ -126,8 +126,7 @@ pub(super) fn refusal(why: NotAppended, header: &BatchHeader) -> Refusal {
         NotAppended::TakenOver => taken_over(),
         NotAppended::Overlap { known } => overlap(header.first_sequence, known),
         NotAppended::Elsewhere => {
-            let text =
-                "earlier records of the stream came by another way and are not delivered yet; connect again";
+            let text = "earlier records of the stream arrived over another path and are not delivered yet; connect again";
             Refusal::new(RefusalCode::Busy, text)
         }
         NotAppended::Failed(why) => Refusal::new(RefusalCode::SpoolFailed, why),

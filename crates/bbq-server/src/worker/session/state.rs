@@ -210,8 +210,9 @@ impl<C: Connection> SessionState<C> {
     /// or a batch: `waiting` of at least `needed` bytes have come.
     pub fn input_ended(&mut self, waiting: usize, needed: usize) {
         let refusal = (waiting > 0).then(|| {
-            let text =
-                format!("the connection ended in the middle: {waiting} of at least {needed} bytes came");
+            let text = format!(
+                "the connection ended in the middle of an item: {waiting} of at least {needed} bytes arrived"
+            );
             Refusal::new(RefusalCode::Malformed, text)
         });
         self.end(refusal);

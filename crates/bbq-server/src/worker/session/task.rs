@@ -267,7 +267,7 @@ impl SessionTask {
     /// The refusal of a session whose memory others need.
     fn evicted(&self) -> Refusal {
         self.intake.listeners[self.listener_index].ledger.add_evicted(1);
-        let text = "too much is held in unfinished batches, and this one is unfinished for longest; send it again later";
+        let text = "unfinished batches hold too much memory, and this one is unfinished for longest; send it again later";
         Refusal::new(RefusalCode::Busy, text)
     }
 
@@ -397,7 +397,7 @@ fn late_batch(limits: IntakeLimits) -> Refusal {
     Refusal::new(
         RefusalCode::Busy,
         format!(
-            "for {seconds} s nothing came in the middle of a batch, or replies were not read; send unacknowledged batches again"
+            "for {seconds} s nothing arrived in the middle of a batch, or replies were not read; send unacknowledged batches again"
         ),
     )
 }

@@ -35,7 +35,7 @@ pub(super) fn reason(error: &Error) -> String {
             "the client sent no certificate; give it one of an authority in tls_client_ca"
         }
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "the client's certificate is of no authority in tls_client_ca"
+            "no authority in tls_client_ca issued the client's certificate"
         }
         Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
             "the client's certificate has expired"

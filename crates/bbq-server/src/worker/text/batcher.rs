@@ -47,7 +47,7 @@ pub(crate) enum NotTaken {
     #[error("the spool is full, and the records were dropped")]
     Dropped,
     /// A record is longer than the listener allows, or there are more records than fit into a batch.
-    #[error("a record is too long, or there are more than fit into one batch")]
+    #[error("a record is too long, or there are too many records for one batch")]
     TooLarge,
     /// The lane failed and takes nothing more.
     #[error("the spool failed")]

@@ -11,7 +11,7 @@ pub(crate) enum FramerError {
     #[error(transparent)]
     Framing(#[from] FramingError),
     #[error(
-        "a bbq client says hello where {0} are expected; give it the address of a bbq+tcp or bbq+unix listener"
+        "a bbq client sent a hello where {0} are expected; give it the address of a bbq+tcp or bbq+unix listener"
     )]
     UnexpectedHello(&'static str),
     #[error(
