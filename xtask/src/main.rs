@@ -35,7 +35,9 @@ Usage: cargo xtask TASK
            the options
   fuzz TARGET [--seconds N]
            run a target of fuzz/fuzz_targets, for 60 seconds by default
-  check    run lint, test and instructions: a change must pass all three";
+  check    run lint, test and instructions: a change must pass all three
+
+With --as-tested as their first option, simulate, soak and instructions run the program that `test` has built, and build nothing.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         ["python"] => in_root().and_then(suite::run_python),
         ["simulate", ref options @ ..] => in_root().and_then(|_| simulate(options)),
         ["instructions"] => in_root().and_then(instructions::check),
+        ["instructions", "--as-tested"] => in_root().and_then(instructions::check_as_tested),
         ["instructions", "--update"] => in_root().and_then(instructions::update),
         ["soak", ref rest @ ..] => in_root().and_then(|_| soak(rest)),
         ["fuzz", target] => in_root().and_then(|root| fuzz::run(root, target, "60")),
@@ -69,19 +72,35 @@ fn main() -> ExitCode {
 }
 
 fn simulate(options: &[&str]) -> Result<(), String> {
+    if let ["--as-tested", options @ ..] = options {
+        return as_tested("bbq-simulation", options);
+    }
     let program = ["run", "--release", "--locked", "--quiet", "--package", "bbq-simulation", "--"];
     step::cargo(&[], &[&program[..], options].concat())
 }
 
 fn soak(options: &[&str]) -> Result<(), String> {
+    if let ["--as-tested", options @ ..] = options {
+        return as_tested("bbq-soak", options);
+    }
     step::cargo(&[], &["build", "--release", "--locked", "--package", "bbq", "--package", "bbq-soak"])?;
     step::run(&[], "target/release/bbq-soak", options)
+}
+
+/// Runs a program as `cargo xtask test` has built it. Without the other packages of the workspace, cargo gives its dependencies other
+/// features, and would build them again.
+fn as_tested(name: &str, options: &[&str]) -> Result<(), String> {
+    let program = format!("target/release/{name}");
+    if !Path::new(&program).exists() {
+        return Err(format!("there is no {program}; run cargo xtask test first"));
+    }
+    step::run(&[], &program, options)
 }
 
 fn check(root: &Path) -> Result<(), String> {
     lint::run(root)?;
     suite::run(root)?;
-    instructions::check(root)
+    instructions::check_as_tested(root)
 }
 
 /// Changes to the directory of the repository, in which every step runs.

@@ -11,17 +11,24 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::needs;
-use crate::step::cargo;
+use crate::step::{self, cargo};
 use table::{Row, Table};
 
 const TABLE: &str = "crates/bbq-server/examples/instructions/counts.toml";
+const PROGRAM: &str = "target/release/examples/instructions";
 /// More growth than this is a failure. Different copy routines of the C library make less.
 const GROWTH_MAX_PER_CENT: f64 = 3.0;
 /// The example's function in which callgrind counts.
 const COUNTED: &str = "instructions::counted";
 
-/// Counts every path of the table, and compares.
+/// Builds the program, counts every path of the table, and compares.
 pub(crate) fn check(root: &Path) -> Result<(), String> {
+    build()?;
+    check_as_tested(root)
+}
+
+/// The same with the program that the tests have built.
+pub(crate) fn check_as_tested(root: &Path) -> Result<(), String> {
     let expected = read_table(root)?;
     let found = count(root, &expected)?;
     let is_comparable = expected.is_comparable(&found);
@@ -58,8 +65,13 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
 
 /// Rewrites the table with the present counts.
 pub(crate) fn update(root: &Path) -> Result<(), String> {
+    build()?;
     let found = count(root, &read_table(root)?)?;
     fs::write(root.join(TABLE), found.to_text()).map_err(|error| format!("cannot write {TABLE}: {error}"))
+}
+
+fn build() -> Result<(), String> {
+    cargo(&[], &["build", "--release", "--locked", "--package", "bbq-server", "--example", "instructions"])
 }
 
 fn read_table(root: &Path) -> Result<Table, String> {
@@ -83,16 +95,10 @@ fn count(root: &Path, table: &Table) -> Result<Table, String> {
 
 fn count_path(root: &Path, path: &str) -> Result<u64, String> {
     let out = root.join(format!("target/instructions-{path}.callgrind"));
-    // Cargo finds the example, and runs it under callgrind. Generic code has several functions of that name, and each of them
-    // toggles the counting.
-    let runner = format!(
-        "target.'cfg(unix)'.runner = ['valgrind', '--quiet', '--tool=callgrind', '--toggle-collect=*{COUNTED}*', \
-         '--callgrind-out-file={}']",
-        out.display()
-    );
-    let example =
-        ["run", "--quiet", "--release", "--locked", "--package", "bbq-server", "--example", "instructions"];
-    cargo(&[], &[&["--config", &runner], &example[..], &["--", path]].concat())?;
+    // Generic code has several functions of that name, and each of them toggles the counting.
+    let counts = format!("--toggle-collect=*{COUNTED}*");
+    let into = format!("--callgrind-out-file={}", out.display());
+    step::run(&[], "valgrind", &["--quiet", "--tool=callgrind", &counts, &into, PROGRAM, path])?;
     let text = fs::read_to_string(&out).map_err(|error| format!("cannot read {}: {error}", out.display()))?;
     let total = text.lines().find_map(|line| line.strip_prefix("totals: ")?.parse().ok());
     total.filter(|total| *total > 0).ok_or_else(|| format!("{}: nothing was counted", out.display()))
