@@ -17,7 +17,7 @@ use bbq_client::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use memchr::memrchr;
 
-use crate::arguments::{SendArguments, TlsArguments};
+use crate::arguments::{Ack, SendArguments, TlsArguments};
 use crate::outcome::{Outcome, misuse};
 use crate::token;
 use watch::{End, NoRoom, Watch};
@@ -79,7 +79,11 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
             0 => String::new(),
             failed => format!(", {failed} connections failed or broke off"),
         };
-        eprintln!("{} messages acknowledged{failed}", counters.acknowledged);
+        let done = match arguments.ack {
+            Ack::Durable | Ack::Received => "acknowledged",
+            Ack::None => "sent, without acknowledgement",
+        };
+        eprintln!("{} messages {done}{failed}", counters.acknowledged);
     }
     Ok(Outcome::Done)
 }

@@ -5,6 +5,8 @@ mod check;
 mod repair;
 mod survey;
 
+use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use crate::arguments::{SpoolArguments, SpoolCommand};
@@ -16,11 +18,15 @@ pub(crate) fn run(arguments: &SpoolArguments) -> anyhow::Result<Outcome> {
         SpoolCommand::Cat(arguments) => (&arguments.directory, &|| cat::run(arguments)),
         SpoolCommand::Repair(arguments) => (&arguments.directory, &|| repair::run(arguments)),
     };
-    if !directory.join("spool").is_dir() {
-        return Err(misuse(anyhow::anyhow!(
+    match fs::metadata(directory.join("spool")) {
+        Ok(spool) if spool.is_dir() => run(),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(anyhow::anyhow!(
+            "{}: {error}; run this as the user of the server, or as root",
+            directory.display()
+        )),
+        _ => Err(misuse(anyhow::anyhow!(
             "{} is not a data directory: it has no directory \"spool\"; use the server's --data",
             directory.display()
-        )));
+        ))),
     }
-    run()
 }

@@ -37,6 +37,8 @@ use crate::worker::{
     Command, ConnectionBudget, IntakeLimits, PausedConnection, Worker, WorkerMesh, WorkerView,
 };
 
+/// A stop that waits for sinks for longer says so: less than somebody at a terminal waits before wondering.
+const STOP_SILENT: Duration = Duration::from_millis(500);
 /// How long a sink may take to notice that it was told to give up: it checks at least ten times a second, and a system call
 /// may take the remaining time.
 const GIVE_UP_PATIENCE: Duration = Duration::from_secs(1);
@@ -213,7 +215,15 @@ impl Running {
             Halt::Stop { drain_timeout } => {
                 self.lifecycle.enter(Phase::Draining);
                 parts.spool.progress().announce();
-                wait_for(&self.sinks, *drain_timeout);
+                wait_for(&self.sinks, STOP_SILENT.min(*drain_timeout));
+                if !self.sinks.iter().all(JoinHandle::is_finished) {
+                    let seconds = drain_timeout.as_secs();
+                    info!(
+                        seconds,
+                        "stopping; waits for sinks (drain_timeout_seconds), what they do not take stays spooled"
+                    );
+                    wait_for(&self.sinks, drain_timeout.saturating_sub(STOP_SILENT));
+                }
                 self.lifecycle.enter(Phase::Over);
                 parts.spool.progress().announce();
                 wait_for(&self.sinks, GIVE_UP_PATIENCE);

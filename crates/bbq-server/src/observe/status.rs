@@ -66,7 +66,11 @@ impl Status {
             (true, true, false) => "ok, but for single senders",
             (true, false, _) => "problems",
         };
-        let lines = self.problems().iter().chain(&self.notices).map(String::as_str);
+        let problems = self.problems();
+        let between =
+            if problems.is_empty() || self.notices.is_empty() { None } else { Some("single senders:") };
+        let lines = problems.iter().map(String::as_str).chain(between);
+        let lines = lines.chain(self.notices.iter().map(String::as_str));
         (is_well, [state].into_iter().chain(lines).fold(String::new(), |text, line| text + line + "\n"))
     }
 }

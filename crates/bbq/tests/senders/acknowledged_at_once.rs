@@ -1,7 +1,7 @@
 //! A client that waits for its last acknowledgement before it sends more gets it at every level, and a client that sends stored
 //! messages again gets an acknowledgement. If this fails, such a client waits for ever.
 
-use std::io::Write;
+use std::io::{Read as _, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
@@ -18,6 +18,7 @@ fn send_returns_at_every_level() {
             .args(["send", "--ack", level, "--to", &setup.address(0).to_string()])
             .arg(&file)
             .stdin(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .expect("it starts");
         // Messages that were taken are delivered in any case; the sender ends only after their acknowledgement.
@@ -34,6 +35,10 @@ fn send_returns_at_every_level() {
             std::thread::yield_now();
         };
         assert!(status.success(), "{level}: {status}");
+        let mut text = String::new();
+        child.stderr.take().expect("piped").read_to_string(&mut text).expect("it ended");
+        let done = if level == "none" { "sent, without acknowledgement" } else { "acknowledged" };
+        assert_eq!(text, format!("2 messages {done}\n"), "{level}");
     }
 }
 
