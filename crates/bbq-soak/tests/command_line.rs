@@ -1,7 +1,6 @@
 //! If this fails, a soak with a mistake on its command line runs with other settings than were meant.
 //!
 //! As it is a test of the program, cargo builds the program for the tests, and continuous integration runs that one.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::Command;
 
