@@ -13,7 +13,7 @@ impl Group {
     /// Runs a server until SIGTERM or SIGINT, or until the futures of all workers have ended.
     ///
     /// Each worker has a thread with a tokio runtime of its own. On this thread `serve` is called with the worker's listener, and
-    /// the future that it returns is run. A [`StallMonitor`] watches the workers. What the server shares between workers has to
+    /// the future that it returns is run. A [`StallMonitor`](crate::StallMonitor) watches the workers. What the server shares between workers has to
     /// be `Sync`, or cloned for each.
     ///
     /// ```no_run
@@ -33,7 +33,7 @@ impl Group {
     /// ```
     ///
     /// On a signal the listeners return the connections that are queued, and then no more. The run ends when no connection is open
-    /// any more, and at most [`DRAIN_TIMEOUT`] after the signal. A connection that is kept open by an idle client would take all
+    /// any more, and at most [`DRAIN_TIMEOUT`](crate::DRAIN_TIMEOUT) after the signal. A connection that is kept open by an idle client would take all
     /// that time; a server that can close such connections does so when [`AsyncListener::stopped`] completes.
     ///
     /// A worker whose future ends before the stop is left out: the others take its connections. The group stays open after the
@@ -80,7 +80,7 @@ impl Group {
     /// As [`run_tokio`](Self::run_tokio), for a group of datagrams: udp or unixgram.
     ///
     /// On a signal the workers receive what is queued, and the run ends when each has asked for more; of a worker that does not, at
-    /// most [`DRAIN_TIMEOUT`] after the signal.
+    /// most [`DRAIN_TIMEOUT`](crate::DRAIN_TIMEOUT) after the signal.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
