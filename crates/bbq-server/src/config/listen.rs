@@ -32,13 +32,15 @@ pub enum OnFull {
     DropOldest,
 }
 
+/// The option that limits the connections of an address.
+const PER_ADDRESS: &str = "connections_per_address_max";
 /// The options of TLS.
 const TLS_KEYS: [&str; 3] = ["tls_cert", "tls_key", "tls_client_ca"];
 /// One file, or several.
 const PATHS: Values = Values::Text { form: "PATH or PATH,PATH,...", pattern: "^[^,]+(,[^,]+)*$" };
 
 /// The options of listeners, beside the name.
-pub static LISTEN_OPTIONS: [SpecOption; 19] = [
+pub static LISTEN_OPTIONS: [SpecOption; 20] = [
     SpecOption {
         key: "distribution",
         values: DISTRIBUTIONS,
@@ -95,6 +97,13 @@ pub static LISTEN_OPTIONS: [SpecOption; 19] = [
         values: Values::Number(1..=DEFER_MS_MAX),
         default: "at once",
         meaning: "tcp: a worker gets a connection when its first bytes have arrived, or after about this time, in whole seconds",
+    },
+    SpecOption {
+        key: PER_ADDRESS,
+        values: Values::Number(1..=1_000_000),
+        default: "no limit",
+        meaning: "tcp: open connections of one address; more are closed at once. A /64 network of IPv6 is one address, and so are \
+                  all clients behind a NAT or a proxy",
     },
     SpecOption {
         key: "receive_buffer_bytes",
@@ -157,6 +166,8 @@ pub struct ListenSpec {
     pub backlog: u32,
     /// How long a connection may wait in the kernel for its first bytes.
     pub defer_accept: Option<Duration>,
+    /// How many connections one address may have open.
+    pub connections_per_address_max: Option<u32>,
     /// When a connection ends whose peer is gone.
     pub silence: Silence,
     /// The receive buffer to request for datagrams.
@@ -215,6 +226,8 @@ impl ListenSpec {
             rules: rules(&mut query)?,
             backlog: query.take_number("backlog")?.map_or(BACKLOG_DEFAULT, narrow),
             defer_accept: take_defer_accept(&mut query, text, &address)?,
+            connections_per_address_max: take_tcp_number(&mut query, text, &address, PER_ADDRESS)?
+                .map(narrow),
             silence: Silence::take(&mut query, text, &address)?,
             receive_buffer_bytes: query.take_number("receive_buffer_bytes")?.map(narrow),
             unix_file: UnixFile::take(&mut query, text, &address)?,
@@ -320,6 +333,7 @@ pub(super) fn without_effect(
         ("spread", !is_datagram, "a connection has one worker"),
         ("backlog", is_datagram, "datagrams are not queued as connections"),
         ("defer_ms", is_datagram, "datagrams are not accepted"),
+        (PER_ADDRESS, is_datagram, "datagrams have no connections"),
         ("keepalive_seconds", is_datagram, "datagrams have no connections"),
         ("user_timeout_seconds", is_datagram, "datagrams have no connections"),
         ("receive_buffer_bytes", !is_datagram, "connections have buffers of their own"),
@@ -350,19 +364,29 @@ fn take_steering(query: &mut Query<'_>, text: &str) -> Result<Steering, ConfigEr
     }
 }
 
-/// The kernel counts whole seconds. Only tcp listeners may have it.
+/// The kernel counts whole seconds.
 fn take_defer_accept(
     query: &mut Query<'_>,
     text: &str,
     address: &Address,
 ) -> Result<Option<Duration>, ConfigError> {
-    if matches!(address, Address::Unix(_)) && query.is_written("defer_ms") {
+    let wanted = take_tcp_number(query, text, address, "defer_ms")?;
+    Ok(wanted.map(|wanted| Duration::from_secs(wanted.div_ceil(1000))))
+}
+
+/// Takes a number that only tcp listeners may have.
+fn take_tcp_number(
+    query: &mut Query<'_>,
+    text: &str,
+    address: &Address,
+    key: &str,
+) -> Result<Option<u64>, ConfigError> {
+    if matches!(address, Address::Unix(_)) && query.is_written(key) {
         return Err(ConfigError::new(format!(
-            "{text:?}: defer_ms has no meaning here: it is for tcp; leave it out"
+            "{text:?}: {key} has no meaning here: it is for tcp; leave it out"
         )));
     }
-    let wanted = query.take_number("defer_ms")?;
-    Ok(wanted.map(|wanted| Duration::from_secs(wanted.div_ceil(1000))))
+    query.take_number(key)
 }
 
 /// Takes the options of TLS. Only tcp listeners may have them.

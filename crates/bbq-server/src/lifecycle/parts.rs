@@ -7,6 +7,7 @@ use bbq_spool::{Lane, Spool};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use crate::access::AddressLimit;
 use crate::error::StartError;
 use crate::lifecycle::listeners::Listener;
 use crate::observe::changes::Changes;
@@ -22,6 +23,8 @@ use crate::worker::{
 /// Everything a start has made, for control and admin.
 pub(crate) struct Parts {
     pub(crate) listeners: Vec<Listener>,
+    /// Of each listener; `None` if an address may have any number of connections.
+    pub(crate) address_limits: Vec<Option<Arc<AddressLimit>>>,
     pub(crate) workers: Vec<Arc<WorkerView>>,
     pub(crate) sinks: Vec<(SinkSpec, Arc<SinkLedger>)>,
     pub(crate) ledger: Arc<Ledger>,
@@ -55,6 +58,7 @@ impl Parts {
                 tls: listener.tls.clone(),
                 tokens: listener.tokens.clone(),
                 refusals: Arc::clone(&listener.refusals),
+                address_limit: self.address_limits[place].clone(),
             })
         };
         Ok(Worker {

@@ -19,6 +19,7 @@ use bbq_spool::{DiskStorage, Spool, Storage};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
+use crate::access::AddressLimit;
 use crate::config::Config;
 use crate::error::{StartError, with_sources};
 use crate::lifecycle::limits::connections_max;
@@ -349,6 +350,11 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
         sinks: ledgers.collect(),
         workers: spool.lanes().iter().map(|lane| Arc::new(WorkerView::new(lane.view().records))).collect(),
         lanes: spool.lanes(),
+        address_limits: config
+            .listen
+            .iter()
+            .map(|spec| spec.connections_per_address_max.map(AddressLimit::new))
+            .collect(),
         listeners: start.listeners,
         ledger,
         spool,

@@ -20,13 +20,15 @@ const EPISODE_END: Duration = Duration::from_secs(60);
 pub(crate) struct Tally {
     /// A listener, or a sink.
     pub(crate) subject: String,
-    /// Why messages are dropped, or [`EVICTED`].
+    /// Why messages are dropped, or [`EVICTED`] or [`OVER_LIMIT`].
     pub(crate) what: String,
     pub(crate) count: u64,
 }
 
 /// Connections that were closed to make room for others.
 pub(crate) const EVICTED: &str = "evicted";
+/// Connections that were closed because their address had too many.
+pub(crate) const OVER_LIMIT: &str = "over_limit";
 
 /// Whose fault a drop is. This decides whether the server works as configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,15 +214,25 @@ fn cause(what: &str) -> (Fault, &'static str) {
             "connections or memory ran out, and these had made no progress for the longest time: raise the limit of open files, or \
              unfinished_bytes_max",
         ),
+        OVER_LIMIT => (
+            Fault::Sender,
+            "some addresses had as many connections as they may have: the log names them; raise connections_per_address_max if they are right",
+        ),
         _ => (Fault::Server, ""),
     }
 }
 
-fn things(what: &str) -> String {
+/// What is counted, where it is not messages.
+fn connections(what: &str) -> Option<&'static str> {
     match what {
-        EVICTED => "connections closed to make room for others".to_owned(),
-        reason => format!("messages dropped ({reason})"),
+        EVICTED => Some("connections closed to make room for others"),
+        OVER_LIMIT => Some("connections closed, as their addresses had too many"),
+        _ => None,
     }
+}
+
+fn things(what: &str) -> String {
+    connections(what).map_or_else(|| format!("messages dropped ({what})"), str::to_owned)
 }
 
 fn log(subject: &str, what: &str, line: &Line) {
@@ -229,12 +241,10 @@ fn log(subject: &str, what: &str, line: &Line) {
         Line::More { count, episode } if fault == Fault::Server => {
             error!(at = subject, reason = what, count, episode, remedy, "messages dropped");
         }
-        Line::More { count, episode } if what == EVICTED => {
-            warn!(at = subject, count, episode, remedy, "connections closed to make room for others");
-        }
-        Line::More { count, episode } => {
-            warn!(at = subject, reason = what, count, episode, remedy, "messages dropped");
-        }
+        Line::More { count, episode } => match connections(what) {
+            Some(things) => warn!(at = subject, count, episode, remedy, "{things}"),
+            None => warn!(at = subject, reason = what, count, episode, remedy, "messages dropped"),
+        },
         Line::Over { episode } => {
             info!(at = subject, reason = what, episode, "none for a minute");
         }

@@ -244,6 +244,9 @@ pub struct ListenerLedgerStatus {
     /// Connections closed to make room for others, since the start.
     #[serde(default)]
     pub evicted: u64,
+    /// Connections closed because their address had as many as it may have, since the start.
+    #[serde(default)]
+    pub over_limit: u64,
 }
 
 /// A sink.

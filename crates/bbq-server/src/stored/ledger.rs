@@ -75,6 +75,8 @@ pub struct ListenerLedger {
     failure: Mutex<Option<String>>,
     /// Connections closed to make room for others.
     evicted: AtomicU64,
+    /// Connections closed because their address had as many as it may have.
+    over_limit: AtomicU64,
     /// The kernel's last count of drops. Locked while the kernel is asked, as two callers would count the same drops twice.
     kernel_seen: Mutex<u64>,
 }
@@ -115,6 +117,14 @@ impl ListenerLedger {
 
     pub(crate) fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_over_limit(&self, connections: u64) {
+        self.over_limit.fetch_add(connections, Ordering::Relaxed);
+    }
+
+    pub(crate) fn over_limit(&self) -> u64 {
+        self.over_limit.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_failure(&self, why: String) {
@@ -170,6 +180,7 @@ impl ListenerLedger {
             skipped: self.skipped.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
             evicted: self.evicted(),
+            over_limit: self.over_limit(),
         }
     }
 }

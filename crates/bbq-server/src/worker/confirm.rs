@@ -16,8 +16,8 @@ use super::intake::Intake;
 /// Serves a connection until its client or the server ends it.
 pub(super) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
     let peer = arrival.peer();
-    let Arrival { intake, listener_index, accepted, .. } = arrival;
-    let (intake, open) = (Rc::clone(intake), intake.open.add(accepted.open));
+    let Arrival { intake, listener_index, accepted, address, .. } = arrival;
+    let (intake, open) = (Rc::clone(intake), intake.open.add(accepted.open, address));
     spawn_local(async move {
         if let Err(error) = serve(&intake, listener_index, peer, accepted.stream).await {
             intake.listeners[listener_index].report_closed(&error);

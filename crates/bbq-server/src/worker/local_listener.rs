@@ -12,7 +12,7 @@ use bbq_wire::session::Refusal;
 
 use super::setup::ListenerSetup;
 use super::undurable::Undurable;
-use crate::access::{PeerLog, ServedTokens};
+use crate::access::{AddressFull, AddressLimit, AddressShare, PeerLog, ServedTokens};
 use crate::config::ListenSpec;
 use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::stored::ledger::ListenerLedger;
@@ -28,6 +28,7 @@ pub(crate) struct LocalListener {
     pub(crate) tokens: Option<Arc<ServedTokens>>,
     /// Reports who was refused; shared by all workers.
     refusals: Arc<PeerLog>,
+    address_limit: Option<Arc<AddressLimit>>,
     pub(crate) batcher: RefCell<Batcher>,
     /// Reports what single peers do wrong.
     pub(crate) peer_problems: RateLimitedLog,
@@ -38,7 +39,7 @@ pub(crate) struct LocalListener {
 impl LocalListener {
     /// `source` is the index of the listener in the configuration.
     pub(crate) fn new(source: u16, listener: &ListenerSetup, undurable: &Arc<Undurable>) -> LocalListener {
-        let ListenerSetup { spec, ledger, tls, tokens, refusals, .. } = listener;
+        let ListenerSetup { spec, ledger, tls, tokens, refusals, address_limit, .. } = listener;
         let batcher = Batcher::new(source, spec, Arc::clone(ledger), Arc::clone(undurable));
         LocalListener {
             spec: Arc::clone(spec),
@@ -47,6 +48,7 @@ impl LocalListener {
             tls: tls.clone(),
             tokens: tokens.clone(),
             refusals: Arc::clone(refusals),
+            address_limit: address_limit.clone(),
             batcher: RefCell::new(batcher),
             peer_problems: RateLimitedLog::default(),
             accept_problems: RateLimitedLog::default(),
@@ -82,6 +84,29 @@ impl LocalListener {
         } else {
             tracing::warn!(listener, ?peer, reason, repeats, "TLS connection broken");
         }
+    }
+
+    /// Counts a new connection of its address. One that the address may not have is counted and reported; it is to be closed.
+    pub(crate) fn claim_address(&self, peer: Peer) -> Result<Option<Box<AddressShare>>, AddressFull> {
+        let Some(limit) = &self.address_limit else { return Ok(None) };
+        limit.claim(peer).inspect_err(|_full| {
+            self.ledger.add_over_limit(1);
+            if let Some(repeats) = self.refusals.report(peer) {
+                let (listener, connections_per_address_max) = (&self.spec.source, limit.max());
+                tracing::warn!(
+                    listener,
+                    ?peer,
+                    connections_per_address_max,
+                    repeats,
+                    "connection closed: its address has as many as it may have"
+                );
+            }
+        })
+    }
+
+    /// Counts a connection of its address that was open before the worker began.
+    pub(crate) fn take_address(&self, peer: Peer) -> Option<Box<AddressShare>> {
+        self.address_limit.as_ref()?.take(peer)
     }
 
     /// Counts and reports a refused session.

@@ -12,7 +12,7 @@ use super::limits::IntakeLimits;
 use super::session::handover::{SessionInbox, WorkerMesh};
 use super::stopping::Command;
 use super::view::WorkerView;
-use crate::access::{PeerLog, ServedTokens};
+use crate::access::{AddressLimit, PeerLog, ServedTokens};
 use crate::config::ListenSpec;
 use crate::stored::ledger::ListenerLedger;
 use crate::stored::retention::Retention;
@@ -29,6 +29,8 @@ pub(crate) struct ListenerSetup {
     /// `None` if the listener asks for no token.
     pub(crate) tokens: Option<Arc<ServedTokens>>,
     pub(crate) refusals: Arc<PeerLog>,
+    /// `None` if an address may have any number of connections.
+    pub(crate) address_limit: Option<Arc<AddressLimit>>,
 }
 
 /// A worker before it runs.

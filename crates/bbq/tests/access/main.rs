@@ -1,5 +1,6 @@
 //! Who may send: TLS, tokens, the files of unix sockets, and the limits of a listener.
 
+mod address_limit;
 mod authority;
 mod certificates_replaced;
 mod client;

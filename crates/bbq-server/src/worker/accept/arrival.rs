@@ -6,6 +6,7 @@ use bbq_listen::Accepted;
 use bbq_wire::Peer;
 
 use super::connections::Connections;
+use crate::access::AddressShare;
 use crate::worker::intake::Intake;
 use crate::worker::local_listener::LocalListener;
 use crate::worker::session::quiet::QuietSessions;
@@ -24,6 +25,8 @@ pub(crate) struct Arrival<'a> {
     pub(crate) idle: &'a IdleConnections,
     pub(crate) listener_index: usize,
     pub(crate) accepted: Accepted,
+    /// Its share of what its address may have open; `None` if there is no limit.
+    pub(crate) address: Option<Box<AddressShare>>,
 }
 
 /// What became of a connection that was just accepted.
@@ -41,6 +44,11 @@ impl Arrival<'_> {
     }
 
     pub(crate) fn peer(&self) -> Peer {
-        self.accepted.peer.0.map_or(Peer::Unnamed, Peer::Inet)
+        peer_of(&self.accepted)
     }
+}
+
+/// Who made a connection.
+pub(super) fn peer_of(accepted: &Accepted) -> Peer {
+    accepted.peer.0.map_or(Peer::Unnamed, Peer::Inet)
 }

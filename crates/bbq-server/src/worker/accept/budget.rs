@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
+use crate::access::AddressShare;
+
 /// Shared by all workers, and changed only when connections are accepted or closed, never per message.
 #[derive(Debug)]
 pub(crate) struct ConnectionBudget {
@@ -92,19 +94,26 @@ impl ConnectionBudget {
     }
 }
 
-/// One connection of the budget, given back on drop.
-pub(crate) struct BudgetShare(Arc<ConnectionBudget>);
+/// One connection of the budget, and of its address's, given back on drop.
+pub(crate) struct BudgetShare {
+    budget: Arc<ConnectionBudget>,
+    /// `None` if the listener has no limit for an address.
+    _address: Option<Box<AddressShare>>,
+}
 
 impl BudgetShare {
     /// For a connection that was claimed or taken.
-    pub(crate) fn of_claimed(budget: &Arc<ConnectionBudget>) -> BudgetShare {
-        BudgetShare(Arc::clone(budget))
+    pub(crate) fn of_claimed(
+        budget: &Arc<ConnectionBudget>,
+        address: Option<Box<AddressShare>>,
+    ) -> BudgetShare {
+        BudgetShare { budget: Arc::clone(budget), _address: address }
     }
 }
 
 impl Drop for BudgetShare {
     fn drop(&mut self) {
-        self.0.give_back(1);
+        self.budget.give_back(1);
     }
 }
 

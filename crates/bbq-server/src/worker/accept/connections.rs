@@ -79,7 +79,8 @@ impl Connections {
         let mut memory = MemoryShare::default();
         // The connection is kept even beyond the memory limit: new connections wait.
         let _counted = intake.memory.set(&mut memory, framer.held_bytes());
-        let open = Some(intake.open.add(None));
+        let address = intake.listeners[self.listener_index].take_address(peer);
+        let open = Some(intake.open.add(None, address));
         let last_active = intake.view.active_sessions.now();
         self.add(intake, Connection { stream, framer, peer, open, memory, last_active });
     }

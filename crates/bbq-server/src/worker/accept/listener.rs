@@ -8,7 +8,7 @@ use std::time::Duration;
 use bbq_listen::{ACCEPTS_PER_BATCH_MAX, AcceptOutcome, AcceptState, Accepted, AsyncListener, Distribution};
 use tracing::warn;
 
-use super::arrival::{Arrival, ArrivalOutcome, IdleConnections};
+use super::arrival::{Arrival, ArrivalOutcome, IdleConnections, peer_of};
 use super::idle::EVICTIONS_MAX;
 use crate::worker::intake::Intake;
 use crate::worker::sources::{self, Begin};
@@ -141,9 +141,13 @@ fn is_handed_more(intake: &Intake, listener_index: usize, listener: &AsyncListen
         && worker_listener.socket().queue().is_some_and(|state| state.queue > 0)
 }
 
-/// Gives a connection to the source that serves it.
+/// Gives a connection to the source that serves it, unless its address has too many.
 fn dispatch(intake: &Rc<Intake>, idle: &IdleConnections, begin: Begin, accepted: Accepted) -> ArrivalOutcome {
-    begin(Arrival { intake, idle, listener_index: idle.connections.listener_index(), accepted })
+    let listener_index = idle.connections.listener_index();
+    let Ok(address) = intake.listeners[listener_index].claim_address(peer_of(&accepted)) else {
+        return ArrivalOutcome::Closed;
+    };
+    begin(Arrival { intake, idle, listener_index, accepted, address })
 }
 
 fn report_limit(intake: &Intake, listener_index: usize) {

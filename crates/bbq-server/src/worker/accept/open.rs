@@ -9,6 +9,7 @@ use bbq_listen::OpenCount;
 use tokio::sync::Notify;
 
 use super::budget::{BudgetShare, ConnectionBudget};
+use crate::access::AddressShare;
 use crate::worker::view::WorkerView;
 
 /// The connections that are open at one worker.
@@ -29,9 +30,13 @@ impl OpenConnections {
         }
     }
 
-    /// Counts a new connection, whose share of the budget was claimed.
-    pub(crate) fn add(self: &Rc<Self>, count: Option<OpenCount>) -> OpenConnection {
-        self.receive(BudgetShare::of_claimed(&self.budget), count)
+    /// Counts a new connection, whose share of the budget was claimed, and that of its address, if it needs one.
+    pub(crate) fn add(
+        self: &Rc<Self>,
+        count: Option<OpenCount>,
+        address: Option<Box<AddressShare>>,
+    ) -> OpenConnection {
+        self.receive(BudgetShare::of_claimed(&self.budget, address), count)
     }
 
     /// Counts a connection that another worker has handed over.

@@ -50,8 +50,8 @@ impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for OnWorker {
 /// Serves a connection until its client or the server ends it.
 pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
     let peer = arrival.peer();
-    let Arrival { intake, listener_index, accepted, .. } = arrival;
-    let open = intake.open.add(accepted.open);
+    let Arrival { intake, listener_index, accepted, address, .. } = arrival;
+    let open = intake.open.add(accepted.open, address);
     let source = Source { intake: Rc::clone(intake), listener_index, peer };
     spawn_local(async move {
         let intake = Rc::clone(&source.intake);

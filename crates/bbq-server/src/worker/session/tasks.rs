@@ -21,14 +21,14 @@ use crate::worker::stream::Stream;
 /// Keeps a connection among the quiet sessions until its client says hello.
 pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
     let peer = arrival.peer();
-    let Arrival { intake, idle, listener_index, accepted } = arrival;
+    let Arrival { intake, idle, listener_index, accepted, address } = arrival;
     // Clients wait for acknowledgements, which are small: without this, the kernel holds one back until the previous one is
     // acknowledged by TCP (RFC 896). Unix sockets have no such delay, and refuse the option.
     let _not_tcp = set_tcp_nodelay(&accepted.stream, true);
     let Some(stream) = intake.listeners[listener_index].stream(accepted.stream) else {
         return ArrivalOutcome::Closed;
     };
-    let open = intake.open.add(accepted.open);
+    let open = intake.open.add(accepted.open, address);
     intake.view.sessions.fetch_add(1, Ordering::Relaxed);
     let protocol = ServerSession::new(intake.listeners[listener_index].batch_limits());
     let last_active = intake.view.active_sessions.now();

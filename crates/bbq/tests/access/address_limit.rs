@@ -1,0 +1,97 @@
+//! If this fails, one address can take all connections of a server although its limit says how many it may have, or the limit holds
+//! back others, or never lets a client come again.
+
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
+use std::fs;
+use std::io::{ErrorKind, Read as _, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::support::client::{connect_from, source};
+use crate::support::lineage::Lineage;
+use crate::support::{PATIENCE, Setup, refused_start};
+
+fn connect(number: u32, to: SocketAddr) -> TcpStream {
+    let stream = connect_from(source(number), to);
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    stream
+}
+
+/// Whether the server closes a connection that says nothing.
+fn is_closed(mut stream: TcpStream) -> bool {
+    match stream.read(&mut [0]) {
+        Ok(length) => length == 0,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
+}
+
+fn open(status: &Value) -> u64 {
+    let workers = status["workers"].as_array().expect("workers");
+    workers.iter().map(|worker| worker["connections"].as_u64().expect("a number")).sum()
+}
+
+#[test]
+fn an_address_gets_no_more_than_its_share_and_others_get_theirs() {
+    for protocol in ["lines", "bbq", "http"] {
+        let spec = format!("{protocol}+tcp://127.0.0.1:{{0}}?connections_per_address_max=2");
+        let setup = Setup::new(&[&spec]).with(&["--workers", "2"]);
+        let server = setup.start();
+        let mut held: Vec<TcpStream> = (0..2).map(|_| connect(1, setup.address(0))).collect();
+        server.wait_status("two connections", |status| open(status) == 2);
+        assert!(is_closed(connect(1, setup.address(0))), "{protocol}");
+        let _other = connect(2, setup.address(0));
+        let status = server.wait_status("that of another address", |status| open(status) == 3);
+        assert_eq!(status["listeners"][0]["ledger"]["over_limit"], 1, "{protocol}: {status:#}");
+        server.wait_log("connection closed: its address has as many as it may have");
+        server.wait_status("the notice", |_| {
+            let (code, text) = server.health();
+            code == 200 && text.contains("1 connections closed, as their addresses had too many")
+        });
+        held.pop();
+        server.wait_status("the end of one", |status| open(status) == 2);
+        held.push(connect(1, setup.address(0)));
+        server.wait_status("another in its place", |status| open(status) == 3);
+        drop((held, server));
+    }
+}
+
+/// They are open already, and count for those that come afterwards.
+#[test]
+fn connections_that_a_reload_keeps_count() {
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}?connections_per_address_max=2"]).config("# defaults\n");
+    let server = Lineage::start(&setup);
+    let mut held: Vec<TcpStream> = (0..2).map(|_| connect(1, setup.address(0))).collect();
+    held.iter_mut().for_each(|stream| stream.write_all(b"half").expect("it reads"));
+    server.wait_status("two connections", |status| open(status) == 2);
+    fs::write(setup.path().join("bbq.toml"), "[spool]\nflush_interval_ms = 2\n").expect("a configuration");
+    server.reload();
+    assert!(is_closed(connect(1, setup.address(0))), "{}", setup.log());
+    held.iter_mut().for_each(|stream| stream.write_all(b" a line\n").expect("it reads"));
+    drop(held);
+    server.wait_delivered(2);
+    // Their share comes back when the server has seen their end.
+    let start = Instant::now();
+    loop {
+        let mut stream = connect(1, setup.address(0));
+        if stream.write_all(b"again\n").is_ok() && server.status()["ledger"]["received"].as_u64() >= Some(3) {
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE, "{}", setup.log());
+    }
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}
+
+#[test]
+fn it_is_for_tcp() {
+    for spec in ["lines+unix://{dir}/socket", "lines+udp://127.0.0.1:{0}"] {
+        let setup = Setup::new(&[&format!("{spec}?connections_per_address_max=2")]);
+        let (code, text) = refused_start(&mut setup.command());
+        assert!(
+            code == Some(2) && text.contains("connections_per_address_max has no meaning here"),
+            "{text}"
+        );
+    }
+}
