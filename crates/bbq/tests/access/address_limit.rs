@@ -61,7 +61,8 @@ fn an_address_gets_no_more_than_its_share_and_others_get_theirs() {
 /// They are open already, and count for those that come afterwards.
 #[test]
 fn connections_that_a_reload_keeps_count() {
-    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}?connections_per_address_max=2"]).config("# defaults\n");
+    let setup =
+        Setup::new(&["lines+tcp://127.0.0.1:{0}?connections_per_address_max=2"]).config("# defaults\n");
     let server = Lineage::start(&setup);
     let mut held: Vec<TcpStream> = (0..2).map(|_| connect(1, setup.address(0))).collect();
     held.iter_mut().for_each(|stream| stream.write_all(b"half").expect("it reads"));
