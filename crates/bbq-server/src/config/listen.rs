@@ -468,7 +468,7 @@ mod tests {
             };
             let value = match option.key {
                 "distribution" => "auto",
-                "defer_ms" => "1000",
+                "defer_ms" | PER_ADDRESS => "1000",
                 "owner" | "group" => "root",
                 _ => option.default,
             };
