@@ -134,7 +134,7 @@ mod tests {
                 "lasting: the peer does not answer as a bbq server",
             ),
             (b"", true, "passing: it ended the connection without an answer"),
-            (b"", false, "passing: it took the connection and gave no answer in time"),
+            (b"", false, "passing: it accepted the connection and did not answer in time"),
         ] {
             let text = error_of(sent, ends);
             assert!(text.starts_with(words) && text.ends_with(REMEDY), "{text}");
