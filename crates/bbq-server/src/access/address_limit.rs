@@ -8,13 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bbq_wire::Peer;
 
-use super::peer_log::address_of;
+use super::peer_log::{PeerLog, address_of};
 
 /// Shared by all workers, and locked only when a connection is accepted or closed.
 #[derive(Debug)]
 pub(crate) struct AddressLimit {
     max: u32,
     open: Mutex<HashMap<IpAddr, u32>>,
+    /// Not that of refused sessions: neither hides the other.
+    log: PeerLog,
 }
 
 /// The address has as many connections as it may have.
@@ -23,11 +25,16 @@ pub(crate) struct AddressFull;
 
 impl AddressLimit {
     pub(crate) fn new(max: u32) -> Arc<AddressLimit> {
-        Arc::new(AddressLimit { max, open: Mutex::default() })
+        Arc::new(AddressLimit { max, open: Mutex::default(), log: PeerLog::default() })
     }
 
     pub(crate) fn max(&self) -> u32 {
         self.max
+    }
+
+    /// Reports who had too many.
+    pub(crate) fn log(&self) -> &PeerLog {
+        &self.log
     }
 
     /// Counts a new connection; `None` for a peer without an address.

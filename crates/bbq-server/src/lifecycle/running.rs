@@ -139,6 +139,11 @@ impl Running {
                 return Err(error);
             }
         };
+        // Before any worker accepts: what is open already counts.
+        for connection in paused.iter_mut() {
+            let limit = parts.address_limits.get(connection.listener_index).and_then(Option::as_ref);
+            connection.address = limit.and_then(|limit| limit.take(connection.peer));
+        }
         for (mut worker, gate) in workers.into_iter().zip(gated.gates) {
             let count = config.workers;
             worker.paused =
@@ -217,10 +222,12 @@ impl Running {
                 self.lifecycle.enter(Phase::Draining);
                 parts.spool.progress().announce();
                 wait_for(&self.sinks, STOP_SILENT.min(*drain_timeout));
-                if !self.sinks.iter().all(JoinHandle::is_finished) {
-                    let seconds = drain_timeout.as_secs();
+                let waits = self.sinks.iter().zip(&parts.sinks).filter(|(sink, _)| !sink.is_finished());
+                let sinks: Vec<&str> = waits.map(|(_, (spec, _))| spec.text.as_str()).collect();
+                if !sinks.is_empty() && !drain_timeout.is_zero() {
                     info!(
-                        seconds,
+                        sinks = sinks.join(", "),
+                        seconds = drain_timeout.as_secs(),
                         "stopping; waits for sinks (drain_timeout_seconds), what they do not take stays spooled"
                     );
                     wait_for(&self.sinks, drain_timeout.saturating_sub(STOP_SILENT));

@@ -91,7 +91,7 @@ impl LocalListener {
         let Some(limit) = &self.address_limit else { return Ok(None) };
         limit.claim(peer).inspect_err(|_full| {
             self.ledger.add_over_limit(1);
-            if let Some(repeats) = self.refusals.report(peer) {
+            if let Some(repeats) = limit.log().report(peer) {
                 let (listener, connections_per_address_max) = (&self.spec.source, limit.max());
                 tracing::warn!(
                     listener,
@@ -102,11 +102,6 @@ impl LocalListener {
                 );
             }
         })
-    }
-
-    /// Counts a connection of its address that was open before the worker began.
-    pub(crate) fn take_address(&self, peer: Peer) -> Option<Box<AddressShare>> {
-        self.address_limit.as_ref()?.take(peer)
     }
 
     /// Counts and reports a refused session.

@@ -6,13 +6,17 @@
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::support::client::{connect_from, source};
 use crate::support::lineage::Lineage;
 use crate::support::{PATIENCE, Setup, refused_start};
+
+/// A server that closes a connection does so sooner, except while it reloads.
+const NOT_CLOSED: Duration = Duration::from_millis(200);
 
 fn connect(number: u32, to: SocketAddr) -> TcpStream {
     let stream = connect_from(source(number), to);
@@ -58,18 +62,37 @@ fn an_address_gets_no_more_than_its_share_and_others_get_theirs() {
     }
 }
 
-/// They are open already, and count for those that come afterwards.
+/// They are open already, and count for those that come meanwhile, whichever worker gets them, and afterwards.
 #[test]
 fn connections_that_a_reload_keeps_count() {
-    let setup =
-        Setup::new(&["lines+tcp://127.0.0.1:{0}?connections_per_address_max=2"]).config("# defaults\n");
+    let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}?connections_per_address_max=2"])
+        .config("# defaults\n")
+        .with(&["--workers", "2"]);
     let server = Lineage::start(&setup);
     let mut held: Vec<TcpStream> = (0..2).map(|_| connect(1, setup.address(0))).collect();
     held.iter_mut().for_each(|stream| stream.write_all(b"half").expect("it reads"));
     server.wait_status("two connections", |status| open(status) == 2);
-    fs::write(setup.path().join("bbq.toml"), "[spool]\nflush_interval_ms = 2\n").expect("a configuration");
-    server.reload();
-    assert!(is_closed(connect(1, setup.address(0))), "{}", setup.log());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let mut not_closed = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                let mut stream = connect(1, setup.address(0));
+                stream.set_read_timeout(Some(NOT_CLOSED)).expect("a time-out");
+                let read = stream.read(&mut [0]);
+                if read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+                    not_closed.push(stream);
+                }
+            }
+        });
+        let _over = Over(&is_over);
+        for number in 0..10 {
+            let text = format!("[spool]\nflush_interval_ms = {}\n", 2 + number % 2);
+            fs::write(setup.path().join("bbq.toml"), text).expect("a configuration");
+            server.reload();
+            assert!(open(&server.status()) <= 2, "{number}: {:#}", server.status());
+        }
+    });
     held.iter_mut().for_each(|stream| stream.write_all(b" a line\n").expect("it reads"));
     drop(held);
     server.wait_delivered(2);
@@ -83,6 +106,15 @@ fn connections_that_a_reload_keeps_count() {
         assert!(start.elapsed() < PATIENCE, "{}", setup.log());
     }
     assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}
+
+/// Ends the other thread also when an assertion fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]

@@ -146,6 +146,7 @@ fn a_stop_names_it_ends_in_time_and_keeps_what_is_owed() {
     let (frozen, lines) = freeze(&setup, server.pid());
     server.signal(libc::SIGTERM);
     server.wait_log("stopping; waits for sinks");
+    assert!(setup.log().contains("sinks=\"file:") || setup.log().contains("sinks=file:"), "{}", setup.log());
     server.wait_log("the sink is stuck in its output");
     // The process has ended except for that thread, which its tracer has to release.
     server.wait_log(" stopped ");

@@ -158,7 +158,8 @@ fn resumed(connection: &Connection, stream: OwnedFd, listeners: &[Listener]) -> 
         let framer = Framer::resume(spec.protocol, suspended)?;
         let peer = Peer::decode(&mut peer.as_slice())?;
         let stream = Stream::plain(stream);
-        Some(PausedConnection { worker: connection.worker, listener_index, stream, framer, peer })
+        let worker = connection.worker;
+        Some(PausedConnection { worker, listener_index, stream, framer, peer, address: None })
     });
     if resumed.is_none() {
         warn!(listener = connection.source, "cannot continue a connection that was handed over; closed");

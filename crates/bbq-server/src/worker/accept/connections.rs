@@ -73,13 +73,12 @@ impl Connections {
 
     /// Continues a connection that another worker served before.
     pub(crate) fn resume(&self, intake: &Rc<Intake>, paused: PausedConnection) {
-        let PausedConnection { stream, framer, peer, .. } = paused;
+        let PausedConnection { stream, framer, peer, address, .. } = paused;
         // The connection is kept even beyond the budget: new connections wait until others have closed.
         intake.budget.take(1);
         let mut memory = MemoryShare::default();
         // The connection is kept even beyond the memory limit: new connections wait.
         let _counted = intake.memory.set(&mut memory, framer.held_bytes());
-        let address = intake.listeners[self.listener_index].take_address(peer);
         let open = Some(intake.open.add(None, address));
         let last_active = intake.view.active_sessions.now();
         self.add(intake, Connection { stream, framer, peer, open, memory, last_active });
@@ -218,7 +217,14 @@ impl Connections {
         drop(open);
         intake.memory.release(&mut memory);
         let (worker, listener_index) = (intake.worker, self.listener_index);
-        intake.paused.borrow_mut().push(PausedConnection { worker, listener_index, stream, framer, peer });
+        intake.paused.borrow_mut().push(PausedConnection {
+            worker,
+            listener_index,
+            stream,
+            framer,
+            peer,
+            address: None,
+        });
     }
 
     async fn read_to_the_end(&self, intake: &Intake, mut connection: Connection) {

@@ -2,6 +2,7 @@
 
 use bbq_wire::Peer;
 
+use crate::access::AddressShare;
 use crate::worker::stream::Stream;
 use crate::worker::text::framer::Framer;
 
@@ -14,4 +15,6 @@ pub(crate) struct PausedConnection {
     pub(crate) stream: Stream,
     pub(crate) framer: Framer,
     pub(crate) peer: Peer,
+    /// Its share of what its address may have open, once it is on its way to the next worker.
+    pub(crate) address: Option<Box<AddressShare>>,
 }
