@@ -221,17 +221,7 @@ impl Running {
             Halt::Stop { drain_timeout } => {
                 self.lifecycle.enter(Phase::Draining);
                 parts.spool.progress().announce();
-                wait_for(&self.sinks, STOP_SILENT.min(*drain_timeout));
-                let waits = self.sinks.iter().zip(&parts.sinks).filter(|(sink, _)| !sink.is_finished());
-                let sinks: Vec<&str> = waits.map(|(_, (spec, _))| spec.text.as_str()).collect();
-                if !sinks.is_empty() && !drain_timeout.is_zero() {
-                    info!(
-                        sinks = sinks.join(", "),
-                        seconds = drain_timeout.as_secs(),
-                        "stopping; waits for sinks (drain_timeout_seconds), what they do not take stays spooled"
-                    );
-                    wait_for(&self.sinks, drain_timeout.saturating_sub(STOP_SILENT));
-                }
+                wait_for_sinks(&self.sinks, &parts, *drain_timeout);
                 self.lifecycle.enter(Phase::Over);
                 parts.spool.progress().announce();
                 wait_for(&self.sinks, GIVE_UP_PATIENCE);
@@ -411,6 +401,21 @@ fn report(event: &StallEvent, log: &RateLimitedLog) {
             info!(worker, address, rescued, "worker is back");
         }
         _ => {}
+    }
+}
+
+/// Waits until the sinks have read to the end, at the latest for `drain_timeout`, and says so if it takes a while.
+fn wait_for_sinks(threads: &[JoinHandle<()>], parts: &Parts, drain_timeout: Duration) {
+    wait_for(threads, STOP_SILENT.min(drain_timeout));
+    let waits = threads.iter().zip(&parts.sinks).filter(|(thread, _)| !thread.is_finished());
+    let sinks: Vec<&str> = waits.map(|(_, (spec, _))| spec.text.as_str()).collect();
+    if !sinks.is_empty() && !drain_timeout.is_zero() {
+        info!(
+            sinks = sinks.join(", "),
+            seconds = drain_timeout.as_secs(),
+            "stopping; waits for sinks (drain_timeout_seconds), what they do not take stays spooled"
+        );
+        wait_for(threads, drain_timeout.saturating_sub(STOP_SILENT));
     }
 }
 
