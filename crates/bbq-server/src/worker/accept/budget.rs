@@ -98,7 +98,7 @@ impl ConnectionBudget {
 pub(crate) struct BudgetShare {
     budget: Arc<ConnectionBudget>,
     /// `None` if the listener has no limit for an address.
-    _address: Option<Box<AddressShare>>,
+    address: Option<Box<AddressShare>>,
 }
 
 impl BudgetShare {
@@ -107,7 +107,12 @@ impl BudgetShare {
         budget: &Arc<ConnectionBudget>,
         address: Option<Box<AddressShare>>,
     ) -> BudgetShare {
-        BudgetShare { budget: Arc::clone(budget), _address: address }
+        BudgetShare { budget: Arc::clone(budget), address }
+    }
+
+    /// Gives the connection back to the budget, and returns its share of its address.
+    pub(crate) fn into_address(mut self) -> Option<Box<AddressShare>> {
+        self.address.take()
     }
 }
 

@@ -214,7 +214,8 @@ impl Connections {
 
     fn pause(&self, intake: &Intake, connection: Connection) {
         let Connection { stream, framer, peer, open, mut memory, .. } = connection;
-        drop(open);
+        // Its address keeps its share: other workers may accept until they, too, have heard of the pause.
+        let address = open.and_then(|open| open.into_parts().0.into_address());
         intake.memory.release(&mut memory);
         let (worker, listener_index) = (intake.worker, self.listener_index);
         intake.paused.borrow_mut().push(PausedConnection {
@@ -223,7 +224,7 @@ impl Connections {
             stream,
             framer,
             peer,
-            address: None,
+            address,
         });
     }
 

@@ -15,6 +15,6 @@ pub(crate) struct PausedConnection {
     pub(crate) stream: Stream,
     pub(crate) framer: Framer,
     pub(crate) peer: Peer,
-    /// Its share of what its address may have open, once it is on its way to the next worker.
+    /// Its share of what its address may have open, at the worker before, and then at the next.
     pub(crate) address: Option<Box<AddressShare>>,
 }
