@@ -84,17 +84,13 @@ fn soak(options: &[&str]) -> Result<(), String> {
         return as_tested("bbq-soak", options);
     }
     step::cargo(&[], &["build", "--release", "--locked", "--package", "bbq", "--package", "bbq-soak"])?;
-    step::run(&[], "target/release/bbq-soak", options)
+    step::run(&[], &step::built("bbq-soak")?, options)
 }
 
 /// Runs a program as `cargo xtask test` has built it. Without the other packages of the workspace, cargo gives its dependencies other
 /// features, and would build them again.
 fn as_tested(name: &str, options: &[&str]) -> Result<(), String> {
-    let program = format!("target/release/{name}");
-    if !Path::new(&program).exists() {
-        return Err(format!("there is no {program}; run cargo xtask test first"));
-    }
-    step::run(&[], &program, options)
+    step::run(&[], &step::built(name)?, options)
 }
 
 fn check(root: &Path) -> Result<(), String> {

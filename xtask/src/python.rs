@@ -3,8 +3,7 @@
 //! Everything is under target/python. A second run installs nothing and builds only what has changed. Cargo has a separate
 //! directory there, as maturin's variables would make it rebuild pyo3 each time.
 
-use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::step;
 use crate::tally::{PytestOutput, Tally};
@@ -29,8 +28,7 @@ pub(crate) fn test(root: &Path) -> (Result<(), String>, Tally) {
 }
 
 fn run(root: &Path, output: &mut PytestOutput) -> Result<(), String> {
-    let target =
-        root.join(env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from));
+    let target = root.join(step::target_directory());
     let (environment, wheels) = (target.join("python/venv"), target.join("python/wheels"));
     let python = environment.join("bin/python");
     let [program, environment, wheels, build] =

@@ -1,7 +1,9 @@
 //! One step: a command that is shown, runs with its output on the terminal, and must succeed.
 
+use std::env;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::thread;
@@ -14,6 +16,18 @@ const HEARS_INTERRUPTS: [&str; 2] = ["env", "--default-signal=INT"];
 const SILENCE_MAX: Duration = Duration::from_secs(600);
 /// Lines that are read and not shown yet: the terminal is rarely behind.
 const LINES_QUEUED_MAX: usize = 1024;
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_directory() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from)
+}
+
+/// A program that was built, by its place in the directory of the release profile.
+pub(crate) fn built(name: &str) -> Result<String, String> {
+    let program = target_directory().join("release").join(name);
+    let shown = program.display().to_string();
+    if program.exists() { Ok(shown) } else { Err(format!("there is no {shown}; run cargo xtask test first")) }
+}
 
 /// Runs `program`, with variables of the environment set in front of it.
 pub(crate) fn run(variables: &[(&str, &str)], program: &str, arguments: &[&str]) -> Result<(), String> {

@@ -15,7 +15,7 @@ use crate::step::{self, cargo};
 use table::{Row, Table};
 
 const TABLE: &str = "crates/bbq-server/examples/instructions/counts.toml";
-const PROGRAM: &str = "target/release/examples/instructions";
+const PROGRAM: &str = "examples/instructions";
 /// More growth than this is a failure. Different copy routines of the C library make less.
 const GROWTH_MAX_PER_CENT: f64 = 3.0;
 /// The example's function in which callgrind counts.
@@ -98,7 +98,11 @@ fn count_path(root: &Path, path: &str) -> Result<u64, String> {
     // Generic code has several functions of that name, and each of them toggles the counting.
     let counts = format!("--toggle-collect=*{COUNTED}*");
     let into = format!("--callgrind-out-file={}", out.display());
-    step::run(&[], "valgrind", &["--quiet", "--tool=callgrind", &counts, &into, PROGRAM, path])?;
+    step::run(
+        &[],
+        "valgrind",
+        &["--quiet", "--tool=callgrind", &counts, &into, &step::built(PROGRAM)?, path],
+    )?;
     let text = fs::read_to_string(&out).map_err(|error| format!("cannot read {}: {error}", out.display()))?;
     let total = text.lines().find_map(|line| line.strip_prefix("totals: ")?.parse().ok());
     total.filter(|total| *total > 0).ok_or_else(|| format!("{}: nothing was counted", out.display()))

@@ -4,7 +4,7 @@
 //!     curl http://127.0.0.1:8080/
 //!
 //! With `--allow-block`, `GET /block/500` blocks the whole worker for 500 ms: to show what happens to the connections behind it.
-//! A silent connection is kept for as long as there are descriptors; there is no time-out.
+//! There is no time-out for silent connections.
 
 #[path = "../common/block.rs"]
 mod block;
@@ -17,7 +17,7 @@ mod http;
 #[path = "../common/site.rs"]
 mod site;
 
-use std::io::Result;
+use std::io::{Read, Result};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use clap::Parser;
 use site::Site;
 
 /// The page is held in memory, and copied for each answer.
-const FILE_BYTES_MAX: usize = 1024 * 1024;
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Answers OK.
 #[derive(Debug, Parser)]
@@ -45,23 +45,22 @@ struct Arguments {
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    let page = arguments.file.as_deref().map_or_else(|| Ok(b"OK".to_vec()), read_page)?;
+    let page = arguments.file.as_deref().map_or_else(|| Ok(b"OK".to_vec()), read_page).context("--file")?;
     let group = arguments.options.open()?;
     let runner = group.tokio_runner().yield_before_sleep(true).on_stall(|event| eprintln!("{event:?}"));
-    runner.run(|listener| work(front_door::announced(&group, listener), &page, arguments.allow_block))?;
-    Ok(())
+    Ok(runner.run(|listener| work(front_door::announced(&group, listener), &page, arguments.allow_block))?)
 }
 
 fn read_page(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let page = std::fs::read(path).with_context(|| format!("--file {}", path.display()))?;
-    anyhow::ensure!(page.len() <= FILE_BYTES_MAX, "--file: {} bytes, at most {FILE_BYTES_MAX}", page.len());
+    let mut page = Vec::new();
+    std::fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut page)?;
+    anyhow::ensure!(page.len() as u64 <= FILE_BYTES_MAX, "more than {FILE_BYTES_MAX} bytes");
     Ok(page)
 }
 
 async fn work(mut listener: AsyncListener, page: &[u8], allow_block: bool) -> Result<()> {
-    let worker = listener.worker_listener().worker();
-    let site = Arc::new(Site::new(page, allow_block));
     let (mut connections, mut stopped) = (0_u64, pin!(listener.stopped()));
+    let site = Arc::new(Site::new(page, allow_block));
     loop {
         let begin = |accepted: Accepted| {
             connections += 1;
@@ -74,6 +73,7 @@ async fn work(mut listener: AsyncListener, page: &[u8], allow_block: bool) -> Re
         }
     }
     conversation::last_turns().await;
-    println!("worker {worker}: {connections} connections, {} requests", site.requests());
+    let (worker, requests) = (listener.worker_listener().worker(), site.requests());
+    println!("worker {worker}: {connections} connections, {requests} requests");
     Ok(())
 }

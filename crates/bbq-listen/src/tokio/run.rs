@@ -138,7 +138,7 @@ fn worker_runtime(yields_before_sleep: bool) -> io::Result<Runtime> {
     let mut builder = Builder::new_current_thread();
     install_heartbeat(&mut builder);
     if yields_before_sleep {
-        // This hook takes the place of the one that `install_heartbeat` has set.
+        // In place of the hook of `install_heartbeat`: a builder has one.
         builder.on_thread_park(|| {
             Heartbeat::of_this_thread().sleep();
             rustix::thread::sched_yield();

@@ -13,8 +13,8 @@ impl Group {
     /// Runs a server until SIGTERM or SIGINT, or until the futures of all workers have ended.
     ///
     /// Each worker has a thread with a tokio runtime of its own. On this thread `serve` is called with the worker's listener, and
-    /// the future that it returns is run. A [`StallMonitor`](crate::StallMonitor) watches the workers. What the server shares between workers has to
-    /// be `Sync`, or cloned for each.
+    /// the future that it returns is run. A [`StallMonitor`](crate::StallMonitor) watches the workers. What the server shares
+    /// between workers has to be `Sync`, or cloned for each.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,14 +33,14 @@ impl Group {
     /// ```
     ///
     /// On a signal the listeners return the connections that are queued, and then no more. The run ends when no connection is open
-    /// any more, and at most [`DRAIN_TIMEOUT`](crate::DRAIN_TIMEOUT) after the signal. A connection that is kept open by an idle client would take all
-    /// that time; a server that can close such connections does so when [`AsyncListener::stopped`] completes.
+    /// any more, and at most [`DRAIN_TIMEOUT`](crate::DRAIN_TIMEOUT) after the signal. A connection that is kept open by an idle
+    /// client would take all that time; a server that can close such connections does so when [`AsyncListener::stopped`] completes.
     ///
     /// A worker whose future ends before the stop is left out: the others take its connections. The group stays open after the
     /// run; drop it, so that nobody waits in its queues.
     ///
-    /// The process does not end by SIGTERM and SIGINT any more, also after the run. To stop for other reasons use
-    /// [`run_tokio_until`](Self::run_tokio_until); to be told of stalls, or to give a stop more time, [`tokio_runner`](Self::tokio_runner).
+    /// The process does not end by SIGTERM and SIGINT any more, also after the run. To stop for other reasons, to be told of stalls,
+    /// or to give a stop more time, use [`tokio_runner`](Self::tokio_runner).
     ///
     /// # Errors
     /// The first error of a worker, after all have ended; or a thread cannot be started; or it was called in a tokio runtime,
@@ -54,27 +54,6 @@ impl Group {
         Serving: IntoFuture<Output = io::Result<()>>,
     {
         self.tokio_runner().run(serve)
-    }
-
-    /// As [`run_tokio`](Self::run_tokio), but until `stop` completes. It installs no signal handler.
-    ///
-    /// `stop` is polled on the calling thread, in a tokio runtime.
-    ///
-    /// # Errors
-    /// As [`run_tokio`](Self::run_tokio).
-    ///
-    /// # Panics
-    /// As [`run_tokio`](Self::run_tokio).
-    pub fn run_tokio_until<Serve, Serving>(
-        &self,
-        stop: impl Future<Output = ()>,
-        serve: Serve,
-    ) -> io::Result<()>
-    where
-        Serve: Fn(AsyncListener) -> Serving + Sync,
-        Serving: IntoFuture<Output = io::Result<()>>,
-    {
-        self.tokio_runner().run_until(stop, serve)
     }
 
     /// As [`run_tokio`](Self::run_tokio), for a group of datagrams: udp or unixgram.
@@ -115,25 +94,6 @@ impl Group {
         Serving: IntoFuture<Output = io::Result<()>>,
     {
         self.tokio_runner().run_datagrams(serve)
-    }
-
-    /// As [`run_tokio_datagrams`](Self::run_tokio_datagrams), but until `stop` completes. It installs no signal handler.
-    ///
-    /// # Errors
-    /// As [`run_tokio`](Self::run_tokio).
-    ///
-    /// # Panics
-    /// As [`run_tokio`](Self::run_tokio).
-    pub fn run_tokio_datagrams_until<Serve, Serving>(
-        &self,
-        stop: impl Future<Output = ()>,
-        serve: Serve,
-    ) -> io::Result<()>
-    where
-        Serve: Fn(AsyncDatagrams) -> Serving + Sync,
-        Serving: IntoFuture<Output = io::Result<()>>,
-    {
-        self.tokio_runner().run_datagrams_until(stop, serve)
     }
 
     /// A runner whose settings can be changed before it runs.
@@ -215,7 +175,9 @@ impl TokioRunner<'_> {
         run(self.group, self.plan, &runtime, signals, AsyncListener::ending_by, serve)
     }
 
-    /// As [`Group::run_tokio_until`].
+    /// As [`Group::run_tokio`], but until `stop` completes. It installs no signal handler.
+    ///
+    /// `stop` is polled on the calling thread, in a tokio runtime.
     ///
     /// # Errors
     /// As [`Group::run_tokio`].
@@ -247,7 +209,7 @@ impl TokioRunner<'_> {
         run(self.group, self.plan, &runtime, signals, AsyncDatagrams::ending_by, serve)
     }
 
-    /// As [`Group::run_tokio_datagrams_until`].
+    /// As [`Group::run_tokio_datagrams`], but until `stop` completes: see [`run_until`](Self::run_until).
     ///
     /// # Errors
     /// As [`Group::run_tokio`].

@@ -36,7 +36,7 @@ fn a_graceful_shutdown_closes_idle_connections_and_serves_what_is_queued() {
             stop.send(Instant::now()).unwrap();
             assert_eq!(kept.read(&mut [0]).unwrap(), 0);
         });
-        group.run_tokio_until(async { since = stopped.await.ok() }, serve).unwrap();
+        group.tokio_runner().run_until(async { since = stopped.await.ok() }, serve).unwrap();
     });
     let took = since.unwrap().elapsed();
     assert!(took < DRAIN_TIMEOUT / 2, "it took {took:?}");
@@ -45,7 +45,7 @@ fn a_graceful_shutdown_closes_idle_connections_and_serves_what_is_queued() {
     streams.iter_mut().for_each(|stream| stream.write_all(REQUEST).unwrap());
     thread::scope(|threads| {
         threads.spawn(|| streams.into_iter().for_each(|mut stream| assert_eq!(body(&mut stream), "OK")));
-        group.run_tokio_until(std::future::ready(()), serve).unwrap();
+        group.tokio_runner().run_until(std::future::ready(()), serve).unwrap();
     });
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn beside<Serving: IntoFuture<Output = io::Result<()>>>(
             let _stop = stop;
             clients(to);
         });
-        group.run_tokio_until(async { drop(stopped.await) }, serve).unwrap();
+        group.tokio_runner().run_until(async { drop(stopped.await) }, serve).unwrap();
     });
 }
 

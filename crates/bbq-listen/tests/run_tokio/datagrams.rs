@@ -60,7 +60,7 @@ fn each_is_answered() {
                     assert_eq!(receive(&socket), number, "{word}");
                 }
             });
-            group.run_tokio_datagrams_until(async { drop(stopped.await) }, echo).unwrap();
+            group.tokio_runner().run_datagrams_until(async { drop(stopped.await) }, echo).unwrap();
         });
     }
 }
@@ -73,7 +73,7 @@ fn what_is_queued_is_received_and_answered() {
         let sockets: Vec<UdpSocket> = (0..100).map(|_| sender(&group)).collect();
         sockets.iter().for_each(|socket| assert_eq!(socket.send(&[1]).unwrap(), 1));
         // It is told to stop before it has received anything.
-        group.run_tokio_datagrams_until(ready(()), echo).unwrap();
+        group.tokio_runner().run_datagrams_until(ready(()), echo).unwrap();
         assert_eq!(group.taken().iter().sum::<u64>(), 100, "{word}");
         sockets.iter().for_each(|socket| assert_eq!(receive(socket), 1, "{word}"));
     }
@@ -89,7 +89,7 @@ fn what_is_queued_for_a_worker_that_has_ended_is_received_by_the_others() {
         0 => echo(datagrams).await,
         _ => Ok(()),
     };
-    group.run_tokio_datagrams_until(ready(()), serve).unwrap();
+    group.tokio_runner().run_datagrams_until(ready(()), serve).unwrap();
     assert_eq!(group.taken().iter().sum::<u64>(), 100);
 }
 
@@ -109,7 +109,7 @@ fn what_is_queued_for_a_blocked_worker_is_received_by_the_others() {
         }
         Ok(())
     };
-    group.run_tokio_datagrams_until(ready(()), serve).unwrap();
+    group.tokio_runner().run_datagrams_until(ready(()), serve).unwrap();
     assert_eq!(group.taken(), [100, 0]);
 }
 
@@ -134,7 +134,7 @@ fn those_of_a_unix_socket_come_without_an_address() {
             datagrams.receive_batch(count).await?;
         }
     };
-    group.run_tokio_datagrams_until(ready(()), serve).unwrap();
+    group.tokio_runner().run_datagrams_until(ready(()), serve).unwrap();
     assert_eq!(received.into_inner(), sent);
 }
 
@@ -157,13 +157,13 @@ fn the_server_learns_of_the_stop_when_everything_is_received() {
             }
         }
     };
-    group.run_tokio_datagrams_until(ready(()), serve).unwrap();
+    group.tokio_runner().run_datagrams_until(ready(()), serve).unwrap();
     assert_eq!(received.into_inner(), 1);
 }
 
 #[test]
 fn a_group_of_connections_is_refused() {
     let group = common::group("tcp", "auto".parse().unwrap(), 2);
-    let error = group.run_tokio_datagrams_until(std::future::pending(), echo).unwrap_err();
+    let error = group.tokio_runner().run_datagrams_until(std::future::pending(), echo).unwrap_err();
     assert!(error.to_string().contains("has connections, not datagrams"), "{error}");
 }

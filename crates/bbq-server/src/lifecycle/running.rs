@@ -413,7 +413,7 @@ fn wait_for_sinks(threads: &[JoinHandle<()>], parts: &Parts, drain_timeout: Dura
         info!(
             sinks = sinks.join(", "),
             seconds = drain_timeout.as_secs(),
-            "stopping; waits for sinks (drain_timeout_seconds), what they do not take stays spooled"
+            "stopping; waiting for sinks, at most drain_timeout_seconds; what they do not take stays in the spool"
         );
         wait_for(threads, drain_timeout.saturating_sub(STOP_SILENT));
     }

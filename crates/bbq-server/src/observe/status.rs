@@ -67,8 +67,8 @@ impl Status {
             (true, false, _) => "problems",
         };
         let problems = self.problems();
-        let between =
-            if problems.is_empty() || self.notices.is_empty() { None } else { Some("single senders:") };
+        let has_both = !problems.is_empty() && !self.notices.is_empty();
+        let between = has_both.then_some("single senders:");
         let lines = problems.iter().map(String::as_str).chain(between);
         let lines = lines.chain(self.notices.iter().map(String::as_str));
         (is_well, [state].into_iter().chain(lines).fold(String::new(), |text, line| text + line + "\n"))
@@ -241,10 +241,10 @@ pub struct ListenerLedgerStatus {
     pub skipped: u64,
     /// Sessions refused.
     pub refused: u64,
-    /// Connections closed to make room for others, since the start.
+    /// Connections closed to make room for others, since the start or the last reload.
     #[serde(default)]
     pub evicted: u64,
-    /// Connections closed because their address had as many as it may have, since the start.
+    /// Connections closed because their address had as many as it may have, since the start or the last reload.
     #[serde(default)]
     pub over_limit: u64,
 }

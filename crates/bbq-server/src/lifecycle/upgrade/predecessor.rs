@@ -49,7 +49,8 @@ impl TakenOver {
         }
         warn!(
             data = %data.display(),
-            "the data directory is not the previous one, or its lock file was removed: undelivered messages stay in the previous directory until a server is started with it"
+            "the data directory is not the previous one, or its lock file was removed: undelivered messages stay in the \
+             previous directory until a server is started with it"
         );
         DirectoryLock::take(data)
     }
