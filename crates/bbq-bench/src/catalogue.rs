@@ -73,11 +73,11 @@ experiments! {
     skew      "5 min"  "how long others wait when few connections bring most of the work"
     duplicate "50 s"   "whether more listening sockets help, at one address or two"
     http      "30 s"   "HTTP requests a second, by way of spreading; beside nginx"
-    shapes    "5 min"  "the same with 1, 2, 4 client threads, 16 to 512 connections"
-    dns       "50 s"   "DNS answers: processor time against rate; beside Unbound"
+    dns       "2 min"  "DNS answers: processor time against rate; beside Unbound"
     client    "40 s"   "how long a call of send holds up your program"
     idle      "40 s"   "memory of the server for a connection that says nothing"
     scale     "7 min"  "a message's cost with more connections, sinks, and spool"
     marks     "3 min"  "bbq beside its marks: bare C, syslog-ng, rsyslog"
     servers   "2 min"  "the examples of bbq-listen beside nginx and Unbound"
+    shapes    "5 min"  "the same with few and many client threads, connections, sockets"
 }

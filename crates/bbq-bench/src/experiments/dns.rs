@@ -9,9 +9,14 @@ use crate::sample::Sample;
 use crate::section::{Drawing, Row, Section};
 use crate::settings::Settings;
 
-/// Queries a second.
+/// Queries a second, of the curve.
 const RATES: [u32; 4] = [10_000, 20_000, 40_000, 80_000];
+/// Queries a second, where servers are compared at a rate that all of them reach.
+const MODERATE: u32 = 20_000;
+/// Sockets of the load, of the curve.
 const SOCKETS: usize = 64;
+/// Sockets of the load, where servers are compared: few hash unevenly, and many bring one query at a time.
+const SOCKETS_COMPARED: [usize; 3] = [8, SOCKETS, 512];
 
 /// Who answers.
 #[derive(Debug, Clone, Copy)]
@@ -40,46 +45,63 @@ pub(crate) fn plan(settings: &Settings) -> anyhow::Result<Plan> {
     if settings.peers && peers::installed("unbound", &mut left_out) {
         servers.extend([Server::Unbound("yes"), Server::Unbound("no")]);
     }
-    let row = |server: Server, name: String, per_second: Option<f64>| {
-        let row = Row::new(name, move |settings| measure(settings, server, per_second));
-        match per_second {
-            Some(per_second) => row.asking(per_second, Metric::OfferedRate),
-            None => row,
-        }
+    let paced = |server: Server, name: String, sockets, rate: u32| {
+        let per_second = f64::from(rate);
+        Row::new(name, move |settings| measure(settings, server, sockets, Some(per_second)))
+            .asking(per_second, Metric::OfferedRate)
     };
-    let paced = servers.iter().flat_map(|server| {
-        RATES.map(|rate| row(*server, format!("{}, {} k/s", server.name(), rate / 1000), Some(rate.into())))
+    let curve = servers.iter().flat_map(|server| {
+        RATES.map(|rate| paced(*server, format!("{}, {} k/s", server.name(), rate / 1000), SOCKETS, rate))
     });
-    let full = servers.iter().map(|server| row(*server, server.name(), None));
-    let about = "A query by UDP for one of 1,000 names, from 64 sockets. An answer after 500 ms is lost.";
-    let section = |title, drawing, rows| {
-        let columns = [
-            Metric::OfferedRate,
-            Metric::Rate,
-            Metric::ServerCpu,
-            Metric::ServerBusy,
-            Metric::LatencyP50,
-            Metric::LatencyP99,
-            Metric::Loss,
-            Metric::ClientCpu,
-            Metric::ClientBusy,
-            Metric::LargestShare,
-        ];
-        Section::new(title, about, &columns, drawing, rows)
-    };
-    let sections = vec![
-        section(
-            "processor time against the rate",
-            Drawing::Curve { x: Metric::OfferedRate, y: Metric::ServerBusy },
-            paced.collect(),
-        ),
-        section("as fast as answers come", Drawing::Bars(Metric::ServerCpu), full.collect())
-            .beside(&Server::Unbound("yes").name(), Metric::ServerCpu),
-    ];
+    let mut sections = vec![section(
+        "processor time against the rate",
+        SOCKETS,
+        Drawing::Curve { x: Metric::OfferedRate, y: Metric::ServerBusy },
+        curve.collect(),
+    )];
+    for sockets in SOCKETS_COMPARED {
+        let moderate =
+            servers.iter().map(|server| paced(*server, server.name(), sockets, MODERATE)).collect();
+        let full = servers
+            .iter()
+            .map(|&server| Row::new(server.name(), move |settings| measure(settings, server, sockets, None)))
+            .collect();
+        for (words, rows) in [("20,000 queries a second", moderate), ("as fast as answers come", full)] {
+            let title = format!("{words}, {sockets} sockets");
+            sections.push(
+                section(title, sockets, Drawing::Bars(Metric::ServerCpu), rows)
+                    .beside(&Server::Unbound("yes").name(), Metric::ServerCpu),
+            );
+        }
+    }
     Ok(Plan { left_out, ..Plan::of(sections) })
 }
 
-fn measure(settings: &Settings, server: Server, per_second: Option<f64>) -> anyhow::Result<Sample> {
+fn section(title: impl Into<String>, sockets: usize, drawing: Drawing, rows: Vec<Row>) -> Section {
+    let about = format!(
+        "A query by UDP for one of 1,000 names, from {sockets} sockets. An answer after 500 ms is lost."
+    );
+    let columns = [
+        Metric::OfferedRate,
+        Metric::Rate,
+        Metric::ServerCpu,
+        Metric::ServerBusy,
+        Metric::LatencyP50,
+        Metric::LatencyP99,
+        Metric::Loss,
+        Metric::ClientCpu,
+        Metric::ClientBusy,
+        Metric::LargestShare,
+    ];
+    Section::new(title, about, &columns, drawing, rows)
+}
+
+fn measure(
+    settings: &Settings,
+    server: Server,
+    sockets: usize,
+    per_second: Option<f64>,
+) -> anyhow::Result<Sample> {
     let started = match server {
         Server::Own(distribution) => examples::start(settings, "dns_cache", distribution, &[])?,
         Server::Unbound(so_reuseport) => unbound::start(settings, so_reuseport)?,
@@ -89,7 +111,7 @@ fn measure(settings: &Settings, server: Server, per_second: Option<f64>) -> anyh
         let asked = names::run(&Queries {
             server,
             threads: threads_beside(settings.workers),
-            sockets: SOCKETS,
+            sockets,
             per_second,
             duration: settings.duration,
         })?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::listen::{Case, Shape, section};
+use super::listen::{Case, section};
 use crate::metric::Metric;
 use crate::plan::Plan;
 use crate::results::Results;
@@ -15,7 +15,7 @@ pub(crate) fn plan(_settings: &Settings) -> anyhow::Result<Plan> {
     let case = |title, addresses| Case { title, addresses, close: true, work: Duration::ZERO };
     let sections: Vec<Section> =
         [case("case 1: one listen address", 1), case("case 2: two listen addresses", 2)]
-            .map(|case| section(case, Shape::USUAL, &DISTRIBUTIONS))
+            .map(|case| section(case, &DISTRIBUTIONS))
             .into();
     Ok(Plan { conclude: Box::new(conclude), ..Plan::of(sections) })
 }

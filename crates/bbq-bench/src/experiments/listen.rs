@@ -21,23 +21,8 @@ pub(crate) const DISTRIBUTIONS: [&str; 6] =
 /// A handler that looks something up, or renders a page.
 const HEAVY: Duration = Duration::from_micros(100);
 
-/// How many clients there are.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
-    /// Threads of the load; as many as the machine can use beside the server if it is none.
-    pub(crate) threads: Option<usize>,
-    /// Connections in flight.
-    pub(crate) connections: usize,
-}
-
-impl Shape {
-    /// As wrk is mostly told.
-    pub(crate) const USUAL: Shape = Shape { threads: None, connections: 64 };
-
-    pub(crate) fn threads(self, settings: &Settings) -> usize {
-        self.threads.unwrap_or_else(|| threads_beside(settings.workers))
-    }
-}
+/// Connections in flight: as wrk is mostly told.
+pub(crate) const CONNECTIONS: usize = 64;
 
 /// One way of using a server.
 #[derive(Debug, Clone, Copy)]
@@ -63,22 +48,19 @@ const CASES: [Case; 6] = [
 ];
 
 pub(crate) fn plan(_settings: &Settings) -> anyhow::Result<Plan> {
-    let sections = CASES.iter().map(|case| section(*case, Shape::USUAL, &DISTRIBUTIONS)).collect();
+    let sections = CASES.iter().map(|case| section(*case, &DISTRIBUTIONS)).collect();
     Ok(Plan { conclude: Box::new(conclude), ..Plan::of(sections) })
 }
 
 /// A section with a row for each distribution.
-pub(crate) fn section(case: Case, shape: Shape, distributions: &[&'static str]) -> Section {
+pub(crate) fn section(case: Case, distributions: &[&'static str]) -> Section {
     let rows = distributions
         .iter()
         .copied()
-        .map(|distribution| {
-            Row::new(distribution, move |settings| measure(settings, case, shape, distribution))
-        })
+        .map(|distribution| Row::new(distribution, move |settings| measure(settings, case, distribution)))
         .collect();
-    let connections = shape.connections;
     let about =
-        format!("HTTP on bbq-listen, {connections} connections in flight; who is answered asks again.");
+        format!("HTTP on bbq-listen, {CONNECTIONS} connections in flight; who is answered asks again.");
     Section::new(
         case.title,
         about,
@@ -100,12 +82,7 @@ pub(crate) fn section(case: Case, shape: Shape, distributions: &[&'static str]) 
     .beside(distributions[0], Metric::Rate)
 }
 
-pub(crate) fn measure(
-    settings: &Settings,
-    case: Case,
-    shape: Shape,
-    distribution: &str,
-) -> anyhow::Result<Sample> {
+pub(crate) fn measure(settings: &Settings, case: Case, distribution: &str) -> anyhow::Result<Sample> {
     let listen = (1..=case.addresses).map(|address| format!("tcp://127.0.0.{address}:0")).collect();
     let options =
         ServeOptions { listen, work: case.work, ..ServeOptions::new(settings.workers, distribution) };
@@ -113,8 +90,8 @@ pub(crate) fn measure(
     let meter = Meter::start(Some(server.pid()))?;
     let load = http::run(&http::Requests {
         servers: server.addresses(),
-        threads: shape.threads(settings),
-        connections: shape.connections,
+        threads: threads_beside(settings.workers),
+        connections: CONNECTIONS,
         close: case.close,
         duration: settings.duration,
     })?;

@@ -16,7 +16,7 @@ use crate::process::{END_WITHIN, Ended, Process};
 use crate::settings::Settings;
 
 /// As wrk and dnsperf are mostly told.
-const CONNECTIONS: &str = "64";
+pub(crate) const CONNECTIONS: usize = 64;
 const THREADS: usize = 2;
 
 /// What a client of bench/floor prints at its end.
@@ -77,27 +77,54 @@ pub(crate) fn bbq_send(
     Ok(load(&ended, messages, bytes, 2, ended.took))
 }
 
-/// HTTP requests as fast as they are answered. An answer that is not OK is an error.
-pub(crate) fn wrk(settings: &Settings, server: SocketAddrV4, options: &[&str]) -> anyhow::Result<Load> {
-    let seconds = whole_seconds(settings);
-    let mut command = command("wrk")?;
-    command.args(["-t", &THREADS.to_string(), "-c", CONNECTIONS, "-d", &seconds.to_string()]);
-    command.args(options).arg(format!("http://{server}/"));
-    let ended = Process::run("wrk", &mut command, &settings.directory, limit(settings))?;
-    let requests = ended.said.lines().find_map(|line| line.trim().split_once(" requests in")?.0.parse().ok());
-    let is_fine = !["Non-2xx", "Socket errors"].iter().any(|bad| ended.said.contains(bad));
-    let requests = requests.filter(|_| is_fine).with_context(|| format!("wrk said {:?}", ended.said))?;
-    Ok(load(&ended, requests, 0, THREADS, Duration::from_secs(seconds)))
+/// HTTP requests as fast as they are answered, by wrk.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wrk {
+    pub(crate) threads: usize,
+    /// Of all threads.
+    pub(crate) connections: usize,
+    /// A connection for each request.
+    pub(crate) close: bool,
 }
 
-/// Queries as fast as they are answered. An answer that is not NOERROR is an error.
-pub(crate) fn dnsperf(settings: &Settings, server: SocketAddrV4) -> anyhow::Result<Load> {
+impl Wrk {
+    pub(crate) const USUAL: Wrk = Wrk { threads: THREADS, connections: CONNECTIONS, close: false };
+
+    /// An answer that is not OK is an error.
+    pub(crate) fn run(self, settings: &Settings, server: SocketAddrV4) -> anyhow::Result<Load> {
+        let Wrk { threads, connections, close } = self;
+        let seconds = whole_seconds(settings);
+        let mut command = command("wrk")?;
+        command.args([
+            "-t",
+            &threads.to_string(),
+            "-c",
+            &connections.to_string(),
+            "-d",
+            &seconds.to_string(),
+        ]);
+        if close {
+            command.args(["-H", "Connection: close"]);
+        }
+        command.arg(format!("http://{server}/"));
+        let ended = Process::run("wrk", &mut command, &settings.directory, limit(settings))?;
+        let requests =
+            ended.said.lines().find_map(|line| line.trim().split_once(" requests in")?.0.parse().ok());
+        let is_fine = !["Non-2xx", "Socket errors"].iter().any(|bad| ended.said.contains(bad));
+        let requests = requests.filter(|_| is_fine).with_context(|| format!("wrk said {:?}", ended.said))?;
+        Ok(load(&ended, requests, 0, threads, Duration::from_secs(seconds)))
+    }
+}
+
+/// Queries from so many sockets, as fast as they are answered. An answer that is not NOERROR is an error.
+pub(crate) fn dnsperf(settings: &Settings, server: SocketAddrV4, sockets: usize) -> anyhow::Result<Load> {
     let seconds = whole_seconds(settings);
     let lines: String = (0..NAMES).map(|index| format!("{} A\n", name(index))).collect();
     let queries = configure(settings, "queries", &lines)?;
     let mut command = command("dnsperf")?;
     command.args(["-s", &server.ip().to_string(), "-p", &server.port().to_string(), "-d"]).arg(&queries);
-    command.args(["-l", &seconds.to_string(), "-c", CONNECTIONS, "-T", &THREADS.to_string(), "-q", "512"]);
+    command.args(["-l", &seconds.to_string(), "-c", &sockets.to_string(), "-T", &THREADS.to_string()]);
+    command.args(["-q", "512"]);
     let ended = Process::run("dnsperf", &mut command, &settings.directory, limit(settings))?;
     let codes = ended.said.lines().find_map(|line| line.trim().strip_prefix("Response codes:"));
     let is_fine = codes.is_some_and(|codes| codes.contains("NOERROR") && codes.contains("(100.00%)"));
