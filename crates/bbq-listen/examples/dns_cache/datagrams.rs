@@ -1,58 +1,38 @@
 //! Queries by UDP: those of a batch are answered together.
 
+use std::io::Result;
 use std::pin::pin;
 use std::sync::Arc;
 
-use bbq_listen::{AsyncDatagrams, Datagram, ReceiveState, SendBatch, WorkerListener};
+use bbq_listen::{AsyncDatagrams, Datagram, SendBatch};
 
-use crate::QUERY_BYTES_MAX;
 use crate::block::block;
-use crate::common::Stop;
 use crate::responder::{Carrier, respond};
 use crate::table::Table;
 use crate::wire::{HEADER_BYTES, plain_name};
 
-/// A worker's queries and their answers.
-pub(crate) struct Datagrams {
-    queries: AsyncDatagrams,
-    answers: Answers,
-}
-
+/// The answers of a worker.
 struct Answers {
     table: Arc<Table>,
     allow_block: bool,
     batch: SendBatch,
 }
 
-impl Datagrams {
-    pub(crate) fn new(
-        worker_listener: WorkerListener,
-        table: Arc<Table>,
-        allow_block: bool,
-    ) -> std::io::Result<Self> {
-        let batch = SendBatch::new(Arc::clone(worker_listener.socket()));
-        let queries = AsyncDatagrams::with_datagram_bytes_max(worker_listener, QUERY_BYTES_MAX)?;
-        Ok(Self { queries, answers: Answers { table, allow_block, batch } })
-    }
-
-    /// Answers until `stop`, and then what is queued. Returns how many responses were sent, and how many were not.
-    pub(crate) async fn serve(self, stop: Stop) -> std::io::Result<(u64, u64)> {
-        let Self { mut queries, mut answers } = self;
-        let mut stop = pin!(stop.requested());
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut stop => break,
-                turn = queries.receive_batch(|query| answers.add(query)) => turn.map(drop)?,
-            }
-            answers.batch.send();
-        }
-        while queries.try_receive_batch(|query| answers.add(query))?.state == ReceiveState::More {
-            tokio::task::yield_now().await;
+/// Answers until the server stops, and then says how many answers the worker has sent.
+pub(crate) async fn serve(mut queries: AsyncDatagrams, table: Arc<Table>, allow_block: bool) -> Result<()> {
+    let batch = SendBatch::new(Arc::clone(queries.worker_listener().socket()));
+    let (mut answers, mut stopped) = (Answers { table, allow_block, batch }, pin!(queries.stopped()));
+    loop {
+        tokio::select! {
+            biased;
+            received = queries.receive_batch(|query| answers.add(query)) => drop(received?),
+            () = &mut stopped => break,
         }
         answers.batch.send();
-        Ok((answers.batch.sent(), answers.batch.failed()))
     }
+    let (worker, Answers { batch, .. }) = (queries.worker_listener().worker(), answers);
+    println!("worker {worker}: {} answers by udp, {} not sent", batch.sent(), batch.failed());
+    Ok(())
 }
 
 impl Answers {

@@ -11,11 +11,11 @@
 
 #[path = "../common/block.rs"]
 mod block;
-#[path = "../common/mod.rs"]
-mod common;
 #[path = "../common/conversation.rs"]
 mod conversation;
 mod datagrams;
+#[path = "../common/front_door.rs"]
+mod front_door;
 mod responder;
 mod streams;
 mod table;
@@ -26,14 +26,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use bbq_listen::{Accepted, Address, AsyncListener, Group, ListenError};
+use bbq_listen::{Address, Group, ListenError, TokioRunner};
 use clap::Parser;
-use datagrams::Datagrams;
-use streams::Streams;
 use table::Table;
 
-/// The longest query.
-pub(crate) const QUERY_BYTES_MAX: usize = 4096;
 /// Where the system chooses the port for UDP, TCP may have it in use; then another is tried.
 const PORTS_TRIED_MAX: usize = 8;
 
@@ -41,7 +37,7 @@ const PORTS_TRIED_MAX: usize = 8;
 #[derive(Debug, Parser)]
 struct Arguments {
     #[command(flatten)]
-    options: common::Options,
+    options: front_door::Options,
     /// The zone, in the text format of RFC 1035
     #[arg(long, value_name = "FILE")]
     zone: PathBuf,
@@ -55,8 +51,21 @@ fn main() -> anyhow::Result<()> {
     let table = load(&arguments.zone).with_context(|| format!("--zone {}", arguments.zone.display()))?;
     let groups = open(&arguments.options)?;
     eprintln!("{} names", table.names());
-    let all: Vec<&Group> = groups.iter().collect();
-    common::serve(&all, |worker, stop| work(&groups, worker, stop, Arc::clone(&table), arguments.allow_block))
+    let mut runner = TokioRunner::new().yield_before_sleep(true).on_stall(|event| eprintln!("{event:?}"));
+    for group in &groups {
+        let table = &table;
+        runner = if group.local_address().transport().is_stream() {
+            runner.serve(group, move |listener| {
+                streams::serve(front_door::announced(group, listener), Arc::clone(table))
+            })
+        } else {
+            runner.serve_datagrams(group, move |queries| {
+                front_door::announce_once(group, queries.worker_listener());
+                datagrams::serve(queries, Arc::clone(table), arguments.allow_block)
+            })
+        };
+    }
+    Ok(runner.run()?)
 }
 
 fn load(path: &Path) -> anyhow::Result<Arc<Table>> {
@@ -65,7 +74,7 @@ fn load(path: &Path) -> anyhow::Result<Arc<Table>> {
 }
 
 /// One group, or one of UDP and one of TCP at the same port.
-fn open(options: &common::Options) -> anyhow::Result<Vec<Group>> {
+fn open(options: &front_door::Options) -> anyhow::Result<Vec<Group>> {
     if options.listen.contains("://") {
         return Ok(vec![options.open()?]);
     }
@@ -81,35 +90,4 @@ fn open(options: &common::Options) -> anyhow::Result<Vec<Group>> {
             streams => return Ok(vec![datagrams, streams?]),
         }
     }
-}
-
-async fn work(
-    groups: &[Group],
-    worker: usize,
-    stop: common::Stop,
-    table: Arc<Table>,
-    allow_block: bool,
-) -> anyhow::Result<String> {
-    let by_stream = Arc::new(Streams::new(Arc::clone(&table)));
-    let mut by_datagram = None;
-    let mut streams = None;
-    for group in groups {
-        let worker_listener = group.worker_listener(worker)?;
-        if group.local_address().transport().is_stream() {
-            let (listener, by_stream) = (AsyncListener::new(worker_listener)?, Arc::clone(&by_stream));
-            let begin = move |accepted: Accepted| conversation::begin(accepted.stream, &by_stream);
-            streams = Some(tokio::spawn(common::accept(listener, stop.clone(), begin)));
-        } else {
-            by_datagram = Some(Datagrams::new(worker_listener, Arc::clone(&table), allow_block)?);
-        }
-    }
-    let (mut sent, mut failed) = (0, 0);
-    if let Some(by_datagram) = by_datagram {
-        (sent, failed) = by_datagram.serve(stop).await?;
-    }
-    if let Some(streams) = streams {
-        streams.await??;
-    }
-    conversation::last_turns().await;
-    Ok(format!("{sent} answers by udp, {failed} not sent, {} answers by tcp", by_stream.answered()))
 }

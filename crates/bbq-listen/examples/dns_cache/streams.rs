@@ -1,28 +1,41 @@
 //! Queries over TCP: each behind its length in two bytes (RFC 1035, section 4.2.2).
 
+use std::io::Result;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::QUERY_BYTES_MAX;
-use crate::conversation::{Next, OUTPUT_BYTES_ENOUGH, Protocol};
+use bbq_listen::{ACCEPTS_PER_BATCH_MAX, Accepted, AsyncListener};
+
+use crate::conversation::{self, Next, OUTPUT_BYTES_ENOUGH, Protocol};
 use crate::responder::{Carrier, respond};
 use crate::table::Table;
 
+/// The longest query.
+const QUERY_BYTES_MAX: usize = 4096;
+
 /// What the connections of a worker share.
-pub(crate) struct Streams {
+struct Streams {
     table: Arc<Table>,
     answered: AtomicU64,
 }
 
-impl Streams {
-    pub(crate) fn new(table: Arc<Table>) -> Self {
-        Self { table, answered: AtomicU64::new(0) }
+/// Answers until the server stops, and then says how many queries the worker has answered.
+pub(crate) async fn serve(mut listener: AsyncListener, table: Arc<Table>) -> Result<()> {
+    let streams = Arc::new(Streams { table, answered: AtomicU64::new(0) });
+    let mut stopped = pin!(listener.stopped());
+    loop {
+        let begin = |accepted: Accepted| conversation::begin(accepted.stream, &streams);
+        tokio::select! {
+            biased;
+            accepted = listener.accept_batch(ACCEPTS_PER_BATCH_MAX, begin) => drop(accepted?),
+            () = &mut stopped => break,
+        }
     }
-
-    /// Queries answered.
-    pub(crate) fn answered(&self) -> u64 {
-        self.answered.load(Relaxed)
-    }
+    conversation::last_turns().await;
+    let worker = listener.worker_listener().worker();
+    println!("worker {worker}: {} answers by tcp", streams.answered.load(Relaxed));
+    Ok(())
 }
 
 impl Protocol for Arc<Streams> {

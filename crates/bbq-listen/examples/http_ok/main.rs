@@ -3,8 +3,7 @@
 //!     cargo run --release -p bbq-listen --example http_ok -- --listen 127.0.0.1:8080 --distribution shared
 //!     curl http://127.0.0.1:8080/
 //!
-//! With `--allow-block`, `GET /block/500` blocks the whole worker for 500 ms: to show what happens to the connections behind it.
-//! There is no time-out for silent connections.
+//! With `--allow-block`, `GET /block/500` blocks the whole worker for 500 ms. There is no time-out for silent connections.
 
 #[path = "../common/block.rs"]
 mod block;
@@ -23,7 +22,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use anyhow::Context;
-use bbq_listen::{ACCEPTS_PER_BATCH_MAX, Accepted, AsyncListener};
+use bbq_listen::{ACCEPTS_PER_BATCH_MAX, Accepted, AsyncListener, TokioRunner};
 use clap::Parser;
 use site::Site;
 
@@ -47,8 +46,9 @@ fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     let page = arguments.file.as_deref().map_or_else(|| Ok(b"OK".to_vec()), read_page).context("--file")?;
     let group = arguments.options.open()?;
-    let runner = group.tokio_runner().yield_before_sleep(true).on_stall(|event| eprintln!("{event:?}"));
-    Ok(runner.run(|listener| work(front_door::announced(&group, listener), &page, arguments.allow_block))?)
+    let runner = TokioRunner::new().yield_before_sleep(true).on_stall(|event| eprintln!("{event:?}"));
+    let serve = |listener| work(front_door::announced(&group, listener), &page, arguments.allow_block);
+    Ok(runner.serve(&group, serve).run()?)
 }
 
 fn read_page(path: &Path) -> anyhow::Result<Vec<u8>> {
@@ -73,7 +73,7 @@ async fn work(mut listener: AsyncListener, page: &[u8], allow_block: bool) -> Re
         }
     }
     conversation::last_turns().await;
-    let (worker, requests) = (listener.worker_listener().worker(), site.requests());
-    println!("worker {worker}: {connections} connections, {requests} requests");
+    let worker = listener.worker_listener().worker();
+    println!("worker {worker}: {connections} connections, {} requests", site.requests());
     Ok(())
 }

@@ -6,10 +6,11 @@
 //! Invariant: when one worker fails, all end.
 
 use std::fmt;
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::io;
 use std::panic::resume_unwind;
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
@@ -52,39 +53,73 @@ impl fmt::Debug for Plan {
     }
 }
 
-/// Makes what a worker accepts or receives with.
-pub(crate) type Listen<Listener> = fn(WorkerListener, Ending) -> io::Result<Listener>;
+/// What one worker does, until it ends.
+type Work<'a> = Pin<Box<dyn Future<Output = io::Result<()>> + 'a>>;
 
-/// Runs the workers of `group` until `until` completes, a worker fails, or all have ended.
-pub(crate) fn run<Listener, Serve, Serving>(
-    group: &Group,
+/// A group of a run, with what each of its workers does.
+pub(crate) struct Part<'a> {
+    group: &'a Group,
+    /// Called on the worker's thread, with what tells it to stop and the time that it has then.
+    work: Box<dyn Fn(WorkerListener, watch::Receiver<bool>, Duration) -> Work<'a> + Sync + 'a>,
+}
+
+impl<'a> Part<'a> {
+    /// `listen` makes what a worker of `group` accepts or receives with, and `serve` is what it does with that.
+    pub(crate) fn new<Listener, Serve, Serving>(
+        group: &'a Group,
+        listen: fn(WorkerListener, Ending) -> io::Result<Listener>,
+        serve: Serve,
+    ) -> Self
+    where
+        Serve: Fn(Listener) -> Serving + Sync + 'a,
+        Serving: IntoFuture<Output = io::Result<()>> + 'a,
+        Listener: 'a,
+    {
+        let work = move |worker_listener, stop: watch::Receiver<bool>, drain_timeout| {
+            let (ending, watched) = Ending::new(stop.clone());
+            let serving = listen(worker_listener, ending).map(|listener| serve(listener).into_future());
+            let work: Work<'a> = Box::pin(async move { work(serving?, watched, stop, drain_timeout).await });
+            work
+        };
+        Self { group, work: Box::new(work) }
+    }
+}
+
+impl fmt::Debug for Part<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.group.fmt(f)
+    }
+}
+
+/// Runs the workers of all groups until `until` completes, a worker fails, or all have ended.
+pub(crate) fn run(
+    parts: &[Part<'_>],
     plan: Plan,
     runtime: &Runtime,
     until: impl Future<Output = ()>,
-    listen: Listen<Listener>,
-    serve: Serve,
-) -> io::Result<()>
-where
-    Serve: Fn(Listener) -> Serving + Sync,
-    Serving: IntoFuture<Output = io::Result<()>>,
-{
-    group.resume()?;
+) -> io::Result<()> {
+    parts.iter().try_for_each(|part| part.group.resume())?;
     let Plan { stall_threshold, on_stall, drain_timeout, yields_before_sleep } = plan;
-    let _monitor = StallMonitor::start([group], stall_threshold, on_stall)?;
-    let (stop, serve) = (watch::Sender::new(false), &serve);
+    let _monitor = StallMonitor::start(parts.iter().map(|part| part.group), stall_threshold, on_stall)?;
+    let stop = watch::Sender::new(false);
     // Changed by a worker that fails; closed when all have ended.
     let (running, mut failed) = watch::channel(());
     thread::scope(|threads| {
         // Dropped when this function returns, so that the threads end if one cannot be started.
-        let stops = StopsAll { group, stop: &stop };
-        let mut workers = Vec::with_capacity(group.workers());
-        for worker_listener in group.worker_listeners() {
+        let stops = StopsAll { parts, stop: &stop };
+        let mut workers = Vec::new();
+        for (worker, listeners) in listeners_by_worker(parts).into_iter().enumerate() {
             let (running, stop) = (running.clone(), stop.subscribe());
-            let thread = thread::Builder::new().name(format!("worker-{}", worker_listener.worker()));
+            let thread = thread::Builder::new().name(format!("worker-{worker}"));
             workers.push(thread.spawn_scoped(threads, move || {
                 let mut running = Running { running, fails: true };
-                let runtime = worker_runtime(yields_before_sleep)?;
-                runtime.block_on(work(worker_listener, stop, drain_timeout, listen, serve))?;
+                worker_runtime(yields_before_sleep)?.block_on(async {
+                    let mut works = Vec::with_capacity(listeners.len());
+                    for (part, listener) in listeners {
+                        works.push((part.work)(listener, stop.clone(), drain_timeout));
+                    }
+                    all(works).await
+                })?;
                 running.fails = false;
                 Ok(())
             })?);
@@ -105,16 +140,46 @@ where
     })
 }
 
-/// Stops all workers when it is dropped.
-struct StopsAll<'a> {
-    group: &'a Group,
-    stop: &'a watch::Sender<bool>,
+/// What each worker serves: its listener of every group that has so many workers.
+fn listeners_by_worker<'p, 'a>(parts: &'p [Part<'a>]) -> Vec<Vec<(&'p Part<'a>, WorkerListener)>> {
+    let mut by_worker: Vec<Vec<_>> = Vec::new();
+    for part in parts {
+        for (worker, listener) in part.group.worker_listeners().enumerate() {
+            if by_worker.len() == worker {
+                by_worker.push(Vec::new());
+            }
+            by_worker[worker].push((part, listener));
+        }
+    }
+    by_worker
 }
 
-impl Drop for StopsAll<'_> {
+/// Completes when all have ended, or with the first error.
+async fn all(mut running: Vec<Work<'_>>) -> io::Result<()> {
+    poll_fn(|context| {
+        let mut failed = Ok(());
+        running.retain_mut(|work| match work.as_mut().poll(context) {
+            Poll::Pending => true,
+            Poll::Ready(ended) => {
+                failed = std::mem::replace(&mut failed, Ok(())).and(ended);
+                false
+            }
+        });
+        if failed.is_ok() && !running.is_empty() { Poll::Pending } else { Poll::Ready(failed) }
+    })
+    .await
+}
+
+/// Stops all workers when it is dropped.
+struct StopsAll<'p, 'a> {
+    parts: &'p [Part<'a>],
+    stop: &'p watch::Sender<bool>,
+}
+
+impl Drop for StopsAll<'_, '_> {
     fn drop(&mut self) {
         // Before the workers look for the last time: afterwards nobody puts connections into their inboxes.
-        self.group.pause();
+        self.parts.iter().for_each(|part| part.group.pause());
         self.stop.send_replace(true);
     }
 }
@@ -147,24 +212,17 @@ fn worker_runtime(yields_before_sleep: bool) -> io::Result<Runtime> {
     builder.enable_all().build()
 }
 
-/// Runs one worker on its thread.
-async fn work<Listener, Serve, Serving>(
-    worker_listener: WorkerListener,
+/// Runs what a worker does in one group, and then its connections.
+async fn work(
+    serving: impl Future<Output = io::Result<()>>,
+    mut watched: Watched,
     stop: watch::Receiver<bool>,
     drain_timeout: Duration,
-    listen: Listen<Listener>,
-    serve: &Serve,
-) -> io::Result<()>
-where
-    Serve: Fn(Listener) -> Serving,
-    Serving: IntoFuture<Output = io::Result<()>>,
-{
-    let (ending, mut watched) = Ending::new(stop.clone());
-    let listener = listen(worker_listener, ending)?;
+) -> io::Result<()> {
     let mut out_of_time = pin!(out_of_time(stop, drain_timeout));
     tokio::select! {
         biased;
-        served = serve(listener).into_future() => served?,
+        served = serving => served?,
         error = over(&mut watched) => return error.map_or(Ok(()), Err),
         () = &mut out_of_time => return Ok(()),
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::tokio::run::{Plan, run};
+use crate::tokio::run::{Part, Plan, run};
 use crate::{AsyncDatagrams, AsyncListener, Group, STALL_THRESHOLD_MIN, StallEvent};
 
 impl Group {
@@ -40,7 +40,7 @@ impl Group {
     /// run; drop it, so that nobody waits in its queues.
     ///
     /// The process does not end by SIGTERM and SIGINT any more, also after the run. To stop for other reasons, to be told of stalls,
-    /// or to give a stop more time, use [`tokio_runner`](Self::tokio_runner).
+    /// to give a stop more time, or to serve several groups, use a [`TokioRunner`].
     ///
     /// # Errors
     /// The first error of a worker, after all have ended; or a thread cannot be started; or it was called in a tokio runtime,
@@ -53,7 +53,7 @@ impl Group {
         Serve: Fn(AsyncListener) -> Serving + Sync,
         Serving: IntoFuture<Output = io::Result<()>>,
     {
-        self.tokio_runner().run(serve)
+        TokioRunner::new().serve(self, serve).run()
     }
 
     /// As [`run_tokio`](Self::run_tokio), for a group of datagrams: udp or unixgram.
@@ -93,44 +93,70 @@ impl Group {
         Serve: Fn(AsyncDatagrams) -> Serving + Sync,
         Serving: IntoFuture<Output = io::Result<()>>,
     {
-        self.tokio_runner().run_datagrams(serve)
-    }
-
-    /// A runner whose settings can be changed before it runs.
-    ///
-    /// ```no_run
-    /// # async fn serve(listener: bbq_listen::AsyncListener) -> std::io::Result<()> { Ok(()) }
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use std::time::Duration;
-    ///
-    /// let group = bbq_listen::Group::bind("127.0.0.1:7701")?.open()?;
-    /// group
-    ///     .tokio_runner()
-    ///     .on_stall(|event| eprintln!("{event:?}"))
-    ///     .drain_timeout(Duration::from_secs(30))
-    ///     .run(serve)?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn tokio_runner(&self) -> TokioRunner<'_> {
-        TokioRunner { group: self, plan: Plan::default() }
+        TokioRunner::new().serve_datagrams(self, serve).run()
     }
 }
 
-/// Runs a server on a group; [`Group::tokio_runner`] makes it.
-#[derive(Debug)]
-#[must_use = "it does nothing until one of its `run` methods is called"]
+/// Runs a server on one or several groups, with settings. [`Group::run_tokio`] is the short form for one group without.
+///
+/// Each worker has one thread, on which it serves all groups that have so many workers.
+///
+/// ```no_run
+/// # async fn serve(listener: bbq_listen::AsyncListener) -> std::io::Result<()> { Ok(()) }
+/// # async fn answer(datagrams: bbq_listen::AsyncDatagrams) -> std::io::Result<()> { Ok(()) }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use bbq_listen::{Group, TokioRunner};
+///
+/// let streams = Group::bind("tcp://127.0.0.1:7701")?.open()?;
+/// let datagrams = Group::bind("udp://127.0.0.1:7701")?.open()?;
+/// TokioRunner::new()
+///     .on_stall(|event| eprintln!("{event:?}"))
+///     .drain_timeout(Duration::from_secs(30))
+///     .serve(&streams, serve)
+///     .serve_datagrams(&datagrams, answer)
+///     .run()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Default)]
+#[must_use = "it does nothing until `run` or `run_until` is called"]
 pub struct TokioRunner<'a> {
-    group: &'a Group,
+    parts: Vec<Part<'a>>,
     plan: Plan,
 }
 
-impl TokioRunner<'_> {
+impl<'a> TokioRunner<'a> {
+    /// Without a group yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a group of connections, and what each of its workers does, as [`Group::run_tokio`] takes it.
+    pub fn serve<Serve, Serving>(mut self, group: &'a Group, serve: Serve) -> Self
+    where
+        Serve: Fn(AsyncListener) -> Serving + Sync + 'a,
+        Serving: IntoFuture<Output = io::Result<()>> + 'a,
+    {
+        self.parts.push(Part::new(group, AsyncListener::ending_by, serve));
+        self
+    }
+
+    /// Adds a group of datagrams, and what each of its workers does, as [`Group::run_tokio_datagrams`] takes it.
+    pub fn serve_datagrams<Serve, Serving>(mut self, group: &'a Group, serve: Serve) -> Self
+    where
+        Serve: Fn(AsyncDatagrams) -> Serving + Sync + 'a,
+        Serving: IntoFuture<Output = io::Result<()>> + 'a,
+    {
+        self.parts.push(Part::new(group, AsyncDatagrams::ending_by, serve));
+        self
+    }
+
     /// A worker that runs for longer without coming back to its event loop counts as stalled, and the others take what waits for
     /// it. At least [`STALL_THRESHOLD_MIN`]; by default [`STALL_THRESHOLD_DEFAULT`](crate::STALL_THRESHOLD_DEFAULT).
     ///
-    /// What waits for a blocked worker waits for up to one and a half thresholds. A short threshold takes more wake-ups of the stall
-    /// monitor: two in a threshold, while any worker is awake.
+    /// The others begin to help after a fifth of it, and at least 2 ms: what waits for a blocked worker waits for up to twice that time.
+    /// A short threshold takes more wake-ups of the stall monitor: while any worker is awake, one in each such time.
     pub fn stall_threshold(mut self, threshold: Duration) -> Self {
         self.plan.stall_threshold = threshold.max(STALL_THRESHOLD_MIN);
         self
@@ -158,74 +184,40 @@ impl TokioRunner<'_> {
         self
     }
 
-    /// As [`Group::run_tokio`].
+    /// Runs until SIGTERM or SIGINT, or until the futures of all workers have ended; see [`Group::run_tokio`]. A worker whose
+    /// future for one group ends before the stop goes on with the others.
     ///
     /// # Errors
-    /// As [`Group::run_tokio`].
+    /// The first error of a worker, after all have ended; or there is no group; or a thread cannot be started; or it was called
+    /// in a tokio runtime, whose thread it would block.
     ///
     /// # Panics
-    /// As [`Group::run_tokio`].
-    pub fn run<Serve, Serving>(self, serve: Serve) -> io::Result<()>
-    where
-        Serve: Fn(AsyncListener) -> Serving + Sync,
-        Serving: IntoFuture<Output = io::Result<()>>,
-    {
+    /// When a worker panics, after the others have ended. Tasks that a worker spawned may panic.
+    pub fn run(self) -> io::Result<()> {
         let runtime = runtime_of_caller()?;
         let signals = signals(&runtime)?;
-        run(self.group, self.plan, &runtime, signals, AsyncListener::ending_by, serve)
+        self.run_on(&runtime, signals)
     }
 
-    /// As [`Group::run_tokio`], but until `stop` completes. It installs no signal handler.
+    /// As [`run`](Self::run), but until `stop` completes. It installs no signal handler.
     ///
     /// `stop` is polled on the calling thread, in a tokio runtime.
     ///
     /// # Errors
-    /// As [`Group::run_tokio`].
+    /// As [`run`](Self::run).
     ///
     /// # Panics
-    /// As [`Group::run_tokio`].
-    pub fn run_until<Serve, Serving>(self, stop: impl Future<Output = ()>, serve: Serve) -> io::Result<()>
-    where
-        Serve: Fn(AsyncListener) -> Serving + Sync,
-        Serving: IntoFuture<Output = io::Result<()>>,
-    {
-        run(self.group, self.plan, &runtime_of_caller()?, stop, AsyncListener::ending_by, serve)
+    /// As [`run`](Self::run).
+    pub fn run_until(self, stop: impl Future<Output = ()>) -> io::Result<()> {
+        self.run_on(&runtime_of_caller()?, stop)
     }
 
-    /// As [`Group::run_tokio_datagrams`].
-    ///
-    /// # Errors
-    /// As [`Group::run_tokio`].
-    ///
-    /// # Panics
-    /// As [`Group::run_tokio`].
-    pub fn run_datagrams<Serve, Serving>(self, serve: Serve) -> io::Result<()>
-    where
-        Serve: Fn(AsyncDatagrams) -> Serving + Sync,
-        Serving: IntoFuture<Output = io::Result<()>>,
-    {
-        let runtime = runtime_of_caller()?;
-        let signals = signals(&runtime)?;
-        run(self.group, self.plan, &runtime, signals, AsyncDatagrams::ending_by, serve)
-    }
-
-    /// As [`Group::run_tokio_datagrams`], but until `stop` completes: see [`run_until`](Self::run_until).
-    ///
-    /// # Errors
-    /// As [`Group::run_tokio`].
-    ///
-    /// # Panics
-    /// As [`Group::run_tokio`].
-    pub fn run_datagrams_until<Serve, Serving>(
-        self,
-        stop: impl Future<Output = ()>,
-        serve: Serve,
-    ) -> io::Result<()>
-    where
-        Serve: Fn(AsyncDatagrams) -> Serving + Sync,
-        Serving: IntoFuture<Output = io::Result<()>>,
-    {
-        run(self.group, self.plan, &runtime_of_caller()?, stop, AsyncDatagrams::ending_by, serve)
+    fn run_on(self, runtime: &Runtime, stop: impl Future<Output = ()>) -> io::Result<()> {
+        if self.parts.is_empty() {
+            let text = "a TokioRunner without a group; add one with `serve` or `serve_datagrams`";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        run(&self.parts, self.plan, runtime, stop)
     }
 }
 
@@ -245,7 +237,7 @@ fn signals(runtime: &Runtime) -> io::Result<impl Future<Output = ()> + use<>> {
 fn runtime_of_caller() -> io::Result<Runtime> {
     if Handle::try_current().is_ok() {
         return Err(io::Error::other(
-            "run_tokio blocks its thread and makes its own runtimes; call it outside of a runtime, from `fn main`",
+            "it blocks its thread and makes its own runtimes; call it outside of a runtime, from `fn main`",
         ));
     }
     Builder::new_current_thread().enable_all().build()

@@ -11,7 +11,7 @@ use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::routing::get;
 use axum::serve::ListenerExt;
-use bbq_listen::{AsyncListener, DRAIN_TIMEOUT, PeerAddress};
+use bbq_listen::{AsyncListener, DRAIN_TIMEOUT, PeerAddress, TokioRunner};
 use tokio::sync::oneshot;
 
 use crate::client::{beside, connect};
@@ -36,7 +36,7 @@ fn a_graceful_shutdown_closes_idle_connections_and_serves_what_is_queued() {
             stop.send(Instant::now()).unwrap();
             assert_eq!(kept.read(&mut [0]).unwrap(), 0);
         });
-        group.tokio_runner().run_until(async { since = stopped.await.ok() }, serve).unwrap();
+        TokioRunner::new().serve(&group, serve).run_until(async { since = stopped.await.ok() }).unwrap();
     });
     let took = since.unwrap().elapsed();
     assert!(took < DRAIN_TIMEOUT / 2, "it took {took:?}");
@@ -45,7 +45,7 @@ fn a_graceful_shutdown_closes_idle_connections_and_serves_what_is_queued() {
     streams.iter_mut().for_each(|stream| stream.write_all(REQUEST).unwrap());
     thread::scope(|threads| {
         threads.spawn(|| streams.into_iter().for_each(|mut stream| assert_eq!(body(&mut stream), "OK")));
-        group.tokio_runner().run_until(std::future::ready(()), serve).unwrap();
+        TokioRunner::new().serve(&group, serve).run_until(std::future::ready(())).unwrap();
     });
 }
 

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use bbq_listen::{AsyncListener, CountedStream, Group};
+use bbq_listen::{AsyncListener, CountedStream, Group, TokioRunner};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 
@@ -32,7 +32,7 @@ pub(crate) fn beside<Serving: IntoFuture<Output = io::Result<()>>>(
             let _stop = stop;
             clients(to);
         });
-        group.tokio_runner().run_until(async { drop(stopped.await) }, serve).unwrap();
+        TokioRunner::new().serve(&group, serve).run_until(async { drop(stopped.await) }).unwrap();
     });
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use bbq_listen::{AsyncDatagrams, Datagram, Group, GroupOptions, SendBatch};
+use bbq_listen::{AsyncDatagrams, Datagram, Group, GroupOptions, SendBatch, TokioRunner};
 use tokio::sync::oneshot;
 
 use crate::client::LOST;
@@ -19,7 +19,7 @@ use crate::common;
 const DISTRIBUTIONS: [&str; 3] = ["reuseport", "shared", "duplicate=2"];
 
 /// Sends each datagram back.
-async fn echo(mut datagrams: AsyncDatagrams) -> std::io::Result<()> {
+pub(crate) async fn echo(mut datagrams: AsyncDatagrams) -> std::io::Result<()> {
     let mut replies = SendBatch::new(datagrams.worker_listener().socket().clone());
     loop {
         let add = |datagram: Datagram<'_>| {
@@ -33,14 +33,14 @@ async fn echo(mut datagrams: AsyncDatagrams) -> std::io::Result<()> {
     }
 }
 
-fn sender(group: &Group) -> UdpSocket {
+pub(crate) fn sender(group: &Group) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(common::port_of(group)).unwrap();
     socket.set_read_timeout(Some(LOST)).unwrap();
     socket
 }
 
-fn receive(socket: &UdpSocket) -> u8 {
+pub(crate) fn receive(socket: &UdpSocket) -> u8 {
     let mut byte = [0];
     assert_eq!(socket.recv(&mut byte).unwrap(), 1);
     byte[0]
@@ -60,7 +60,10 @@ fn each_is_answered() {
                     assert_eq!(receive(&socket), number, "{word}");
                 }
             });
-            group.tokio_runner().run_datagrams_until(async { drop(stopped.await) }, echo).unwrap();
+            TokioRunner::new()
+                .serve_datagrams(&group, echo)
+                .run_until(async { drop(stopped.await) })
+                .unwrap();
         });
     }
 }
@@ -73,7 +76,7 @@ fn what_is_queued_is_received_and_answered() {
         let sockets: Vec<UdpSocket> = (0..100).map(|_| sender(&group)).collect();
         sockets.iter().for_each(|socket| assert_eq!(socket.send(&[1]).unwrap(), 1));
         // It is told to stop before it has received anything.
-        group.tokio_runner().run_datagrams_until(ready(()), echo).unwrap();
+        TokioRunner::new().serve_datagrams(&group, echo).run_until(ready(())).unwrap();
         assert_eq!(group.taken().iter().sum::<u64>(), 100, "{word}");
         sockets.iter().for_each(|socket| assert_eq!(receive(socket), 1, "{word}"));
     }
@@ -89,7 +92,7 @@ fn what_is_queued_for_a_worker_that_has_ended_is_received_by_the_others() {
         0 => echo(datagrams).await,
         _ => Ok(()),
     };
-    group.tokio_runner().run_datagrams_until(ready(()), serve).unwrap();
+    TokioRunner::new().serve_datagrams(&group, serve).run_until(ready(())).unwrap();
     assert_eq!(group.taken().iter().sum::<u64>(), 100);
 }
 
@@ -109,7 +112,7 @@ fn what_is_queued_for_a_blocked_worker_is_received_by_the_others() {
         }
         Ok(())
     };
-    group.tokio_runner().run_datagrams_until(ready(()), serve).unwrap();
+    TokioRunner::new().serve_datagrams(&group, serve).run_until(ready(())).unwrap();
     assert_eq!(group.taken(), [100, 0]);
 }
 
@@ -134,7 +137,7 @@ fn those_of_a_unix_socket_come_without_an_address() {
             datagrams.receive_batch(count).await?;
         }
     };
-    group.tokio_runner().run_datagrams_until(ready(()), serve).unwrap();
+    TokioRunner::new().serve_datagrams(&group, serve).run_until(ready(())).unwrap();
     assert_eq!(received.into_inner(), sent);
 }
 
@@ -157,13 +160,14 @@ fn the_server_learns_of_the_stop_when_everything_is_received() {
             }
         }
     };
-    group.tokio_runner().run_datagrams_until(ready(()), serve).unwrap();
+    TokioRunner::new().serve_datagrams(&group, serve).run_until(ready(())).unwrap();
     assert_eq!(received.into_inner(), 1);
 }
 
 #[test]
 fn a_group_of_connections_is_refused() {
     let group = common::group("tcp", "auto".parse().unwrap(), 2);
-    let error = group.tokio_runner().run_datagrams_until(std::future::pending(), echo).unwrap_err();
+    let error =
+        TokioRunner::new().serve_datagrams(&group, echo).run_until(std::future::pending()).unwrap_err();
     assert!(error.to_string().contains("has connections, not datagrams"), "{error}");
 }

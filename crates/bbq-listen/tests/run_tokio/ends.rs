@@ -3,7 +3,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use bbq_listen::{AsyncListener, Group};
+use bbq_listen::{AsyncListener, Group, TokioRunner};
 
 use crate::client::{DISTRIBUTIONS, answer, beside, connect, greet};
 use crate::common;
@@ -25,7 +25,7 @@ fn the_others_take_the_connections_of_a_worker_that_has_ended() {
 #[test]
 fn it_ends_when_all_workers_have_ended() {
     let group = common::group("tcp", "auto".parse().unwrap(), 2);
-    group.tokio_runner().run_until(std::future::pending(), async |_listener| Ok(())).unwrap();
+    TokioRunner::new().serve(&group, async |_listener| Ok(())).run_until(std::future::pending()).unwrap();
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn an_error_of_one_worker_ends_all() {
         }
         greet(listener).await
     };
-    let error = group.tokio_runner().run_until(std::future::pending(), serve).unwrap_err();
+    let error = TokioRunner::new().serve(&group, serve).run_until(std::future::pending()).unwrap_err();
     assert_eq!(error.to_string(), "out of luck");
 }
 
@@ -48,7 +48,7 @@ fn a_panic_of_one_worker_ends_all() {
         assert_ne!(listener.worker_listener().worker(), 1, "out of luck");
         greet(listener).await
     };
-    let run = AssertUnwindSafe(|| group.tokio_runner().run_until(std::future::pending(), serve));
+    let run = AssertUnwindSafe(|| TokioRunner::new().serve(&group, serve).run_until(std::future::pending()));
     assert!(catch_unwind(run).is_err());
 }
 
@@ -61,7 +61,7 @@ fn a_socket_that_was_shut_down_ends_it_under_axum_too() {
         rustix::net::shutdown(socket, rustix::net::Shutdown::Both).unwrap();
         axum::serve(listener, axum::Router::<()>::new())
     };
-    let error = group.tokio_runner().run_until(std::future::pending(), serve).unwrap_err();
+    let error = TokioRunner::new().serve(&group, serve).run_until(std::future::pending()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
 }
 
@@ -76,6 +76,6 @@ fn in_a_runtime_it_says_where_to_call_it() {
 #[test]
 fn datagrams_are_refused() {
     let group = common::group("udp", "auto".parse().unwrap(), 2);
-    let error = group.tokio_runner().run_until(std::future::pending(), greet).unwrap_err();
+    let error = TokioRunner::new().serve(&group, greet).run_until(std::future::pending()).unwrap_err();
     assert!(error.to_string().contains("datagrams"), "{error}");
 }

@@ -9,5 +9,6 @@ mod datagrams;
 mod ends;
 mod runner;
 mod serves;
+mod several;
 mod stops;
 mod unix;

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bbq_listen::{AsyncListener, DRAIN_TIMEOUT, StallEvent};
+use bbq_listen::{AsyncListener, DRAIN_TIMEOUT, StallEvent, TokioRunner};
 use tokio::sync::oneshot;
 
 use crate::client::{LOST, answer, connect, converse, greet};
@@ -40,10 +40,10 @@ fn stalls_and_their_ends_are_told() {
             let recovered = told.recv_timeout(LOST).unwrap();
             assert!(matches!(recovered, StallEvent::Recovered { worker: 0, .. }), "{recovered:?}");
         });
-        let runner = group.tokio_runner().stall_threshold(Duration::from_millis(20));
+        let runner = TokioRunner::new().stall_threshold(Duration::from_millis(20));
         // The test's end of the channel may have gone.
         let runner = runner.on_stall(move |event| drop(tell.send(event)));
-        runner.run_until(async { drop(stopped.await) }, serve).unwrap();
+        runner.serve(&group, serve).run_until(async { drop(stopped.await) }).unwrap();
     });
 }
 
@@ -61,8 +61,8 @@ fn a_stop_takes_no_longer_than_it_may() {
             assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);
         });
         let mut since = None;
-        let runner = group.tokio_runner().drain_timeout(limit);
-        runner.run_until(async { since = stopped.await.ok() }, greet).unwrap();
+        let runner = TokioRunner::new().drain_timeout(limit);
+        runner.serve(&group, greet).run_until(async { since = stopped.await.ok() }).unwrap();
         let took = since.unwrap().elapsed();
         assert!(took >= limit && took < DRAIN_TIMEOUT, "it took {took:?}");
     });

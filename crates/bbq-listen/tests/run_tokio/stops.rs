@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bbq_listen::{AsyncListener, DRAIN_TIMEOUT};
+use bbq_listen::{AsyncListener, DRAIN_TIMEOUT, TokioRunner};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{oneshot, watch};
 
@@ -21,7 +21,7 @@ fn what_is_queued_is_served() {
         thread::scope(|threads| {
             threads.spawn(|| streams.into_iter().for_each(|mut stream| assert!(answer(&mut stream) < 3)));
             // It is told to stop before it has accepted anything.
-            group.tokio_runner().run_until(std::future::ready(()), greet).unwrap();
+            TokioRunner::new().serve(&group, greet).run_until(std::future::ready(())).unwrap();
         });
         assert_eq!(group.taken().iter().sum::<u64>(), 100, "{word}");
     }
@@ -39,7 +39,7 @@ fn batches_are_drained_too() {
                 listener.accept_batch(16, drop).await?;
             }
         };
-        group.tokio_runner().run_until(std::future::ready(()), serve).unwrap();
+        TokioRunner::new().serve(&group, serve).run_until(std::future::ready(())).unwrap();
         assert_eq!(group.taken().iter().sum::<u64>(), 100, "{word}");
         drop(streams);
     }
@@ -75,7 +75,7 @@ fn what_is_in_progress_is_finished() {
             assert_eq!(answer(&mut stream), b'!');
         });
         let until = async move { drop(until.wait_for(|stop| *stop).await) };
-        group.tokio_runner().run_until(until, serve).unwrap();
+        TokioRunner::new().serve(&group, serve).run_until(until).unwrap();
     });
 }
 
@@ -92,7 +92,7 @@ fn a_client_that_does_nothing_delays_it_no_longer_than_the_limit() {
             assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);
         });
         let mut since = None;
-        group.tokio_runner().run_until(async { since = stopped.await.ok() }, greet).unwrap();
+        TokioRunner::new().serve(&group, greet).run_until(async { since = stopped.await.ok() }).unwrap();
         let took = since.unwrap().elapsed();
         assert!(took >= DRAIN_TIMEOUT && took < DRAIN_TIMEOUT * 2, "it took {took:?}");
         idle.join().unwrap();
@@ -128,7 +128,7 @@ fn a_server_that_is_told_of_the_stop_ends_by_itself() {
     };
     thread::scope(|threads| {
         threads.spawn(move || assert_eq!(answer(&mut stream), 7));
-        group.tokio_runner().run_until(std::future::ready(()), serve).unwrap();
+        TokioRunner::new().serve(&group, serve).run_until(std::future::ready(())).unwrap();
     });
     let accepted: usize = (0..2).map(|_| told.recv_timeout(LOST).unwrap()).sum();
     assert_eq!(accepted, 1, "what was queued comes before the stop");

@@ -10,7 +10,7 @@ use std::thread;
 
 use axum::Router;
 use axum::routing::get;
-use bbq_listen::{AsyncListener, Group, GroupOptions};
+use bbq_listen::{AsyncListener, Group, GroupOptions, TokioRunner};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::oneshot;
 
@@ -48,7 +48,7 @@ fn what_is_queued_is_served() {
         let path = directory.path().join(word);
         let group = group(&path, word);
         let streams: Vec<UnixStream> = (0..50).map(|_| connect(&path)).collect();
-        group.tokio_runner().run_until(ready(()), greet).unwrap();
+        TokioRunner::new().serve(&group, greet).run_until(ready(())).unwrap();
         for mut stream in streams {
             let mut user = String::new();
             stream.read_to_string(&mut user).unwrap();
@@ -75,18 +75,18 @@ fn axum_serves_them() {
         });
         let app = || Router::new().route("/", get(async || "hello"));
         let serve = async |listener: AsyncListener| axum::serve(listener.into_unix()?, app()).await;
-        group.tokio_runner().run_until(async { drop(stopped.await) }, serve).unwrap();
+        TokioRunner::new().serve(&group, serve).run_until(async { drop(stopped.await) }).unwrap();
     });
 }
 
 #[test]
 fn each_listener_refuses_the_other_kind_and_names_the_way() {
     let tcp = common::group("tcp", "auto".parse().unwrap(), 2);
-    let error = tcp.tokio_runner().run_until(pending(), greet).unwrap_err();
+    let error = TokioRunner::new().serve(&tcp, greet).run_until(pending()).unwrap_err();
     assert!(error.to_string().contains("is not a unix socket"), "{error}");
     let directory = tempfile::tempdir().unwrap();
     let unix = group(&directory.path().join("socket"), "shared");
     let serve = async |mut listener: AsyncListener| listener.accept().await.map(drop);
-    let error = unix.tokio_runner().run_until(pending(), serve).unwrap_err();
+    let error = TokioRunner::new().serve(&unix, serve).run_until(pending()).unwrap_err();
     assert!(error.to_string().contains("into_unix"), "{error}");
 }

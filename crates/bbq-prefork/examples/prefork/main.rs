@@ -10,9 +10,6 @@
 
 #[path = "../../../bbq-listen/examples/common/block.rs"]
 mod block;
-#[path = "../../../bbq-listen/examples/common/mod.rs"]
-#[expect(dead_code, reason = "what serves by threads is for the other examples")]
-mod common;
 #[path = "../../../bbq-listen/examples/common/conversation.rs"]
 #[expect(dead_code, reason = "only its terms: a connection that may change hands is served by an exchange")]
 mod conversation;
@@ -20,8 +17,11 @@ mod exchange;
 #[path = "../../../bbq-listen/examples/common/http.rs"]
 mod http;
 mod master;
+#[path = "../../../bbq-listen/examples/common/options.rs"]
+mod options;
 #[path = "../../../bbq-listen/examples/common/site.rs"]
 mod site;
+mod stop_signals;
 
 use clap::Parser;
 use rustix::net::sockopt::set_tcp_nodelay;
@@ -30,7 +30,7 @@ use rustix::net::sockopt::set_tcp_nodelay;
 #[derive(Debug, Parser)]
 struct Arguments {
     #[command(flatten)]
-    options: common::Options,
+    options: options::Options,
     /// How many child processes; the same as --workers
     #[arg(long, value_name = "N")]
     processes: Option<usize>,

@@ -4,16 +4,18 @@ use std::io::{self, Write};
 
 use bbq_listen::Group;
 use bbq_prefork::{AsyncPreforkPool, Child, PoolEvent, PreforkPool};
+use tokio::runtime::Builder;
 
-use crate::common;
 use crate::exchange::Exchange;
+use crate::options::announce;
+use crate::stop_signals::StopSignals;
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(group: &Group, allow_block: bool) -> anyhow::Result<()> {
-    let runtime = common::runtime()?;
-    let mut signals = common::Signals::new(&runtime)?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let mut signals = StopSignals::new(&runtime)?;
     let pool = PreforkPool::start(group, |child| serve(child, allow_block))?;
-    common::announce(group)?;
+    announce(group)?;
     let mut pids: Vec<Option<u32>> = pool.pids().collect();
     let mut given_up = None;
     let pool = runtime.block_on(async {
