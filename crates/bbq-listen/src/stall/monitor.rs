@@ -7,7 +7,7 @@
 //!
 //! A worker that sleeps while something waits for it is stalled, too, if it cannot run (`stall::sleeper`).
 //!
-//! While every worker sleeps, the monitor sleeps, too. The first worker that wakes up wakes it, and so does an arrival.
+//! While every worker sleeps, and none has been awake since the last check, the monitor sleeps, too. The first worker that wakes up wakes it, and so does an arrival.
 //!
 //! Invariant: the monitor takes no connection and no datagram itself.
 
@@ -29,10 +29,16 @@ use crate::steering::load::{LOOK_EVERY, LoadWatch};
 use crate::{Distribution, Group, Heartbeat, Socket};
 
 /// By default, a worker that runs for longer without coming back to its event loop counts as stalled. This is far longer than a
-/// batch takes, and so short that no client waits for 20 ms, with the check and the wake-up.
+/// batch takes.
 pub const STALL_THRESHOLD_DEFAULT: Duration = Duration::from_millis(10);
 /// The shortest threshold. With a shorter one, a worker that was not scheduled for a moment would count as stalled.
 pub const STALL_THRESHOLD_MIN: Duration = Duration::from_millis(2);
+
+/// Others help a worker that runs after this part of the threshold, before it is reported. With the default, what waits in the queue
+/// of a blocked worker is taken after 2 ms, and the next check after that: no client waits for 5 ms.
+const HELP_PART: u32 = 5;
+/// Shorter than this, help would come to workers that are only not scheduled for a moment.
+const HELP_AFTER_MIN: Duration = STALL_THRESHOLD_MIN;
 
 /// After this many thresholds new connections are steered away from a stalled worker. Before that the others take them anyway,
 /// and a worker that a busy system does not schedule for a while keeps its share.
@@ -130,6 +136,8 @@ struct Watched {
     /// `None` for workers that are not stalled.
     stalled: Vec<Option<Stall>>,
     sleepers: Vec<Sleeper>,
+    /// The sum of all workers' beats at the last check.
+    beats: u64,
     load: LoadWatch,
 }
 
@@ -142,6 +150,13 @@ struct Stall {
     since: Instant,
     /// The worker's beats, if it said that it sleeps: it stays stalled until it beats.
     beats: Option<u64>,
+    /// It was reported.
+    is_told: bool,
+}
+
+/// After what time of running others help a worker.
+fn help_after(threshold: Duration) -> Duration {
+    (threshold / HELP_PART).max(HELP_AFTER_MIN)
 }
 
 impl Watched {
@@ -151,6 +166,7 @@ impl Watched {
             address: group.address.to_string(),
             stalled: Vec::new(),
             sleepers: Vec::new(),
+            beats: 0,
             load: LoadWatch::default(),
         }
     }
@@ -190,7 +206,7 @@ impl<F: FnMut(StallEvent)> Round<F> {
         let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         let is_by_load =
             |watched: &Watched| watched.group.upgrade().is_some_and(|group| group.dispatch.balance().is_on());
-        let pause = self.threshold / 2;
+        let pause = help_after(self.threshold).min(self.threshold / 2);
         if groups.iter().any(is_by_load) { pause.min(LOOK_EVERY) } else { pause }
     }
 
@@ -242,10 +258,12 @@ impl<F: FnMut(StallEvent)> Round<F> {
             let arrived = Arrived::at(&sockets);
             watched.stalled.resize(epoll_sets.len().max(watched.stalled.len()), None);
             watched.sleepers.resize(watched.stalled.len(), Sleeper::default());
+            let mut beats = 0_u64;
             for epoll_set in &epoll_sets {
                 if !epoll_set.is_served() {
                     redistribute(&epoll_sets, epoll_set);
                 } else if let Some(heartbeat) = epoll_set.heartbeat_of_worker() {
+                    beats = beats.wrapping_add(heartbeat.beats());
                     soon |= check_worker(
                         &group,
                         epoll_set,
@@ -257,6 +275,8 @@ impl<F: FnMut(StallEvent)> Round<F> {
                     );
                 }
             }
+            // Workers that had something to do will soon have more: to sleep meanwhile would cost each of them a call to wake it up.
+            soon |= std::mem::replace(&mut watched.beats, beats) != beats;
             for socket in &sockets {
                 soon |= retry_unarmed(&group, socket);
             }
@@ -284,6 +304,7 @@ fn check_worker(
     let sleeper = &mut watched.sleepers[worker];
     // Read before the beats: a thread counts a beat before it is seen awake.
     let is_asleep = heartbeat.is_asleep();
+    let running_for = heartbeat.running_for();
     let (overdue, beats) = match watched.stalled[worker] {
         Some(Stall { beats: Some(beats), .. }) => (heartbeat.beats() == beats, None),
         None if is_asleep && waits => {
@@ -292,18 +313,21 @@ fn check_worker(
         }
         _ => {
             sleeper.forget();
-            (heartbeat.running_for() >= threshold, None)
+            (running_for >= help_after(threshold), None)
         }
     };
     let soon = !is_asleep || sleeper.is_suspected();
+    if watched.stalled[worker].is_none() && overdue && waits {
+        let since = Instant::now();
+        watched.stalled[worker] = Some(Stall { rescued, steered: false, since, beats, is_told: false });
+        epoll_set.set_stalled(true);
+        if let Some(socket) = &own {
+            group.dispatch.share(socket);
+        }
+    }
     match watched.stalled[worker] {
-        None if overdue && waits => {
-            let since = Instant::now();
-            watched.stalled[worker] = Some(Stall { rescued, steered: false, since, beats });
-            epoll_set.set_stalled(true);
-            if let Some(socket) = &own {
-                group.dispatch.share(socket);
-            }
+        Some(stall) if overdue && !stall.is_told && (stall.beats.is_some() || running_for >= threshold) => {
+            watched.stalled[worker] = Some(Stall { is_told: true, ..stall });
             on_event(StallEvent::Stalled { address: watched.address.clone(), worker });
         }
         Some(stall) if overdue && !stall.steered && stall.since.elapsed() >= threshold * STEER_AFTER => {
@@ -322,11 +346,13 @@ fn check_worker(
             if stall.steered {
                 group.steer();
             }
-            on_event(StallEvent::Recovered {
-                address: watched.address.clone(),
-                worker,
-                rescued: rescued.saturating_sub(stall.rescued),
-            });
+            if stall.is_told {
+                on_event(StallEvent::Recovered {
+                    address: watched.address.clone(),
+                    worker,
+                    rescued: rescued.saturating_sub(stall.rescued),
+                });
+            }
         }
         _ => {}
     }
