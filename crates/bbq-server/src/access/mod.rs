@@ -1,14 +1,17 @@
-//! Who may send to a listener: the tokens that it accepts, how many connections an address may have, and how often it logs refusals.
+//! Who may send to a listener: the tokens that it accepts, how many connections an address may have and how many
+//! messages a second it may send, and how often it logs refusals.
 //!
 //! Invariant: nothing here keeps, shows or logs a token; only its digest is kept.
 
 mod address_limit;
+mod address_rate;
 mod bearer;
 mod peer_log;
 mod served;
 mod tokens;
 
 pub(crate) use address_limit::{AddressFull, AddressLimit, AddressShare};
+pub(crate) use address_rate::AddressRate;
 pub(crate) use bearer::bearer;
 pub(crate) use peer_log::PeerLog;
 pub(crate) use served::ServedTokens;

@@ -34,13 +34,15 @@ pub enum OnFull {
 
 /// The option that limits the connections of an address.
 const PER_ADDRESS: &str = "connections_per_address_max";
+/// The option that limits the messages of an address.
+const RATE_PER_ADDRESS: &str = "messages_per_second_per_address_max";
 /// The options of TLS.
 const TLS_KEYS: [&str; 3] = ["tls_cert", "tls_key", "tls_client_ca"];
 /// One file, or several.
 const PATHS: Values = Values::Text { form: "PATH or PATH,PATH,...", pattern: "^[^,]+(,[^,]+)*$" };
 
 /// The options of listeners, beside the name.
-pub static LISTEN_OPTIONS: [SpecOption; 20] = [
+pub static LISTEN_OPTIONS: [SpecOption; 21] = [
     SpecOption {
         key: "distribution",
         values: DISTRIBUTIONS,
@@ -106,6 +108,13 @@ pub static LISTEN_OPTIONS: [SpecOption; 20] = [
                   all clients behind a NAT or a proxy",
     },
     SpecOption {
+        key: RATE_PER_ADDRESS,
+        values: Values::Number(1..=10_000_000),
+        default: "no limit",
+        meaning: "tcp and udp: messages a second of one address, over all its connections. Connections wait, requests of HTTP are \
+                  refused (429), datagrams are dropped and counted (`over_rate`)",
+    },
+    SpecOption {
         key: "receive_buffer_bytes",
         values: Values::Size(4096..=1 << 30),
         default: "4MiB",
@@ -168,6 +177,8 @@ pub struct ListenSpec {
     pub defer_accept: Option<Duration>,
     /// How many connections one address may have open.
     pub connections_per_address_max: Option<u32>,
+    /// How many messages a second one address may send.
+    pub messages_per_second_per_address_max: Option<u32>,
     /// When a connection ends whose peer is gone.
     pub silence: Silence,
     /// The receive buffer to request for datagrams.
@@ -228,6 +239,13 @@ impl ListenSpec {
             defer_accept: take_defer_accept(&mut query, text, &address)?,
             connections_per_address_max: take_tcp_number(&mut query, text, &address, PER_ADDRESS)?
                 .map(narrow),
+            messages_per_second_per_address_max: take_inet_number(
+                &mut query,
+                text,
+                &address,
+                RATE_PER_ADDRESS,
+            )?
+            .map(narrow),
             silence: Silence::take(&mut query, text, &address)?,
             receive_buffer_bytes: query.take_number("receive_buffer_bytes")?.map(narrow),
             unix_file: UnixFile::take(&mut query, text, &address)?,
@@ -374,19 +392,39 @@ fn take_defer_accept(
     Ok(wanted.map(|wanted| Duration::from_secs(wanted.div_ceil(1000))))
 }
 
-/// Takes a number that only tcp listeners may have.
+/// Takes a number that only tcp listeners may have. Datagrams are refused with a reason of their own.
 fn take_tcp_number(
     query: &mut Query<'_>,
     text: &str,
     address: &Address,
     key: &str,
 ) -> Result<Option<u64>, ConfigError> {
-    if matches!(address, Address::Unix(_)) && query.is_written(key) {
-        return Err(ConfigError::new(format!(
-            "{text:?}: {key} has no meaning here: it is for tcp; leave it out"
-        )));
+    if address.transport().is_unix() && address.transport().is_stream() {
+        refuse_written(query, text, key, "tcp")?;
     }
     query.take_number(key)
+}
+
+/// Takes a number that unix sockets, whose peers have no address, may not have.
+fn take_inet_number(
+    query: &mut Query<'_>,
+    text: &str,
+    address: &Address,
+    key: &str,
+) -> Result<Option<u64>, ConfigError> {
+    if address.transport().is_unix() {
+        refuse_written(query, text, key, "tcp and udp")?;
+    }
+    query.take_number(key)
+}
+
+fn refuse_written(query: &Query<'_>, text: &str, key: &str, only: &str) -> Result<(), ConfigError> {
+    if query.is_written(key) {
+        return Err(ConfigError::new(format!(
+            "{text:?}: {key} has no meaning here: it is for {only}; leave it out"
+        )));
+    }
+    Ok(())
 }
 
 /// Takes the options of TLS. Only tcp listeners may have them.
@@ -468,7 +506,7 @@ mod tests {
             };
             let value = match option.key {
                 "distribution" => "auto",
-                "defer_ms" | PER_ADDRESS => "1000",
+                "defer_ms" | PER_ADDRESS | RATE_PER_ADDRESS => "1000",
                 "owner" | "group" => "root",
                 _ => option.default,
             };

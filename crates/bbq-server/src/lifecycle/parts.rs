@@ -7,7 +7,7 @@ use bbq_spool::{Lane, Spool};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::access::AddressLimit;
+use crate::access::{AddressLimit, AddressRate};
 use crate::error::StartError;
 use crate::lifecycle::listeners::Listener;
 use crate::observe::changes::Changes;
@@ -25,6 +25,8 @@ pub(crate) struct Parts {
     pub(crate) listeners: Vec<Listener>,
     /// Of each listener; `None` if an address may have any number of connections.
     pub(crate) address_limits: Vec<Option<Arc<AddressLimit>>>,
+    /// Of each listener; `None` if an address may send any number of messages.
+    pub(crate) address_rates: Vec<Option<Arc<AddressRate>>>,
     pub(crate) workers: Vec<Arc<WorkerView>>,
     pub(crate) sinks: Vec<(SinkSpec, Arc<SinkLedger>)>,
     pub(crate) ledger: Arc<Ledger>,
@@ -59,6 +61,7 @@ impl Parts {
                 tokens: listener.tokens.clone(),
                 refusals: Arc::clone(&listener.refusals),
                 address_limit: self.address_limits[place].clone(),
+                address_rate: self.address_rates[place].clone(),
             })
         };
         Ok(Worker {

@@ -19,7 +19,7 @@ use bbq_spool::{DiskStorage, Spool, Storage};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use crate::access::AddressLimit;
+use crate::access::{AddressLimit, AddressRate};
 use crate::config::Config;
 use crate::error::{StartError, with_sources};
 use crate::lifecycle::limits::connections_max;
@@ -351,6 +351,11 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
             .listen
             .iter()
             .map(|spec| spec.connections_per_address_max.map(AddressLimit::new))
+            .collect(),
+        address_rates: config
+            .listen
+            .iter()
+            .map(|spec| spec.messages_per_second_per_address_max.map(AddressRate::new))
             .collect(),
         listeners: start.listeners,
         ledger,

@@ -1,7 +1,7 @@
 //! Periodic checks: drops, stalled workers, uneven shares, and other processes on a listener's address.
 
 use crate::lifecycle::parts::Parts;
-use crate::observe::drops::{EVICTED, OVER_LIMIT, Tally};
+use crate::observe::drops::{EVICTED, OVER_LIMIT, SLOWED, Tally};
 use crate::observe::status::Dropped;
 
 impl Parts {
@@ -37,6 +37,7 @@ impl Parts {
             let mut counts = ledger.dropped();
             counts.insert(EVICTED.to_owned(), ledger.evicted());
             counts.insert(OVER_LIMIT.to_owned(), ledger.over_limit());
+            counts.insert(SLOWED.to_owned(), ledger.slowed());
             tallies(format!("listener {}", listener.spec().text), counts)
         });
         let beginnings = self.spool.beginnings();

@@ -20,7 +20,7 @@ const EPISODE_END: Duration = Duration::from_secs(60);
 pub(crate) struct Tally {
     /// A listener, or a sink.
     pub(crate) subject: String,
-    /// Why messages are dropped, or [`EVICTED`] or [`OVER_LIMIT`].
+    /// Why messages are dropped, or [`EVICTED`], [`OVER_LIMIT`] or [`SLOWED`].
     pub(crate) what: String,
     pub(crate) count: u64,
 }
@@ -29,6 +29,8 @@ pub(crate) struct Tally {
 pub(crate) const EVICTED: &str = "evicted";
 /// Connections that were closed because their address had too many.
 pub(crate) const OVER_LIMIT: &str = "over_limit";
+/// Times that a connection waited, or a request was refused, because its address had sent too many messages.
+pub(crate) const SLOWED: &str = "slowed";
 
 /// Whose fault a drop is. This decides whether the server works as configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,6 +220,15 @@ fn cause(what: &str) -> (Fault, &'static str) {
             Fault::Sender,
             "some addresses had as many connections as they may have: the log names them; raise connections_per_address_max if they are right",
         ),
+        "over_rate" => (
+            Fault::Sender,
+            "datagrams of addresses that sent more than messages_per_second_per_address_max: the log names them; raise it if they are \
+             right",
+        ),
+        SLOWED => (
+            Fault::Sender,
+            "some addresses sent more than messages_per_second_per_address_max: the log names them; raise it if they are right",
+        ),
         _ => (Fault::Server, ""),
     }
 }
@@ -227,6 +238,7 @@ fn connections(what: &str) -> Option<&'static str> {
     match what {
         EVICTED => Some("connections closed to make room for others"),
         OVER_LIMIT => Some("connections closed, as their addresses had too many"),
+        SLOWED => Some("times that senders had to wait, as their addresses sent too many messages"),
         _ => None,
     }
 }

@@ -247,6 +247,10 @@ pub struct ListenerLedgerStatus {
     /// Connections closed because their address had as many as it may have, since the start or the last reload.
     #[serde(default)]
     pub over_limit: u64,
+    /// Times that a connection waited, or a request was refused, because its address had sent as many messages as it may, since the
+    /// start or the last reload.
+    #[serde(default)]
+    pub slowed: u64,
 }
 
 /// A sink.

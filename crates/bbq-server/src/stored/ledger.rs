@@ -37,10 +37,12 @@ pub(crate) enum DropReason {
     Memory,
     /// The lane failed, or there was no room on disk at the end.
     Unwritten,
+    /// A datagram of an address that had sent as many messages as it may.
+    OverRate,
 }
 
 impl DropReason {
-    const ALL: [(DropReason, &'static str); 7] = [
+    const ALL: [(DropReason, &'static str); 8] = [
         (DropReason::Oversize, "oversize"),
         (DropReason::Incomplete, "incomplete"),
         (DropReason::Full, "full"),
@@ -48,6 +50,7 @@ impl DropReason {
         (DropReason::Malformed, "malformed"),
         (DropReason::Memory, "memory"),
         (DropReason::Unwritten, "unwritten"),
+        (DropReason::OverRate, "over_rate"),
     ];
 
     fn index(self) -> usize {
@@ -77,6 +80,8 @@ pub struct ListenerLedger {
     evicted: AtomicU64,
     /// Connections closed because their address had as many as it may have.
     over_limit: AtomicU64,
+    /// Times that a connection waited, or a request was refused, because its address had sent as many messages as it may.
+    slowed: AtomicU64,
     /// The kernel's last count of drops. Locked while the kernel is asked, as two callers would count the same drops twice.
     kernel_seen: Mutex<u64>,
 }
@@ -125,6 +130,14 @@ impl ListenerLedger {
 
     pub(crate) fn over_limit(&self) -> u64 {
         self.over_limit.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_slowed(&self, times: u64) {
+        self.slowed.fetch_add(times, Ordering::Relaxed);
+    }
+
+    pub(crate) fn slowed(&self) -> u64 {
+        self.slowed.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_failure(&self, why: String) {
@@ -181,6 +194,7 @@ impl ListenerLedger {
             refused: self.refused.load(Ordering::Relaxed),
             evicted: self.evicted(),
             over_limit: self.over_limit(),
+            slowed: self.slowed(),
         }
     }
 }

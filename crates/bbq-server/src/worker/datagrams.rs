@@ -45,33 +45,46 @@ pub(crate) async fn serve(intake: Rc<Intake>, listener_index: usize, mut datagra
 
 fn take(intake: &Intake, listener_index: usize, received: &Datagram<'_>) {
     let peer = received.peer.0.map_or(Peer::Unnamed, Peer::Inet);
-    let spec = &intake.listeners[listener_index].spec;
+    let listener = &intake.listeners[listener_index];
+    let spec = &listener.spec;
     if *spec.protocol == BBQ {
         return take_batch(intake, listener_index, received.bytes, peer);
     }
     // The datagram is longer than any buffer here, so the kernel has cut it.
     if received.truncated && spec.rules.on_oversize == OnOversize::Refuse {
-        return intake.listeners[listener_index].ledger.add_dropped(DropReason::Oversize, 1);
+        return listener.ledger.add_dropped(DropReason::Oversize, 1);
+    }
+    if listener.over_rate(peer).is_some() {
+        let mut messages = 0;
+        datagram(spec.protocol.source_kind, &spec.rules, received.bytes, &mut |_| messages += 1);
+        return listener.ledger.add_dropped(DropReason::OverRate, messages);
     }
     if received.truncated {
-        intake.listeners[listener_index].ledger.add_cut(1);
+        listener.ledger.add_cut(1);
     }
-    let _added = intake.frames(listener_index, peer, |rules, mut emit| {
+    let added = intake.frames(listener_index, peer, |rules, mut emit| {
         datagram(spec.protocol.source_kind, rules, received.bytes, &mut emit);
     });
+    listener.add_to_rate(peer, added);
 }
 
 /// A batch in a datagram has no session and is never resent: its records join the worker's own stream.
 fn take_batch(intake: &Intake, listener_index: usize, bytes: &[u8], peer: Peer) {
-    let taken = intake.scratch.verified(bytes, intake.listeners[listener_index].batch_limits(), |batch| {
+    let listener = &intake.listeners[listener_index];
+    let taken = intake.scratch.verified(bytes, listener.batch_limits(), |batch| {
+        let messages = batch.records().count() as u64;
+        if listener.over_rate(peer).is_some() {
+            return listener.ledger.add_dropped(DropReason::OverRate, messages);
+        }
         batch.records().for_each(|record| intake.message(listener_index, record, peer));
+        listener.add_to_rate(peer, messages);
     });
     match taken {
         Ok(()) => {}
         Err(error) => {
-            intake.listeners[listener_index].ledger.add_dropped(DropReason::Malformed, 1);
-            if let Some(repeats) = intake.listeners[listener_index].peer_problems.report() {
-                let source = &intake.listeners[listener_index].spec.source;
+            listener.ledger.add_dropped(DropReason::Malformed, 1);
+            if let Some(repeats) = listener.peer_problems.report() {
+                let source = &listener.spec.source;
                 tracing::warn!(listener = source, ?peer, %error, repeats, "datagram refused");
             }
         }

@@ -18,6 +18,7 @@ use crate::stored::streams::Streams;
 use crate::worker::accept::budget::ConnectionBudget;
 use crate::worker::accept::open::OpenConnections;
 use crate::worker::accept::paused::PausedConnection;
+use crate::worker::http::OpenHttp;
 use crate::worker::limits::IntakeLimits;
 use crate::worker::local_listener::LocalListener;
 use crate::worker::memory_budget::MemoryBudget;
@@ -67,6 +68,8 @@ pub(crate) struct Intake {
     pub(super) buffer: RefCell<Box<[u8]>>,
     spare: RefCell<Vec<Vec<u8>>>,
     flush_wanted: Notify,
+    /// Those of HTTP among the connections that are open here.
+    pub(crate) open_http: Rc<OpenHttp>,
     /// The connections that are open here.
     pub(crate) open: Rc<OpenConnections>,
     pub(crate) limits: IntakeLimits,
@@ -107,6 +110,7 @@ impl Intake {
             buffer: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
             spare: RefCell::default(),
             flush_wanted: Notify::new(),
+            open_http: Rc::default(),
             open: Rc::new(OpenConnections::new(&worker.budget, &worker.view)),
             limits: worker.limits,
             memory: MemoryBudget::new(worker.limits.unfinished_bytes_max),

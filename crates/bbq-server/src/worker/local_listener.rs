@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bbq_wire::Peer;
 use bbq_wire::batch::BatchLimits;
@@ -12,7 +13,7 @@ use bbq_wire::session::Refusal;
 
 use super::setup::ListenerSetup;
 use super::undurable::Undurable;
-use crate::access::{AddressFull, AddressLimit, AddressShare, PeerLog, ServedTokens};
+use crate::access::{AddressFull, AddressLimit, AddressRate, AddressShare, PeerLog, ServedTokens};
 use crate::config::ListenSpec;
 use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::stored::ledger::ListenerLedger;
@@ -29,6 +30,7 @@ pub(crate) struct LocalListener {
     /// Reports who was refused; shared by all workers.
     refusals: Arc<PeerLog>,
     address_limit: Option<Arc<AddressLimit>>,
+    address_rate: Option<Arc<AddressRate>>,
     pub(crate) batcher: RefCell<Batcher>,
     /// Reports what single peers do wrong.
     pub(crate) peer_problems: RateLimitedLog,
@@ -39,7 +41,7 @@ pub(crate) struct LocalListener {
 impl LocalListener {
     /// `source` is the index of the listener in the configuration.
     pub(crate) fn new(source: u16, listener: &ListenerSetup, undurable: &Arc<Undurable>) -> LocalListener {
-        let ListenerSetup { spec, ledger, tls, tokens, refusals, address_limit, .. } = listener;
+        let ListenerSetup { spec, ledger, tls, tokens, refusals, address_limit, address_rate, .. } = listener;
         let batcher = Batcher::new(source, spec, Arc::clone(ledger), Arc::clone(undurable));
         LocalListener {
             spec: Arc::clone(spec),
@@ -49,6 +51,7 @@ impl LocalListener {
             tokens: tokens.clone(),
             refusals: Arc::clone(refusals),
             address_limit: address_limit.clone(),
+            address_rate: address_rate.clone(),
             batcher: RefCell::new(batcher),
             peer_problems: RateLimitedLog::default(),
             accept_problems: RateLimitedLog::default(),
@@ -102,6 +105,44 @@ impl LocalListener {
                 );
             }
         })
+    }
+
+    /// Whether an address may send only so many messages a second.
+    pub(crate) fn has_rate(&self) -> bool {
+        self.address_rate.is_some()
+    }
+
+    /// Returns for how long the peer has to wait before more is taken from it, and counts and reports that; `None` if more may be
+    /// taken now.
+    pub(crate) fn slowed(&self, peer: Peer) -> Option<Duration> {
+        let wait = self.over_rate(peer)?;
+        self.ledger.add_slowed(1);
+        Some(wait)
+    }
+
+    /// As [`LocalListener::slowed`], without counting it.
+    pub(crate) fn over_rate(&self, peer: Peer) -> Option<Duration> {
+        let rate = self.address_rate.as_ref()?;
+        let wait = rate.wait(peer)?;
+        if let Some(repeats) = rate.log().report(peer) {
+            let (listener, messages_per_second_per_address_max) =
+                (&self.spec.source, rate.messages_per_second_max());
+            tracing::warn!(
+                listener,
+                ?peer,
+                messages_per_second_per_address_max,
+                repeats,
+                "the address sends more than it may"
+            );
+        }
+        Some(wait)
+    }
+
+    /// Counts messages that were taken towards the rate of their address.
+    pub(crate) fn add_to_rate(&self, peer: Peer, messages: u64) {
+        if let Some(rate) = &self.address_rate {
+            rate.add(peer, messages);
+        }
     }
 
     /// Counts and reports a refused session.

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::support::client::{connect_from, source};
 use crate::support::lineage::Lineage;
+use crate::support::protocol::receive;
 use crate::support::{PATIENCE, Setup, refused_start};
 
 /// A server that closes a connection does so sooner, except while it reloads.
@@ -24,12 +25,20 @@ fn connect(number: u32, to: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Whether the server closes a connection that says nothing.
-fn is_closed(mut stream: TcpStream) -> bool {
-    match stream.read(&mut [0]) {
-        Ok(length) => length == 0,
-        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+/// The connection is closed, and its client told why if the protocol has words for that.
+fn assert_told(protocol: &str, mut stream: TcpStream) {
+    let mut told = Vec::new();
+    stream.read_to_end(&mut told).expect("it is closed in order");
+    let text = String::from_utf8_lossy(&told);
+    match protocol {
+        "http" => assert!(text.starts_with("HTTP/1.1 503") && text.contains("retry-after: 1"), "{text}"),
+        "bbq" => {
+            let (kind, refusal) = receive(&mut &told[..]);
+            assert_eq!((kind, &refusal[..3]), (4, &[7, 0, 1][..]), "busy, and a retry may succeed: {text}");
+        }
+        _ => return assert!(told.is_empty(), "{text}"),
     }
+    assert!(text.contains("connections_per_address_max"), "{text}");
 }
 
 fn open(status: &Value) -> u64 {
@@ -45,7 +54,7 @@ fn an_address_gets_no_more_than_its_share_and_others_get_theirs() {
         let server = setup.start();
         let mut held: Vec<TcpStream> = (0..2).map(|_| connect(1, setup.address(0))).collect();
         server.wait_status("two connections", |status| open(status) == 2);
-        assert!(is_closed(connect(1, setup.address(0))), "{protocol}");
+        assert_told(protocol, connect(1, setup.address(0)));
         let _other = connect(2, setup.address(0));
         let status = server.wait_status("that of another address", |status| open(status) == 3);
         assert_eq!(status["listeners"][0]["ledger"]["over_limit"], 1, "{protocol}: {status:#}");

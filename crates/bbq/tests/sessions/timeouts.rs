@@ -79,3 +79,40 @@ fn who_is_idle_for_longest_makes_room_for_who_wants_to_connect() {
         .sum();
     assert!(evicted < 150, "{evicted} of {} connections were closed", idle.len());
 }
+
+/// Those that have said nothing, and one that is kept open between two requests.
+#[test]
+fn idle_connections_of_http_make_room_too() {
+    let setup = Setup::new(&["http+tcp://127.0.0.1:{0}"])
+        .config("hello_timeout_seconds = 600\nevict_idle_seconds = 1\n")
+        .with(&["--workers", "2"])
+        .prefix(&["prlimit", "--nofile=256:256"]);
+    let server = setup.start();
+    let mut oldest = request(&setup);
+    assert!(response(&mut oldest).starts_with("HTTP/1.1 200"));
+    let began = server.status()["uptime_seconds"].as_u64().expect("a number");
+    server.wait_status("two ticks", |status| status["uptime_seconds"].as_u64() >= Some(began + 2));
+    let idle: Vec<TcpStream> =
+        (0..250).map(|_| TcpStream::connect(setup.address(0)).expect("it listens")).collect();
+    assert!(response(&mut request(&setup)).starts_with("HTTP/1.1 200"), "the newcomer");
+    assert_eq!(oldest.read(&mut [0; 1]).unwrap_or(0), 0, "closed");
+    let status = server.status();
+    let evicted = status["listeners"][0]["ledger"]["evicted"].as_u64().expect("a number");
+    assert!((1..150).contains(&evicted), "{evicted} of {} connections were closed", idle.len());
+    server.wait_delivered(2);
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
+}
+
+fn request(setup: &Setup) -> TcpStream {
+    let mut stream = TcpStream::connect(setup.address(0)).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    stream.write_all(b"POST / HTTP/1.1\r\nhost: bbq\r\ncontent-length: 3\r\n\r\none").expect("it reads");
+    stream
+}
+
+/// The head of a response, and what of its body has come with it.
+fn response(stream: &mut TcpStream) -> String {
+    let mut bytes = [0; 4096];
+    let length = stream.read(&mut bytes).expect("a response");
+    String::from_utf8_lossy(&bytes[..length]).into_owned()
+}

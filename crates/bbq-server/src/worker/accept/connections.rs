@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
+use std::time::Instant;
 
 use tokio::sync::Notify;
 
@@ -87,6 +88,7 @@ impl Connections {
     /// Serves the connections until the server stops. Then reads what has arrived, or keeps the connections open for the next
     /// start.
     pub(crate) async fn serve(self: Rc<Self>, intake: Rc<Intake>) {
+        let has_rate = intake.listeners[self.listener_index].has_rate();
         loop {
             if !intake.has_room(self.listener_index) {
                 tokio::select! {
@@ -98,6 +100,10 @@ impl Connections {
             let turn = tokio::select! {
                 biased;
                 () = intake.stopping.wait() => break,
+                () = self.entries.wait_over(), if has_rate => {
+                    self.entries.resume();
+                    continue;
+                }
                 turn = self.entries.serve_ready(|connection, has_ended| self.read(&intake, connection, has_ended)) => turn,
             };
             // An error means that the runtime ends.
@@ -118,6 +124,9 @@ impl Connections {
         for _ in 0..if has_ended { READS_PER_TURN_MAX } else { 1 } {
             if !intake.has_room(self.listener_index) {
                 break;
+            }
+            if let Some(wait) = intake.listeners[self.listener_index].slowed(connection.peer) {
+                return Served::Waits(Instant::now() + wait);
             }
             match intake.read(self.listener_index, connection) {
                 ReadOutcome::Finished => return Served::Closed,

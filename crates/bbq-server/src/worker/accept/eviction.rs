@@ -43,12 +43,12 @@ impl Evictor {
         let intake = &self.intake;
         let now = intake.view.active_sessions.now();
         let Some(latest) = now.checked_sub(intake.limits.evict_idle_seconds) else { return };
-        // Each candidate is paired with the number of its set: first the sets of the listeners, then the set of the sessions.
+        // Each candidate is paired with the number of its set: first the sets of the listeners, then those of sessions and of HTTP.
         let of_set = |(set, candidates): (usize, Vec<Candidate>)| {
             candidates.into_iter().map(move |candidate| (candidate, set))
         };
         let listeners = self.connections.iter().map(|connections| connections.idle_until(latest));
-        let sets = listeners.chain([self.sessions.idle_until(latest)]);
+        let sets = listeners.chain([self.sessions.idle_until(latest), intake.open_http.idle_until(latest)]);
         let mut candidates: Vec<(Candidate, usize)> = sets.enumerate().flat_map(of_set).collect();
         candidates.sort_unstable();
         let mut closed = 0;
@@ -58,7 +58,11 @@ impl Evictor {
             }
             let is_closed = match self.connections.get(set) {
                 Some(connections) => connections.close_idle(intake, key),
-                None => self.sessions.close_idle(intake, key),
+                None if set == self.connections.len() => self.sessions.close_idle(intake, key),
+                None => {
+                    let closed = intake.open_http.close_idle(key);
+                    closed.map(|index| intake.listeners[index].ledger.add_evicted(1)).is_some()
+                }
             };
             if is_closed {
                 closed += 1;

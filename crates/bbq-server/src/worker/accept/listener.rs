@@ -2,10 +2,12 @@
 
 use std::cell::Cell;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
 use bbq_listen::{ACCEPTS_PER_BATCH_MAX, AcceptOutcome, AcceptState, Accepted, AsyncListener, Distribution};
+use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use tracing::warn;
 
 use super::arrival::{Arrival, ArrivalOutcome, IdleConnections, peer_of};
@@ -145,9 +147,24 @@ fn is_handed_more(intake: &Intake, listener_index: usize, listener: &AsyncListen
 fn dispatch(intake: &Rc<Intake>, idle: &IdleConnections, begin: Begin, accepted: Accepted) -> ArrivalOutcome {
     let listener_index = idle.connections.listener_index();
     let Ok(address) = intake.listeners[listener_index].claim_address(peer_of(&accepted)) else {
+        turn_away(intake, listener_index, &accepted.stream);
         return ArrivalOutcome::Closed;
     };
     begin(Arrival { intake, idle, listener_index, accepted, address })
+}
+
+/// Tells a client, as far as it can be told at once, that its address has too many connections. During a TLS handshake it cannot.
+fn turn_away(intake: &Intake, listener_index: usize, stream: &OwnedFd) {
+    let listener = &intake.listeners[listener_index];
+    if listener.tls.is_some() {
+        return;
+    }
+    let why = "this address has as many connections as it may (connections_per_address_max)";
+    if let Some(text) = sources::too_many(listener.spec.protocol, why) {
+        // Whoever is gone is not told.
+        let _sent = send(stream, &text, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        let _ended = shutdown(stream, Shutdown::Write);
+    }
 }
 
 fn report_limit(intake: &Intake, listener_index: usize) {

@@ -8,11 +8,14 @@
 //!
 //! Invariant: the epoll is polled until no entry is ready; only then does the task wait for the runtime.
 //! Invariant: an entry that leaves the set while its descriptor is open is removed from the epoll. The kernel removes a closed
-//! descriptor by itself.
+//! descriptor by itself. Invariant: an entry that has to wait is not in the epoll until its time has come.
 
 use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io;
 use std::os::fd::AsFd;
+use std::time::Instant;
 
 use bbq_listen::AsyncConnection;
 use rustix::event::Timespec;
@@ -25,6 +28,8 @@ pub(crate) struct Watched<T, const PER_TURN_MAX: usize> {
     /// The epoll is itself registered with the runtime: it is readable when an entry is ready.
     epoll: AsyncConnection,
     entries: RefCell<Slots<T>>,
+    /// The keys of entries that have to wait, and until when. An entry may have left meanwhile.
+    waiting: RefCell<BinaryHeap<Reverse<(Instant, usize)>>>,
 }
 
 /// How serving an entry ended.
@@ -34,6 +39,8 @@ pub(crate) enum Served {
     Drained,
     /// The entry may have more.
     Ready,
+    /// The entry is not to be served before this time, however much it has.
+    Waits(Instant),
     /// The entry is to be dropped, which closes it.
     Closed,
 }
@@ -59,7 +66,8 @@ impl<T: Entry, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
     /// An empty set, served on the current runtime.
     pub(crate) fn new() -> io::Result<Watched<T, PER_TURN_MAX>> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        Ok(Watched { epoll: AsyncConnection::for_reading(epoll)?, entries: RefCell::default() })
+        let epoll = AsyncConnection::for_reading(epoll)?;
+        Ok(Watched { epoll, entries: RefCell::default(), waiting: RefCell::default() })
     }
 
     /// Adds an entry and returns its key. Gives the entry back if the kernel cannot watch it (epoll_ctl(2)).
@@ -94,6 +102,12 @@ impl<T: Entry, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
                 match serve(entry, has_ended) {
                     Served::Drained => {}
                     Served::Ready => pending = Pending::MayBeSome,
+                    Served::Waits(until) => {
+                        // Cannot fail, as the entry is in the epoll.
+                        let _removed = epoll::delete(&self.epoll, &*entry);
+                        self.waiting.borrow_mut().push(Reverse((until, key)));
+                        continue;
+                    }
                     Served::Closed => {
                         drop(entries.remove(key));
                         continue;
@@ -107,6 +121,30 @@ impl<T: Entry, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
             pending
         })
         .await
+    }
+
+    /// Completes when the first entry that has to wait may be served again; never if none has to.
+    pub(crate) async fn wait_over(&self) {
+        let first = self.waiting.borrow().peek().map(|Reverse((until, _))| *until);
+        match first {
+            Some(until) => tokio::time::sleep_until(until.into()).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Serves the entries again whose time has come.
+    pub(crate) fn resume(&self) {
+        let (now, mut waiting, mut entries) =
+            (Instant::now(), self.waiting.borrow_mut(), self.entries.borrow_mut());
+        while let Some(&Reverse((until, key))) = waiting.peek()
+            && until <= now
+        {
+            waiting.pop();
+            let Some(entry) = entries.get_mut(key) else { continue };
+            let data = EventData::new_u64(key as u64);
+            // Fails for an entry that has come in the place of the one that waited: it is in the epoll already.
+            let _added = epoll::add(&self.epoll, &*entry, data, flags(entry));
+        }
     }
 
     /// Waits until entries are ready, and takes them out.
@@ -174,7 +212,7 @@ impl<T: Entry, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
     }
 
     fn unwatched(&self, entry: T) -> T {
-        // Cannot fail: the descriptor is in the epoll and still open.
+        // Fails only for an entry that has to wait, which is not in the epoll.
         let _registered = epoll::delete(&self.epoll, &entry);
         entry
     }

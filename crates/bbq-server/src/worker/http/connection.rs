@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::spawn_local;
 use tokio_rustls::TlsAcceptor;
 
+use super::open::{Activity, Registered};
 use super::prefixed::Prefixed;
 use super::source::Source;
 use crate::tls::ServedTls;
@@ -37,6 +38,14 @@ const RESETS_MAX: usize = 20;
 /// Maximum bytes of a response that wait until the client takes them.
 const SEND_BYTES_MAX: usize = 16 * 1024;
 
+/// How long a connection of HTTP/2 may be without a request, and one whose client does not read a response. Exporters of
+/// OpenTelemetry send every few seconds to a minute, and a new connection costs them a handshake.
+const IDLE_MAX: Duration = Duration::from_secs(300);
+/// How long a client has to end a connection that the server wants to end, and to read what is left.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum bytes that HTTP/1.1 reads ahead, so also the longest head of a request.
+const READ_AHEAD_BYTES_MAX: usize = 64 * 1024;
+
 /// Runs the requests of an HTTP/2 connection on its worker.
 #[derive(Clone)]
 struct OnWorker;
@@ -53,11 +62,16 @@ pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
     let Arrival { intake, listener_index, accepted, address, .. } = arrival;
     let open = intake.open.add(accepted.open, address);
     let source = Source { intake: Rc::clone(intake), listener_index, peer };
+    let registered = Registered::new(&intake.open_http, &intake.view, listener_index);
     spawn_local(async move {
         let intake = Rc::clone(&source.intake);
         intake.view.active_sessions.add();
-        if let Err(error) = serve_any(source, accepted.stream).await {
-            intake.listeners[listener_index].report_closed(&error);
+        tokio::select! {
+            biased;
+            () = registered.activity.evicted() => {}
+            served = serve_any(source, &registered.activity, accepted.stream) => if let Err(error) = served {
+                intake.listeners[listener_index].report_closed(&error);
+            }
         }
         intake.view.active_sessions.remove();
         drop(open);
@@ -65,11 +79,11 @@ pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
     ArrivalOutcome::Open
 }
 
-async fn serve_any(source: Source, stream: OwnedFd) -> io::Result<()> {
+async fn serve_any(source: Source, activity: &Rc<Activity>, stream: OwnedFd) -> io::Result<()> {
     if source.intake.listeners[source.listener_index].spec.address.transport().is_unix() {
         let stream = UnixStream::from(stream);
         stream.set_nonblocking(true)?;
-        serve(source, tokio::net::UnixStream::from_std(stream)?).await;
+        serve(source, activity, tokio::net::UnixStream::from_std(stream)?).await;
     } else {
         let stream = TcpStream::from(stream);
         stream.set_nonblocking(true)?;
@@ -77,15 +91,20 @@ async fn serve_any(source: Source, stream: OwnedFd) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let stream = tokio::net::TcpStream::from_std(stream)?;
         match source.intake.listeners[source.listener_index].tls.clone() {
-            None => serve(source, stream).await,
-            Some(served) => serve_tls(source, stream, &served).await,
+            None => serve(source, activity, stream).await,
+            Some(served) => serve_tls(source, activity, stream, &served).await,
         }
     }
     Ok(())
 }
 
 /// Does the TLS handshake and serves the connection. The handshake may take as long as the head of a request.
-async fn serve_tls(source: Source, stream: tokio::net::TcpStream, served: &ServedTls) {
+async fn serve_tls(
+    source: Source,
+    activity: &Rc<Activity>,
+    stream: tokio::net::TcpStream,
+    served: &ServedTls,
+) {
     let intake = Rc::clone(&source.intake);
     let seconds = intake.limits.hello_timeout_seconds;
     let handshake = async {
@@ -105,7 +124,7 @@ async fn serve_tls(source: Source, stream: tokio::net::TcpStream, served: &Serve
         Ok(Ok(None)) => return,
         Ok(Ok(Some(stream))) => {
             served.counts.add_finished();
-            return serve(source, stream).await;
+            return serve(source, activity, stream).await;
         }
         Ok(Err(error)) => reason_of_error(&error),
         Err(_late) => reason_of_late(seconds),
@@ -115,7 +134,11 @@ async fn serve_tls(source: Source, stream: tokio::net::TcpStream, served: &Serve
     intake.listeners[source.listener_index].report_tls(source.peer, Some(failure));
 }
 
-async fn serve(source: Source, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
+async fn serve(
+    source: Source,
+    activity: &Rc<Activity>,
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+) {
     let intake = Rc::clone(&source.intake);
     let patience = Duration::from_secs(intake.limits.hello_timeout_seconds.into());
     let detected = tokio::select! {
@@ -124,16 +147,20 @@ async fn serve(source: Source, stream: impl AsyncRead + AsyncWrite + Unpin + 'st
         detected = tokio::time::timeout(patience, Prefixed::detect(stream)) => detected,
     };
     let Ok(Ok((stream, is_http2))) = detected else { return };
-    let source = Rc::new(source);
+    let source = Rc::new((source, Rc::clone(activity)));
     let service = service_fn(move |request| {
         let source = Rc::clone(&source);
-        async move { Ok::<_, std::convert::Infallible>(source.respond(request).await) }
+        async move {
+            let (source, activity) = &*source;
+            let _open = activity.request();
+            Ok::<_, std::convert::Infallible>(source.respond(request).await)
+        }
     });
     // An error concerns this client only, which sends unanswered requests again.
     if is_http2 {
         let connection = http2::Builder::new(OnWorker)
             .timer(TokioTimer::new())
-            // Ends connections whose client is gone. A client may keep a connection open for as long as it likes.
+            // Ends connections whose client is gone.
             .keep_alive_interval(patience)
             .keep_alive_timeout(patience)
             .max_concurrent_streams(STREAMS_MAX)
@@ -145,30 +172,46 @@ async fn serve(source: Source, stream: impl AsyncRead + AsyncWrite + Unpin + 'st
             .max_send_buf_size(SEND_BYTES_MAX)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
-        let _done = tokio::select! {
+        let ends = tokio::select! {
             biased;
-            done = &mut connection => done,
-            () = intake.stopping.wait() => {
-                // Answers the requests that have begun.
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
+            _done = &mut connection => return,
+            () = intake.stopping.wait() => None,
+            () = activity.idle_for(IDLE_MAX) => Some(END_PATIENCE),
         };
-        return;
+        // Answers the requests that have begun.
+        connection.as_mut().graceful_shutdown();
+        return finish(connection, ends).await;
     }
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         // Also the time for which a connection may be idle between two requests.
         .header_read_timeout(patience)
+        .max_buf_size(READ_AHEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
-    let _done = tokio::select! {
+    let ends = tokio::select! {
         biased;
-        done = &mut connection => done,
-        () = intake.stopping.wait() => {
-            // Answers the request that has begun.
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
+        _done = &mut connection => return,
+        () = intake.stopping.wait() => None,
+        () = activity.idle_for(IDLE_MAX) => Some(END_PATIENCE),
     };
+    // Answers the request that has begun.
+    connection.as_mut().graceful_shutdown();
+    finish(connection, ends).await;
+}
+
+/// Waits for the end of a connection, for so long at most. A stop has a limit of its own.
+async fn finish<T>(connection: impl Future<Output = T>, patience: Option<Duration>) {
+    match patience {
+        None => drop(connection.await),
+        Some(patience) => drop(tokio::time::timeout(patience, connection).await),
+    }
+}
+
+/// What a client is told whose address has too many connections.
+pub(crate) fn too_many(why: &str) -> Vec<u8> {
+    let body = format!("{}\n", serde_json::json!({ "error": why }));
+    let length = body.len();
+    let head = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-type: application/json";
+    format!("{head}\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
 }

@@ -2,7 +2,7 @@
 //!
 //! hyper reads requests and writes responses. This module decides what a request means (`request`, `route`, `headers`), how its body
 //! is held (`body`), decoded (`coding`) and cut (`messages`, `logs`), how it is stored (`store`) and answered (`response`, `refused`),
-//! and how long a connection lives (`connection`, `prefixed`). gRPC (`grpc`) is HTTP/2 with a frame around one message and a
+//! and how long a connection lives (`connection`, `open`, `prefixed`). gRPC (`grpc`) is HTTP/2 with a frame around one message and a
 //! status after it.
 
 mod authorization;
@@ -13,6 +13,7 @@ mod grpc;
 mod headers;
 mod logs;
 mod messages;
+mod open;
 mod prefixed;
 mod refused;
 mod request;
@@ -24,4 +25,5 @@ mod store;
 
 #[cfg(fuzzing)]
 pub(crate) use coding::fuzzed_body;
-pub(crate) use connection::begin;
+pub(crate) use connection::{begin, too_many};
+pub(crate) use open::OpenHttp;

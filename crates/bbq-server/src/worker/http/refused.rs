@@ -62,6 +62,10 @@ pub(super) enum Refused {
     NoMemory,
     #[error("the spool is full; try again")]
     Full,
+    #[error(
+        "this address sends more messages than it may (messages_per_second_per_address_max); try again in {seconds} s"
+    )]
+    OverRate { seconds: u64 },
     #[error("the spool is full, and the messages were dropped (on_full=drop-newest)")]
     Dropped,
     #[error("the messages could not be written to disk; see the server's log")]
@@ -94,6 +98,7 @@ impl Refused {
             Refused::NoMemory | Refused::Full | Refused::Busy | Refused::Dropped | Refused::Failed => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
+            Refused::OverRate { .. } => StatusCode::TOO_MANY_REQUESTS,
             Refused::Undecided { .. } => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -106,7 +111,8 @@ impl Refused {
         const UNIMPLEMENTED: i32 = 12;
         const UNAVAILABLE: i32 = 14;
         match self.status() {
-            StatusCode::SERVICE_UNAVAILABLE => UNAVAILABLE,
+            // Exporters of OpenTelemetry send again what is answered so.
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => UNAVAILABLE,
             StatusCode::GATEWAY_TIMEOUT | StatusCode::REQUEST_TIMEOUT => DEADLINE_EXCEEDED,
             StatusCode::PAYLOAD_TOO_LARGE => RESOURCE_EXHAUSTED,
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::UNSUPPORTED_MEDIA_TYPE => {
@@ -122,6 +128,7 @@ impl Refused {
             Refused::Token(_) => Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
             Refused::Method => Some((ALLOW, HeaderValue::from_static("POST"))),
             Refused::Encoding => Some((ACCEPT_ENCODING, coding::ACCEPTED)),
+            Refused::OverRate { seconds } => Some((RETRY_AFTER, HeaderValue::from(*seconds))),
             Refused::NoMemory | Refused::Full | Refused::Busy => Some((RETRY_AFTER, RETRY_AFTER_SECONDS)),
             _ => None,
         }

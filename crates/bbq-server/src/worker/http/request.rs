@@ -64,6 +64,7 @@ impl Source {
             (Some(_), _) if ack == Ack::None => return Err(Refused::NumbersWithoutAck),
             _ => {}
         }
+        self.check_rate()?;
         if ack != Ack::None {
             self.check_room()?;
         }
@@ -89,6 +90,7 @@ impl Source {
                 (SourceKind::Otlp, logs.messages, logs.rejected)
             }
         };
+        self.listener().add_to_rate(self.peer, messages.iter().count() as u64);
         let stored = match numbers {
             None => self.store(kind, ack, messages).await?,
             Some(numbers) => self.store_numbered(kind, ack, numbers, messages).await?,

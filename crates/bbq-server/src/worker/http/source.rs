@@ -45,6 +45,12 @@ impl Source {
         Err(if intake.lane.failure().is_some() { Refused::Failed } else { Refused::Full })
     }
 
+    /// Refuses a request of an address that sends too much, before its body is read.
+    pub(super) fn check_rate(&self) -> Result<(), Refused> {
+        let wait = self.listener().slowed(self.peer);
+        wait.map_or(Ok(()), |wait| Err(Refused::OverRate { seconds: wait.as_secs() + 1 }))
+    }
+
     /// Counts and reports a refused request.
     pub(super) fn report(&self, refused: &Refused) {
         self.listener().report_request(self.peer, refused);

@@ -29,6 +29,8 @@ pub struct Input<'a> {
     pub handled: usize,
     /// Whether a batch was among them.
     pub has_batch: bool,
+    /// Records of the batches that were taken.
+    pub records: u64,
     /// A stream whose order is given up, and the failed lane in which its earlier messages are unread.
     pub order_lost: Option<(StreamId, u32)>,
 }
@@ -36,7 +38,7 @@ pub struct Input<'a> {
 impl<'a> Input<'a> {
     /// The held bytes, of which the first `handled` were handled before.
     pub fn new(bytes: &'a [u8], handled: usize) -> Input<'a> {
-        Input { bytes, handled, has_batch: false, order_lost: None }
+        Input { bytes, handled, has_batch: false, records: 0, order_lost: None }
     }
 }
 
@@ -341,6 +343,7 @@ impl<C: Connection> SessionState<C> {
                         break Step::AwaitRoom(bytes.len());
                     }
                     input.handled += consumed;
+                    input.records += u64::from(header.records);
                 }
             }
         };

@@ -18,12 +18,15 @@ use super::state::{HandedHello, Input, SessionState, Step, SuspendedSession};
 use crate::time::unix_ns;
 use crate::worker::intake::{Intake, READ_BYTES};
 use crate::worker::limits::IntakeLimits;
+use crate::worker::local_listener::LocalListener;
 
 /// Reads of one session before other tasks run.
 const READS_PER_TURN_MAX: usize = 4;
 /// Bytes that a session may put into the lane before other tasks run: as many as one read of text brings at most. Small compared
 /// with the lane's buffer, so that each session gets its share when there is room again.
 const TURN_BYTES_MAX: usize = READ_BYTES;
+/// How long a session of an address that sends too much waits at a time. Then it looks again whether others need its memory.
+const RATE_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Reads after the stop has begun.
 const READS_AT_STOP_MAX: usize = 64;
 
@@ -129,7 +132,7 @@ impl SessionTask {
         let (held, before) = self.inbox.take();
         let mut input = Input::new(&held, before);
         let step = state.step(&self.context(), &mut input);
-        let Input { handled, has_batch, order_lost, .. } = input;
+        let Input { handled, has_batch, records, order_lost, .. } = input;
         if has_batch {
             self.last_batch = self.intake.rounds.note_batch(&self.intake.view.active_sessions);
         }
@@ -138,9 +141,16 @@ impl SessionTask {
         {
             warn!(peer = ?self.peer, lane, repeats, "cannot keep the order of a stream: earlier messages are in a lane that failed");
         }
+        if records > 0 {
+            self.listener().add_to_rate(self.peer, records);
+        }
         self.turn_bytes += handled - before;
         self.inbox.put_back(held, handled);
         step
+    }
+
+    fn listener(&self) -> &LocalListener {
+        &self.intake.listeners[self.listener_index]
     }
 
     fn context(&self) -> SessionContext<'_, SessionSocket> {
@@ -302,6 +312,18 @@ impl SessionTask {
                         Err(_) => return Received::End,
                     },
                 };
+            }
+            if state.is_open()
+                && let Some(wait) = self.listener().slowed(self.peer)
+            {
+                tokio::select! {
+                    biased;
+                    () = intake.stopping.wait() => {}
+                    () = tokio::time::sleep(wait.min(RATE_WAIT_MAX)) => {}
+                }
+                // The server caused this delay: it does not count towards the client's time-out.
+                self.last_active = intake.view.active_sessions.now();
+                continue;
             }
             match self.receive_now(state, needed) {
                 Turn::Received(received) => return received,

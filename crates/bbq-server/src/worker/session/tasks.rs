@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use bbq_wire::session::ServerSession;
+use bbq_wire::session::{Refusal, RefusalCode, ServerSession};
 use rustix::net::sockopt::set_tcp_nodelay;
 use tokio::task::spawn_local;
 
@@ -36,6 +36,13 @@ pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
         QuietSession { stream, listener_index, peer, open, protocol, established: None, last_active };
     keep(intake, &idle.sessions, session);
     ArrivalOutcome::Open
+}
+
+/// What a client is told whose address has too many connections.
+pub(crate) fn too_many(why: &str) -> Vec<u8> {
+    let mut frame = Vec::new();
+    Refusal::new(RefusalCode::Busy, why).encode(&mut frame);
+    frame
 }
 
 /// Gives a task to each quiet session whose client has sent something, and to all when the server stops. Begins the rounds.

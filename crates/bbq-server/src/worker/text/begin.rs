@@ -20,7 +20,8 @@ pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
     let mut connection =
         Connection { stream, framer, peer, open: None, memory: MemoryShare::default(), last_active };
     for _ in 0..READS_PER_TURN_MAX {
-        if !intake.has_room(listener_index) {
+        // It is read, and made to wait, as one of the open connections.
+        if !intake.has_room(listener_index) || intake.listeners[listener_index].over_rate(peer).is_some() {
             break;
         }
         match intake.read(listener_index, &mut connection) {

@@ -5,8 +5,13 @@ use rustix::io::Errno;
 use super::framer::FramerError;
 use crate::stored::ledger::DropReason;
 use crate::worker::accept::connection::Connection;
-use crate::worker::intake::Intake;
+use crate::worker::intake::{Intake, READ_BYTES};
 use crate::worker::memory_budget::MemoryShare;
+
+/// Bytes of one read at a listener that limits the messages of an address: what an address sends too much in one read, it waits for
+/// afterwards.
+const LIMITED_READ_BYTES: usize = 16 * 1024;
+const _: () = assert!(LIMITED_READ_BYTES <= READ_BYTES);
 
 /// What one read brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,27 +39,30 @@ impl Intake {
     fn read_and_take(&self, listener_index: usize, connection: &mut Connection) -> ReadOutcome {
         let Connection { stream, framer, peer, memory, last_active, .. } = connection;
         let peer = *peer;
+        let listener = &self.listeners[listener_index];
         let mut buffer = self.buffer.borrow_mut();
-        let bytes = match stream.read(&mut buffer) {
+        let length = if listener.has_rate() { LIMITED_READ_BYTES } else { buffer.len() };
+        let bytes = match stream.read(&mut buffer[..length]) {
             Ok(bytes) => bytes,
             Err(Errno::AGAIN) => return ReadOutcome::Blocked,
             Err(Errno::INTR) => return ReadOutcome::More,
             Err(_) => {
-                self.listeners[listener_index].report_tls(peer, stream.take_failure());
+                listener.report_tls(peer, stream.take_failure());
                 self.frames(listener_index, peer, |rules, emit| framer.abort(rules, emit));
                 return ReadOutcome::Finished;
             }
         };
         if bytes == 0 {
-            self.frames(listener_index, peer, |rules, emit| framer.finish(rules, emit));
+            let taken = self.frames(listener_index, peer, |rules, emit| framer.finish(rules, emit));
+            listener.add_to_rate(peer, taken);
             return ReadOutcome::Finished;
         }
-        let listener = &self.listeners[listener_index];
         *last_active = self.view.active_sessions.now();
         let held_before = framer.held_bytes();
         let mut pushed = Ok(());
         let taken = self
             .frames(listener_index, peer, |rules, emit| pushed = framer.push(rules, &buffer[..bytes], emit));
+        listener.add_to_rate(peer, taken);
         if let Err(error) = pushed {
             match error {
                 FramerError::Framing(_) => listener.ledger.add_dropped(DropReason::Malformed, 1),
@@ -73,7 +81,7 @@ impl Intake {
             return ReadOutcome::Finished;
         }
         match stream.has_more() {
-            false if bytes < buffer.len() => ReadOutcome::Drained,
+            false if bytes < length => ReadOutcome::Drained,
             true if stream.has_ended() => {
                 // No event will wake this connection again, so it is read once more to see its end. The recursion ends there, as
                 // nothing can be read.

@@ -1,0 +1,119 @@
+//! The open HTTP connections of a worker: which of them are idle, so that they can be closed when others need room.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::worker::accept::idle::{Candidate, longest_idle};
+use crate::worker::accept::slots::Slots;
+use crate::worker::view::WorkerView;
+
+/// The open HTTP connections of a worker.
+#[derive(Default)]
+pub(crate) struct OpenHttp(RefCell<Slots<Rc<Activity>>>);
+
+/// What happens on a connection.
+pub(super) struct Activity {
+    listener_index: usize,
+    /// Requests that are not answered yet.
+    requests: Cell<u32>,
+    /// When the last of them was answered, or the client connected; see `ActiveSessions::now`.
+    last_active: Cell<u32>,
+    is_evicted: Cell<bool>,
+    evicted: Notify,
+    view: Arc<WorkerView>,
+}
+
+impl OpenHttp {
+    /// The connections that have been idle for longest, among those that have been idle since `latest` or earlier.
+    pub(crate) fn idle_until(&self, latest: u32) -> Vec<Candidate> {
+        let mut entries = self.0.borrow_mut();
+        let idle = entries.iter_mut().filter(|(_, activity)| activity.is_idle_since(latest));
+        let candidate = |(key, activity): (usize, &mut Rc<Activity>)| Candidate {
+            idle_since: activity.last_active.get(),
+            key,
+        };
+        longest_idle(idle.map(candidate).collect())
+    }
+
+    /// Closes an idle connection, and returns the index of its listener; `None` when it is no longer idle.
+    pub(crate) fn close_idle(&self, key: usize) -> Option<usize> {
+        let mut entries = self.0.borrow_mut();
+        let activity = entries.get_mut(key).filter(|activity| activity.is_idle_since(u32::MAX))?;
+        activity.is_evicted.set(true);
+        activity.evicted.notify_one();
+        Some(activity.listener_index)
+    }
+}
+
+impl Activity {
+    fn is_idle_since(&self, latest: u32) -> bool {
+        self.requests.get() == 0 && !self.is_evicted.get() && self.last_active.get() <= latest
+    }
+
+    /// Counts a request as open until the returned value is dropped.
+    pub(super) fn request(&self) -> OpenRequest<'_> {
+        self.requests.set(self.requests.get() + 1);
+        OpenRequest(self)
+    }
+
+    /// Completes when the connection is to be closed for others.
+    pub(super) async fn evicted(&self) {
+        self.evicted.notified().await;
+    }
+
+    /// Completes when no request was open for so long.
+    pub(super) async fn idle_for(&self, time: Duration) {
+        loop {
+            let idle = self.view.active_sessions.now().saturating_sub(self.last_active.get());
+            let idle =
+                if self.requests.get() == 0 { Duration::from_secs(idle.into()) } else { Duration::ZERO };
+            let Some(left) = time.checked_sub(idle).filter(|left| !left.is_zero()) else { return };
+            tokio::time::sleep(left).await;
+        }
+    }
+}
+
+/// A request that is not answered yet.
+pub(super) struct OpenRequest<'a>(&'a Activity);
+
+impl Drop for OpenRequest<'_> {
+    fn drop(&mut self) {
+        self.0.last_active.set(self.0.view.active_sessions.now());
+        self.0.requests.set(self.0.requests.get() - 1);
+    }
+}
+
+/// A connection among the open ones, until it is dropped.
+pub(super) struct Registered {
+    all: Rc<OpenHttp>,
+    key: usize,
+    pub(super) activity: Rc<Activity>,
+}
+
+impl Registered {
+    pub(super) fn new(all: &Rc<OpenHttp>, view: &Arc<WorkerView>, listener_index: usize) -> Registered {
+        let activity = Rc::new(Activity {
+            listener_index,
+            requests: Cell::new(0),
+            last_active: Cell::new(view.active_sessions.now()),
+            is_evicted: Cell::new(false),
+            evicted: Notify::new(),
+            view: Arc::clone(view),
+        });
+        let mut entries = all.0.borrow_mut();
+        let key = entries.vacant_key();
+        entries.insert(Rc::clone(&activity));
+        drop(entries);
+        Registered { all: Rc::clone(all), key, activity }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        drop(self.all.0.borrow_mut().remove(self.key));
+    }
+}
