@@ -1,12 +1,11 @@
-//! Messages as text: raw, one line each, or JSON with all that is known about them.
-
-use std::io::Write as _;
+//! Messages as text: raw, one line each, or JSON with all that is known about them, also in the envelopes of some servers.
 
 use bbq_spool::Entry;
 use bbq_wire::{Peer, SourceKind};
 use chrono::{DateTime, SecondsFormat};
 use data_encoding::BASE64;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::syslog::{self, SyslogFields};
 
@@ -19,6 +18,29 @@ pub enum Format {
     #[default]
     Raw,
     /// One JSON object per line, with all that is known about the message.
+    Json,
+    /// One or two lines per message, as a server with an interface of its own wants them.
+    Enveloped(Envelope, Content),
+}
+
+/// What is around a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Envelope {
+    /// The bulk interface of Elasticsearch: a line that says `create`, with an id that is the same each time, and a line with the
+    /// message, as JSON with `@timestamp`.
+    Elasticsearch,
+    /// An entry of `streams` of Loki's push interface, with the label `listener`.
+    Loki,
+    /// An event of Splunk's HTTP event collector.
+    Splunk,
+}
+
+/// What is in an envelope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// The text of the message.
+    Text,
+    /// All that is known about it, as JSON.
     Json,
 }
 
@@ -65,6 +87,7 @@ impl Formatter {
         match self.format {
             Format::Raw => append_raw(entry, out, |_| {}),
             Format::Json => append_json(entry, out, |_| {}),
+            Format::Enveloped(envelope, content) => append_enveloped(entry, (envelope, content), out, |_| {}),
         }
     }
 
@@ -73,6 +96,9 @@ impl Formatter {
         match self.format {
             Format::Raw => append_raw(entry, out, |end| ends.push(end)),
             Format::Json => append_json(entry, out, |end| ends.push(end)),
+            Format::Enveloped(envelope, content) => {
+                append_enveloped(entry, (envelope, content), out, |end| ends.push(end));
+            }
         }
     }
 }
@@ -96,6 +122,72 @@ fn append_raw(entry: &Entry<'_>, out: &mut Vec<u8>, mut ended: impl FnMut(usize)
 }
 
 fn append_json(entry: &Entry<'_>, out: &mut Vec<u8>, mut ended: impl FnMut(usize)) {
+    for_each_record(entry, |record, _| {
+        append_line(record, out);
+        ended(out.len());
+    });
+}
+
+/// Texts and numbers always serialize, and a Vec takes every byte.
+fn append_line(value: &impl Serialize, out: &mut Vec<u8>) {
+    let _infallible = serde_json::to_writer(&mut *out, value);
+    out.push(b'\n');
+}
+
+fn append_enveloped(
+    entry: &Entry<'_>,
+    (envelope, content): (Envelope, Content),
+    out: &mut Vec<u8>,
+    mut ended: impl FnMut(usize),
+) {
+    let received_ns = entry.origin().received_ns;
+    let is_otlp = entry.batch.header.source == SourceKind::Otlp;
+    let text = |raw: &[u8]| {
+        let mut body = Vec::new();
+        if is_otlp {
+            put_body(raw, &mut body);
+        }
+        String::from_utf8_lossy(if is_otlp { &body } else { raw }).trim_end_matches('\n').to_owned()
+    };
+    for_each_record(entry, |record, raw| {
+        match (envelope, content) {
+            (Envelope::Elasticsearch, _) => {
+                let id = format!("{}-{}", record.stream, record.sequence);
+                append_line(&json!({ "create": { "_id": id } }), out);
+                append_line(&Timestamped { timestamp: record.time, record }, out);
+            }
+            (Envelope::Loki, content) => {
+                let line = match content {
+                    Content::Text => text(raw),
+                    Content::Json => serde_json::to_string(record).unwrap_or_default(),
+                };
+                let value = (received_ns.to_string(), line);
+                append_line(&json!({ "stream": { "listener": record.listener }, "values": [value] }), out);
+            }
+            (Envelope::Splunk, content) => {
+                let event = match content {
+                    Content::Text => Value::String(text(raw)),
+                    Content::Json => serde_json::to_value(record).unwrap_or_default(),
+                };
+                let time = format!("{}.{:09}", received_ns / 1_000_000_000, received_ns % 1_000_000_000);
+                append_line(&json!({ "time": time, "source": record.listener, "event": event }), out);
+            }
+        }
+        ended(out.len());
+    });
+}
+
+/// What Elasticsearch wants to know by this name.
+#[derive(Serialize)]
+struct Timestamped<'a> {
+    #[serde(rename = "@timestamp")]
+    timestamp: &'a str,
+    #[serde(flatten)]
+    record: &'a Record<'a>,
+}
+
+/// Calls `f` for each message of a batch, with what is known about it, and the message as it came.
+fn for_each_record(entry: &Entry<'_>, mut f: impl FnMut(&Record<'_>, &[u8])) {
     let header = &entry.batch.header;
     let origin = entry.origin();
     let time = i64::try_from(origin.received_ns).unwrap_or(i64::MAX);
@@ -103,13 +195,13 @@ fn append_json(entry: &Entry<'_>, out: &mut Vec<u8>, mut ended: impl FnMut(usize
     let stream = header.stream.to_string();
     let rejected = entry.batch.rejection();
     let records = entry.batch.records().zip(entry.peers());
-    for (sequence, (record, peer)) in (header.first_sequence..).zip(records) {
+    for (sequence, (raw, peer)) in (header.first_sequence..).zip(records) {
         let peer = match peer {
             Peer::Unnamed => None,
             Peer::Inet(address) => Some(address.to_string()),
         };
-        let otlp = (header.source == SourceKind::Otlp).then(|| OtlpFields::of(record)).flatten();
-        let text = std::str::from_utf8(record).ok();
+        let otlp = (header.source == SourceKind::Otlp).then(|| OtlpFields::of(raw)).flatten();
+        let text = std::str::from_utf8(raw).ok();
         let record = Record {
             time: &time,
             listener: origin.listener,
@@ -118,14 +210,11 @@ fn append_json(entry: &Entry<'_>, out: &mut Vec<u8>, mut ended: impl FnMut(usize
             stream: &stream,
             sequence,
             message: text.filter(|_| otlp.is_none()),
-            message_base64: (text.is_none() && otlp.is_none()).then(|| BASE64.encode(record)),
+            message_base64: (text.is_none() && otlp.is_none()).then(|| BASE64.encode(raw)),
             rejected,
-            syslog: (header.source == SourceKind::Syslog).then(|| syslog::read(record)),
+            syslog: (header.source == SourceKind::Syslog).then(|| syslog::read(raw)),
             otlp,
         };
-        // Texts and numbers always serialize, and a Vec takes every byte.
-        let _infallible = serde_json::to_writer(&mut *out, &record);
-        let _infallible = out.write_all(b"\n");
-        ended(out.len());
+        f(&record, raw);
     }
 }

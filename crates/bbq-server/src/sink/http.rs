@@ -1,4 +1,4 @@
-//! `http://HOST[:PORT]/PATH` posts messages to a server, one message on each line of a body.
+//! `http://HOST[:PORT]/PATH` and `https:` post messages to a server, one message on each line of a body.
 //!
 //! A body is delivered when the status of the response is 2xx; the rest of the response does not matter. A body that the server
 //! refuses for good (400, 413, 422) is halved until the refused messages are found. These become dead letters, and the others are
@@ -8,9 +8,13 @@
 //! Some servers respond 400 to everything when the path, the query or the format is wrong. So before the server has taken a
 //! message with the same URL and format, only a few messages are rejected; then the sink waits.
 
+mod coding;
+mod preset;
 mod response;
+mod retry_after;
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,15 +22,20 @@ use std::time::Duration;
 use bbq_storage::Storage;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, Uri};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
+use coding::Coding;
+use preset::{Preset, Verdict};
+use retry_after::RetryAfter;
+
 use super::async_sink::{AsyncSink, Destination};
 use super::dead_letters::DEAD_LETTERS_OPTION;
-use super::delivery::Delivery;
+use super::delivery::{Delivery, Part};
 use super::interface::{Now, OpenError, Sink};
 use super::kind::{Kind, Target};
 use super::resolver::Resolver;
@@ -37,6 +46,7 @@ use crate::config::secret::Secret;
 use crate::config::spec_text::without_user;
 use crate::config::values::Values;
 use crate::format::{Format, Formatter};
+use crate::tls::ClientTls;
 
 /// Bytes of a body, unless one message is larger: so many that the cost of a request does not matter; most servers allow more.
 const BODY_BYTES_TARGET: usize = 1024 * 1024;
@@ -53,40 +63,119 @@ const TAKEN: u64 = u64::MAX;
 /// Why messages are rejected.
 const REFUSED: &str = "refused";
 
+/// The options of both kinds.
+const OPTIONS: [SpecOption; 7] = [
+    preset::OPTION,
+    format_option("json"),
+    SpecOption {
+        key: "query",
+        values: Values::Text { form: "key=value&...", pattern: "" },
+        default: "none",
+        meaning: "what follows the question mark of the URL; with an `&` only in a table",
+    },
+    SpecOption {
+        key: "authorization",
+        values: Values::Secret,
+        default: "none",
+        meaning: "the header `Authorization`, such as `Bearer TOKEN`",
+    },
+    SpecOption {
+        key: "in_flight",
+        values: Values::Number(1..=IN_FLIGHT_MAX),
+        default: "1",
+        meaning: "groups of messages in flight at a time; with more than 1, messages may arrive out of order",
+    },
+    SpecOption {
+        key: "compress",
+        values: Values::Words(&["none", "gzip", "zstd"]),
+        default: "none",
+        meaning: "compresses the bodies (`Content-Encoding`)",
+    },
+    DEAD_LETTERS_OPTION,
+];
+/// One file.
+const PATH: Values = Values::Text { form: "PATH", pattern: "^[^,]+$" };
+/// The options of `https:`.
+const TLS_OPTIONS: [SpecOption; 10] = {
+    let [preset, format, query, authorization, in_flight, compress, dead_letters] = OPTIONS;
+    [
+        preset,
+        format,
+        query,
+        authorization,
+        in_flight,
+        compress,
+        dead_letters,
+        SpecOption {
+            key: "tls_ca",
+            values: PATH,
+            default: "the system's",
+            meaning: "the authorities (PEM) that the server's certificate must come from",
+        },
+        SpecOption {
+            key: "tls_cert",
+            values: PATH,
+            default: "none",
+            meaning: "the certificate (PEM) for a server that asks for one; needs `tls_key`",
+        },
+        SpecOption {
+            key: "tls_key",
+            values: PATH,
+            default: "none",
+            meaning: "the private key (PEM) of `tls_cert`",
+        },
+    ]
+};
+
 pub(super) static HTTP: Kind = Kind {
     word: "http",
     argument: "//HOST[:PORT]/PATH",
     summary: "posts lines to a server",
-    options: &[
-        format_option("json"),
-        SpecOption {
-            key: "query",
-            values: Values::Text { form: "key=value&...", pattern: "" },
-            default: "none",
-            meaning: "what follows the question mark of the URL; with an `&` only in a table",
-        },
-        SpecOption {
-            key: "authorization",
-            values: Values::Secret,
-            default: "none",
-            meaning: "the header `Authorization`, such as `Bearer TOKEN`",
-        },
-        SpecOption {
-            key: "in_flight",
-            values: Values::Number(1..=IN_FLIGHT_MAX),
-            default: "1",
-            meaning: "groups of messages in flight at a time; with more than 1, messages may arrive out of order",
-        },
-        DEAD_LETTERS_OPTION,
-    ],
+    options: &OPTIONS,
     is_exclusive: false,
-    parse,
+    parse: |argument, query| parse("http", argument, query, None),
 };
 
-fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, ConfigError> {
-    let url = format!("http:{argument}");
+pub(super) static HTTPS: Kind = Kind {
+    word: "https",
+    argument: "//HOST[:PORT]/PATH",
+    summary: "posts lines to a server, by TLS",
+    options: &TLS_OPTIONS,
+    is_exclusive: false,
+    parse: |argument, query| {
+        let tls = take_tls(argument, query)?;
+        parse("https", argument, query, Some(tls))
+    },
+};
+
+fn take_tls(argument: &str, query: &mut Query<'_>) -> Result<ClientTls, ConfigError> {
+    let shown = without_user(&format!("https:{argument}"));
+    let wrong = |why: String| ConfigError::new(format!("{shown:?}: {why}"));
+    let mut path = |key| query.take(key, |path| Ok(PathBuf::from(path)));
+    let (ca, certificate, key) = (path("tls_ca")?, path("tls_cert")?, path("tls_key")?);
+    let certificate = match (certificate, key) {
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (None, None) => None,
+        (Some(_), None) => return Err(wrong("tls_cert needs its key; write tls_key=PATH, too".to_owned())),
+        (None, Some(_)) => {
+            return Err(wrong("tls_key needs its certificate; write tls_cert=PATH, too".to_owned()));
+        }
+    };
+    let tls = ClientTls { ca, certificate };
+    // Mistakes are told at the start. The files are read again when the sink is opened.
+    tls.read().map_err(|error| wrong(error.to_string()))?;
+    Ok(tls)
+}
+
+fn parse(
+    scheme: &str,
+    argument: &str,
+    query: &mut Query<'_>,
+    tls: Option<ClientTls>,
+) -> Result<Arc<dyn Target>, ConfigError> {
+    let url = format!("{scheme}:{argument}");
     let shown = without_user(&url);
-    let wrong = |why: &str| ConfigError::new(format!("{shown:?}: {why}; write http://HOST:PORT/PATH"));
+    let wrong = |why: &str| ConfigError::new(format!("{shown:?}: {why}; write {scheme}://HOST:PORT/PATH"));
     if !argument.strip_prefix("//").is_some_and(|rest| rest.starts_with(|first| first != '/')) {
         return Err(wrong("no host"));
     }
@@ -101,7 +190,10 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
     {
         return Err(wrong("the port is not a number from 1 to 65535"));
     }
+    let preset = query.take_word("preset", &preset::WORDS)?.unwrap_or_default();
     let format = query.take_word("format", &FORMAT_WORDS)?.unwrap_or(Format::Json);
+    let format =
+        preset.format(format).ok_or_else(|| wrong("elasticsearch takes JSON alone; leave format=raw out"))?;
     let secret = query.take_secret("authorization")?;
     let authorization = secret.as_ref().map(|secret| {
         let mut value = HeaderValue::from_str(secret.expose())
@@ -112,13 +204,18 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
     let authorization = authorization.transpose()?;
     let in_flight = query.take_number("in_flight")?.unwrap_or(1);
     let in_flight = usize::try_from(in_flight).unwrap_or(1);
-    Ok(Arc::new(HttpTarget { uri, format, authorization, secret, in_flight }))
+    let coding = query.take_word("compress", &coding::WORDS)?.unwrap_or_default();
+    Ok(Arc::new(HttpTarget { uri, tls, preset, format, coding, authorization, secret, in_flight }))
 }
 
 #[derive(Clone, Debug)]
 struct HttpTarget {
     uri: Uri,
+    /// `None` for `http:`.
+    tls: Option<ClientTls>,
+    preset: Preset,
     format: Format,
+    coding: Coding,
     authorization: Option<HeaderValue>,
     /// The same secret, to hide it in texts from the server.
     secret: Option<Secret>,
@@ -131,10 +228,27 @@ impl Target for HttpTarget {
         let mut connector = HttpConnector::new_with_resolver(resolver);
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
         connector.set_nodelay(true);
+        connector.enforce_http(false);
+        let tls = match &self.tls {
+            Some(tls) => tls.read(),
+            // Not used.
+            None => ClientTls::nobody(),
+        };
+        let tls = tls.map_err(|error| OpenError::NotYet(io::Error::other(error)))?;
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
         let client = Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector);
         let first_refusals = state.and_then(|state| self.first_refusals(state)).unwrap_or(0);
         let first_refusals = AtomicU64::new(first_refusals);
-        let destination = HttpDestination { target: self.clone(), client, first_refusals };
+        let destination = HttpDestination {
+            target: self.clone(),
+            client,
+            first_refusals,
+            retry_after: RetryAfter::default(),
+        };
         let sink = AsyncSink::new(destination, self.in_flight).map_err(OpenError::NotYet)?;
         Ok(Box::new(sink))
     }
@@ -158,29 +272,33 @@ impl HttpTarget {
 
 struct HttpDestination {
     target: HttpTarget,
-    client: Client<HttpConnector<Resolver>, Full<Bytes>>,
+    client: Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>,
     /// Messages that were rejected before the server took one, or [`TAKEN`]: from then on a refused message is itself at fault.
     first_refusals: AtomicU64,
+    retry_after: RetryAfter,
 }
 
 impl Destination for HttpDestination {
     async fn deliver(&self, delivery: &mut Delivery) -> io::Result<()> {
+        self.retry_after.wait().await;
         let mut formatter = Formatter::new(self.target.format);
         while let Some(mut part) = delivery.next_part(&mut formatter, BODY_BYTES_TARGET) {
-            let body = std::mem::take(&mut part.text);
-            let response = self.post(body.into()).await?;
-            if response.status().is_success() {
-                self.first_refusals.store(TAKEN, Ordering::Relaxed);
-                delivery.confirm(&part);
+            let body = self.target.preset.body(std::mem::take(&mut part.text));
+            let response = self.post(body).await?;
+            let has_all = response.status().is_success() && !self.target.preset.has_verdicts();
+            if has_all {
+                self.confirm(delivery, &part);
                 response::finish(response).await;
                 continue;
             }
-            let why = response::refusal(&self.target.uri, response, self.target.secret.as_ref()).await?;
-            if part.records > 1 {
-                delivery.halve(&part);
-            } else {
-                self.count_refusal(&why)?;
-                delivery.reject(&part, REFUSED, why);
+            match self.verdict(response).await? {
+                Verdict::Taken => self.confirm(delivery, &part),
+                Verdict::Later(why) => return Err(io::Error::other(why)),
+                Verdict::Refused(_) if part.records > 1 => delivery.halve(&part),
+                Verdict::Refused(why) => {
+                    self.count_refusal(&why)?;
+                    delivery.reject(&part, REFUSED, why);
+                }
             }
         }
         Ok(())
@@ -192,6 +310,28 @@ impl Destination for HttpDestination {
 }
 
 impl HttpDestination {
+    fn confirm(&self, delivery: &mut Delivery, part: &Part) {
+        self.first_refusals.store(TAKEN, Ordering::Relaxed);
+        delivery.confirm(part);
+    }
+
+    /// What a response says that is not just a good status.
+    async fn verdict(&self, response: Response<Incoming>) -> io::Result<Verdict> {
+        let HttpTarget { uri, preset, secret, .. } = &self.target;
+        if !response.status().is_success() {
+            self.retry_after.note(&response);
+            return response::refusal(uri, response, secret.as_ref()).await.map(Verdict::Refused);
+        }
+        let body = tokio::time::timeout(REQUEST_TIMEOUT, response::whole(response)).await;
+        let body = body.map_err(|_| late(uri))??;
+        let shown = |why: String| format!("{uri}: {}", response::shown(&why, secret.as_ref()));
+        Ok(match preset.verdict(&body) {
+            Verdict::Taken => Verdict::Taken,
+            Verdict::Later(why) => Verdict::Later(shown(why)),
+            Verdict::Refused(why) => Verdict::Refused(shown(why)),
+        })
+    }
+
     /// Fails if the server has refused too many messages before it took one.
     fn count_refusal(&self, why: &str) -> io::Result<()> {
         match self.first_refusals.load(Ordering::Relaxed) {
@@ -207,26 +347,27 @@ impl HttpDestination {
     }
 
     /// Posts a body. Returns the response once its head has arrived.
-    async fn post(&self, body: Bytes) -> io::Result<Response<Incoming>> {
-        let HttpTarget { uri, format, authorization, .. } = &self.target;
-        let content_type = match format {
-            Format::Json => "application/x-ndjson",
-            Format::Raw => "text/plain",
-        };
-        let mut request = Request::new(Full::new(body));
+    async fn post(&self, body: Vec<u8>) -> io::Result<Response<Incoming>> {
+        let HttpTarget { uri, preset, format, coding, authorization, .. } = &self.target;
+        let mut request = Request::new(Full::new(coding.encode(body)?.into()));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri.clone();
-        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        request.headers_mut().insert(CONTENT_TYPE, preset.content_type(*format));
+        if let Some(name) = coding.name() {
+            request.headers_mut().insert(CONTENT_ENCODING, name);
+        }
         if let Some(value) = authorization {
             request.headers_mut().insert(AUTHORIZATION, value.clone());
         }
         let asked = tokio::time::timeout(REQUEST_TIMEOUT, self.client.request(request)).await;
-        let response = asked.map_err(|_| {
-            let seconds = REQUEST_TIMEOUT.as_secs();
-            io::Error::new(io::ErrorKind::TimedOut, format!("{uri} did not respond within {seconds} s"))
-        })?;
+        let response = asked.map_err(|_| late(uri))?;
         response.map_err(|error| unreachable(uri, &error))
     }
+}
+
+fn late(uri: &Uri) -> io::Error {
+    let seconds = REQUEST_TIMEOUT.as_secs();
+    io::Error::new(io::ErrorKind::TimedOut, format!("{uri} did not respond within {seconds} s"))
 }
 
 /// Shows the innermost cause of the error, which says more than the error itself.
@@ -235,7 +376,15 @@ fn unreachable(uri: &Uri, error: &hyper_util::client::legacy::Error) -> io::Erro
     while let Some(source) = deepest.source() {
         deepest = source;
     }
-    io::Error::other(format!("cannot post to {uri}: {deepest}"))
+    let text = deepest.to_string();
+    let remedy = if text.contains("invalid peer certificate") {
+        "; check tls_ca and the host's name"
+    } else if text.contains("received fatal alert") {
+        "; check tls_cert: the server does not accept what it was shown"
+    } else {
+        ""
+    };
+    io::Error::other(format!("cannot post to {uri}: {text}{remedy}"))
 }
 
 #[cfg(test)]
@@ -254,6 +403,17 @@ mod tests {
         ] {
             let error = SinkSpec::parse(spec).map(|spec| spec.text).unwrap_err().to_string();
             assert!(error.contains(words) && error.contains("write http://HOST:PORT/PATH"), "{error}");
+        }
+        for (spec, words) in [
+            ("https://host/?tls_cert=/nowhere", "tls_key=PATH"),
+            ("https://host/?tls_key=/nowhere", "tls_cert=PATH"),
+            ("https://host/?tls_ca=/nowhere", "tls_ca: cannot read /nowhere"),
+            ("https://host:port/?tls_ca=/nowhere", "tls_ca"),
+            ("http://host/?tls_ca=/nowhere", "unknown option \"tls_ca\""),
+            ("http://host/?compress=lz4", "none, gzip, zstd"),
+        ] {
+            let error = SinkSpec::parse(spec).map(|spec| spec.text).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
         }
         for spec in ["http://host", "http://[::1]:9428/in", "http://host/in?format=raw&in_flight=16"] {
             assert!(SinkSpec::parse(spec).is_ok(), "{spec}");

@@ -58,7 +58,7 @@ impl Certificates {
         let builder = match &files.client_ca {
             None => builder.with_no_client_auth(),
             Some(path) => {
-                let roots = Arc::new(authorities(path)?);
+                let roots = Arc::new(authorities("tls_client_ca", path)?);
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
                 let unusable = |error| problem("tls_client_ca", format!("{}: {error}", path.display()));
                 builder.with_client_cert_verifier(verifier.map_err(unusable)?)
@@ -100,7 +100,7 @@ fn has_name(pair: &CertifiedKey, name: &ServerName<'_>) -> bool {
     certificate.is_some_and(|certificate| verify_server_name(&certificate, name).is_ok())
 }
 
-fn certified(
+pub(super) fn certified(
     certificate: &Path,
     key: &Path,
     provider: &CryptoProvider,
@@ -130,11 +130,11 @@ fn certified(
     })
 }
 
-fn authorities(path: &Path) -> Result<RootCertStore, TlsFileError> {
+pub(super) fn authorities(key: &'static str, path: &Path) -> Result<RootCertStore, TlsFileError> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates("tls_client_ca", path)? {
+    for certificate in certificates(key, path)? {
         roots.add(certificate).map_err(|error| {
-            problem("tls_client_ca", format!("{}: a certificate is not valid: {error}", path.display()))
+            problem(key, format!("{}: a certificate is not valid: {error}", path.display()))
         })?;
     }
     Ok(roots)
@@ -182,6 +182,6 @@ fn warn_if_expired(path: &Path, chain: &[CertificateDer<'static>]) {
     }
 }
 
-fn problem(key: &'static str, problem: String) -> TlsFileError {
+pub(super) fn problem(key: &'static str, problem: String) -> TlsFileError {
     TlsFileError { key, problem }
 }

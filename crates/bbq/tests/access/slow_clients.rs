@@ -100,7 +100,9 @@ fn slow_clients_cost_little_and_hold_nobody_up() {
             }
         });
         let over = Over(&is_over);
-        server.wait_status("all slow clients", |_| all.load(Ordering::Relaxed) && open_connections(&server) >= count);
+        server.wait_status("all slow clients", |_| {
+            all.load(Ordering::Relaxed) && open_connections(&server) >= count
+        });
         let busy = post(setup.address(0));
         let each = (process::resident_kib(server.pid()).saturating_sub(before)) * 1024 / count;
         let p99 = |times: &[Duration]| times[times.len() * 99 / 100];

@@ -1,5 +1,8 @@
 //! Sinks, and the spool that they read.
 
+#[path = "../access/authority.rs"]
+#[expect(dead_code, reason = "what listeners are tested with, too")]
+mod authority;
 mod damaged_spool;
 mod failed_lane;
 mod failed_sync;
@@ -10,10 +13,12 @@ mod http_names;
 mod http_progress;
 mod http_responses;
 mod http_server;
+mod https;
 mod lost_log;
 mod names;
 mod new_sink;
 mod nonblocking_output;
+mod presets;
 mod read_error;
 mod rotation_killed;
 mod spool_tools;

@@ -18,6 +18,8 @@ use crate::config::secret::Secret;
 const BODY_TIME_MAX: Duration = Duration::from_millis(500);
 /// Bytes of a body that are read; the beginning is shown when it is an error.
 const BODY_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a response that has something to say of each message: some hundred for each of those that fit into a body.
+const VERDICTS_BYTES_MAX: usize = 64 * 1024 * 1024;
 const SHOWN_CHARACTERS_MAX: usize = 200;
 /// A shorter word after the scheme of a secret (`Bearer WORD`) is not hidden: many texts contain it by chance.
 const HIDDEN_BYTES_MIN: usize = 4;
@@ -38,20 +40,42 @@ pub(super) async fn refusal(
 ) -> io::Result<String> {
     let status = response.status();
     let text = read(response.into_body()).await;
-    let text = without_secret(&String::from_utf8_lossy(&text), secret);
-    let shown: String = text.lines().next().unwrap_or_default().chars().take(SHOWN_CHARACTERS_MAX).collect();
+    let shown = shown(&String::from_utf8_lossy(&text), secret);
     let message = format!("{uri} responds {status} {shown:?}");
     let remedy = match status {
         StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNPROCESSABLE_ENTITY => {
             return Ok(message);
         }
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => "; check the format",
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "; check format and compress",
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "; check the option authorization",
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => "; check the path",
         _ if status.is_redirection() => "; write the URL that it redirects to",
         _ => "",
     };
     Err(io::Error::other(message + remedy))
+}
+
+/// The beginning of a text of the server, as it is shown.
+pub(super) fn shown(text: &str, secret: Option<&Secret>) -> String {
+    let text = without_secret(text, secret);
+    text.lines().next().unwrap_or_default().chars().take(SHOWN_CHARACTERS_MAX).collect()
+}
+
+/// Returns the whole body of a response that says for each message what became of it.
+///
+/// # Errors
+/// It does not arrive, or is longer than it may be.
+pub(super) async fn whole(response: Response<Incoming>) -> io::Result<Vec<u8>> {
+    let mut body = response.into_body();
+    let mut text = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(io::Error::other)?;
+        text.extend_from_slice(frame.data_ref().map_or(&[], |data| &data[..]));
+        if text.len() > VERDICTS_BYTES_MAX {
+            return Err(io::Error::other(format!("a response has more than {VERDICTS_BYTES_MAX} bytes")));
+        }
+    }
+    Ok(text)
 }
 
 /// Returns a body, or as much of it as arrives in time.

@@ -1,0 +1,178 @@
+//! What a server with an interface of its own wants to be sent, and what its responses mean.
+//!
+//! ```text
+//! ndjson         a message on each line; 2xx: it has all
+//! elasticsearch  _bulk: `create` with an id that is the same each time, so what comes twice is there once; a 200 says for each message
+//!                whether it was taken
+//! loki           an object around all entries; 2xx: it has all
+//! splunk         an event after the other; 2xx: it has all
+//! ```
+
+use hyper::header::HeaderValue;
+use serde::Deserialize;
+
+use crate::config::query::SpecOption;
+use crate::config::values::Values;
+use crate::format::{Content, Envelope, Format};
+
+/// An interface of servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Preset {
+    #[default]
+    Ndjson,
+    Elasticsearch,
+    Loki,
+    Splunk,
+}
+
+pub(super) const WORDS: [(&str, Preset); 4] = [
+    ("ndjson", Preset::Ndjson),
+    ("elasticsearch", Preset::Elasticsearch),
+    ("loki", Preset::Loki),
+    ("splunk", Preset::Splunk),
+];
+pub(super) const OPTION: SpecOption = SpecOption {
+    key: "preset",
+    values: Values::Words(&["ndjson", "elasticsearch", "loki", "splunk"]),
+    default: "ndjson",
+    meaning: "what the server wants to be sent: lines, or what Elasticsearch's `_bulk`, Loki's `push` or Splunk's event collector take",
+};
+/// The conflict of a message that is there already.
+const CONFLICT: u16 = 409;
+
+/// What a response with a good status says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The server has all messages of the body.
+    Taken,
+    /// It has none, or some, and may take the others later.
+    Later(String),
+    /// It refuses some for good, and says so of the first of these.
+    Refused(String),
+}
+
+impl Preset {
+    /// The format of a message; `None` if the server cannot take messages in this one.
+    pub(super) fn format(self, format: Format) -> Option<Format> {
+        let content = if format == Format::Raw { Content::Text } else { Content::Json };
+        match self {
+            Preset::Ndjson => Some(format),
+            Preset::Elasticsearch if content == Content::Text => None,
+            Preset::Elasticsearch => Some(Format::Enveloped(Envelope::Elasticsearch, content)),
+            Preset::Loki => Some(Format::Enveloped(Envelope::Loki, content)),
+            Preset::Splunk => Some(Format::Enveloped(Envelope::Splunk, content)),
+        }
+    }
+
+    pub(super) fn content_type(self, format: Format) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            Preset::Ndjson if format == Format::Raw => "text/plain",
+            Preset::Ndjson | Preset::Elasticsearch => "application/x-ndjson",
+            Preset::Loki | Preset::Splunk => "application/json",
+        })
+    }
+
+    /// Makes a body of formatted messages.
+    pub(super) fn body(self, mut lines: Vec<u8>) -> Vec<u8> {
+        if self != Preset::Loki {
+            return lines;
+        }
+        // There is no other line feed: JSON escapes those of messages.
+        lines.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b',');
+        lines.pop();
+        [&b"{\"streams\":["[..], &lines, b"]}"].concat()
+    }
+
+    /// Whether a response with a good status has to be read.
+    pub(super) fn has_verdicts(self) -> bool {
+        self == Preset::Elasticsearch
+    }
+
+    /// What the body of such a response says.
+    pub(super) fn verdict(self, body: &[u8]) -> Verdict {
+        if !self.has_verdicts() {
+            return Verdict::Taken;
+        }
+        let Ok(bulk) = serde_json::from_slice::<Bulk>(body) else {
+            return Verdict::Later("responds to _bulk with something else; check the path".to_owned());
+        };
+        if !bulk.errors {
+            return Verdict::Taken;
+        }
+        let failed = || {
+            let items = bulk.items.iter().map(|item| &item.create);
+            items.filter(|item| item.status >= 300 && item.status != CONFLICT)
+        };
+        let text = |item: &Item| format!("{} {}", item.status, item.error);
+        // What may be taken later is sent again first: a body with both would be halved for nothing.
+        match failed().find(|item| item.is_temporary()).map(text) {
+            Some(why) => Verdict::Later(why),
+            None => failed().next().map(text).map_or(Verdict::Taken, Verdict::Refused),
+        }
+    }
+}
+
+/// The response of `_bulk`.
+#[derive(Deserialize)]
+struct Bulk {
+    errors: bool,
+    #[serde(default)]
+    items: Vec<Created>,
+}
+
+#[derive(Deserialize)]
+struct Created {
+    create: Item,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    status: u16,
+    #[serde(default)]
+    error: serde_json::Value,
+}
+
+impl Item {
+    fn is_temporary(&self) -> bool {
+        matches!(self.status, 401 | 403 | 404 | 408 | 429) || self.status >= 500
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bulk_response_tells_what_was_taken() {
+        let verdict = |text: &str| Preset::Elasticsearch.verdict(text.as_bytes());
+        let items = |statuses: &[u16]| {
+            let items: Vec<String> = statuses
+                .iter()
+                .map(|status| {
+                    format!(r#"{{"create":{{"status":{status},"error":{{"type":"why {status}"}}}}}}"#)
+                })
+                .collect();
+            format!(r#"{{"took":3,"errors":true,"items":[{}]}}"#, items.join(","))
+        };
+        assert_eq!(
+            verdict(r#"{"took":3,"errors":false,"items":[{"create":{"status":201}}]}"#),
+            Verdict::Taken
+        );
+        assert_eq!(verdict(r#"{"took":0,"errors":false}"#), Verdict::Taken);
+        assert_eq!(verdict(&items(&[201, 409, 201])), Verdict::Taken, "what is there already");
+        let Verdict::Refused(why) = verdict(&items(&[201, 400])) else { panic!("it is refused for good") };
+        assert!(why.contains("why 400"), "{why}");
+        let Verdict::Later(why) = verdict(&items(&[400, 429])) else { panic!("it may be taken later") };
+        assert!(why.contains("why 429"), "{why}");
+        assert!(matches!(verdict(&items(&[404])), Verdict::Later(_)), "the index can be made");
+        assert!(matches!(verdict("<html>"), Verdict::Later(_)));
+    }
+
+    #[test]
+    fn the_entries_of_loki_are_in_an_object() {
+        let body = Preset::Loki.body(b"{\"values\":[[\"1\",\"a\\nb\"]]}\n{\"values\":[]}\n".to_vec());
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["streams"][0]["values"][0][1], "a\nb");
+        assert_eq!(body["streams"].as_array().unwrap().len(), 2);
+    }
+}
