@@ -32,7 +32,7 @@ pub(crate) fn beside<Serving: IntoFuture<Output = io::Result<()>>>(
             let _stop = stop;
             clients(to);
         });
-        TokioRunner::new().serve(&group, serve).run_until(async { drop(stopped.await) }).unwrap();
+        TokioRunner::new().serve(group, serve).run_until(async { drop(stopped.await) }).unwrap();
     });
 }
 

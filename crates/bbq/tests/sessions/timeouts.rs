@@ -1,6 +1,8 @@
 //! If this fails, a client that stops in the middle of a message keeps its connection and memory for ever, or an idle client keeps
 //! others out.
 
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
