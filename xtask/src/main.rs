@@ -8,6 +8,7 @@
 mod circles;
 mod files;
 mod fuzz;
+mod go;
 mod instructions;
 mod lint;
 mod needs;

@@ -1,5 +1,5 @@
 //! The programs that the tests need: real clients, tools that take resources away from a server, a counter of instructions,
-//! and compilers for C and C++.
+//! compilers for C and C++, and Node. Go is in `go.rs`.
 //!
 //! As root, this installs the missing ones from Debian's packages. Otherwise it names them, and the command that installs
 //! them. It removes no installed package and starts no service.
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use crate::step;
 
 /// A program, or a file by its whole path, and the Debian package that contains it.
-const NEEDS: [(&str, &str); 16] = [
+const NEEDS: [(&str, &str); 18] = [
     ("/usr/include/spdlog/spdlog.h", "libspdlog-dev"),
     ("c++", "g++"),
     ("cmake", "cmake"),
@@ -21,6 +21,8 @@ const NEEDS: [(&str, &str); 16] = [
     ("logger", "bsdutils"),
     ("loggen", "syslog-ng-core"),
     ("nc", "netcat-openbsd"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
     ("openssl", "openssl"),
     ("pkg-config", "pkg-config"),
     ("prlimit", "util-linux"),
@@ -151,6 +153,8 @@ mod tests {
             "iproute2",
             "libspdlog-dev",
             "netcat-openbsd",
+            "nodejs",
+            "npm",
             "openssl",
             "pkg-config",
             "python3",

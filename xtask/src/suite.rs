@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::go;
 use crate::needs;
 use crate::python;
 use crate::step;
@@ -13,6 +14,7 @@ const TEST: [&str; 5] = ["test", "--workspace", "--release", "--locked", "--no-f
 
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     needs::provide()?;
+    go::provide(root)?;
     // Build first, so that cargo has the terminal, and a failed build does not count as a test.
     step::cargo(&[], &[&TEST[..], &["--no-run"]].concat())?;
     let mut output = CargoOutput::default();

@@ -18,6 +18,7 @@ mod http2;
 mod http_coding;
 mod http_logs;
 mod http_numbered;
+mod opentelemetry;
 mod real_clients;
 mod send_addresses;
 mod send_failures;
