@@ -9,14 +9,15 @@ use crate::step;
 use crate::tally::{PytestOutput, Tally};
 
 /// The same versions as in bindings/python/pyproject.toml. The tests deliver the logs of gunicorn, and what the exporters of OpenTelemetry
-/// send.
-const TOOLS: [&str; 6] = [
+/// send, and read the metrics as Prometheus does.
+const TOOLS: [&str; 7] = [
     "maturin>=1.16,<2",
     "pytest>=9,<10",
     "gunicorn>=23,<26",
     "opentelemetry-sdk>=1.45,<2",
     "opentelemetry-exporter-otlp-proto-http>=1.45,<2",
     "opentelemetry-exporter-otlp-proto-grpc>=1.45,<2",
+    "prometheus-client>=0.24,<1",
 ];
 const PACKAGE: &str = "bindings/python";
 

@@ -115,7 +115,7 @@ pub static FILE_KEYS: [FileKey; 18] = [
                 pattern: "^(off|.+:[0-9]+)$",
             },
             default: ADMIN_DEFAULT,
-            meaning: "where the server answers `bbq status` and HTTP requests for /status and /health",
+            meaning: "where the server answers `bbq status` and HTTP requests for /status, /metrics and /health",
         },
     },
     FileKey {

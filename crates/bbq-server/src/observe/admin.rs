@@ -1,4 +1,4 @@
-//! The admin's HTTP: `/status` in JSON, and `/health` for load balancers and probes. On a thread of its own, so that it
+//! The admin's HTTP: `/status` in JSON, `/metrics` for Prometheus, and `/health` for load balancers and probes. On a thread of its own, so that it
 //! responds while control waits for a sink, a reload or a stop.
 //!
 //! A connection is for one request. Its head has to come soon, and its response has to be read soon. When there are too many
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::header::WWW_AUTHENTICATE;
+use axum::http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -36,6 +36,7 @@ use crate::config::TokenFile;
 use crate::error::StartError;
 use crate::lifecycle::parts::Parts;
 use crate::lifecycle::threads::spawn;
+use crate::observe::metrics;
 use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::observe::status::Status;
 
@@ -154,8 +155,9 @@ async fn serve(
     orders: &mut watch::Receiver<Order>,
 ) {
     let router = Router::new()
-        .route("/", get(async || "bbq: /status (JSON), /health\n"))
+        .route("/", get(async || "bbq: /status (JSON), /metrics, /health\n"))
         .route("/status", get(async |State(parts): State<Now>| Json(status(&parts))))
+        .route("/metrics", get(async |State(parts): State<Now>| as_metrics(&status(&parts))))
         .route("/health", get(async |State(parts): State<Now>| health(&status(&parts))))
         .with_state(parts);
     let log = RateLimitedLog::default();
@@ -261,6 +263,10 @@ fn unauthorized(denied: Denied) -> Response {
 fn status(parts: &Now) -> Status {
     let parts = Arc::clone(&parts.borrow());
     parts.status()
+}
+
+fn as_metrics(status: &Status) -> Response {
+    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::metrics(status)).into_response()
 }
 
 /// 200 if everything works as configured, otherwise 503 and the problems.

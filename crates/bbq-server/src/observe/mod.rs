@@ -9,5 +9,6 @@ pub(crate) mod drops;
 pub(crate) mod evenness;
 pub(crate) mod exposure;
 pub(crate) mod foreign;
+pub(crate) mod metrics;
 pub(crate) mod rate_limited_log;
 pub mod status;

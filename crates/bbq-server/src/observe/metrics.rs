@@ -1,0 +1,364 @@
+//! The status as metrics, in the text format of OpenMetrics 1.0 (<https://openmetrics.io>): what Prometheus scrapes from `/metrics`.
+//!
+//! A counter counts what the status counts, ever: it goes on over restarts, unless the status says otherwise. Labels are the names of
+//! listeners and sinks, numbers of workers, sockets and lanes, and reasons: there is no label that a sender could choose.
+//!
+//! Invariant: a name is never renamed.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use rustix::param::{clock_ticks_per_second, page_size};
+use rustix::process::{Resource, getrlimit};
+
+use super::status::{Dropped, SocketStatus, Status};
+
+/// What a response is called in `Content-Type`.
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What a metric is to a reader of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Counter,
+    Gauge,
+    /// Quantiles.
+    Summary,
+}
+
+/// Labels, by name.
+type Labels<'a> = &'a [(&'a str, &'a str)];
+
+/// Metrics as text, one family after the other.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    /// Begins a family. The name of a counter is without `_total`.
+    fn family(&mut self, name: &str, kind: Kind, help: &str) {
+        let word = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Summary => "summary",
+        };
+        let _infallible = writeln!(self.0, "# TYPE {name} {word}");
+        for unit in ["seconds", "bytes"] {
+            if name.ends_with(unit) {
+                let _infallible = writeln!(self.0, "# UNIT {name} {unit}");
+            }
+        }
+        let _infallible = writeln!(self.0, "# HELP {name} {help}");
+    }
+
+    /// Adds a value to the family that was begun last.
+    fn sample(&mut self, name: &str, labels: Labels<'_>, value: f64) {
+        self.0.push_str(name);
+        for (number, (label, value)) in labels.iter().enumerate() {
+            let before = if number == 0 { '{' } else { ',' };
+            let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _infallible = write!(self.0, "{before}{label}=\"{escaped}\"");
+        }
+        if !labels.is_empty() {
+            self.0.push('}');
+        }
+        let _infallible = writeln!(self.0, " {value}");
+    }
+
+    /// A family without labels.
+    fn one(&mut self, name: &str, kind: Kind, help: &str, value: f64) {
+        self.family(name, kind, help);
+        let total = if kind == Kind::Counter { "_total" } else { "" };
+        self.sample(&format!("{name}{total}"), &[], value);
+    }
+
+    /// A family with a value for each of `all`, whose labels and value `of` returns; nothing for those without a value.
+    fn each<'a, T>(
+        &mut self,
+        (name, kind, help): (&str, Kind, &str),
+        all: impl IntoIterator<Item = T>,
+        of: impl Fn(&T) -> Option<(Vec<(&'a str, String)>, f64)>,
+    ) {
+        self.family(name, kind, help);
+        let total = if kind == Kind::Counter { "_total" } else { "" };
+        for one in all {
+            if let Some((labels, value)) = of(&one) {
+                let labels: Vec<(&str, &str)> =
+                    labels.iter().map(|(label, value)| (*label, value.as_str())).collect();
+                self.sample(&format!("{name}{total}"), &labels, value);
+            }
+        }
+    }
+}
+
+/// The status, and what the process uses of the system, as text.
+pub(crate) fn metrics(status: &Status) -> String {
+    let mut text = Text::default();
+    server(status, &mut text);
+    workers(status, &mut text);
+    listeners(status, &mut text);
+    sockets(status, &mut text);
+    sinks(status, &mut text);
+    spool(status, &mut text);
+    process(&mut text);
+    text.0.push_str("# EOF\n");
+    text.0
+}
+
+fn server(status: &Status, text: &mut Text) {
+    text.family("bbq_build", Kind::Gauge, "The version of the program.");
+    text.sample("bbq_build", &[("version", &status.version)], 1.0);
+    let flag = |flag: bool| f64::from(u8::from(flag));
+    text.one("bbq_ready", Kind::Gauge, "1 if the server listens and can store messages.", flag(status.ready));
+    let counts = [
+        ("bbq_problems", "Problems, as /health has them.", status.problems().len()),
+        ("bbq_notices", "What single senders do wrong.", status.notices.len()),
+        ("bbq_warnings", "What is configured and dangerous.", status.warnings.len()),
+    ];
+    for (name, help, count) in counts {
+        text.one(name, Kind::Gauge, help, count as f64);
+    }
+    let refused = flag(status.refused_change.is_some());
+    text.one("bbq_change_refused", Kind::Gauge, "1 if the last reload or upgrade was refused.", refused);
+    text.one("bbq_uptime_seconds", Kind::Gauge, "Since the start.", status.uptime_seconds as f64);
+    let help = "Connections allowed at the same time.";
+    text.one("bbq_connections_max", Kind::Gauge, help, status.connections_max as f64);
+    let ledger = &status.ledger;
+    let help = "Messages received, dropped ones included.";
+    text.one("bbq_received_messages", Kind::Counter, help, ledger.received as f64);
+    let help = "Messages that every sink has delivered.";
+    text.one("bbq_delivered_messages", Kind::Counter, help, ledger.delivered as f64);
+    let help = "Messages that a sink has not delivered yet.";
+    text.one("bbq_queued_messages", Kind::Gauge, help, ledger.queued as f64);
+    let help = "Messages dropped, by reason.";
+    text.each(("bbq_dropped_messages", Kind::Counter, help), &ledger.dropped, |(reason, count)| {
+        Some((vec![("reason", (*reason).clone())], **count as f64))
+    });
+}
+
+fn workers(status: &Status, text: &mut Text) {
+    let mut of = |name, help, value: fn(&super::status::WorkerStatus) -> f64| {
+        text.each((name, Kind::Gauge, help), &status.workers, |worker| {
+            Some((vec![("worker", worker.index.to_string())], value(worker)))
+        });
+    };
+    of("bbq_worker_connections", "Open connections.", |worker| worker.connections as f64);
+    of("bbq_worker_sessions", "Sessions of bbq clients among them.", |worker| worker.sessions as f64);
+    of(
+        "bbq_worker_sessions_active",
+        "Sessions that sent something lately, and HTTP connections.",
+        |worker| worker.sessions_active as f64,
+    );
+    of("bbq_worker_heartbeat_seconds", "Since its thread last returned to its event loop.", |worker| {
+        worker.heartbeat_ms as f64 / 1000.0
+    });
+}
+
+/// A counter of a listener: its name, what it counts, and how to read it.
+type ListenerCounter = (&'static str, &'static str, fn(&super::status::ListenerLedgerStatus) -> u64);
+
+const LISTENER_COUNTERS: [ListenerCounter; 8] = [
+    ("bbq_listener_received_messages", "Messages received, dropped ones included.", |ledger| ledger.received),
+    ("bbq_listener_cut_messages", "Messages stored without their end.", |ledger| ledger.cut),
+    ("bbq_listener_duplicate_messages", "Messages sent again and known already.", |ledger| ledger.duplicates),
+    ("bbq_listener_skipped_messages", "Messages that clients dropped themselves.", |ledger| ledger.skipped),
+    ("bbq_listener_refused", "Sessions and requests refused.", |ledger| ledger.refused),
+    (
+        "bbq_listener_evicted_connections",
+        "Connections closed to make room; since the last reload.",
+        |ledger| ledger.evicted,
+    ),
+    (
+        "bbq_listener_over_limit_connections",
+        "Connections closed because their address had too many; since the last reload.",
+        |ledger| ledger.over_limit,
+    ),
+    (
+        "bbq_listener_slowed",
+        "Times that senders waited for the rate of their address; since the last reload.",
+        |ledger| ledger.slowed,
+    ),
+];
+
+fn listeners(status: &Status, text: &mut Text) {
+    let listeners = &status.listeners;
+    for (name, help, value) in LISTENER_COUNTERS {
+        text.each((name, Kind::Counter, help), listeners, |listener| {
+            Some((vec![("listener", listener.name.clone())], value(&listener.ledger) as f64))
+        });
+    }
+    let dropped = listeners.iter().flat_map(|listener| by_reason(&listener.name, &listener.ledger.dropped));
+    let help = "Messages dropped, by reason.";
+    text.each(("bbq_listener_dropped_messages", Kind::Counter, help), dropped, |(name, reason, count)| {
+        Some((vec![("listener", (*name).to_owned()), ("reason", (*reason).to_owned())], *count as f64))
+    });
+    let help = "TLS connections whose handshake was finished.";
+    text.each(("bbq_listener_tls_handshakes", Kind::Counter, help), listeners, |listener| {
+        Some((vec![("listener", listener.name.clone())], listener.tls?.handshakes as f64))
+    });
+    let help = "TLS connections whose handshake failed.";
+    text.each(("bbq_listener_tls_failures", Kind::Counter, help), listeners, |listener| {
+        Some((vec![("listener", listener.name.clone())], listener.tls?.failed as f64))
+    });
+    let help = "Sockets of other processes at its address.";
+    text.each(("bbq_listener_foreign_sockets", Kind::Gauge, help), listeners, |listener| {
+        Some((vec![("listener", listener.name.clone())], listener.foreign.len() as f64))
+    });
+    let help = "1 if the workers' shares of the connections are uneven, and not by chance.";
+    text.each(("bbq_listener_uneven", Kind::Gauge, help), listeners, |listener| {
+        let uneven = f64::from(u8::from(listener.evenness.as_ref()?.uneven));
+        Some((vec![("listener", listener.name.clone())], uneven))
+    });
+}
+
+fn by_reason<'a>(name: &'a str, dropped: &'a Dropped) -> impl Iterator<Item = (&'a str, &'a str, u64)> {
+    dropped.iter().map(move |(reason, count)| (name, reason.as_str(), *count))
+}
+
+fn sockets(status: &Status, text: &mut Text) {
+    let all = || {
+        let listeners = status.listeners.iter();
+        listeners.flat_map(|listener| listener.sockets.iter().map(|socket| (listener.name.as_str(), socket)))
+    };
+    let labels = |name: &str, socket: &SocketStatus| {
+        let worker = socket.worker.map_or_else(|| "all".to_owned(), |worker| worker.to_string());
+        vec![("listener", name.to_owned()), ("socket", socket.index.to_string()), ("worker", worker)]
+    };
+    let mut of = |name, kind, help, value: fn(&SocketStatus) -> Option<u64>| {
+        text.each((name, kind, help), all(), |(listener, socket)| {
+            Some((labels(listener, socket), value(socket)? as f64))
+        });
+    };
+    of("bbq_socket_accepted", Kind::Counter, "Connections or datagrams taken; since the start.", |socket| {
+        Some(socket.accepted)
+    });
+    of("bbq_socket_queue", Kind::Gauge, "What waits: connections, or bytes of datagrams.", |socket| {
+        socket.queue
+    });
+    of("bbq_socket_backlog", Kind::Gauge, "How much may wait.", |socket| socket.backlog);
+    of("bbq_socket_kernel_drops", Kind::Counter, "Dropped by the kernel; since the start.", |socket| {
+        socket.drops
+    });
+    of(
+        "bbq_socket_starved",
+        Kind::Counter,
+        "Times that accepting paused for want of descriptors or memory.",
+        |socket| Some(socket.starved),
+    );
+    of("bbq_socket_rescued", Kind::Counter, "Taken by other workers, as its own was stalled.", |socket| {
+        Some(socket.rescued)
+    });
+    let delays = || all().filter_map(|(name, socket)| Some((name, socket, socket.accept_delay_ms.as_ref()?)));
+    let seconds = |ms: u64| ms as f64 / 1000.0;
+    let quantiles = delays().flat_map(|(name, socket, delay)| {
+        [("0.5", delay.p50), ("0.99", delay.p99), ("1", delay.max)]
+            .map(|(quantile, ms)| (name, socket, quantile, ms))
+    });
+    let help =
+        "How long connections waited to be accepted, of samples; since the start. The ends of buckets.";
+    text.each(
+        ("bbq_socket_accept_delay_seconds", Kind::Summary, help),
+        quantiles,
+        |(name, socket, quantile, ms)| {
+            let mut labels = labels(name, socket);
+            labels.push(("quantile", (*quantile).to_owned()));
+            Some((labels, seconds((*ms)?)))
+        },
+    );
+}
+
+fn sinks(status: &Status, text: &mut Text) {
+    let sinks = &status.sinks;
+    let mut of = |name, kind, help, value: fn(&super::status::SinkStatus) -> f64| {
+        text.each((name, kind, help), sinks, |sink| Some((vec![("sink", sink.name.clone())], value(sink))));
+    };
+    of("bbq_sink_delivered_messages", Kind::Counter, "Messages delivered.", |sink| sink.delivered as f64);
+    of("bbq_sink_queued_messages", Kind::Gauge, "Messages not delivered yet.", |sink| sink.queued as f64);
+    of(
+        "bbq_sink_lag_seconds",
+        Kind::Gauge,
+        "Since the last message that it delivered was received; 0 if nothing is queued.",
+        |sink| sink.lag_seconds,
+    );
+    of("bbq_sink_has_problem", Kind::Gauge, "1 if it cannot deliver.", |sink| {
+        f64::from(u8::from(sink.problem().is_some()))
+    });
+    let dropped = sinks.iter().flat_map(|sink| by_reason(&sink.name, &sink.dropped));
+    let help = "Messages that are never delivered, by reason.";
+    text.each(("bbq_sink_dropped_messages", Kind::Counter, help), dropped, |(name, reason, count)| {
+        Some((vec![("sink", (*name).to_owned()), ("reason", (*reason).to_owned())], *count as f64))
+    });
+}
+
+fn spool(status: &Status, text: &mut Text) {
+    let spool = &status.spool;
+    let help = "On disk, space allocated ahead included.";
+    text.one("bbq_spool_bytes", Kind::Gauge, help, spool.bytes as f64);
+    text.one("bbq_spool_max_bytes", Kind::Gauge, "How much it may take.", spool.bytes_max as f64);
+    text.one("bbq_spool_segments", Kind::Gauge, "Files.", spool.segments as f64);
+    let help = "Damaged pieces that were set aside.";
+    text.one("bbq_spool_quarantined", Kind::Counter, help, spool.quarantined as f64);
+    let help = "Messages ever made durable in it.";
+    text.each(("bbq_lane_messages", Kind::Counter, help), &spool.lanes, |lane| {
+        Some((vec![("lane", lane.index.to_string())], lane.records as f64))
+    });
+    let help = "1 for the condition of the lane: writing, waiting-for-space or failed.";
+    text.each(("bbq_lane_condition", Kind::Gauge, help), &spool.lanes, |lane| {
+        Some((vec![("lane", lane.index.to_string()), ("condition", lane.condition.clone())], 1.0))
+    });
+}
+
+/// By the names that all of Prometheus's libraries use. What the system does not tell is left out.
+fn process(text: &mut Text) {
+    if let Some(bytes) = resident_bytes() {
+        text.one("process_resident_memory_bytes", Kind::Gauge, "Resident memory.", bytes);
+    }
+    if let Some(seconds) = cpu_seconds() {
+        text.one("process_cpu_seconds", Kind::Counter, "User and system time.", seconds);
+    }
+    if let Ok(descriptors) = fs::read_dir("/proc/self/fd") {
+        // One is that of the directory.
+        let open = descriptors.count().saturating_sub(1);
+        text.one("process_open_fds", Kind::Gauge, "Open file descriptors.", open as f64);
+    }
+    if let Some(limit) = getrlimit(Resource::Nofile).current {
+        text.one("process_max_fds", Kind::Gauge, "The limit of file descriptors.", limit as f64);
+    }
+}
+
+fn resident_bytes() -> Option<f64> {
+    let statm = fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages as f64 * page_size() as f64)
+}
+
+fn cpu_seconds() -> Option<f64> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    // The name in parentheses may hold anything; behind it utime and stime are the fields 14 and 15 of proc(5).
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    Some((ticks()? + ticks()?) as f64 / clock_ticks_per_second() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped_and_counters_end_in_total() {
+        let mut text = Text::default();
+        text.each(("a_b", Kind::Counter, "Help."), [7.0], |value| {
+            Some((vec![("name", "x\"\\\ny".to_owned())], *value))
+        });
+        assert_eq!(text.0, "# TYPE a_b counter\n# HELP a_b Help.\na_b_total{name=\"x\\\"\\\\\\ny\"} 7\n");
+        let mut text = Text::default();
+        text.one("a_seconds", Kind::Gauge, "Help.", 1.5);
+        assert_eq!(
+            text.0,
+            "# TYPE a_seconds gauge\n# UNIT a_seconds seconds\n# HELP a_seconds Help.\na_seconds 1.5\n"
+        );
+    }
+
+    #[test]
+    fn the_process_is_there() {
+        assert!(resident_bytes().unwrap() > 100_000.0 && cpu_seconds().is_some());
+    }
+}
