@@ -37,7 +37,7 @@ impl Values {
     pub(crate) fn number(&self, text: &str) -> Result<u64, String> {
         let number = match self {
             Values::Size(_) => parse_bytes(text)?,
-            _ => text.parse().map_err(|_| format!("{text:?} is not a number; allowed: {self}"))?,
+            _ => text.parse().map_err(|_| self.no_number(text))?,
         };
         match self {
             Values::NumberOrNever(_) if number == 0 => Ok(number),
@@ -47,6 +47,19 @@ impl Values {
                 Ok(number)
             }
             _ => Err(format!("{number} is out of range; allowed: {self}")),
+        }
+    }
+}
+
+impl Values {
+    /// Why a text is no number of ours: also a negative one, or one with too many digits, is out of range.
+    fn no_number(&self, text: &str) -> String {
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number {
+            format!("{text} is out of range; allowed: {self}")
+        } else {
+            format!("{text:?} is not a number; allowed: {self}")
         }
     }
 }
@@ -102,6 +115,17 @@ mod tests {
             assert!(accepted.iter().all(|text| values.number(text).is_ok()), "{values}");
             assert!(refused.iter().all(|text| values.number(text).is_err()), "{values}");
             assert_eq!(values.to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn a_number_out_of_range_is_told_from_what_is_no_number() {
+        let refusal = |text: &str| Values::Number(1..=64).number(text).unwrap_err();
+        for text in ["0", "65", "-1", "99999999999999999999999"] {
+            assert_eq!(refusal(text), format!("{text} is out of range; allowed: 1 to 64"));
+        }
+        for text in ["", "-", "one", "1.5", "1KiB"] {
+            assert_eq!(refusal(text), format!("{text:?} is not a number; allowed: 1 to 64"));
         }
     }
 }
