@@ -74,6 +74,18 @@ pub(super) fn dead_letters(setup: &Setup) -> Vec<Value> {
     lines.map(|line| serde_json::from_slice(line).expect("JSON")).collect()
 }
 
+/// Waits for dead letters: they are durable with the commit behind them.
+pub(super) fn wait_dead_letters(setup: &Setup) -> Vec<Value> {
+    let start = Instant::now();
+    loop {
+        let kept = dead_letters(setup);
+        if !kept.is_empty() {
+            return kept;
+        }
+        assert!(start.elapsed() < PATIENCE, "nothing is kept");
+    }
+}
+
 /// A message that `receiver("?message_bytes_max=100")` refuses.
 pub(super) fn poison(number: usize) -> String {
     format!("{number:06} {}", "x".repeat(101))

@@ -2,11 +2,10 @@
 //! secret that a server repeats, or that stands in the configuration where none belongs, is shown.
 
 use std::fs;
-use std::time::Instant;
 
-use crate::http::{dead_letters, lines, poster, wait_problem};
+use crate::http::{lines, poster, wait_dead_letters, wait_problem};
 use crate::http_server::{response, serve};
-use crate::support::{PATIENCE, assert_balanced};
+use crate::support::assert_balanced;
 
 /// Whatever is wrong with a response behind its status.
 #[test]
@@ -62,14 +61,7 @@ fn a_secret_is_not_shown() {
     assert!(!status.to_string().contains("sesame"), "{status:#}");
     assert!(!setup.log().contains("sesame"), "{}", setup.log());
     server.wait_log("the destination rejects messages for good; they are kept");
-    let start = Instant::now();
-    let kept = loop {
-        let kept = dead_letters(&setup);
-        if !kept.is_empty() {
-            break kept;
-        }
-        assert!(start.elapsed() < PATIENCE, "nothing is kept");
-    };
+    let kept = wait_dead_letters(&setup);
     let why = kept[0]["rejected"].as_str().expect("a reason");
     assert!(why.contains("not with <secret>") && !why.contains("sesame"), "{why}");
 }

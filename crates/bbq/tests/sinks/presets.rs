@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::http::{dead_letters, lines, poster, wait_problem};
+use crate::http::{lines, poster, wait_dead_letters, wait_problem};
 use crate::http_server::{response, serve};
-use crate::support::{PATIENCE, assert_balanced};
+use crate::support::assert_balanced;
 
 fn json_response(body: &Value) -> String {
     let body = body.to_string();
@@ -56,14 +56,7 @@ fn elasticsearch_gets_each_document_once_with_an_id() {
     let first = &documents[1];
     assert!(first["@timestamp"].is_string() && first["listener"].is_string(), "{first}");
     server.wait_log("they are kept");
-    let start = Instant::now();
-    let kept = loop {
-        let kept = dead_letters(&setup);
-        if !kept.is_empty() {
-            break kept;
-        }
-        assert!(start.elapsed() < PATIENCE, "nothing is kept");
-    };
+    let kept = wait_dead_letters(&setup);
     let why = kept[0]["rejected"].as_str().expect("a reason");
     assert!(why.contains("400") && why.contains("mapper_parsing_exception"), "{why}");
 }

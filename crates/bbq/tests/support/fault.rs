@@ -58,12 +58,20 @@ impl Drop for Fault {
     }
 }
 
-/// The number of a thread by its name.
+/// The number of a thread by its name. A thread names itself when it first runs, so one that was just made may have no name yet.
 pub fn thread_of(pid: u32, name: &str) -> u32 {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
     let is_it = |path: &Path| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
-    let paths = tasks.map(|entry| entry.expect("an entry").path());
-    let found =
-        paths.into_iter().find(|path| is_it(path)).and_then(|path| path.file_name()?.to_str()?.parse().ok());
-    found.unwrap_or_else(|| panic!("no thread {name} in {pid}"))
+    let find = || {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+        let mut paths = tasks.map(|entry| entry.expect("an entry").path());
+        paths.find(|path| is_it(path)).and_then(|path| path.file_name()?.to_str()?.parse().ok())
+    };
+    let start = Instant::now();
+    loop {
+        if let Some(thread) = find() {
+            return thread;
+        }
+        assert!(start.elapsed() < PATIENCE, "no thread {name} in {pid}");
+        std::thread::yield_now();
+    }
 }
