@@ -66,6 +66,7 @@ experiments! {
     listen    "3 min"  "which way of spreading connections over workers to choose"
     stream    "3 min"  "messages a second, by size, connections, acknowledgement"
     durable   "2 min"  "what it costs to wait until a message is on disk"
+    otlp      "20 s"   "OpenTelemetry's logs and HTTP POST, until they are on disk"
     udp       "45 s"   "datagrams lost as they come faster, and if that is counted"
     burst     "10 s"   "4 KiB messages as fast as they come, a connection for each"
     greeter   "30 s"   "a greeting a connection, by every way of spreading them"

@@ -21,7 +21,7 @@ const READY_WITHIN: Duration = Duration::from_secs(20);
 /// Without progress for this long, messages are lost or the server hangs.
 const DELIVERED_WITHIN: Duration = Duration::from_secs(60);
 
-/// `bbq serve` with its spool, and file sinks.
+/// `bbq serve` with its spool, and sinks.
 #[derive(Debug)]
 pub(crate) struct Product {
     process: Process,
@@ -35,6 +35,8 @@ pub(crate) struct Product {
 pub(crate) enum Sinks {
     /// This many files, each of which gets every message.
     Files(usize),
+    /// `null:`, which counts messages and forgets them.
+    Null,
     /// A sink that takes nothing, so that all messages stay in the spool.
     Stuck,
 }
@@ -61,7 +63,7 @@ impl Product {
         command.args(["--listen", &format!("{protocol}://127.0.0.1:0")]);
         let files = match sinks {
             Sinks::Files(count) => count,
-            Sinks::Stuck => 0,
+            Sinks::Null | Sinks::Stuck => 0,
         };
         let outputs: Vec<PathBuf> =
             (0..files).map(|index| directory.join(format!("output-{index}"))).collect();
@@ -70,6 +72,10 @@ impl Product {
         }
         let stdout = match sinks {
             Sinks::Files(_) => Output::Kept,
+            Sinks::Null => {
+                command.args(["--sink", "null:"]);
+                Output::Kept
+            }
             Sinks::Stuck => {
                 command.args(["--sink", "stdout:"]);
                 Output::Piped // and nobody reads it

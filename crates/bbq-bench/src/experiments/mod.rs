@@ -10,6 +10,7 @@ pub(crate) mod http;
 pub(crate) mod idle;
 pub(crate) mod listen;
 pub(crate) mod marks;
+pub(crate) mod otlp;
 pub(crate) mod scale;
 pub(crate) mod servers;
 pub(crate) mod shapes;

@@ -1,6 +1,7 @@
 //! Other servers, measured in the same run if they are installed (`bench/peers/install` does that). Each is set up to do the
 //! least that gives the same behaviour.
 
+pub(crate) mod collector;
 pub(crate) mod examples;
 pub(crate) mod floor;
 pub(crate) mod nats;
