@@ -157,6 +157,26 @@ fn a_full_spool_is_told_before_the_body_is_read_and_later_taken() {
 }
 
 #[test]
+fn a_request_that_comes_while_the_disk_is_slow_waits_and_is_not_refused() {
+    // A lane holds little in memory.
+    let setup = Setup::new(&["http+tcp://127.0.0.1:{0}"])
+        .with(&["--workers", "1"])
+        .config("[spool]\nsegment_bytes = \"64KiB\"\n");
+    let server = setup.start();
+    let slow = Fault::inject(server.pid(), "lane-0", "fdatasync:delay_enter=3000000:when=1");
+    let received = |bytes: usize| post(&setup, "/?ack=received", &vec![b'x'; bytes]).status;
+    assert_eq!(received(100), 202);
+    slow.wait_held(server.pid(), libc::SYS_fdatasync);
+    assert_eq!(received(20_000), 202);
+    server.wait_status("a message in the lane", |status| status["ledger"]["received"] == 2);
+    // Full, and the lane has no room for it.
+    assert_eq!(received(300_000), 202, "a batch");
+    assert_eq!(post(&setup, "/", b"waits").status, 200, "{}", setup.log());
+    assert_balanced(&server.wait_delivered(4));
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
 fn a_disk_that_fails_is_told_and_nothing_is_counted_as_received() {
     let setup = Setup::new(&["http+tcp://127.0.0.1:{0}"]).with(&["--workers", "1"]);
     let server = setup.start();

@@ -65,8 +65,9 @@ impl Source {
             _ => {}
         }
         self.check_rate()?;
+        let mut deadline = None;
         if ack != Ack::None {
-            self.check_room()?;
+            self.wait_room(&mut deadline).await?;
         }
         let bytes_max = match route {
             Route::Message => self.message_bytes_max(),
@@ -92,7 +93,7 @@ impl Source {
         };
         self.listener().add_to_rate(self.peer, messages.iter().count() as u64);
         let stored = match numbers {
-            None => self.store(kind, ack, messages).await?,
+            None => self.store(kind, ack, messages, &mut deadline).await?,
             Some(numbers) => self.store_numbered(kind, ack, numbers, messages).await?,
         };
         Ok(Taken { ack, stored, rejected })

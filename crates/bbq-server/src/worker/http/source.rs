@@ -3,11 +3,13 @@
 use std::rc::Rc;
 
 use bbq_wire::Peer;
+use tokio::time::Instant;
 
 use super::refused::Refused;
 use crate::config::OnFull;
 use crate::worker::intake::Intake;
 use crate::worker::local_listener::LocalListener;
+use crate::worker::numbered::ROOM_PATIENCE;
 
 /// What a client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,16 +35,36 @@ impl Source {
         self.listener().spec.rules.message_bytes_max as usize
     }
 
-    /// Refuses a request for which there is no room. Checked before the body is read: a client that expects 100 (Continue) then does
-    /// not send it.
-    pub(super) fn check_room(&self) -> Result<(), Refused> {
+    /// Waits for room before the body is read, and refuses a request for which there is none in time. A client that expects 100
+    /// (Continue) then does not send it. `deadline` is as in [`Source::has_room_in_time`].
+    pub(super) async fn wait_room(&self, deadline: &mut Option<Instant>) -> Result<(), Refused> {
         let intake = &self.intake;
-        let is_full = !intake.has_room(self.listener_index)
-            || (intake.lane.is_waiting_for_space() && self.listener().spec.on_full == OnFull::Block);
-        if !is_full {
-            return Ok(());
+        let blocks = self.listener().spec.on_full == OnFull::Block;
+        loop {
+            let waits_for_space = blocks && intake.lane.is_waiting_for_space();
+            if intake.has_room(self.listener_index) && !waits_for_space {
+                return Ok(());
+            }
+            if intake.lane.failure().is_some() {
+                return Err(Refused::Failed);
+            }
+            // For space, the lane waits until a sink has read on. Otherwise it writes, which takes a moment: the body waits at the
+            // client meanwhile, and the client need not send it again.
+            if waits_for_space || !self.has_room_in_time(deadline).await {
+                return Err(Refused::Full);
+            }
         }
-        Err(if intake.lane.failure().is_some() { Refused::Failed } else { Refused::Full })
+    }
+
+    /// Waits for a change in the lane; `false` when the request has waited for too long, or the server stops. `deadline` is set by
+    /// the first wait of a request.
+    pub(super) async fn has_room_in_time(&self, deadline: &mut Option<Instant>) -> bool {
+        let until = *deadline.get_or_insert_with(|| Instant::now() + ROOM_PATIENCE);
+        tokio::select! {
+            biased;
+            () = self.intake.stopping.wait() => false,
+            in_time = tokio::time::timeout_at(until, self.intake.room.notified()) => in_time.is_ok(),
+        }
     }
 
     /// Refuses a request of an address that sends too much, before its body is read.

@@ -11,7 +11,7 @@ use super::messages::Messages;
 use super::refused::Refused;
 use super::source::{Ack, Source};
 use crate::stored::ledger::DropReason;
-use crate::worker::numbered::{self, NotKept, NumberedBatch, Numbers, ROOM_PATIENCE};
+use crate::worker::numbered::{self, NotKept, NumberedBatch, Numbers};
 use crate::worker::text::batcher::NotTaken;
 
 /// What a client is told of the messages of its request: all of them are stored. With [`Ack::None`], they may have been dropped
@@ -25,17 +25,17 @@ pub(super) struct Stored {
 }
 
 impl Source {
-    /// Stores messages that the client does not number.
+    /// Stores messages that the client does not number. `deadline` is as in [`Source::has_room_in_time`].
     pub(super) async fn store(
         &self,
         kind: SourceKind,
         ack: Ack,
         messages: Messages,
+        deadline: &mut Option<Instant>,
     ) -> Result<Stored, Refused> {
         let intake = &self.intake;
         let count = messages.iter().count() as u64;
         let stored = Stored { taken: count, duplicates: None };
-        let mut deadline = None;
         let taken = loop {
             let records = messages.iter();
             let taken = match ack {
@@ -46,7 +46,7 @@ impl Source {
             };
             // Usually the disk is only busy for a moment: waiting spares the client from sending its body again.
             let is_full = matches!(taken, Err(NotTaken::Full)) && ack != Ack::None;
-            if !is_full || !self.has_room_in_time(&mut deadline).await {
+            if !is_full || !self.has_room_in_time(deadline).await {
                 break taken;
             }
         };
@@ -111,17 +111,6 @@ impl Source {
         let seconds = self.intake.limits.batch_timeout_seconds;
         let durable = tokio::time::timeout(Duration::from_secs(seconds.into()), durable);
         durable.await.map_err(|_| Refused::Undecided { seconds })
-    }
-
-    /// Waits for a change in the lane; `false` when the request has waited for too long, or the server stops. `deadline` is set by
-    /// the first wait of a request.
-    async fn has_room_in_time(&self, deadline: &mut Option<Instant>) -> bool {
-        let until = *deadline.get_or_insert_with(|| Instant::now() + ROOM_PATIENCE);
-        tokio::select! {
-            biased;
-            () = self.intake.stopping.wait() => false,
-            in_time = tokio::time::timeout_at(until, self.intake.room.notified()) => in_time.is_ok(),
-        }
     }
 
     fn too_large(&self) -> Refused {
