@@ -1,11 +1,14 @@
 //! Gives sessions their tasks. When a task ends, the session becomes quiet, moves to another worker, or is over.
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bbq_wire::session::{Refusal, RefusalCode, ServerSession};
 use rustix::net::sockopt::set_tcp_nodelay;
 use tokio::task::spawn_local;
+use tokio::time::{Instant, sleep};
 
 use super::handover::{Handed, HandedSession, SessionInbox};
 use super::quiet::{QuietSession, QuietSessions};
@@ -17,6 +20,11 @@ use crate::worker::accept::open::OpenConnection;
 use crate::worker::intake::Intake;
 use crate::worker::numbered;
 use crate::worker::stream::Stream;
+
+/// A timer that a worker with rounds always has, and that no round lets end: longer than from one round to the next, shorter than the
+/// default timeouts. tokio wakes its event loop, by a write to an eventfd, when a timer is set that is due before all others; each request
+/// of HTTP sets one, often when there is no other.
+const NEAREST_TIMER: Duration = Duration::from_secs(3);
 
 /// Keeps a connection among the quiet sessions until its client says hello.
 pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
@@ -47,6 +55,7 @@ pub(crate) fn too_many(why: &str) -> Vec<u8> {
 
 /// Gives a task to each quiet session whose client has sent something, and to all when the server stops. Begins the rounds.
 pub(crate) async fn serve_quiet(intake: Rc<Intake>, quiet: Rc<QuietSessions>) {
+    let mut nearest = pin!(sleep(NEAREST_TIMER));
     loop {
         let turn = tokio::select! {
             biased;
@@ -54,8 +63,11 @@ pub(crate) async fn serve_quiet(intake: Rc<Intake>, quiet: Rc<QuietSessions>) {
             () = intake.view.active_sessions.round() => {
                 intake.rounds.begin(&intake.view.active_sessions, !intake.waiters.is_empty());
                 quiet.close_late(&intake);
+                nearest.as_mut().reset(Instant::now() + NEAREST_TIMER);
                 continue;
             }
+            // There are no rounds any more, as nothing is connected.
+            () = &mut nearest, if !nearest.is_elapsed() => continue,
             turn = quiet.take_ready(|session| wake(&intake, &quiet, session)) => turn,
         };
         // An error means that the runtime ends.
