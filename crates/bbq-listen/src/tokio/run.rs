@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
+use tokio::task::unconstrained;
 use tokio::time::sleep;
 
 use crate::limits::DRAIN_TIMEOUT;
@@ -98,7 +99,6 @@ pub(crate) fn run(
     runtime: &Runtime,
     until: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    parts.iter().try_for_each(|part| part.group.resume())?;
     let Plan { stall_threshold, on_stall, drain_timeout, yields_before_sleep } = plan;
     let _monitor = StallMonitor::start(parts.iter().map(|part| part.group), stall_threshold, on_stall)?;
     let stop = watch::Sender::new(false);
@@ -107,6 +107,7 @@ pub(crate) fn run(
     thread::scope(|threads| {
         // Dropped when this function returns, so that the threads end if one cannot be started.
         let stops = StopsAll { parts, stop: &stop };
+        parts.iter().try_for_each(|part| part.group.resume())?;
         let mut workers = Vec::new();
         for (worker, listeners) in listeners_by_worker(parts).into_iter().enumerate() {
             let (running, stop) = (running.clone(), stop.subscribe());
@@ -140,6 +141,12 @@ pub(crate) fn run(
     })
 }
 
+/// Whether a group is given twice: a worker has one listener of each.
+pub(crate) fn has_one_twice(parts: &[Part<'_>]) -> bool {
+    let is_same = |one: &Part<'_>, other: &Part<'_>| std::ptr::eq(one.group.inner(), other.group.inner());
+    parts.iter().enumerate().any(|(number, part)| parts[..number].iter().any(|before| is_same(before, part)))
+}
+
 /// What each worker serves: its listener of every group that has so many workers.
 fn listeners_by_worker<'p, 'a>(parts: &'p [Part<'a>]) -> Vec<Vec<(&'p Part<'a>, WorkerListener)>> {
     let mut by_worker: Vec<Vec<_>> = Vec::new();
@@ -158,6 +165,8 @@ fn listeners_by_worker<'p, 'a>(parts: &'p [Part<'a>]) -> Vec<Vec<(&'p Part<'a>, 
 async fn all(mut running: Vec<Work<'_>>) -> io::Result<()> {
     poll_fn(|context| {
         let mut failed = Ok(());
+        // All have one budget of tokio's together: one that is always ready must not use it up before the others each time.
+        running.rotate_left(1);
         running.retain_mut(|work| match work.as_mut().poll(context) {
             Poll::Pending => true,
             Poll::Ready(ended) => {
@@ -219,12 +228,13 @@ async fn work(
     stop: watch::Receiver<bool>,
     drain_timeout: Duration,
 ) -> io::Result<()> {
-    let mut out_of_time = pin!(out_of_time(stop, drain_timeout));
+    // Also when the server never waits.
+    let mut out_of_time = pin!(unconstrained(out_of_time(stop, drain_timeout)));
     tokio::select! {
         biased;
+        () = &mut out_of_time => return Ok(()),
         served = serving => served?,
         error = over(&mut watched) => return error.map_or(Ok(()), Err),
-        () = &mut out_of_time => return Ok(()),
     }
     // Its connections may be open for as long as the other workers serve.
     tokio::select! {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::tokio::run::{Part, Plan, run};
+use crate::tokio::run::{Part, Plan, has_one_twice, run};
 use crate::{AsyncDatagrams, AsyncListener, Group, STALL_THRESHOLD_MIN, StallEvent};
 
 impl Group {
@@ -215,6 +215,10 @@ impl<'a> TokioRunner<'a> {
     fn run_on(self, runtime: &Runtime, stop: impl Future<Output = ()>) -> io::Result<()> {
         if self.parts.is_empty() {
             let text = "a TokioRunner without a group; add one with `serve` or `serve_datagrams`";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        if has_one_twice(&self.parts) {
+            let text = "a TokioRunner has the same group twice; a worker serves each group once";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         run(&self.parts, self.plan, runtime, stop)

@@ -3,6 +3,7 @@
 use std::future::{pending, ready};
 use std::io;
 use std::thread;
+use std::time::Duration;
 
 use bbq_listen::{AsyncDatagrams, AsyncListener, TokioRunner};
 use tokio::sync::oneshot;
@@ -88,6 +89,35 @@ fn an_error_in_one_group_ends_all() {
     let fail = async |_datagrams: AsyncDatagrams| Err(io::Error::other("out of luck"));
     let runner = TokioRunner::new().serve(&streams, greet).serve_datagrams(&datagrams, fail);
     assert_eq!(runner.run_until(pending()).unwrap_err().to_string(), "out of luck");
+}
+
+/// A future that never waits takes what tokio lets one task do at a time.
+#[test]
+fn one_that_is_always_ready_starves_no_other_and_holds_up_no_stop() {
+    let [busy, other] = [(); 2].map(|()| common::group("tcp", "auto".parse().unwrap(), 1));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let always_ready = async |_listener: AsyncListener| loop {
+        tokio::task::consume_budget().await;
+    };
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            let _stop = stop;
+            (0..5).for_each(|_| assert_eq!(answer(&mut connect(common::port_of(&other))), 0));
+        });
+        TokioRunner::new()
+            .drain_timeout(Duration::from_millis(200))
+            .serve(&busy, always_ready)
+            .serve(&other, greet)
+            .run_until(async { drop(stopped.await) })
+            .unwrap();
+    });
+}
+
+#[test]
+fn a_group_that_is_given_twice_is_named() {
+    let group = common::group("tcp", "auto".parse().unwrap(), 1);
+    let error = TokioRunner::new().serve(&group, greet).serve(&group, greet).run().unwrap_err();
+    assert!(error.to_string().contains("the same group twice"), "{error}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::peer_log::{PeerLog, address_of};
 pub(crate) struct AddressLimit {
     max: u32,
     open: Mutex<HashMap<IpAddr, u32>>,
-    /// Not that of refused sessions: neither hides the other.
+    /// One of its own, so that lines about refused sessions do not suppress these.
     log: PeerLog,
 }
 

@@ -1,6 +1,6 @@
 //! Limits how many messages a second one address may send to a listener. The IPv6 addresses of a /64 network count as one address.
 //!
-//! Each address has a bucket that holds the messages of one second. Who has emptied it waits until it has something again. Messages
+//! Each address has a bucket that holds the messages of one second. An address whose bucket is empty waits until it fills again. Messages
 //! are counted when they have been taken, so a read or a request may bring more than is in the bucket; the next one waits for longer.
 //!
 //! Invariant: the memory does not depend on how many addresses there are, and nothing is locked.
@@ -28,7 +28,7 @@ pub(crate) struct AddressRate {
     paid_until: Box<[AtomicU64]>,
     hasher: RandomState,
     start: Instant,
-    /// Not that of refused sessions: neither hides the other.
+    /// One of its own, so that lines about refused sessions do not suppress these.
     log: PeerLog,
 }
 

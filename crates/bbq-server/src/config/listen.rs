@@ -111,8 +111,9 @@ pub static LISTEN_OPTIONS: [SpecOption; 21] = [
         key: RATE_PER_ADDRESS,
         values: Values::Number(1..=10_000_000),
         default: "no limit",
-        meaning: "tcp and udp: messages a second of one address, over all its connections. Connections wait, requests of HTTP are \
-                  refused (429), datagrams are dropped and counted (`over_rate`)",
+        meaning: "tcp and udp: messages a second of one address, over all its connections; those of one second may come at once, and what \
+                  comes in one read, batch or request is taken whole. Then connections wait, requests of HTTP are refused (429), \
+                  datagrams are dropped and counted (`over_rate`)",
     },
     SpecOption {
         key: "receive_buffer_bytes",

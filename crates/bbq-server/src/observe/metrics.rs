@@ -109,9 +109,9 @@ fn server(status: &Status, text: &mut Text) {
     let flag = |flag: bool| f64::from(u8::from(flag));
     text.one("bbq_ready", Kind::Gauge, "1 if the server listens and can store messages.", flag(status.ready));
     let counts = [
-        ("bbq_problems", "Problems, as /health has them.", status.problems().len()),
-        ("bbq_notices", "What single senders do wrong.", status.notices.len()),
-        ("bbq_warnings", "What is configured and dangerous.", status.warnings.len()),
+        ("bbq_problems", "Number of problems, as /health has them.", status.problems().len()),
+        ("bbq_notices", "Number of notices: what single senders do wrong.", status.notices.len()),
+        ("bbq_warnings", "Number of warnings: what is configured and dangerous.", status.warnings.len()),
     ];
     for (name, help, count) in counts {
         text.one(name, Kind::Gauge, help, count as f64);

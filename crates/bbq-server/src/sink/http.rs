@@ -1,6 +1,6 @@
 //! `http://HOST[:PORT]/PATH` and `https:` post messages to a server, one message on each line of a body.
 //!
-//! A body is delivered when the status of the response is 2xx; the rest of the response does not matter. A body that the server
+//! A body is delivered when the status of the response is 2xx; the rest of the response matters for one preset alone. A body that the server
 //! refuses for good (400, 413, 422) is halved until the refused messages are found. These become dead letters, and the others are
 //! delivered. After any other response the same body is sent again. Each message arrives at least once: after a kill, messages
 //! that were on their way or were delivered since the last commit are sent again.
@@ -192,8 +192,9 @@ fn parse(
     }
     let preset = query.take_word("preset", &preset::WORDS)?.unwrap_or_default();
     let format = query.take_word("format", &FORMAT_WORDS)?.unwrap_or(Format::Json);
-    let format =
-        preset.format(format).ok_or_else(|| wrong("elasticsearch takes JSON alone; leave format=raw out"))?;
+    let format = preset
+        .format(format)
+        .ok_or_else(|| wrong("preset=elasticsearch sends JSON; leave format=raw out"))?;
     let secret = query.take_secret("authorization")?;
     let authorization = secret.as_ref().map(|secret| {
         let mut value = HeaderValue::from_str(secret.expose())
@@ -255,12 +256,13 @@ impl Target for HttpTarget {
 }
 
 impl HttpTarget {
-    /// What the cursor remembers: `taken <format> <URI>`, or `refused <number> <format> <URI>`.
+    /// What the cursor remembers: `taken <format> <URI>`, or `refused <number> <format> <URI>`; with the compression, if there is one.
     fn state(&self, first_refusals: u64) -> String {
-        let HttpTarget { uri, format, .. } = self;
+        let HttpTarget { uri, format, coding, .. } = self;
+        let coding = if *coding == Coding::None { String::new() } else { format!(" {coding:?}") };
         match first_refusals {
-            TAKEN => format!("taken {format:?} {uri}"),
-            refusals => format!("refused {refusals} {format:?} {uri}"),
+            TAKEN => format!("taken {format:?} {uri}{coding}"),
+            refusals => format!("refused {refusals} {format:?} {uri}{coding}"),
         }
     }
 
@@ -291,7 +293,7 @@ impl Destination for HttpDestination {
                 response::finish(response).await;
                 continue;
             }
-            match self.verdict(response).await? {
+            match self.verdict(response, part.records).await? {
                 Verdict::Taken => self.confirm(delivery, &part),
                 Verdict::Later(why) => return Err(io::Error::other(why)),
                 Verdict::Refused(_) if part.records > 1 => delivery.halve(&part),
@@ -316,16 +318,22 @@ impl HttpDestination {
     }
 
     /// What a response says that is not just a good status.
-    async fn verdict(&self, response: Response<Incoming>) -> io::Result<Verdict> {
+    async fn verdict(&self, response: Response<Incoming>, records: u64) -> io::Result<Verdict> {
         let HttpTarget { uri, preset, secret, .. } = &self.target;
         if !response.status().is_success() {
             self.retry_after.note(&response);
             return response::refusal(uri, response, secret.as_ref()).await.map(Verdict::Refused);
         }
         let body = tokio::time::timeout(REQUEST_TIMEOUT, response::whole(response)).await;
-        let body = body.map_err(|_| late(uri))??;
+        let body = body.map_err(|_| late(uri))?;
+        let body =
+            body.map_err(|error| io::Error::other(format!("{uri} responds, but not to the end: {error}")))?;
         let shown = |why: String| format!("{uri}: {}", response::shown(&why, secret.as_ref()));
-        Ok(match preset.verdict(&body) {
+        let (verdict, has_some) = preset.verdict(&body, records);
+        if has_some {
+            self.first_refusals.store(TAKEN, Ordering::Relaxed);
+        }
+        Ok(match verdict {
             Verdict::Taken => Verdict::Taken,
             Verdict::Later(why) => Verdict::Later(shown(why)),
             Verdict::Refused(why) => Verdict::Refused(shown(why)),
@@ -337,7 +345,7 @@ impl HttpDestination {
         match self.first_refusals.load(Ordering::Relaxed) {
             TAKEN => Ok(()),
             FIRST_REFUSALS_MAX.. => Err(io::Error::other(format!(
-                "{why}; it has taken nothing yet: check path, query and format"
+                "{why}; it has taken nothing yet: check path, query, preset, format and compress"
             ))),
             refusals => {
                 self.first_refusals.store(refusals + 1, Ordering::Relaxed);

@@ -7,6 +7,7 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
+use crate::client::{Client, TLS, setup as tls_setup};
 use crate::curl::post;
 use crate::support::client::{connect_from, source};
 use crate::support::protocol::{batch, hello, receive};
@@ -156,6 +157,27 @@ fn datagrams_above_the_rate_are_dropped_and_counted() {
         wait_notice(&server, "over_rate");
         assert_eq!(server.stop(), Some(0), "{}", setup.log());
     }
+}
+
+/// The records of TLS are larger than what is read of a limited connection at a time.
+#[test]
+fn lines_over_tls_wait_too() {
+    let listen =
+        format!("lines+tcp://127.0.0.1:{{0}}?{TLS}&messages_per_second_per_address_max={PER_SECOND}");
+    let (setup, authority) = tls_setup(&[&listen]);
+    let server = setup.start();
+    let client = Client::new(&authority);
+    let start = Instant::now();
+    for _ in 0..2 {
+        client
+            .send(setup.address(0), format!("{}\n", "x".repeat(99)).repeat(SENT as usize).as_bytes())
+            .expect("TLS");
+    }
+    let status = server.wait_delivered(2 * SENT);
+    // The second connection waits for the first.
+    assert!(start.elapsed() >= shortest(0), "{:?}", start.elapsed());
+    assert_eq!(status["listeners"][0]["tls"]["failed"], 0, "{status:#}");
+    assert_eq!(server.stop(), Some(0), "{}", setup.log());
 }
 
 /// What has come is kept, and nobody waits at a stop.

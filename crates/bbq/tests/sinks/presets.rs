@@ -61,6 +61,38 @@ fn elasticsearch_gets_each_document_once_with_an_id() {
     assert!(why.contains("400") && why.contains("mapper_parsing_exception"), "{why}");
 }
 
+/// As many as it may be that the server takes nothing at all, and one that is good.
+#[test]
+fn bad_documents_at_the_beginning_hold_up_nobody() {
+    let (address, _bodies) = serve(|body| {
+        let lines = values(body);
+        let items = lines.chunks(2).map(|pair| {
+            let is_good = pair[1]["message"] == "good";
+            json!({ "create": if is_good { json!({ "status": 201 }) } else { json!({ "status": 400, "error": "bad" }) } })
+        });
+        let items: Vec<Value> = items.collect();
+        Some(json_response(&json!({ "errors": true, "items": items })))
+    });
+    let setup = poster(&address, "/logs/_bulk?preset=elasticsearch");
+    let server = setup.start();
+    server.send(0, &[&lines(0..40)[..], b"good\n"].concat());
+    let status = server.wait_status("one", |status| status["ledger"]["delivered"] == 1);
+    assert_eq!(status["ledger"]["dropped"]["refused"], 40, "{status:#}");
+    assert_balanced(&status);
+}
+
+/// It does not say what became of them.
+#[test]
+fn nothing_counts_as_delivered_that_elasticsearch_does_not_confirm() {
+    let (address, bodies) = serve(|_| Some(json_response(&json!({ "errors": true, "items": [] }))));
+    let setup = poster(&address, "/logs/_bulk?preset=elasticsearch");
+    let server = setup.start();
+    server.send(0, &lines(0..10));
+    wait_problem(&server, "says what became of 0 of 10 messages");
+    assert_eq!(server.status()["ledger"]["delivered"], 0);
+    assert!(bodies.try_iter().count() > 0);
+}
+
 #[test]
 fn loki_gets_streams_and_splunk_events() {
     let (address, bodies) = serve(|_| Some(response("204 No Content")));

@@ -88,27 +88,31 @@ impl Preset {
         self == Preset::Elasticsearch
     }
 
-    /// What the body of such a response says.
-    pub(super) fn verdict(self, body: &[u8]) -> Verdict {
-        if !self.has_verdicts() {
-            return Verdict::Taken;
-        }
-        let Ok(bulk) = serde_json::from_slice::<Bulk>(body) else {
-            return Verdict::Later("responds to _bulk with something else; check the path".to_owned());
+    /// What the body of such a response says of so many messages, and whether the server has taken any of them.
+    pub(super) fn verdict(self, body: &[u8], records: u64) -> (Verdict, bool) {
+        let items = match serde_json::from_slice::<Bulk>(body) {
+            Ok(bulk) if !bulk.errors => return (Verdict::Taken, true),
+            Ok(bulk) => bulk.items,
+            Err(_) => {
+                let why = "responds to _bulk with something else; check the path";
+                return (Verdict::Later(why.to_owned()), false);
+            }
         };
-        if !bulk.errors {
-            return Verdict::Taken;
+        let items: Vec<Item> = items.into_iter().map(|item| item.create).collect();
+        let is_there = |item: &Item| (200..300).contains(&item.status) || item.status == CONFLICT;
+        let has_some = items.iter().any(is_there);
+        if items.len() as u64 != records {
+            let why = format!("says what became of {} of {records} messages", items.len());
+            return (Verdict::Later(why), has_some);
         }
-        let failed = || {
-            let items = bulk.items.iter().map(|item| &item.create);
-            items.filter(|item| item.status >= 300 && item.status != CONFLICT)
-        };
+        let failed = || items.iter().filter(|item| !is_there(item));
         let text = |item: &Item| format!("{} {}", item.status, item.error);
         // What may be taken later is sent again first: a body with both would be halved for nothing.
-        match failed().find(|item| item.is_temporary()).map(text) {
+        let verdict = match failed().find(|item| item.is_temporary()).map(text) {
             Some(why) => Verdict::Later(why),
             None => failed().next().map(text).map_or(Verdict::Taken, Verdict::Refused),
-        }
+        };
+        (verdict, has_some)
     }
 }
 
@@ -144,7 +148,8 @@ mod tests {
 
     #[test]
     fn a_bulk_response_tells_what_was_taken() {
-        let verdict = |text: &str| Preset::Elasticsearch.verdict(text.as_bytes());
+        let verdict_of = |text: &str, records| Preset::Elasticsearch.verdict(text.as_bytes(), records);
+        let verdict = |text: &str| verdict_of(text, text.matches("create").count() as u64).0;
         let items = |statuses: &[u16]| {
             let items: Vec<String> = statuses
                 .iter()
@@ -166,6 +171,10 @@ mod tests {
         assert!(why.contains("why 429"), "{why}");
         assert!(matches!(verdict(&items(&[404])), Verdict::Later(_)), "the index can be made");
         assert!(matches!(verdict("<html>"), Verdict::Later(_)));
+        // Nothing is taken for there that the server does not say so of.
+        assert!(matches!(verdict_of(r#"{"errors":true}"#, 1), (Verdict::Later(_), false)));
+        assert!(matches!(verdict_of(&items(&[201]), 2), (Verdict::Later(_), true)));
+        assert!(matches!(verdict_of(&items(&[100]), 1), (Verdict::Refused(_), false)));
     }
 
     #[test]

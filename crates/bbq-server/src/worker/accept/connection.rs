@@ -21,6 +21,8 @@ pub(crate) struct Connection {
     pub(crate) memory: MemoryShare,
     /// When bytes last came; see `ActiveSessions::now`.
     pub(crate) last_active: u32,
+    /// Whether it is not read, because its address sends more than it may.
+    pub(crate) waits: bool,
 }
 
 impl AsFd for Connection {

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -24,6 +24,9 @@ use crate::worker::text::reading::ReadOutcome;
 const CONNECTIONS_PER_TURN_MAX: usize = 16;
 /// Reads of one connection before others are read.
 pub(crate) const READS_PER_TURN_MAX: usize = 4;
+/// The time for each connection that waits because its address sends too much: as many are looked at again in a second as cost a
+/// worker a twentieth of it.
+const RESUME_INTERVAL: Duration = Duration::from_micros(100);
 /// Reads of one connection after the stop has begun: a sender that never pauses must not delay the stop.
 const READS_AT_STOP_MAX: usize = 64;
 
@@ -82,7 +85,7 @@ impl Connections {
         let _counted = intake.memory.set(&mut memory, framer.held_bytes());
         let open = Some(intake.open.add(None, address));
         let last_active = intake.view.active_sessions.now();
-        self.add(intake, Connection { stream, framer, peer, open, memory, last_active });
+        self.add(intake, Connection { stream, framer, peer, open, memory, last_active, waits: false });
     }
 
     /// Serves the connections until the server stops. Then reads what has arrived, or keeps the connections open for the next
@@ -125,7 +128,7 @@ impl Connections {
             if !intake.has_room(self.listener_index) {
                 break;
             }
-            if let Some(wait) = intake.listeners[self.listener_index].slowed(connection.peer) {
+            if let Some(wait) = self.must_wait(intake, connection) {
                 return Served::Waits(Instant::now() + wait);
             }
             match intake.read(self.listener_index, connection) {
@@ -136,6 +139,22 @@ impl Connections {
             }
         }
         Served::Ready
+    }
+
+    /// For how long a connection is not to be read, because its address sends too much. A TLS handshake brings no message.
+    fn must_wait(&self, intake: &Intake, connection: &mut Connection) -> Option<Duration> {
+        let listener = &intake.listeners[self.listener_index];
+        if !listener.has_rate() || connection.stream.is_handshaking() {
+            return None;
+        }
+        let wait = listener.over_rate(connection.peer);
+        if wait.is_some() && !connection.waits {
+            listener.ledger.add_slowed(1);
+        }
+        connection.waits = wait.is_some();
+        // All connections of an address would come at the same time, and all but one would have to wait again.
+        let waiting = u32::try_from(self.entries.waiting()).unwrap_or(u32::MAX);
+        wait.map(|wait| wait.max(RESUME_INTERVAL.saturating_mul(waiting)))
     }
 
     /// The connections that have been idle for longest, among those that have been idle since `latest` or earlier.
@@ -153,13 +172,19 @@ impl Connections {
     pub(crate) fn close_idle(&self, intake: &Intake, key: usize) -> bool {
         // Bytes, or the end, may have come and not been read yet.
         let mut is_over = false;
-        let is_idle = |connection: &mut Connection| match intake.read(self.listener_index, connection) {
-            ReadOutcome::Blocked => true,
-            ReadOutcome::Finished => {
-                is_over = true;
-                true
+        let is_idle = |connection: &mut Connection| {
+            // It is not read, as its address sends more than it may, and others need the room.
+            if connection.waits {
+                return true;
             }
-            ReadOutcome::Drained | ReadOutcome::More => false,
+            match intake.read(self.listener_index, connection) {
+                ReadOutcome::Blocked => true,
+                ReadOutcome::Finished => {
+                    is_over = true;
+                    true
+                }
+                ReadOutcome::Drained | ReadOutcome::More => false,
+            }
         };
         let Some(mut connection) = self.entries.take_if(key, is_idle) else { return false };
         if !is_over {

@@ -8,7 +8,8 @@
 //!
 //! Invariant: the epoll is polled until no entry is ready; only then does the task wait for the runtime.
 //! Invariant: an entry that leaves the set while its descriptor is open is removed from the epoll. The kernel removes a closed
-//! descriptor by itself. Invariant: an entry that has to wait is not in the epoll until its time has come.
+//! descriptor by itself.
+//! Invariant: an entry that has to wait is not in the epoll until its time has come.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -130,6 +131,11 @@ impl<T: Entry, const PER_TURN_MAX: usize> Watched<T, PER_TURN_MAX> {
             Some(until) => tokio::time::sleep_until(until.into()).await,
             None => std::future::pending().await,
         }
+    }
+
+    /// How many entries have to wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.borrow().len()
     }
 
     /// Serves the entries again whose time has come.

@@ -10,7 +10,7 @@
 //! Invariant: on a plain stream, each read or write by the caller is one system call, and nothing else makes system calls.
 
 mod reason;
-mod tls;
+pub(crate) mod tls;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

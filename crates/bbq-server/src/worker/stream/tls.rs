@@ -18,7 +18,7 @@ const UNSENT_BYTES_MAX: usize = 16 * 1024;
 /// Maximum bytes of one system call, on the stack. Sixteen full records take four calls.
 const WIRE_BYTES: usize = 64 * 1024;
 /// Maximum bytes of a record on the wire (RFC 8446, 5.2: 2^14 + 256, and the header). rustls may already hold all but one.
-const RECORD_BYTES_MAX: usize = 17 * 1024;
+pub(crate) const RECORD_BYTES_MAX: usize = 17 * 1024;
 /// Maximum system calls in one read: a few more than are needed to fill the largest buffer of a caller.
 const RECEIVES_MAX: usize = 8;
 

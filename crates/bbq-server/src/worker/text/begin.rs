@@ -17,8 +17,15 @@ pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
         return ArrivalOutcome::Closed;
     };
     let last_active = intake.view.active_sessions.now();
-    let mut connection =
-        Connection { stream, framer, peer, open: None, memory: MemoryShare::default(), last_active };
+    let mut connection = Connection {
+        stream,
+        framer,
+        peer,
+        open: None,
+        memory: MemoryShare::default(),
+        last_active,
+        waits: false,
+    };
     for _ in 0..READS_PER_TURN_MAX {
         // It is read, and made to wait, as one of the open connections.
         if !intake.has_room(listener_index) || intake.listeners[listener_index].over_rate(peer).is_some() {

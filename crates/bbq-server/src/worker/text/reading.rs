@@ -7,11 +7,12 @@ use crate::stored::ledger::DropReason;
 use crate::worker::accept::connection::Connection;
 use crate::worker::intake::{Intake, READ_BYTES};
 use crate::worker::memory_budget::MemoryShare;
+use crate::worker::stream::tls::RECORD_BYTES_MAX;
 
 /// Bytes of one read at a listener that limits the messages of an address: what an address sends too much in one read, it waits for
-/// afterwards.
-const LIMITED_READ_BYTES: usize = 16 * 1024;
-const _: () = assert!(LIMITED_READ_BYTES <= READ_BYTES);
+/// afterwards. A record of TLS has to fit.
+const LIMITED_READ_BYTES: usize = 32 * 1024;
+const _: () = assert!(RECORD_BYTES_MAX < LIMITED_READ_BYTES && LIMITED_READ_BYTES <= READ_BYTES);
 
 /// What one read brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +42,9 @@ impl Intake {
         let peer = *peer;
         let listener = &self.listeners[listener_index];
         let mut buffer = self.buffer.borrow_mut();
-        let length = if listener.has_rate() { LIMITED_READ_BYTES } else { buffer.len() };
+        // At a stop everything is taken that is there.
+        let is_limited = listener.has_rate() && !self.stopping.has_begun();
+        let length = if is_limited { LIMITED_READ_BYTES } else { buffer.len() };
         let bytes = match stream.read(&mut buffer[..length]) {
             Ok(bytes) => bytes,
             Err(Errno::AGAIN) => return ReadOutcome::Blocked,
