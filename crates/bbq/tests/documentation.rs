@@ -272,6 +272,7 @@ fn every_link_between_the_pages_leads_somewhere() {
         "docs/OPERATIONS.md",
         "docs/PROTOCOL.md",
         "docs/RESULTS.md",
+        "docs/SENDERS.md",
         "docs/TLS.md",
     ] {
         let path = root.join(page);
