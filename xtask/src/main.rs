@@ -17,6 +17,7 @@ mod step;
 mod suite;
 mod tally;
 mod tidy;
+mod unpacked;
 
 use std::path::Path;
 use std::process::ExitCode;

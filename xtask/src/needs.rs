@@ -12,12 +12,15 @@ use std::process::{Command, Stdio};
 use crate::step;
 
 /// A program, or a file by its whole path, and the Debian package that contains it.
-const NEEDS: [(&str, &str); 18] = [
+const NEEDS: [(&str, &str); 21] = [
     ("/usr/include/spdlog/spdlog.h", "libspdlog-dev"),
+    ("/usr/lib/python3/dist-packages/yaml/__init__.py", "python3-yaml"),
+    ("/usr/sbin/nginx", "nginx"),
     ("c++", "g++"),
     ("cmake", "cmake"),
     ("curl", "curl"),
     ("dig", "bind9-dnsutils"),
+    ("journalctl", "systemd"),
     ("logger", "bsdutils"),
     ("loggen", "syslog-ng-core"),
     ("nc", "netcat-openbsd"),
@@ -107,7 +110,7 @@ fn is_program(path: &Path) -> bool {
 }
 
 /// The user of this process: the owner of its directory in /proc.
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
 }
 
@@ -153,13 +156,16 @@ mod tests {
             "iproute2",
             "libspdlog-dev",
             "netcat-openbsd",
+            "nginx",
             "nodejs",
             "npm",
             "openssl",
             "pkg-config",
             "python3",
+            "python3-yaml",
             "strace",
             "syslog-ng-core",
+            "systemd",
             "util-linux",
             "valgrind",
         ];

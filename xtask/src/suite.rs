@@ -7,6 +7,7 @@ use crate::needs;
 use crate::python;
 use crate::step;
 use crate::tally::{CargoOutput, Tally};
+use crate::unpacked;
 
 // bbq-server turns bbq-listen's feature `tokio` on, and cargo builds a package of the workspace once: so its tests run with
 // it.
@@ -15,6 +16,7 @@ const TEST: [&str; 5] = ["test", "--workspace", "--release", "--locked", "--no-f
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     needs::provide()?;
     go::provide(root)?;
+    unpacked::provide()?;
     // Build first, so that cargo has the terminal, and a failed build does not count as a test.
     step::cargo(&[], &[&TEST[..], &["--no-run"]].concat())?;
     let mut output = CargoOutput::default();

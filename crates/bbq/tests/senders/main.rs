@@ -19,6 +19,7 @@ mod http_coding;
 mod http_logs;
 mod http_numbered;
 mod opentelemetry;
+mod pages;
 mod real_clients;
 mod send_addresses;
 mod send_failures;
