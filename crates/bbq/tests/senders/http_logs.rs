@@ -1,10 +1,13 @@
 //! If this fails, a log record that OTLP was told is stored is not, a sink does not show what its sender said, or a sender is told to
 //! give up what it should send again.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use serde_json::{Value, json};
 
 use crate::curl::{Answer, curl};
-use crate::support::{Setup, assert_balanced};
+use crate::support::{PATIENCE, Setup, assert_balanced};
 
 const PROTOBUF: &str = "Content-Type: application/x-protobuf";
 const JSON: &str = "Content-Type: application/json";
@@ -129,4 +132,23 @@ fn what_is_too_long_is_a_partial_success_and_what_is_no_request_is_refused() {
     assert_balanced(&status);
     assert_eq!(status["ledger"]["dropped"], json!({"oversize": 1}), "{status:#}");
     assert_eq!(server.stop(), Some(0));
+}
+
+/// Exporters drop what is answered with 408 (OTLP, "Failures").
+#[test]
+fn logs_that_do_not_arrive_in_time_may_be_sent_again() {
+    let setup = Setup::new(&["http+tcp://127.0.0.1:{0}"]).config("batch_timeout_seconds = 1\n");
+    let _server = setup.start();
+    for (path, status) in [("/v1/logs", "503"), ("/ndjson", "408")] {
+        let mut stream = TcpStream::connect(setup.address(0)).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: bbq\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{"
+        );
+        stream.write_all(head.as_bytes()).expect("it reads");
+        let mut response = [0; 1024];
+        let length = stream.read(&mut response).expect("a response");
+        let text = String::from_utf8_lossy(&response[..length]);
+        assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{path}: {text}");
+    }
 }

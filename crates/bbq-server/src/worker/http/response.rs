@@ -74,7 +74,7 @@ impl ResponseFormat {
                     LogsEncoding::Protobuf => status.encode_to_vec(),
                     LogsEncoding::Json => line(&json!({ "code": status.code, "message": status.message })),
                 };
-                response(refused.status(), encoding.content_type(), body)
+                response(status_of_logs(refused), encoding.content_type(), body)
             }
             ResponseFormat::Grpc => {
                 // The HTTP status is about HTTP alone; `grpc-status` carries the result of the call.
@@ -85,6 +85,14 @@ impl ResponseFormat {
         };
         response.headers_mut().extend(refused.header());
         response
+    }
+}
+
+/// Exporters send again what is answered with 429, 502, 503 or 504, as OTLP specifies, and drop what is answered with 408.
+fn status_of_logs(refused: &Refused) -> StatusCode {
+    match refused.status() {
+        StatusCode::REQUEST_TIMEOUT => StatusCode::SERVICE_UNAVAILABLE,
+        status => status,
     }
 }
 
