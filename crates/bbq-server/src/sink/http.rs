@@ -321,8 +321,14 @@ impl HttpDestination {
     async fn verdict(&self, response: Response<Incoming>, records: u64) -> io::Result<Verdict> {
         let HttpTarget { uri, preset, secret, .. } = &self.target;
         if !response.status().is_success() {
-            self.retry_after.note(&response);
-            return response::refusal(uri, response, secret.as_ref()).await.map(Verdict::Refused);
+            let wait = self.retry_after.note(&response);
+            let refusal = response::refusal(uri, response, secret.as_ref()).await;
+            return refusal.map(Verdict::Refused).map_err(|error| match wait {
+                None => error,
+                Some(wait) => {
+                    io::Error::other(format!("{error}; it wants to be asked again in {} s", wait.as_secs()))
+                }
+            });
         }
         let body = tokio::time::timeout(REQUEST_TIMEOUT, response::whole(response)).await;
         let body = body.map_err(|_| late(uri))?;
@@ -385,7 +391,11 @@ fn unreachable(uri: &Uri, error: &hyper_util::client::legacy::Error) -> io::Erro
         deepest = source;
     }
     let text = deepest.to_string();
-    let remedy = if text.contains("invalid peer certificate") {
+    let remedy = if text.contains("InvalidContentType") {
+        "; it does not speak TLS: write http://"
+    } else if text.contains("CaUsedAsEndEntity") {
+        "; the server shows the certificate of an authority as its own: make one that is not (CA:FALSE)"
+    } else if text.contains("invalid peer certificate") {
         "; check tls_ca and the host's name"
     } else if text.contains("received fatal alert") {
         "; check tls_cert: the server does not accept what it was shown"

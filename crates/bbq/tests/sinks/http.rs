@@ -233,11 +233,11 @@ fn a_server_that_takes_nothing_gets_no_more_than_some_messages() {
     }
     // More than it may refuse, in one group.
     server.send(0, poison.repeat(40).as_bytes());
-    wait_problem(&server, "it has taken nothing yet: check path, query and format");
+    wait_problem(&server, "it has taken nothing yet: check path, query, preset, format and compress");
     server.kill();
     // Also not after a restart.
     let server = setup.start();
-    wait_problem(&server, "it has taken nothing yet: check path, query and format");
+    wait_problem(&server, "it has taken nothing yet: check path, query, preset, format and compress");
     assert_eq!(server.status()["ledger"]["dropped"], serde_json::json!({"refused": 10}));
     assert_eq!(server.stop(), Some(0));
     // Those of the group are kept already. They are counted with the rest of the group.

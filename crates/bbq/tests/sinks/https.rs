@@ -82,6 +82,17 @@ fn a_server_that_wants_a_certificate_is_told_from_one_that_is_away() {
 }
 
 #[test]
+fn a_server_without_tls_is_named_as_such() {
+    let plain = Setup::new(&["http+tcp://127.0.0.1:{0}"]);
+    let _to = plain.start();
+    let authority = Authority::new("a test's authority");
+    let setup = poster(&plain, &authority, CA);
+    let server = setup.start();
+    server.send(0, &lines(0..10));
+    wait_problem(&server, "it does not speak TLS: write http://");
+}
+
+#[test]
 fn files_that_cannot_be_used_are_refused_at_the_start() {
     for (options, words) in [
         ("tls_ca={dir}/nowhere.pem", "tls_ca: cannot read"),

@@ -15,11 +15,11 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 pub(super) struct RetryAfter(Mutex<Option<Instant>>);
 
 impl RetryAfter {
-    /// Remembers what a response asks for.
-    pub(super) fn note<B>(&self, response: &Response<B>) {
-        if let Some(wait) = wanted(response.headers(), SystemTime::now()) {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + wait);
-        }
+    /// Remembers what a response asks for, and returns it.
+    pub(super) fn note<B>(&self, response: &Response<B>) -> Option<Duration> {
+        let wait = wanted(response.headers(), SystemTime::now())?;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + wait);
+        Some(wait)
     }
 
     /// Waits until something may be sent.
