@@ -7,7 +7,8 @@
 //!
 //! A worker that sleeps while something waits for it is stalled, too, if it cannot run (`stall::sleeper`).
 //!
-//! While every worker sleeps, and none has been awake since the last check, the monitor sleeps, too. The first worker that wakes up wakes it, and so does an arrival.
+//! While every worker sleeps, and none has been awake since the last check, the monitor sleeps, too. The first worker that
+//! wakes up wakes it, and so does an arrival.
 //!
 //! Invariant: the monitor takes no connection and no datagram itself.
 

