@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use crate::circles;
-use crate::step::cargo;
+use crate::step::{EVERY_SINK, cargo};
 use crate::tidy;
 
 pub(crate) fn run(root: &Path) -> Result<(), String> {
@@ -15,7 +15,9 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     let clippy = ["clippy", "--release", "--locked", "--all-targets"];
     let clippy_library = ["clippy", "--release", "--locked", "--lib", "--package"];
     let deny = ["--", "-D", "warnings"];
-    cargo(&[], &[&clippy[..], &["--workspace"], &deny].concat())?;
+    cargo(&[], &[&clippy[..], &["--workspace", "--features", EVERY_SINK], &deny].concat())?;
+    // `cargo run` builds the program without the sinks that are features.
+    cargo(&[], &[&clippy[..], &["--package", "bbq", "--package", "bbq-server"], &deny].concat())?;
     // In the workspace, other crates and the examples enable the features of these libraries. A user may not.
     for library in ["bbq-listen", "bbq-prefork", "bbq-client"] {
         cargo(&[], &[&clippy_library[..], &[library], &deny].concat())?;
@@ -23,5 +25,6 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     // What a package lacks shows here, and not on the day of a release. It finds everything in what clippy has downloaded.
     let package = ["package", "--locked", "--offline", "--allow-dirty", "--no-verify"];
     cargo(&[], &[&package[..], &["--package", "bbq-listen", "--package", "bbq-prefork"]].concat())?;
-    cargo(&[("RUSTDOCFLAGS", "-D warnings")], &["doc", "--release", "--locked", "--no-deps", "--workspace"])
+    let doc = ["doc", "--release", "--locked", "--no-deps", "--workspace", "--features", EVERY_SINK];
+    cargo(&[("RUSTDOCFLAGS", "-D warnings")], &doc)
 }

@@ -57,8 +57,8 @@ pub(crate) fn provide() -> Result<(), String> {
     let by_hand = |why: &str| {
         format!(
             "{why}; on Debian, install them as root:\n    {command}\n(if apt-get refuses to remove another \
-             system logger, run the tests in a container; `cargo test --workspace --release` runs without these programs, \
-             and the tests that need them fail)"
+             system logger, run the tests in a container; `cargo test --workspace --release --features full` runs without \
+             these programs, and the tests that need them fail)"
         )
     };
     if !search_path().iter().any(|directory| is_program(&directory.join("apt-get"))) {

@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// The prefix of a command that resets SIGINT to its default action.
 const HEARS_INTERRUPTS: [&str; 2] = ["env", "--default-signal=INT"];
 
+/// The feature of `bbq` and `bbq-server` that has every sink. Packages of the workspace without it are built as they are.
+pub(crate) const EVERY_SINK: &str = "full";
+
 /// A test program that prints nothing for so long hangs. The longest test without a line takes two minutes on a busy machine.
 const SILENCE_MAX: Duration = Duration::from_secs(600);
 /// Lines that are read and not shown yet: the terminal is rarely behind.

@@ -10,8 +10,9 @@ use crate::tally::{CargoOutput, Tally};
 use crate::unpacked;
 
 // bbq-server turns bbq-listen's feature `tokio` on, and cargo builds a package of the workspace once: so its tests run with
-// it.
-const TEST: [&str; 5] = ["test", "--workspace", "--release", "--locked", "--no-fail-fast"];
+// it. Its sinks that are features are on, too.
+const TEST: [&str; 7] =
+    ["test", "--workspace", "--features", step::EVERY_SINK, "--release", "--locked", "--no-fail-fast"];
 
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     needs::provide()?;

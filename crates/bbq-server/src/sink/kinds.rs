@@ -1,8 +1,24 @@
 //! Every kind of sink. A new kind is a file beside this one, and a line here.
+//!
+//! A kind that needs much more to be built has a cargo feature, and a line in each list. The feature `full` has all of them.
 
 use super::kind::Kind;
 use super::{forward, http, null, text};
 
-/// In the order in which help shows them.
-pub static SINK_KINDS: [&Kind; 6] =
-    [&text::target::FILE, &text::target::STDOUT, &forward::FORWARD, &http::HTTP, &http::HTTPS, &null::NULL];
+/// The kinds of this build, in the order in which help shows them.
+pub static SINK_KINDS: &[&Kind] =
+    &[&text::target::FILE, &text::target::STDOUT, &forward::FORWARD, &http::HTTP, &http::HTTPS, &null::NULL];
+
+/// A kind of sink that this build does not have.
+pub(super) struct LeftOut {
+    /// What precedes the colon of a SPEC.
+    pub(super) word: &'static str,
+    /// The cargo feature that has the kind.
+    pub(super) feature: &'static str,
+}
+
+/// The kinds that this build does not have.
+pub(super) static LEFT_OUT: &[LeftOut] = &[
+    #[cfg(not(feature = "nats"))]
+    LeftOut { word: "nats", feature: "nats" },
+];

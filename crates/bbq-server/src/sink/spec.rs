@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::dead_letters::{self, DEAD_LETTERS_OPTION};
 use super::kind::{Kind, Target};
-use super::kinds::SINK_KINDS;
+use super::kinds::{LEFT_OUT, LeftOut, SINK_KINDS};
 use crate::config::ConfigError;
 use crate::config::query::{NAME_OPTION, Query, nearest};
 use crate::config::secret::Secret;
@@ -59,8 +59,13 @@ impl SinkSpec {
     pub(crate) fn of(spec: &SpecText) -> Result<SinkSpec, ConfigError> {
         let head = &spec.head;
         let (word, _) = head.split_once(':').unwrap_or((head, ""));
-        let Some(kind) = SINK_KINDS.into_iter().find(|kind| kind.word == word && head.contains(':')) else {
-            return Err(ConfigError::new(unknown_sink(&spec.shown_head(), word)));
+        let Some(kind) = SINK_KINDS.iter().find(|kind| kind.word == word && head.contains(':')) else {
+            let left_out = LEFT_OUT.iter().find(|kind| kind.word == word);
+            let shown = spec.shown_head();
+            return Err(ConfigError::new(match left_out {
+                Some(kind) => not_in_this_build(&shown, kind),
+                None => unknown_sink(&shown, word),
+            }));
         };
         SinkSpec::of_kind(kind, spec)
     }
@@ -104,10 +109,18 @@ impl SinkSpec {
 }
 
 fn unknown_sink(text: &str, word: &str) -> String {
-    let words = SINK_KINDS.map(|kind| kind.word);
+    let words = SINK_KINDS.iter().map(|kind| kind.word).chain(LEFT_OUT.iter().map(|kind| kind.word));
+    let words: Vec<&str> = words.collect();
     let hint = nearest(word, &words).map(|near| format!(" (did you mean {near}:?)")).unwrap_or_default();
-    let forms = SINK_KINDS.map(|kind| format!("{}:{} ({})", kind.word, kind.argument, kind.summary));
-    format!("{text:?} is not a sink{hint}; write {}", forms.join(", "))
+    let forms = SINK_KINDS.iter().map(|kind| format!("{}:{} ({})", kind.word, kind.argument, kind.summary));
+    format!("{text:?} is not a sink{hint}; write {}", forms.collect::<Vec<_>>().join(", "))
+}
+
+fn not_in_this_build(text: &str, LeftOut { word, feature }: &LeftOut) -> String {
+    format!(
+        "{text:?}: this bbq was built without the sink {word}:; packages of bbq have every sink; otherwise build it with the \
+         feature: cargo install bbq --features {feature} (or full, for every sink)"
+    )
 }
 
 #[cfg(test)]
@@ -150,6 +163,17 @@ mod tests {
         ] {
             let error = SinkSpec::parse(spec).unwrap_err().to_string();
             assert!(error.contains(says), "{spec}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_kind_that_was_left_out_is_told_with_its_feature() {
+        for LeftOut { word, feature } in LEFT_OUT {
+            let error = SinkSpec::parse(&format!("{word}://me:sesame@host/x")).unwrap_err().to_string();
+            assert!(error.contains(&format!("--features {feature}")), "{error}");
+            assert!(error.contains("packages of bbq have every sink"), "{error}");
+            assert!(!error.contains("sesame"), "{error}");
+            assert!(SINK_KINDS.iter().all(|kind| kind.word != *word), "{word} is in both lists");
         }
     }
 
