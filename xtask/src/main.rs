@@ -11,6 +11,7 @@ mod fuzz;
 mod go;
 mod instructions;
 mod lint;
+mod nats;
 mod needs;
 mod python;
 mod step;

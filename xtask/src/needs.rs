@@ -12,9 +12,10 @@ use std::process::{Command, Stdio};
 use crate::step;
 
 /// A program, or a file by its whole path, and the Debian package that contains it.
-const NEEDS: [(&str, &str); 21] = [
+const NEEDS: [(&str, &str); 22] = [
     ("/usr/include/spdlog/spdlog.h", "libspdlog-dev"),
     ("/usr/lib/python3/dist-packages/yaml/__init__.py", "python3-yaml"),
+    ("/usr/sbin/nats-server", "nats-server"),
     ("/usr/sbin/nginx", "nginx"),
     ("c++", "g++"),
     ("cmake", "cmake"),
@@ -155,6 +156,7 @@ mod tests {
             "g++",
             "iproute2",
             "libspdlog-dev",
+            "nats-server",
             "netcat-openbsd",
             "nginx",
             "nodejs",

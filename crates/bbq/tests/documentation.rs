@@ -226,9 +226,10 @@ fn try_values(options: &[SpecOption], spec: impl Fn(&str) -> String) {
 
 #[test]
 fn the_values_of_listeners_and_sinks_are_taken_and_others_are_not() {
-    // Those of TLS and of tokens name files, which must be there and fit each other (access/tls_configuration.rs, sinks/https.rs). Those of
-    // a socket's file are tried by the unit tests of bbq-server.
-    let elsewhere = ["tls_ca", "tls_cert", "tls_key", "tls_client_ca", "tokens", "mode", "owner", "group"];
+    // Those of TLS, of tokens and of credentials name files, which must be there and fit each other (access/tls_configuration.rs,
+    // sinks/https.rs). Those of a socket's file are tried by the unit tests of bbq-server.
+    let elsewhere =
+        ["tls_ca", "tls_cert", "tls_key", "tls_client_ca", "tokens", "creds", "mode", "owner", "group"];
     let is_text = |option: &&SpecOption| !elsewhere.contains(&option.key);
     let listen: Vec<SpecOption> = LISTEN_OPTIONS.iter().filter(is_text).cloned().collect();
     try_values(&listen, |pair| {
@@ -241,9 +242,16 @@ fn the_values_of_listeners_and_sinks_are_taken_and_others_are_not() {
         let options: Vec<SpecOption> = kind.options.iter().filter(is_text).cloned().collect();
         // keep needs one of the others beside it.
         try_values(&options, |pair| {
-            let more = if pair.starts_with("keep") { "&rotate=daily" } else { "" };
+            let more = match pair.split('=').next() {
+                Some("keep") => "&rotate=daily",
+                Some("create") => "&stream=S",
+                Some("replicas") => "&stream=S&create=on",
+                Some("user") => "&password_env=PATH",
+                _ => "",
+            };
             let argument = match kind.argument {
                 "" => "",
+                url if url.ends_with("/SUBJECT") => "//a/b",
                 url if url.ends_with("/PATH") => "//a/b",
                 address if address.starts_with("//") => "//a",
                 _ => "a",

@@ -117,6 +117,13 @@ impl PendingGroup {
         self.confirm_next(records, received_ns);
     }
 
+    /// The same for messages whose letters were kept when the group was submitted before.
+    #[cfg(feature = "nats")]
+    pub(super) fn reject_next_again(&self, records: u64, received_ns: u64, reason: &'static str) {
+        self.state().count_rejected(records, reason);
+        self.confirm_next(records, received_ns);
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -154,13 +161,17 @@ impl PendingGroup {
 }
 
 impl State {
-    /// Notes that the next messages are rejected.
-    fn reject(&mut self, records: u64, reason: &'static str, why: String) {
-        let first = self.done;
+    fn count_rejected(&mut self, records: u64, reason: &'static str) {
         match self.rejected.iter_mut().find(|(known, _)| *known == reason) {
             Some((_, sum)) => *sum += records,
             None => self.rejected.push((reason, records)),
         }
+    }
+
+    /// Notes that the next messages are rejected.
+    fn reject(&mut self, records: u64, reason: &'static str, why: String) {
+        let first = self.done;
+        self.count_rejected(records, reason);
         match self.uncollected.last_mut() {
             Some(last) if last.why == why && last.first + last.records == first => last.records += records,
             _ => self.uncollected.push(Rejected { why, first, records }),

@@ -13,7 +13,8 @@ use bbq_spool::{Cursor, CursorStore, LaneReader, Next, Progress, ReadOrder, Spoo
 use tracing::{info, warn};
 
 use super::dead_letters::DeadLetters;
-use super::in_flight::InFlight;
+use super::held_back::{HeldBack, Keep};
+use super::in_flight::{InFlight, state_of_output};
 use super::interface::{Commit, Now, Problem, Room, Settled, Sink};
 use super::ledger::{Account, SinkLedger};
 use super::step::{Goal, SinkStep};
@@ -35,6 +36,9 @@ const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// When the server is to hold, a destination has this long to take what is on its way. The rest is sent again later.
 const HOLD_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is kept for a destination that may lose it takes at most this part of the spool, so that there is room for what comes.
+const KEPT_PART_OF_SPOOL: u64 = 4;
 
 /// What is to be done before more is submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +73,8 @@ pub struct SinkDriver {
     parts: DriverParts,
     order: ReadOrder,
     in_flight: InFlight,
+    /// Empty unless the sink wants to keep what is delivered.
+    held_back: HeldBack,
     /// Given to the sink to fill.
     settled: Vec<Settled>,
     now: Now,
@@ -102,6 +108,7 @@ impl SinkDriver {
         SinkDriver {
             order: parts.spool.read_order(),
             in_flight: InFlight::of(&parts.committed),
+            held_back: HeldBack::default(),
             settled: Vec::new(),
             now,
             task: Task::Commit,
@@ -138,6 +145,11 @@ impl SinkDriver {
     /// The last commit.
     pub fn committed(&self) -> &Cursor {
         &self.parts.committed
+    }
+
+    /// Messages that the destination has.
+    pub(super) fn delivered(&self) -> u64 {
+        self.parts.ledger.account().delivered
     }
 
     /// Whether everything durable was read, delivered and committed.
@@ -219,7 +231,8 @@ impl SinkDriver {
         let is_late = since(last_commit) >= COMMIT_INTERVAL;
         let is_idle = since(self.last_progress) >= IDLE_COMMIT;
         let is_full = self.parts.dead_letters.is_full();
-        (is_late && self.has_begun) || (self.is_dirty && (is_late || is_idle || is_full))
+        let is_held_back = self.held_back.is_due(self.now.monotonic, self.keep());
+        (is_late && (self.has_begun || is_held_back)) || (self.is_dirty && (is_late || is_idle || is_full))
     }
 
     /// Submits one group of each lane whose turn it is. Returns whether there was any.
@@ -388,13 +401,26 @@ impl SinkDriver {
         }
     }
 
-    /// Writes the cursor. Everything that it covers is durable.
+    /// How far the cursor stays behind.
+    fn keep(&self) -> Keep {
+        let bytes = self.parts.spool.usage().bytes_max() / KEPT_PART_OF_SPOOL;
+        Keep { time: self.parts.sink.keep(), bytes }
+    }
+
+    /// Writes the cursor, or one that was held back. Everything that it covers is durable.
     fn remember(&mut self) -> io::Result<()> {
+        let keep = self.keep();
         let parts = &mut self.parts;
         let Account { delivered, dropped, .. } = parts.ledger.account();
         let places = self.in_flight.places().to_vec();
-        let output = self.in_flight.state(&parts.sink.state());
-        let cursor = Cursor { places, delivered, dropped, output };
+        let output = self.in_flight.state("");
+        let now = self.now.monotonic;
+        self.held_back.push(now, Cursor { places, delivered, dropped, output });
+        let due = self.held_back.take(now, keep).unwrap_or_else(|| parts.committed.clone());
+        // The state of the output is that of now, also if the places are older.
+        let begun = due.output.len() - state_of_output(&due.output).len();
+        let output = format!("{}{}", &due.output[..begun], parts.sink.state());
+        let cursor = Cursor { output, ..due };
         parts.store.commit(&cursor)?;
         parts.retention.commit(parts.index, cursor.places.clone());
         parts.committed = cursor;
@@ -408,6 +434,7 @@ impl SinkDriver {
         self.parts.sink.roll_back()?;
         self.parts.dead_letters.forget();
         self.in_flight = InFlight::of(&self.parts.committed);
+        self.held_back.clear();
         self.settled.clear();
         self.remember()?;
         let cursor = Cursor { places: self.in_flight.places().to_vec(), ..Cursor::default() };

@@ -130,6 +130,12 @@ pub(super) trait Sink: Send {
         String::new()
     }
 
+    /// How long the destination may forget what it has acknowledged. For so long, what is delivered stays in the spool and the cursor
+    /// behind it: the sink may get it again, and knows what the destination has of it.
+    fn keep(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// The cursor has the state.
     fn committed(&mut self) {}
 

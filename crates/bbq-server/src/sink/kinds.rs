@@ -3,11 +3,21 @@
 //! A kind that needs much more to be built has a cargo feature, and a line in each list. The feature `full` has all of them.
 
 use super::kind::Kind;
+#[cfg(feature = "nats")]
+use super::nats;
 use super::{forward, http, null, text};
 
 /// The kinds of this build, in the order in which help shows them.
-pub static SINK_KINDS: &[&Kind] =
-    &[&text::target::FILE, &text::target::STDOUT, &forward::FORWARD, &http::HTTP, &http::HTTPS, &null::NULL];
+pub static SINK_KINDS: &[&Kind] = &[
+    &text::target::FILE,
+    &text::target::STDOUT,
+    &forward::FORWARD,
+    &http::HTTP,
+    &http::HTTPS,
+    #[cfg(feature = "nats")]
+    &nats::NATS,
+    &null::NULL,
+];
 
 /// A kind of sink that this build does not have.
 pub(super) struct LeftOut {

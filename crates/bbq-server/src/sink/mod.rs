@@ -15,12 +15,16 @@ mod dead_letters;
 mod delivery;
 mod driver;
 mod forward;
+mod held_back;
 mod http;
 mod in_flight;
 mod interface;
 mod kind;
 mod kinds;
 mod ledger;
+mod link_sink;
+#[cfg(feature = "nats")]
+mod nats;
 mod null;
 mod opening;
 mod rejected;

@@ -182,6 +182,7 @@ mod tests {
         for kind in SINK_KINDS {
             let argument = match kind.argument {
                 "" => "",
+                url if url.ends_with("/SUBJECT") => "//host/subject",
                 url if url.starts_with("//") => "//host",
                 _ => "x",
             };
@@ -194,7 +195,13 @@ mod tests {
                     Values::Text { form: "PATH", .. } => continue,
                     _ => option.default.to_owned(),
                 };
-                let more = if option.key == "keep" { "&rotate=daily" } else { "" };
+                let more = match option.key {
+                    "keep" => "&rotate=daily",
+                    "create" => "&stream=S",
+                    "replicas" => "&stream=S&create=on",
+                    "user" => "&password_env=PATH",
+                    _ => "",
+                };
                 let text = format!("{}:{argument}?{}={value}{more}", kind.word, option.key);
                 SinkSpec::parse(&text).unwrap();
             }

@@ -149,7 +149,7 @@ impl SinkThread {
                     );
                 })?,
                 SinkStep::Drained => {
-                    let (sink, delivered) = (self.driver.name(), self.driver.committed().delivered);
+                    let (sink, delivered) = (self.driver.name(), self.driver.delivered());
                     info!(sink, delivered, "sink drained");
                     return Ok(());
                 }

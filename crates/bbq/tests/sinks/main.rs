@@ -16,6 +16,12 @@ mod http_server;
 mod https;
 mod lost_log;
 mod names;
+#[cfg(feature = "nats")]
+mod nats;
+#[cfg(feature = "nats")]
+mod nats_client;
+#[cfg(feature = "nats")]
+mod nats_server;
 mod new_sink;
 mod nonblocking_output;
 mod presets;

@@ -27,7 +27,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::next_server::NextServer;
 use super::outgoing::{Buffers, Outgoing, WriteLimits, Written};
 use crate::sink::delivery::PendingGroup;
-use crate::sink::interface::Settled;
+use crate::sink::interface::{Problem, Settled};
+use crate::sink::link_sink;
 use crate::sink::resolver::Resolver;
 use crate::time::unix_ns;
 
@@ -86,21 +87,22 @@ impl From<io::Error> for Ended {
     }
 }
 
-impl Link {
-    /// Passes on groups until the connection fails. Returns what is needed to go on.
-    pub(super) async fn run(mut self) -> (Link, io::Error) {
+impl link_sink::Link for Link {
+    async fn run(mut self) -> (Link, Problem) {
         loop {
             match self.connection().await {
                 Ok(never) => match never {},
                 Err(Ended::Halved) => {}
                 Err(Ended::Failed(error)) => {
                     let error = io::Error::new(error.kind(), format!("{}: {error}", self.server));
-                    return (self, error);
+                    return (self, Problem::Retry(error));
                 }
             }
         }
     }
+}
 
+impl Link {
     async fn connection(&mut self) -> Result<std::convert::Infallible, Ended> {
         let connected = timeout(CONNECT_TIMEOUT, self.connect()).await;
         let mut stream = connected.map_err(|_| timeout_error("accept the connection", CONNECT_TIMEOUT))??;

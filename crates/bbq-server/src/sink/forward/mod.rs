@@ -6,15 +6,15 @@
 //! driver -> submit -> groups -> Link (a task on the sink's thread) -> settled -> settle -> driver
 //! ```
 //!
-//! `link` is the session with the next server, `outgoing` is a group of messages in it, `sink` is what the driver sees, `target`
+//! `link` is the session with the next server, `outgoing` is a group of messages in it, `links` is what all sessions share, `target`
 //! is the SPEC. The other end is `worker/session/relay.rs` of the next server.
 //!
 //! Invariant: a group is settled only when the next server has all of it on its disk, or refuses the rest for good.
 
 mod link;
+mod links;
 mod next_server;
 mod outgoing;
-mod sink;
 mod target;
 
 pub(super) use target::FORWARD;

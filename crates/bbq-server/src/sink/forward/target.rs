@@ -7,14 +7,15 @@ use bbq_wire::limits::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN};
 use bbq_wire::session::Token;
 use hyper::Uri;
 
+use super::links::ForwardLinks;
 use super::next_server::{NextServer, link_of, new_link};
-use super::sink::ForwardSink;
 use crate::config::ConfigError;
 use crate::config::query::{Query, SpecOption};
 use crate::config::values::Values;
 use crate::sink::dead_letters::DEAD_LETTERS_OPTION;
 use crate::sink::interface::{Now, OpenError, Sink};
 use crate::sink::kind::{Kind, Target};
+use crate::sink::link_sink::LinkSink;
 
 /// The port of a bbq server, unless it is configured.
 const PORT_DEFAULT: u16 = 7700;
@@ -75,7 +76,8 @@ impl Target for NextServer {
             Some(id) => id,
             None => new_link().map_err(OpenError::NotYet)?,
         };
-        let sink = ForwardSink::new(self.clone(), id).map_err(OpenError::NotYet)?;
+        let links = ForwardLinks::new(self.clone(), id).map_err(OpenError::NotYet)?;
+        let sink = LinkSink::new(links).map_err(OpenError::NotYet)?;
         Ok(Box::new(sink))
     }
 }

@@ -1,0 +1,108 @@
+//! Messages as a NATS server gets them: subject, headers and payload.
+
+use async_nats::{HeaderMap, Subject};
+use bbq_spool::Entry;
+use bbq_wire::{Peer, SourceKind};
+use chrono::{DateTime, SecondsFormat};
+use hyper::body::Bytes;
+
+use super::subject::Template;
+use crate::format::{Format, Formatter};
+use crate::otlp::put_body;
+
+/// Bytes of headers that count towards the server's `max_payload` beside the message. It is more than the headers take, so that
+/// whether a message is too large does not depend on the length of a number in them.
+const HEADERS_BYTES_MAX: usize = 256;
+/// The same with the headers about the origin of the message: the name of a listener has at most 512 bytes.
+const ORIGIN_BYTES_MAX: usize = 1024;
+
+/// A message that is to be published.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) subject: Subject,
+    pub(super) headers: HeaderMap,
+    pub(super) payload: Bytes,
+    /// The lane of the record, and its number there.
+    pub(super) record: (u32, u64),
+}
+
+/// How messages are made.
+#[derive(Clone, Debug)]
+pub(super) struct Encoding {
+    pub(super) template: Template,
+    pub(super) format: Format,
+    /// Whether a message has headers about its origin.
+    pub(super) has_origin: bool,
+}
+
+impl Encoding {
+    /// The largest payload of a server that takes `max_payload` bytes with headers.
+    pub(super) fn payload_max(&self, max_payload: usize) -> usize {
+        let headers = if self.has_origin { HEADERS_BYTES_MAX + ORIGIN_BYTES_MAX } else { HEADERS_BYTES_MAX };
+        max_payload.saturating_sub(headers)
+    }
+
+    /// Makes messages of `take` records behind the first `skip` ones of an entry, which are numbered from `number` on.
+    pub(super) fn messages(&self, entry: &Entry<'_>, skip: usize, take: usize, number: u64) -> Vec<Message> {
+        let (payloads, ends) = self.payloads(entry, skip, take);
+        let payloads = Bytes::from(payloads);
+        let origin = entry.origin();
+        let time = self.has_origin.then(|| {
+            let time = i64::try_from(origin.received_ns).unwrap_or(i64::MAX);
+            DateTime::from_timestamp_nanos(time).to_rfc3339_opts(SecondsFormat::Nanos, true)
+        });
+        let stream = if self.has_origin { entry.batch.header.stream.to_string() } else { String::new() };
+        let of_batch = (!self.template.is_per_message()).then(|| self.template.subject(entry, &[]));
+        let (mut begin, mut number) = (0, number);
+        let records = entry.batch.records().zip(entry.peers()).zip(entry.batch.header.first_sequence..);
+        let message = |(((record, peer), sequence), end): (((&[u8], Peer), u64), usize)| {
+            let mut headers = HeaderMap::new();
+            if let Some(time) = &time {
+                headers.insert("Bbq-Listener", header_text(origin.listener));
+                if let Peer::Inet(address) = peer {
+                    headers.insert("Bbq-Peer", address.to_string());
+                }
+                headers.insert("Bbq-Time", time.as_str());
+                headers.insert("Bbq-Stream", stream.as_str());
+                headers.insert("Bbq-Sequence", sequence.to_string());
+            }
+            let subject = of_batch.clone().unwrap_or_else(|| self.template.subject(entry, record));
+            let payload = payloads.slice(begin..end);
+            begin = end;
+            number += 1;
+            Message { subject, headers, payload, record: (entry.lane, number - 1) }
+        };
+        records.skip(skip).take(take).zip(ends).map(message).collect()
+    }
+
+    /// The payloads, and where each ends.
+    fn payloads(&self, entry: &Entry<'_>, skip: usize, take: usize) -> (Vec<u8>, Vec<usize>) {
+        let (mut out, mut ends) = (Vec::new(), Vec::with_capacity(take));
+        if self.format == Format::Raw {
+            for record in entry.batch.records().skip(skip).take(take) {
+                match entry.batch.header.source {
+                    SourceKind::Otlp => put_body(record, &mut out),
+                    _ => out.extend_from_slice(record),
+                }
+                ends.push(out.len());
+            }
+            return (out, ends);
+        }
+        // Each of these is a line, whose end no message of NATS needs.
+        let (mut lines, mut line_ends, mut begin) = (Vec::new(), Vec::new(), 0);
+        Formatter::new(self.format).append_with_ends(entry, &mut lines, &mut line_ends);
+        for (index, end) in line_ends.into_iter().enumerate() {
+            if (skip..skip + take).contains(&index) {
+                out.extend_from_slice(lines[begin..end].strip_suffix(b"\n").unwrap_or(&lines[begin..end]));
+                ends.push(out.len());
+            }
+            begin = end;
+        }
+        (out, ends)
+    }
+}
+
+/// A text that may stand in a header.
+fn header_text(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_control()).collect()
+}
