@@ -8,6 +8,7 @@ mod client;
 #[path = "../support/curl.rs"]
 mod curl;
 mod open_to_the_network;
+mod peer_process;
 mod real_tls_clients;
 mod refused;
 mod slow_clients;
