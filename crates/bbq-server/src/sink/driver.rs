@@ -121,6 +121,11 @@ impl SinkDriver {
         }
     }
 
+    /// See [`Sink::gathers_for`].
+    pub(super) fn gathers_for(&self) -> Duration {
+        self.parts.sink.gathers_for()
+    }
+
     /// Waits after [`SinkStep::Idle`].
     pub(super) fn wait(&mut self, progress: &Progress, seen: u64, patience: Duration) {
         self.parts.sink.wait(progress, seen, patience);
@@ -209,7 +214,10 @@ impl SinkDriver {
             return Ok(SinkStep::Drained);
         }
         self.parts.sink.idle();
-        self.parts.retention.retire();
+        if !self.is_dirty {
+            // Nothing will be committed soon, which would have the same effect.
+            self.parts.retention.retire();
+        }
         Ok(SinkStep::Idle(if self.is_dirty { IDLE_COMMIT } else { COMMIT_INTERVAL }))
     }
 

@@ -17,6 +17,9 @@ use chrono::{DateTime, Utc};
 
 use super::rejected::DeadLetter;
 
+/// Nobody notices it at a destination that is read by people. A disk makes several groups durable meanwhile.
+const GATHERS_FOR: Duration = Duration::from_millis(1);
+
 /// The time of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
@@ -146,6 +149,12 @@ pub(super) trait Sink: Send {
     /// settled, at the latest after `patience`.
     fn wait(&mut self, progress: &Progress, seen: u64, patience: Duration) {
         progress.wait(seen, patience);
+    }
+
+    /// A sink that has taken everything looks for more at the earliest this long after it last did. Groups that become durable
+    /// meanwhile are taken together: under load this spares wake-ups and writes.
+    fn gathers_for(&self) -> Duration {
+        GATHERS_FOR
     }
 
     /// Whether the driver may forget unsettled groups when the server is to hold. The destination may then get them twice.

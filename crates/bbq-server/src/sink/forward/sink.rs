@@ -135,6 +135,11 @@ impl Sink for ForwardSink {
         }
     }
 
+    /// A client may wait until the next server has its message.
+    fn gathers_for(&self) -> Duration {
+        Duration::ZERO
+    }
+
     fn wait(&mut self, progress: &Progress, seen: u64, patience: Duration) {
         let Some(running) = &mut self.running else { return progress.wait(seen, patience) };
         let (settled, finished, ready) = (&mut self.settled, &mut self.finished, &mut self.ready);
