@@ -18,6 +18,7 @@ use super::interface::{Commit, Now, Problem, Room, Settled, Sink};
 use super::ledger::{Account, SinkLedger};
 use super::step::{Goal, SinkStep};
 use super::text::OUTPUT_BYTES_TARGET;
+use crate::stored::replicas::Replica;
 use crate::stored::retention::Retention;
 
 /// The longest time from a write until the output and then the cursor are made durable. After a crash a sink writes this much
@@ -57,6 +58,8 @@ pub(super) struct DriverParts {
     pub(super) ledger: Arc<SinkLedger>,
     pub(super) store: CursorStore,
     pub(super) retention: Arc<Retention>,
+    /// Of a sink that passes on to another server.
+    pub(super) replica: Option<Replica>,
     /// The last commit; its places are those of the readers, in their order.
     pub(super) committed: Cursor,
     pub(super) readers: Vec<LaneReader>,
@@ -317,6 +320,9 @@ impl SinkDriver {
         let totals = self.in_flight.advance();
         let Some(totals) = totals else { return false };
         self.parts.ledger.advance(self.in_flight.places(), &totals);
+        if let Some(replica) = &self.parts.replica {
+            replica.advance(self.in_flight.places());
+        }
         self.parts.dead_letters.keep(totals.letters);
         self.is_dirty = true;
         true
@@ -405,6 +411,9 @@ impl SinkDriver {
         let cursor = Cursor { places, delivered, dropped, output };
         parts.store.commit(&cursor)?;
         parts.retention.commit(parts.index, cursor.places.clone());
+        if let Some(replica) = &parts.replica {
+            replica.advance(&cursor.places);
+        }
         parts.committed = cursor;
         parts.sink.committed();
         Ok(())

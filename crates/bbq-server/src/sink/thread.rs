@@ -14,6 +14,7 @@ use super::opening::SinkOpening;
 use super::spec::SinkSpec;
 use super::step::{Goal, SinkStep};
 use crate::lifecycle::sink_phases::{Interrupted, SinkLifecycle};
+use crate::stored::replicas::Replica;
 use crate::stored::retention::Retention;
 use crate::time::unix_ns;
 
@@ -61,11 +62,12 @@ impl PendingSink {
         index: usize,
         spec: &SinkSpec,
         spool: &Arc<Spool>,
-        retention: Arc<Retention>,
+        (retention, replica): (Arc<Retention>, Option<Replica>),
         lifecycle: SinkLifecycle,
         is_strict: bool,
     ) -> Result<PendingSink, SpoolError> {
-        let opening = SinkOpening::new(index, spec, spool, retention, spool.storage())?;
+        let mut opening = SinkOpening::new(index, spec, spool, retention, spool.storage())?;
+        opening.replica = replica;
         Ok(PendingSink { opening, lifecycle, is_strict })
     }
 

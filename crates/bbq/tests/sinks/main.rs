@@ -20,6 +20,7 @@ mod new_sink;
 mod nonblocking_output;
 mod presets;
 mod read_error;
+mod replicated;
 mod rotation_killed;
 mod spool_tools;
 mod status_addresses;

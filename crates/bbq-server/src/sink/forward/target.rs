@@ -70,6 +70,10 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
 }
 
 impl Target for NextServer {
+    fn is_next_server(&self) -> bool {
+        true
+    }
+
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
         let id = match state.and_then(link_of) {
             Some(id) => id,
