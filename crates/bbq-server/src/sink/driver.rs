@@ -183,12 +183,14 @@ impl SinkDriver {
     }
 
     fn try_step(&mut self, goal: Goal) -> Result<SinkStep, Problem> {
+        self.parts.sink.set_goal(goal);
         self.advance()?;
         let mut progressed = self.settle()?;
         if goal == Goal::Hold {
             let since = *self.holding_since.get_or_insert(self.now.monotonic);
             let is_over = self.now.monotonic.saturating_sub(since) >= HOLD_PATIENCE;
-            if self.in_flight.is_empty() || (is_over && self.parts.sink.may_give_up()) {
+            let has_finished = self.parts.sink.finish(self.now);
+            if has_finished && (self.in_flight.is_empty() || (is_over && self.parts.sink.may_give_up())) {
                 self.commit()?;
                 if !self.in_flight.is_empty() {
                     self.task = Task::RollBack;
@@ -212,7 +214,11 @@ impl SinkDriver {
         if progressed {
             return Ok(SinkStep::Progressed);
         }
-        if goal == Goal::Drain && self.in_flight.is_empty() {
+        if goal == Goal::Drain
+            && self.is_read_to_the_end()
+            && self.parts.sink.finish(self.now)
+            && self.in_flight.is_empty()
+        {
             self.commit()?;
             return Ok(SinkStep::Drained);
         }
@@ -222,6 +228,12 @@ impl SinkDriver {
             self.parts.retention.retire();
         }
         Ok(SinkStep::Idle(if self.is_dirty { IDLE_COMMIT } else { COMMIT_INTERVAL }))
+    }
+
+    /// Whether a step that has read nothing could have read more.
+    fn is_read_to_the_end(&self) -> bool {
+        let has_room = |index| !self.in_flight.is_full(index);
+        self.room == Room::Free && (0..self.parts.readers.len()).all(has_room)
     }
 
     fn is_commit_due(&self) -> bool {

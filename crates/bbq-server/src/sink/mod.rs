@@ -14,6 +14,7 @@ mod async_sink;
 mod dead_letters;
 mod delivery;
 mod driver;
+mod exec;
 mod forward;
 mod http;
 mod in_flight;

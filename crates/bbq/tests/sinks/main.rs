@@ -4,6 +4,8 @@
 #[expect(dead_code, reason = "what listeners are tested with, too")]
 mod authority;
 mod damaged_spool;
+mod exec;
+mod exec_processes;
 mod failed_lane;
 mod failed_sync;
 mod file_rotation;
