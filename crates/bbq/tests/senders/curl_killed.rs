@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Instant;
 
 use serde_json::Value;
@@ -51,7 +51,7 @@ fn requests(setup: &Setup, curl: u64) -> String {
 }
 
 /// Starts a curl; `stored` is told of how many messages each answer says that they are stored.
-fn start(setup: &Setup, curl: u64, stored: Sender<u64>) -> Program {
+fn start(setup: &Setup, curl: u64, stored: SyncSender<u64>) -> Program {
     let file = setup.path().join(format!("curl-{curl}"));
     fs::write(&file, requests(setup, curl)).expect("a file");
     let mut command = Command::new("curl");
@@ -78,7 +78,8 @@ fn a_hundred_thousand_messages_over_three_kills_are_there_once_and_in_order() {
     let setup = Setup::new(&["http+tcp://127.0.0.1:{0}"]);
     let mut server = setup.start();
     let begin = Instant::now();
-    let (tell, told) = channel();
+    // Room for every answer, so that no curl waits for the test.
+    let (tell, told) = sync_channel((CURLS * ROUNDS * (SINGLE + 1)) as usize);
     let mut curls: Vec<Program> = (0..CURLS).map(|curl| start(&setup, curl, tell.clone())).collect();
     drop(tell);
     let mut stored = 0;

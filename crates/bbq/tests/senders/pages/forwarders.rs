@@ -6,7 +6,7 @@
 //! - without a kill, each message is there once;
 //! - what a sink has shown before a kill is there after it;
 //! - a kill takes the end of one connection: the messages that are missing are one gap for each kill, and behind what was shown;
-//! - what the sender gets while bbq is away arrives, all of it.
+//! - what the sender gets when it knows that bbq is away arrives, all of it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -116,8 +116,15 @@ fn sends_what_it_kept(setup: &Setup, configuration: &str, sender: &mut Command, 
     assert_eq!(server.stop(), Some(0));
 }
 
-/// Lets a sender send 100,000 messages in parts, and kills the server in the middle of each part but the last.
-fn loses_only_what_is_on_its_way(setup: &Setup, configuration: &str, sender: &mut Command, kills: usize) {
+/// Lets a sender send 100,000 messages in parts, and kills the server in the middle of each part but the last. `notices` waits until the
+/// sender has noticed so many kills.
+fn loses_only_what_is_on_its_way(
+    setup: &Setup,
+    configuration: &str,
+    sender: &mut Command,
+    kills: usize,
+    notices: impl Fn(usize),
+) {
     let part = MESSAGES / (kills + 1);
     let begin = std::time::Instant::now();
     let mut server = setup.start();
@@ -127,6 +134,7 @@ fn loses_only_what_is_on_its_way(setup: &Setup, configuration: &str, sender: &mu
         wait_written(setup, part * kill - part / 2);
         server.kill();
         shown.extend(numbers(setup));
+        notices(kill);
         append(setup, part * kill..part * (kill + 1));
         server = setup.start();
     }
@@ -216,12 +224,16 @@ mod rsyslog {
         sends(true);
     }
 
-    /// All in memory: when the disk helps, rsyslog may have two connections.
+    /// One thread for each queue and all in memory, so that the messages keep their order: the main queue gets a second thread when it has
+    /// 40,000 messages, and an action has a second connection while the disk helps its queue.
     fn sends_many(kills: usize) {
         let (setup, configuration, mut rsyslogd) = prepared(true);
         let replaced =
             [("highWatermark=\"5000\"", "highWatermark=\"900000\""), ("Interval=\"5\"", "Interval=\"1\"")];
-        loses_only_what_is_on_its_way(&setup, &put(&configuration, &replaced), &mut rsyslogd, kills);
+        let configuration =
+            format!("main_queue(queue.workerThreads=\"1\")\n{}", put(&configuration, &replaced));
+        // It looks whether its connection has ended before it writes to it.
+        loses_only_what_is_on_its_way(&setup, &configuration, &mut rsyslogd, kills, |_| ());
     }
 
     #[test]
@@ -278,6 +290,14 @@ mod syslog_ng {
     fn loses_by_a_kill_only_what_is_on_its_way_by_tls() {
         let (setup, configuration, mut syslog_ng) = prepared(true);
         let configuration = put(&configuration, &[("time-reopen(5)", "time-reopen(1)")]);
-        loses_only_what_is_on_its_way(&setup, &configuration, &mut syslog_ng, KILLS);
+        // It writes to a connection whose end it has not seen yet.
+        let notices = |kill| {
+            let is_end =
+                |line: &&str| ["connection broken", "connection closed"].iter().any(|end| line.contains(end));
+            wait_until("the end that syslog-ng sees", || {
+                log_of(&setup).lines().filter(is_end).count() >= kill
+            });
+        };
+        loses_only_what_is_on_its_way(&setup, &configuration, &mut syslog_ng, KILLS, notices);
     }
 }
