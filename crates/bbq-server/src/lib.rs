@@ -85,6 +85,22 @@ pub mod fuzzing {
         crate::worker::fuzzed_body(coding, bytes, piece)
     }
 
+    /// Reads the header of a syslog message, and shows its fields as sinks do.
+    ///
+    /// # Panics
+    /// A field does not stand in the message, or cannot be shown.
+    pub fn syslog_shown(message: &[u8]) {
+        let fields = crate::syslog::read(message);
+        assert!(serde_json::to_vec(&fields).is_ok());
+        let text = String::from_utf8_lossy(message);
+        for field in [&fields.hostname, &fields.appname, &fields.procid, &fields.msgid, &fields.msg] {
+            assert!(
+                field.as_ref().is_none_or(|field| text.contains(field.as_str())),
+                "{field:?} in {text:?}"
+            );
+        }
+    }
+
     /// Reads text as the ledger.
     pub fn ledger(text: &str) -> bool {
         crate::stored::ledger::decode(text).is_some()
