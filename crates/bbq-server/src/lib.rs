@@ -80,6 +80,19 @@ pub mod fuzzing {
         }
     }
 
+    /// Reads text as a file of tokens.
+    ///
+    /// # Panics
+    /// A token of the file is not admitted, or is shown.
+    pub fn tokens(text: &str) {
+        crate::access::fuzzed_tokens(text);
+    }
+
+    /// Reads two values as the headers `BBQ-Stream` and `BBQ-Sequence`, and returns the stream and the number.
+    pub fn numbered(stream: &[u8], sequence: &[u8]) -> Option<(String, u64)> {
+        crate::worker::fuzzed_numbers(stream, sequence)
+    }
+
     /// Decodes a body of a request in pieces, up to 1 MiB; `None` if it is corrupt.
     pub fn decoded(coding: u8, bytes: &[u8], piece: usize) -> Option<Vec<u8>> {
         crate::worker::fuzzed_body(coding, bytes, piece)
