@@ -4,5 +4,13 @@ use super::kind::Kind;
 use super::{forward, http, null, text};
 
 /// In the order in which help shows them.
-pub static SINK_KINDS: [&Kind; 6] =
-    [&text::target::FILE, &text::target::STDOUT, &forward::FORWARD, &http::HTTP, &http::HTTPS, &null::NULL];
+pub static SINK_KINDS: [&Kind; 8] = [
+    &text::target::FILE,
+    &text::target::STDOUT,
+    &forward::FORWARD,
+    &forward::FORWARD_TLS,
+    &forward::FORWARD_UNIX,
+    &http::HTTP,
+    &http::HTTPS,
+    &null::NULL,
+];

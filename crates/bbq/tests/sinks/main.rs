@@ -8,6 +8,8 @@ mod failed_lane;
 mod failed_sync;
 mod file_rotation;
 mod forward;
+mod forward_servers;
+mod forward_tls;
 mod http;
 mod http_names;
 mod http_progress;
