@@ -8,6 +8,7 @@ mod failed_lane;
 mod failed_sync;
 mod file_rotation;
 mod forward;
+mod forward_circle;
 mod forward_servers;
 mod forward_tls;
 mod http;
