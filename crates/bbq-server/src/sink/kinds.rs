@@ -4,10 +4,12 @@ use super::kind::Kind;
 use super::{exec, forward, http, null, text};
 
 /// In the order in which help shows them.
-pub static SINK_KINDS: [&Kind; 7] = [
+pub static SINK_KINDS: [&Kind; 9] = [
     &text::target::FILE,
     &text::target::STDOUT,
     &forward::FORWARD,
+    &forward::FORWARD_TLS,
+    &forward::FORWARD_UNIX,
     &http::HTTP,
     &http::HTTPS,
     &exec::EXEC,

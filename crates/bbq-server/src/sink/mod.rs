@@ -31,6 +31,7 @@ mod spec;
 mod step;
 mod text;
 mod thread;
+mod tls_options;
 
 pub use driver::SinkDriver;
 pub use interface::Now;

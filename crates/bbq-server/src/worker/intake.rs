@@ -86,6 +86,7 @@ impl Intake {
     pub(crate) fn new(worker: &Worker) -> io::Result<Intake> {
         let mut id = [0; 16];
         getrandom::fill(&mut id).map_err(io::Error::other)?;
+        worker.streams.add_own(StreamId(id));
         let lane_moved = Arc::new(Notify::new());
         let notify = Arc::clone(&lane_moved);
         worker.lane.on_progress(move || notify.notify_one());

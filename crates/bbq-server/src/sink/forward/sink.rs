@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bbq_spool::{Group, Progress};
@@ -11,8 +11,12 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::{JoinError, JoinHandle};
 
-use super::link::{Link, OutstandingGroups};
-use super::next_server::{NextServer, state_of};
+use super::address::Address;
+use super::connection::Connector;
+use super::link::Link;
+use super::next_servers::{LinkState, NextServers};
+use super::outstanding::OutstandingGroups;
+use super::rotation::Rotation;
 use crate::sink::delivery::PendingGroup;
 use crate::sink::interface::{Now, Problem, Room, Settled, Sink};
 use crate::sink::resolver::Resolver;
@@ -25,7 +29,9 @@ type Finished = Result<(Link, io::Error), JoinError>;
 
 /// The groups that are on their way, and the link that takes them, on a runtime of the sink's thread.
 pub(super) struct ForwardSink {
-    server: NextServer,
+    servers: Arc<NextServers>,
+    /// The number of the server in use.
+    current: Arc<AtomicUsize>,
     resolver: Resolver,
     id: StreamId,
     epoch: Arc<AtomicU64>,
@@ -45,12 +51,19 @@ pub(super) struct ForwardSink {
 }
 
 impl ForwardSink {
-    pub(super) fn new(server: NextServer, id: StreamId) -> io::Result<ForwardSink> {
+    /// Goes on with the server that the state names, or begins with the first one.
+    pub(super) fn new(servers: NextServers, link: &LinkState) -> io::Result<ForwardSink> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
+        let used = link.server.as_ref();
+        let is_used = |address: &Address| used.is_some_and(|used| *used == address.to_string());
+        let current = servers.addresses.iter().position(is_used).unwrap_or(0);
+        let (servers, current) = (Arc::new(servers), Arc::new(AtomicUsize::new(current)));
         let (resolver, epoch) = (Resolver::start()?, Arc::new(AtomicU64::new(0)));
-        let (link, groups, settled) = new_link(&server, &resolver, id, &epoch);
+        let (link, groups, settled) = new_link(&servers, &current, &resolver, link.id, &epoch);
+        let id = link.id;
         Ok(ForwardSink {
-            server,
+            servers,
+            current,
             resolver,
             id,
             epoch,
@@ -84,7 +97,8 @@ impl ForwardSink {
 }
 
 fn new_link(
-    server: &NextServer,
+    servers: &Arc<NextServers>,
+    current: &Arc<AtomicUsize>,
     resolver: &Resolver,
     id: StreamId,
     epoch: &Arc<AtomicU64>,
@@ -92,13 +106,15 @@ fn new_link(
     let (groups, groups_of_link) = channel(GROUPS_MAX);
     let (settled_of_link, settled) = channel(GROUPS_MAX);
     let link = Link {
-        server: server.clone(),
-        resolver: resolver.clone(),
+        servers: Arc::clone(servers),
+        rotation: Rotation::new(servers.addresses.len(), Arc::clone(current)),
+        connector: Connector::new(resolver.clone(), servers.tls.clone()),
         id,
         epoch: Arc::clone(epoch),
         groups: groups_of_link,
         settled: settled_of_link,
         outstanding: OutstandingGroups::default(),
+        failures: Vec::new(),
     };
     (link, groups, settled)
 }
@@ -162,7 +178,9 @@ impl Sink for ForwardSink {
     }
 
     fn state(&self) -> String {
-        state_of(self.id)
+        let NextServers { addresses, .. } = &*self.servers;
+        let used = (addresses.len() > 1).then(|| addresses[self.current.load(Ordering::Relaxed)].to_string());
+        LinkState { id: self.id, server: used }.encode()
     }
 
     fn may_give_up(&self) -> bool {
@@ -173,7 +191,8 @@ impl Sink for ForwardSink {
         if let Some(running) = self.running.take() {
             running.abort();
         }
-        let (link, groups, settled) = new_link(&self.server, &self.resolver, self.id, &self.epoch);
+        let (link, groups, settled) =
+            new_link(&self.servers, &self.current, &self.resolver, self.id, &self.epoch);
         (self.waiting, self.groups, self.settled) = (Some(link), groups, settled);
         self.ready.clear();
         self.finished = None;
