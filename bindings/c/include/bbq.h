@@ -92,6 +92,8 @@ enum bbq_ack
     BBQ_ACK_RECEIVED = 1,
     // There is no acknowledgement: a message counts as acknowledged when it is written to the connection.
     BBQ_ACK_NONE = 2,
+    // The message is on the server's disk, and on those of the servers that it passes messages on to (its sinks `bbq:`).
+    BBQ_ACK_REPLICATED = 3,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

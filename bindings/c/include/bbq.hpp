@@ -55,7 +55,12 @@ class error : public std::runtime_error {
     status code_;
 };
 
-enum class ack : std::int32_t { durable = BBQ_ACK_DURABLE, received = BBQ_ACK_RECEIVED, none = BBQ_ACK_NONE };
+enum class ack : std::int32_t {
+    durable = BBQ_ACK_DURABLE,
+    received = BBQ_ACK_RECEIVED,
+    none = BBQ_ACK_NONE,
+    replicated = BBQ_ACK_REPLICATED,
+};
 
 enum class delivery : std::int32_t { any = BBQ_DELIVERY_ANY, all = BBQ_DELIVERY_ALL };
 

@@ -15,6 +15,8 @@ pub enum Ack {
     Received = 1,
     /// There is no acknowledgement: a message counts as acknowledged when it is written to the connection.
     None = 2,
+    /// The message is on the server's disk, and on those of the servers that it passes messages on to (its sinks `bbq:`).
+    Replicated = 3,
 }
 
 /// Which servers get a message when several are named.
@@ -56,6 +58,7 @@ pub(crate) fn ack(number: i32) -> Result<AckLevel, Failure> {
             (Ack::Durable as i32, AckLevel::Durable),
             (Ack::Received as i32, AckLevel::Received),
             (Ack::None as i32, AckLevel::None),
+            (Ack::Replicated as i32, AckLevel::Replicated),
         ],
     )
 }

@@ -60,7 +60,8 @@ pub(crate) fn ack(text: &str) -> PyResult<AckLevel> {
         "durable" => Ok(AckLevel::Durable),
         "received" => Ok(AckLevel::Received),
         "none" => Ok(AckLevel::None),
-        _ => Err(unknown("ack", text, "\"durable\", \"received\" or \"none\"")),
+        "replicated" => Ok(AckLevel::Replicated),
+        _ => Err(unknown("ack", text, "\"durable\", \"received\", \"none\" or \"replicated\"")),
     }
 }
 

@@ -15,8 +15,11 @@ grpc_logs = pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc._log_exp
 LogRecord = pytest.importorskip("opentelemetry._logs").LogRecord
 Resource = pytest.importorskip("opentelemetry.sdk.resources").Resource
 
-MESSAGES = 20_000
+MESSAGES = 100_000
 KILLS = 3
+# Parts of them: the server is killed in the middle of each but the last.
+PART = MESSAGES // (KILLS + 1)
+BATCH = 500
 
 
 class Noting:
@@ -66,14 +69,20 @@ def test_nothing_that_was_told_is_stored_is_missing(server, name):
     noting = Noting(EXPORTERS[name](port))
     provider = _logs.LoggerProvider(resource=Resource.create({"service.name": "shop"}))
     provider.add_log_record_processor(
-        export.BatchLogRecordProcessor(noting, max_queue_size=MESSAGES, max_export_batch_size=500, schedule_delay_millis=10)
+        export.BatchLogRecordProcessor(noting, max_queue_size=MESSAGES, max_export_batch_size=BATCH, schedule_delay_millis=10)
     )
     logger = provider.get_logger("orders")
-    for number in range(MESSAGES):
-        logger.emit(LogRecord(body=f"message {number}"))
+
+    def emit(part):
+        for number in range(PART * part, PART * (part + 1)):
+            logger.emit(LogRecord(body=f"message {number}"))
+
+    emit(0)
     for kill in range(1, KILLS + 1):
-        noting.wait_stored(MESSAGES * kill // (KILLS + 1))
+        noting.wait_stored(PART * kill - PART // 2)
         server.kill()
+        # The application goes on while the server is away.
+        emit(kill)
         server.start()
     noting.wait_stored(MESSAGES)
     provider.shutdown()
@@ -81,7 +90,7 @@ def test_nothing_that_was_told_is_stored_is_missing(server, name):
     missing = noting.stored - set(lines)
     assert not missing, f"{len(missing)} of {len(noting.stored)}"
     # A request whose answer was lost is sent again, once for each kill at most.
-    assert len(lines) <= MESSAGES + KILLS * 500
+    assert len(lines) <= MESSAGES + KILLS * BATCH
 
 
 def test_a_body_that_is_no_text_is_shown_in_json(server):

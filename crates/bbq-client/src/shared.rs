@@ -140,8 +140,12 @@ impl Shared {
     ) -> Result<(), ConnectionError> {
         let wanted = self.options.ack;
         if welcome.ack < wanted {
+            let remedy = match wanted {
+                AckLevel::Replicated => "; give the server a sink bbq: to a second server",
+                _ => "",
+            };
             let problem = format!(
-                "it offers acknowledgements of level {:?}, and this sender needs {wanted:?}",
+                "it offers acknowledgements of level {:?}, and this sender needs {wanted:?}{remedy}",
                 welcome.ack
             );
             return Err(ConnectionError::Lasting(SendError::Protocol {
@@ -157,7 +161,7 @@ impl Shared {
             ResumePoint::Forgot { has, lost } => {
                 let why = "it had acknowledged them and no longer knows them".to_owned();
                 self.notify(&Notice::Lost { server: address.to_string(), records: lost, why: why.clone() });
-                if wanted == AckLevel::Durable {
+                if wanted >= AckLevel::Durable {
                     return Err(self.begin_stream(destination, address, &format!("{lost} records: {why}")));
                 }
                 // A server that crashes may lose what it had in memory.

@@ -94,6 +94,11 @@ impl Address {
         }
     }
 
+    /// Whether its socket tells more of a datagram than the sender's address: `Steps::set_options`.
+    pub(crate) const fn has_control_data(&self) -> bool {
+        self.is_wildcard_udp() || matches!(self, Self::UnixDatagram(_))
+    }
+
     /// The path; `None` for tcp and udp.
     pub(crate) fn unix_path(&self) -> Option<&Path> {
         match self {

@@ -123,6 +123,7 @@ pub use sockets::listener::WorkerListener;
 pub use sockets::options::{
     BACKLOG_DEFAULT, GroupOptions, KEEPALIVE_DEFAULT, RECEIVE_BUFFER_BYTES_DEFAULT, UnixOwner,
 };
+pub use sockets::peer_process::PeerProcess;
 pub use sockets::socket::{PeerAddress, QueueState, Socket};
 pub use stall::heartbeat::Heartbeat;
 #[cfg(feature = "tokio")]

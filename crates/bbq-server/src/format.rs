@@ -1,5 +1,7 @@
 //! Messages as text: raw, one line each, or JSON with all that is known about them, also in the envelopes of some servers.
 
+use std::num::NonZero;
+
 use bbq_spool::Entry;
 use bbq_wire::{Peer, SourceKind};
 use chrono::{DateTime, SecondsFormat};
@@ -49,6 +51,16 @@ pub struct Formatter {
     format: Format,
 }
 
+/// The process that sent a message by a unix socket. The names say that they are not those of the message's own header.
+#[derive(Clone, Copy, Serialize)]
+struct PeerProcess {
+    /// Not there when the server could not see the process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer_pid: Option<NonZero<u32>>,
+    peer_uid: u32,
+    peer_gid: u32,
+}
+
 /// One message in JSON. Fields that are not known are left out.
 #[derive(Serialize)]
 struct Record<'a> {
@@ -57,6 +69,8 @@ struct Record<'a> {
     listener: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     peer: Option<String>,
+    #[serde(flatten)]
+    process: Option<PeerProcess>,
     worker: u32,
     stream: &'a str,
     sequence: u64,
@@ -196,9 +210,12 @@ fn for_each_record(entry: &Entry<'_>, mut f: impl FnMut(&Record<'_>, &[u8])) {
     let rejected = entry.batch.rejection();
     let records = entry.batch.records().zip(entry.peers());
     for (sequence, (raw, peer)) in (header.first_sequence..).zip(records) {
-        let peer = match peer {
-            Peer::Unnamed => None,
-            Peer::Inet(address) => Some(address.to_string()),
+        let (peer, process) = match peer {
+            Peer::Unnamed => (None, None),
+            Peer::Process { pid, uid, gid } => {
+                (None, Some(PeerProcess { peer_pid: NonZero::new(pid), peer_uid: uid, peer_gid: gid }))
+            }
+            Peer::Inet(address) => (Some(address.to_string()), None),
         };
         let otlp = (header.source == SourceKind::Otlp).then(|| OtlpFields::of(raw)).flatten();
         let text = std::str::from_utf8(raw).ok();
@@ -206,6 +223,7 @@ fn for_each_record(entry: &Entry<'_>, mut f: impl FnMut(&Record<'_>, &[u8])) {
             time: &time,
             listener: origin.listener,
             peer,
+            process,
             worker: entry.lane,
             stream: &stream,
             sequence,

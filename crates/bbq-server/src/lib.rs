@@ -80,9 +80,38 @@ pub mod fuzzing {
         }
     }
 
+    /// Reads text as a file of tokens.
+    ///
+    /// # Panics
+    /// A token of the file is not admitted, or is shown.
+    pub fn tokens(text: &str) {
+        crate::access::fuzzed_tokens(text);
+    }
+
+    /// Reads two values as the headers `BBQ-Stream` and `BBQ-Sequence`, and returns the stream and the number.
+    pub fn numbered(stream: &[u8], sequence: &[u8]) -> Option<(String, u64)> {
+        crate::worker::fuzzed_numbers(stream, sequence)
+    }
+
     /// Decodes a body of a request in pieces, up to 1 MiB; `None` if it is corrupt.
     pub fn decoded(coding: u8, bytes: &[u8], piece: usize) -> Option<Vec<u8>> {
         crate::worker::fuzzed_body(coding, bytes, piece)
+    }
+
+    /// Reads the header of a syslog message, and shows its fields as sinks do.
+    ///
+    /// # Panics
+    /// A field does not stand in the message, or cannot be shown.
+    pub fn syslog_shown(message: &[u8]) {
+        let fields = crate::syslog::read(message);
+        assert!(serde_json::to_vec(&fields).is_ok());
+        let text = String::from_utf8_lossy(message);
+        for field in [&fields.hostname, &fields.appname, &fields.procid, &fields.msgid, &fields.msg] {
+            assert!(
+                field.as_ref().is_none_or(|field| text.contains(field.as_str())),
+                "{field:?} in {text:?}"
+            );
+        }
     }
 
     /// Reads text as the ledger.

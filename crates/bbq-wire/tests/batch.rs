@@ -257,6 +257,7 @@ fn any_records() -> impl Strategy<Value = Vec<Vec<u8>>> {
 fn any_peer() -> impl Strategy<Value = Peer> {
     prop_oneof![
         Just(Peer::Unnamed),
+        any::<[u32; 3]>().prop_map(|[pid, uid, gid]| Peer::Process { pid, uid, gid }),
         any::<([u8; 4], u16)>().prop_map(|address| Peer::Inet(SocketAddr::from(address))),
         any::<([u8; 16], u16)>().prop_map(|address| Peer::Inet(SocketAddr::from(address))),
     ]

@@ -270,7 +270,7 @@ fn what_a_later_version_may_do() {
     assert_eq!(with(17, 2), RefusalCode::Version);
     assert_eq!(code_of(&mut fresh(), &frame(1, 1, 1, payload)), RefusalCode::Malformed);
     assert_eq!(with(18, 1), RefusalCode::Malformed);
-    assert_eq!(with(16, 3), RefusalCode::Malformed);
+    assert_eq!(with(16, 4), RefusalCode::Malformed);
     // A batch of another version, in the same words.
     let mut batch = batch_of(STREAM, 1, &[b"x".to_vec()]);
     batch[12] = 2;

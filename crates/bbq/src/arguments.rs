@@ -129,6 +129,8 @@ pub(crate) struct TlsArguments {
 pub(crate) enum Ack {
     /// The message is on the server's disk
     Durable,
+    /// The message is on the disks of the server and of those that it passes messages on to
+    Replicated,
     /// The message is in the server's memory
     Received,
     /// The message was written to the connection
@@ -139,6 +141,7 @@ impl From<Ack> for AckLevel {
     fn from(ack: Ack) -> AckLevel {
         match ack {
             Ack::Durable => AckLevel::Durable,
+            Ack::Replicated => AckLevel::Replicated,
             Ack::Received => AckLevel::Received,
             Ack::None => AckLevel::None,
         }

@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<Outcome> {
             failed => format!(", {failed} connections failed or broke off"),
         };
         let done = match arguments.ack {
-            Ack::Durable | Ack::Received => "acknowledged",
+            Ack::Durable | Ack::Replicated | Ack::Received => "acknowledged",
             Ack::None => "sent, without acknowledgement",
         };
         eprintln!("{} messages {done}{failed}", counters.acknowledged);

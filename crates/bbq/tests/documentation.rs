@@ -226,10 +226,20 @@ fn try_values(options: &[SpecOption], spec: impl Fn(&str) -> String) {
 
 #[test]
 fn the_values_of_listeners_and_sinks_are_taken_and_others_are_not() {
-    // Those of TLS, of tokens and of credentials name files, which must be there and fit each other (access/tls_configuration.rs,
-    // sinks/https.rs). Those of a socket's file are tried by the unit tests of bbq-server.
-    let elsewhere =
-        ["tls_ca", "tls_cert", "tls_key", "tls_client_ca", "tokens", "creds", "mode", "owner", "group"];
+    // Those of TLS, of tokens and of credentials name files, which must be there and fit each other (access/tls_configuration.rs, sinks/https.rs). Those of
+    // a socket's file, and names of servers, are tried by the unit tests of bbq-server.
+    let elsewhere = [
+        "tls_ca",
+        "tls_cert",
+        "tls_key",
+        "tls_client_ca",
+        "tls_server_name",
+        "tokens",
+        "creds",
+        "mode",
+        "owner",
+        "group",
+    ];
     let is_text = |option: &&SpecOption| !elsewhere.contains(&option.key);
     let listen: Vec<SpecOption> = LISTEN_OPTIONS.iter().filter(is_text).cloned().collect();
     try_values(&listen, |pair| {

@@ -57,7 +57,7 @@ static void wrong_options(void) {
     EXPECT(bbq_options_server(options, latin), BBQ_STATUS_ARGUMENT, "not UTF-8");
     EXPECT(bbq_options_server(options, "nowhere"), BBQ_STATUS_ARGUMENT, "write bbq://HOST:PORT");
     EXPECT(bbq_options_name(options, latin), BBQ_STATUS_ARGUMENT, "not UTF-8");
-    EXPECT(bbq_options_ack(options, 3), BBQ_STATUS_ARGUMENT, "ack is 3");
+    EXPECT(bbq_options_ack(options, 4), BBQ_STATUS_ARGUMENT, "ack is 4");
     EXPECT(bbq_options_delivery(options, -1), BBQ_STATUS_ARGUMENT, "delivery is -1");
     EXPECT(bbq_options_on_full(options, 7, 0), BBQ_STATUS_ARGUMENT, "on_full is 7");
     EXPECT(bbq_options_compress(options, 9), BBQ_STATUS_ARGUMENT, "compress is 9");

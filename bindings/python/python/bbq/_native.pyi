@@ -16,7 +16,7 @@ class Sender:
         cls,
         servers: str | Sequence[str],
         *,
-        ack: Literal["durable", "received", "none"] = "durable",
+        ack: Literal["durable", "received", "none", "replicated"] = "durable",
         delivery: Literal["any", "all"] = "any",
         queue_bytes_max: int = 67108864,
         on_full: Literal["block", "drop-newest", "drop-oldest"] = "block",

@@ -20,7 +20,7 @@ use crate::limits::{STARVED_PAUSE, coarse_ms};
 use crate::sockets::listener::ServedListener;
 use crate::steering::conversations::Conversations;
 use crate::sys::{self, DATAGRAMS_PER_CALL, Slot};
-use crate::{PeerAddress, Socket, WorkerListener};
+use crate::{PeerAddress, PeerProcess, Socket, WorkerListener};
 
 /// Room for each datagram by default: no UDP datagram is longer than 65,507 bytes. A longer unixgram is cut, and marked as cut.
 pub const DATAGRAM_BYTES_MAX: usize = 64 * 1024;
@@ -33,6 +33,8 @@ pub struct Datagram<'a> {
     pub bytes: &'a [u8],
     /// The address of the sender.
     pub peer: PeerAddress,
+    /// The process that sent it, by a unix socket.
+    pub process: Option<PeerProcess>,
     /// It was longer than `bytes`; the rest is gone.
     pub truncated: bool,
     /// The address of this machine that the sender asked, if the group listens on a wildcard address. The reply has to leave from
@@ -251,7 +253,14 @@ impl Receiver {
 
 impl Handed {
     fn as_datagram(&self) -> Datagram<'_> {
-        Datagram { bytes: &self.bytes, peer: self.peer, truncated: self.truncated, local: self.local }
+        Datagram {
+            bytes: &self.bytes,
+            peer: self.peer,
+            // Only datagrams of udp are handed on.
+            process: None,
+            truncated: self.truncated,
+            local: self.local,
+        }
     }
 }
 
@@ -259,9 +268,9 @@ impl Buffers {
     /// One batch of a socket.
     fn receive(&mut self, socket: &Socket) -> io::Result<ReceiveOutcome> {
         let nothing = |state| ReceiveOutcome { received: 0, truncated: 0, state };
-        let (bytes_max, with_local) = (self.datagram_bytes_max, socket.address().is_wildcard_udp());
+        let (bytes_max, with_control) = (self.datagram_bytes_max, socket.address().has_control_data());
         let result =
-            sys::receive_many(socket.as_fd(), with_local, &mut self.storage, bytes_max, &mut self.slots);
+            sys::receive_many(socket.as_fd(), with_control, &mut self.storage, bytes_max, &mut self.slots);
         let received = match result {
             Ok(received) => received,
             Err(error) => match Errno::from_io_error(&error) {
@@ -287,6 +296,7 @@ impl Buffers {
         self.slots.iter().zip(places).take(received).map(|(slot, place)| Datagram {
             bytes: &place[..slot.length],
             peer: PeerAddress(socket_address(&slot.name)),
+            process: slot.credentials.map(PeerProcess::from),
             truncated: slot.truncated,
             local: slot.local,
         })
@@ -323,7 +333,7 @@ impl Buffers {
 
 impl From<&Datagram<'_>> for Handed {
     fn from(datagram: &Datagram<'_>) -> Self {
-        let Datagram { bytes, peer, truncated, local } = *datagram;
+        let Datagram { bytes, peer, truncated, local, .. } = *datagram;
         Self { bytes: bytes.into(), peer, truncated, local }
     }
 }

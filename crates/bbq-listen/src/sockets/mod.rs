@@ -6,6 +6,7 @@ pub(crate) mod group;
 pub(crate) mod listener;
 pub(crate) mod open;
 pub(crate) mod options;
+pub(crate) mod peer_process;
 mod resize;
 pub(crate) mod socket;
 pub(crate) mod unix_path;

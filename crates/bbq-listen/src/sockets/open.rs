@@ -22,7 +22,7 @@ use socket2::{Domain, SockAddr, SockRef, TcpKeepalive};
 use crate::diagnose::holder::Holder;
 use crate::sockets::options::{GroupOptions, RECEIVE_BUFFER_BYTES_DEFAULT, UnixOwner};
 use crate::sockets::unix_path::{OwnedPath, make_way};
-use crate::sys::{set_defer_accept, tell_local_address};
+use crate::sys::{set_defer_accept, tell_credentials, tell_local_address};
 use crate::{Address, Distribution, ListenError, worker_count};
 
 /// Between the probes of a silent connection (nine, unless the system is configured otherwise). Connections inherit the options
@@ -198,6 +198,10 @@ impl Steps<'_> {
                     let is_ipv6 = self.address.domain_and_type().0 == Domain::IPV6;
                     tell_local_address(socket.as_fd(), is_ipv6)
                         .map_err(|error| self.failed("setsockopt IP_PKTINFO", error))?;
+                }
+                if let Address::UnixDatagram(_) = self.address {
+                    tell_credentials(socket.as_fd())
+                        .map_err(|error| self.failed("setsockopt SO_PASSCRED", error))?;
                 }
             }
             Address::Unix(_) => {}

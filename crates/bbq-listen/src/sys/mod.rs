@@ -83,10 +83,13 @@ pub(crate) struct Slot {
     pub(crate) truncated: bool,
     /// The address of this machine that it was sent to, if that was asked for, and a reply can leave from there.
     pub(crate) local: Option<IpAddr>,
+    /// Pid, uid and gid of the sender, if that was asked for.
+    pub(crate) credentials: Option<[u32; 3]>,
 }
 
 impl Slot {
-    pub(crate) const EMPTY: Self = Self { name: [0; NAME_BYTES], length: 0, truncated: false, local: None };
+    pub(crate) const EMPTY: Self =
+        Self { name: [0; NAME_BYTES], length: 0, truncated: false, local: None, credentials: None };
 }
 
 /// Queue length and backlog of a TCP socket that listens: the kernel reports them as `tcpi_unacked` and `tcpi_sacked`
@@ -194,8 +197,19 @@ pub(crate) fn tell_local_address(socket: BorrowedFd<'_>, is_ipv6: bool) -> io::R
     unsafe { set_option(socket, level, name, &1_i32) }
 }
 
-/// `in_pktinfo` (interface u32, address to reply from, address in the packet) or `in6_pktinfo` (address, interface u32) as control
-/// data. It is directly behind the header, where the C macros put it.
+/// The kernel tells of each datagram of a unix socket which process sent it.
+pub(crate) fn tell_credentials(socket: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: an int has no pointers.
+    unsafe { set_option(socket, libc::SOL_SOCKET, libc::SO_PASSCRED, &1_i32) }
+}
+
+/// Pid, uid and gid of who made a connection of a unix socket.
+pub(crate) fn peer_credentials(connection: BorrowedFd<'_>) -> io::Result<[u32; 3]> {
+    read_option(connection, libc::SOL_SOCKET, libc::SO_PEERCRED)
+}
+
+/// `in_pktinfo` (interface u32, address to reply from, address in the packet) or `in6_pktinfo` (address, interface u32), or `ucred`
+/// (pid, uid, gid) as control data. It is directly behind the header, where the C macros put it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct PacketControl {
@@ -213,6 +227,10 @@ const PACKET_SPACES: [usize; 2] = unsafe {
 const PACKET_LENGTHS: [usize; 2] = unsafe {
     [libc::CMSG_LEN(PACKET_BYTES_V4 as u32) as usize, libc::CMSG_LEN(PACKET_BYTES_V6 as u32) as usize]
 };
+// SAFETY: as above.
+const CREDENTIALS_LENGTH: usize = unsafe { libc::CMSG_LEN(mem::size_of::<libc::ucred>() as u32) } as usize;
+const _: () =
+    assert!(CREDENTIALS_LENGTH == mem::offset_of!(PacketControl, data) + mem::size_of::<[u32; 3]>());
 const _: () = assert!(PACKET_SPACES[1] <= mem::size_of::<PacketControl>());
 const _: () = assert!(PACKET_LENGTHS[0] == mem::offset_of!(PacketControl, data) + PACKET_BYTES_V4);
 
@@ -230,6 +248,15 @@ impl PacketControl {
             }
             _ => None,
         }
+    }
+
+    /// Pid, uid and gid, of control data of which `length` bytes were written.
+    fn credentials(&self, length: usize) -> Option<[u32; 3]> {
+        let is_told = (self.header.cmsg_level, self.header.cmsg_type)
+            == (libc::SOL_SOCKET, libc::SCM_CREDENTIALS)
+            && length >= CREDENTIALS_LENGTH;
+        let (words, _) = self.data.as_chunks::<4>();
+        is_told.then(|| [words[0], words[1], words[2]].map(u32::from_ne_bytes))
     }
 
     /// Makes a message to `peer` leave from `local`. Returns the length of the control data.
@@ -255,10 +282,11 @@ impl PacketControl {
 }
 
 /// Receives up to [`DATAGRAMS_PER_CALL`] datagrams, the i-th into the i-th `datagram_bytes` of `storage`, and no more than
-/// `storage` and `slots` have room for. Returns how many; never waits. `with_local` is for sockets of [`tell_local_address`].
+/// `storage` and `slots` have room for. Returns how many; never waits. `with_control` is for sockets of
+/// [`tell_local_address`] and [`tell_credentials`].
 pub(crate) fn receive_many(
     socket: BorrowedFd<'_>,
-    with_local: bool,
+    with_control: bool,
     storage: &mut [u8],
     datagram_bytes: usize,
     slots: &mut [Slot],
@@ -281,7 +309,7 @@ pub(crate) fn receive_many(
         header.msg_hdr.msg_iovlen = 1;
         count += 1;
     }
-    if with_local {
+    if with_control {
         for (header, control) in headers.iter_mut().zip(controls.iter_mut()) {
             header.msg_hdr.msg_control = (control as *mut PacketControl).cast();
             header.msg_hdr.msg_controllen = mem::size_of::<PacketControl>() as _;
@@ -301,7 +329,9 @@ pub(crate) fn receive_many(
     };
     let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
     for ((slot, header), control) in slots.iter_mut().zip(&headers).zip(&controls).take(received) {
-        slot.local = if with_local { control.local(header.msg_hdr.msg_controllen) } else { None };
+        // Zeroes, without control data.
+        slot.local = control.local(header.msg_hdr.msg_controllen);
+        slot.credentials = control.credentials(header.msg_hdr.msg_controllen);
         slot.length = (header.msg_len as usize).min(datagram_bytes);
         slot.truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
     }

@@ -15,4 +15,6 @@ pub(crate) use address_rate::AddressRate;
 pub(crate) use bearer::bearer;
 pub(crate) use peer_log::PeerLog;
 pub(crate) use served::ServedTokens;
+#[cfg(fuzzing)]
+pub(crate) use tokens::fuzzed_tokens;
 pub(crate) use tokens::{Admission, Denied, Tokens};

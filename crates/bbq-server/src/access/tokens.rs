@@ -154,6 +154,19 @@ fn digest_of(token: &str) -> Digest {
     bytes
 }
 
+/// Reads text as a file. Every token in it must be admitted by its name, and no error may show one.
+#[cfg(fuzzing)]
+pub(crate) fn fuzzed_tokens(text: &str) {
+    let read = Tokens::of_text(text);
+    let words = text.lines().filter_map(|line| line.split_whitespace().last());
+    for token in words.filter(|word| Token::new(word).is_some()) {
+        match &read {
+            Ok(tokens) => assert!(tokens.check(Some(token)).is_ok() || text.contains('#'), "{token:?}"),
+            Err(problem) => assert!(!problem.contains(token), "{problem}"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

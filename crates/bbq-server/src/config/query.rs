@@ -7,7 +7,7 @@ use bbq_listen::ListenError;
 
 use super::error::ConfigError;
 use super::secret::Secret;
-use super::spec_text::SpecText;
+use super::spec_text::{SpecText, question_mark_hint};
 use super::values::Values;
 
 /// An option of a SPEC, or a key of the file. Parsing, error messages, help, documentation and the JSON Schema use this value.
@@ -191,9 +191,10 @@ fn unknown(spec: &str, key: &str, options: &[&SpecOption]) -> ConfigError {
     let words: Vec<String> = options.iter().flat_map(|option| option.words()).collect();
     let known: Vec<&str> = words.iter().map(String::as_str).collect();
     ConfigError::new(format!(
-        "{spec:?}: unknown option {key:?}{}; known options: {}",
+        "{spec:?}: unknown option {key:?}{}; known options: {}{}",
         hint(key, &known),
-        known.join(", ")
+        known.join(", "),
+        question_mark_hint(spec)
     ))
 }
 

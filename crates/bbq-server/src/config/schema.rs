@@ -91,7 +91,8 @@ fn listeners() -> Vec<Value> {
 
 /// A sink of each kind.
 fn sinks() -> Vec<Value> {
-    SINK_KINDS.iter().flat_map(|kind| of_spec(&format!("^{}:", kind.word), kind.options)).collect()
+    let pattern = |word: &str| format!("^{}:", word.replace('+', "\\+"));
+    SINK_KINDS.iter().flat_map(|kind| of_spec(&pattern(kind.word), kind.options)).collect()
 }
 
 /// A SPEC as a text, and as a table with its options.

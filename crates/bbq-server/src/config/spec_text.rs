@@ -32,9 +32,10 @@ impl SpecText {
             let Some((key, value)) = part.split_once('=') else {
                 // This may be a part of a secret that has an ampersand.
                 return Err(ConfigError::new(format!(
-                    "{:?}: option {} has no value; write KEY=VALUE",
+                    "{:?}: option {} has no value; write KEY=VALUE{}",
                     spec.shown(|_, _| false),
-                    index + 1
+                    index + 1,
+                    question_mark_hint(head)
                 )));
             };
             spec.add(key, value.to_owned())?;
@@ -91,6 +92,16 @@ impl SpecText {
         }
         self.options.push((key.to_owned(), value));
         Ok(())
+    }
+}
+
+/// What else may be wrong with the options of a SPEC.
+pub(super) fn question_mark_hint(spec: &str) -> &'static str {
+    match spec.starts_with("exec:") {
+        true => {
+            ". The first `?` ends the command: what has a `?` of its own belongs into a [[sink]] table, as arguments = \"...\""
+        }
+        false => "",
     }
 }
 

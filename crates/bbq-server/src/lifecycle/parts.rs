@@ -14,6 +14,7 @@ use crate::observe::changes::Changes;
 use crate::observe::exposure::exposure;
 use crate::sink::{SinkLedger, SinkSpec};
 use crate::stored::ledger::Ledger;
+use crate::stored::replicas::Replicas;
 use crate::stored::retention::Retention;
 use crate::stored::streams::Streams;
 use crate::worker::{
@@ -33,6 +34,7 @@ pub(crate) struct Parts {
     pub(crate) spool: Arc<Spool>,
     pub(crate) streams: Arc<Streams>,
     pub(crate) retention: Arc<Retention>,
+    pub(crate) replicas: Arc<Replicas>,
     pub(crate) lanes: Vec<Lane>,
     pub(crate) budget: Arc<ConnectionBudget>,
     pub(crate) limits: IntakeLimits,
@@ -75,6 +77,7 @@ impl Parts {
                 .collect::<Result<_, StartError>>()?,
             streams: Arc::clone(&self.streams),
             retention: Arc::clone(&self.retention),
+            replicas: Arc::clone(&self.replicas),
             mesh,
             inbox,
             budget: Arc::clone(&self.budget),

@@ -31,6 +31,7 @@ use crate::observe::changes::Changes;
 use crate::observe::rate_limited_log::RateLimitedLog;
 use crate::sink::PendingSink;
 use crate::stored::ledger::Ledger;
+use crate::stored::replicas::Replicas;
 use crate::stored::retention::Retention;
 use crate::stored::streams::Streams;
 use crate::time::unix_seconds;
@@ -330,12 +331,15 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
         ledger.listener(index).resume_kernel_drops(listener.kernel_seen);
     }
     let retention = Arc::new(Retention::new(Arc::clone(&spool), Arc::clone(&streams), config.sinks.len()));
+    let replicas = Replicas::of(config.sinks.iter().filter(|spec| spec.is_next_server()).count());
+    let mut each_replica = replicas.each();
     let sinks = config.sinks.iter().enumerate().map(|(index, spec)| {
+        let replica = spec.is_next_server().then(|| each_replica.next()).flatten();
         PendingSink::new(
             index,
             spec,
             &spool,
-            Arc::clone(&retention),
+            (Arc::clone(&retention), replica),
             lifecycle.of_sink(index),
             start.is_strict,
         )
@@ -362,6 +366,7 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
         spool,
         streams,
         retention,
+        replicas,
         budget,
         limits: IntakeLimits::of(config),
         changes: Arc::clone(start.changes),

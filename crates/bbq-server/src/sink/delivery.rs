@@ -27,16 +27,24 @@ pub(super) struct PendingGroup {
 }
 
 struct State {
-    /// Before the batch that has the next message.
-    cursor: GroupCursor,
-    /// The first `done` messages that can be read are delivered or rejected.
-    done: u64,
+    /// The messages before it are delivered or rejected.
+    settled: Place,
     /// How many of them were rejected, by reason, not counting the first `begun` messages.
     rejected: Vec<(&'static str, u64)>,
     /// Rejected messages whose letters are not made yet. They come after `collected`.
     uncollected: Vec<Rejected>,
     collected: GroupCursor,
-    received_ns: u64,
+}
+
+/// A position among the messages of a group.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place {
+    /// Before the batch that has the next message, or before an earlier one.
+    cursor: GroupCursor,
+    /// How many messages come before; those that cannot be read do not count.
+    done: u64,
+    /// When the last of them was received, Unix nanoseconds.
+    pub(super) received_ns: u64,
 }
 
 /// The delivery of a group.
@@ -50,21 +58,22 @@ pub(super) struct Delivery {
 
 /// The limits of a part.
 #[derive(Clone, Copy, Debug)]
-struct PartLimits {
-    records: u64,
+pub(super) struct PartLimits {
+    pub(super) records: u64,
     /// Unless one message is larger.
-    bytes: usize,
+    pub(super) bytes: usize,
 }
 
 /// Messages that follow each other in a group, formatted.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) text: Vec<u8>,
-    /// How many; at least 1.
+    /// Where each message ends in the text.
+    pub(super) ends: Vec<usize>,
+    /// How many.
     pub(super) records: u64,
-    /// Before the batch that has the first message after the part.
-    behind: GroupCursor,
-    received_ns: u64,
+    /// Behind the last message of the part.
+    pub(super) behind: Place,
 }
 
 /// A limit of the part is reached.
@@ -77,12 +86,10 @@ impl PendingGroup {
     /// The first `begun` messages of the group are settled already. `progress` counts the messages that are settled.
     pub(super) fn new(group: Group, begun: u64, progress: Arc<AtomicU64>) -> PendingGroup {
         let state = State {
-            cursor: GroupCursor::default(),
-            done: begun,
+            settled: Place { done: begun, ..Place::default() },
             rejected: Vec::new(),
             uncollected: Vec::new(),
             collected: GroupCursor::default(),
-            received_ns: 0,
         };
         PendingGroup { group, begun, state: Mutex::new(state), progress }
     }
@@ -99,14 +106,49 @@ impl PendingGroup {
 
     /// How many messages are delivered or rejected; these are the first ones that can be read.
     pub(super) fn done(&self) -> u64 {
-        self.state().done
+        self.state().settled.done
+    }
+
+    /// Where the messages begin that are not settled.
+    pub(super) fn place(&self) -> Place {
+        self.state().settled
+    }
+
+    /// Formats the messages behind `place`, as far as the limits allow. The part is empty only if none is left.
+    pub(super) fn part(
+        &self,
+        place: Place,
+        limits: PartLimits,
+        formatter: &mut Formatter,
+        scratch: &mut Scratch,
+    ) -> Part {
+        let mut part = Part { text: Vec::new(), ends: Vec::new(), records: 0, behind: place };
+        let mut cursor = place.cursor;
+        let mut at = cursor.records();
+        let _filled = self.group.try_for_each(&mut cursor, scratch, |entry| {
+            let Entry { lane, source, envelope, .. } = *entry;
+            for batch in entry.batch.parts(RECORDS_AT_ONCE_MAX, RECORDS_BYTES_AT_ONCE_MAX) {
+                let records = u64::from(batch.header.records);
+                let skip = place.done.saturating_sub(at).min(records);
+                at += records;
+                if skip < records {
+                    let entry = Entry { lane, source, envelope, batch };
+                    part.append(formatter, &entry, usize::try_from(skip).unwrap_or(usize::MAX), limits)?;
+                    part.behind.received_ns = envelope.received_ns;
+                }
+            }
+            Ok::<(), Full>(())
+        });
+        part.behind.cursor = cursor;
+        part.behind.done += part.records;
+        part
     }
 
     /// Notes that the destination has the next messages. The last of them was received at `received_ns`.
     pub(super) fn confirm_next(&self, records: u64, received_ns: u64) {
         let mut state = self.state();
-        state.done += records;
-        state.received_ns = received_ns;
+        state.settled.done += records;
+        state.settled.received_ns = received_ns;
         self.progress.fetch_add(records, Ordering::Relaxed);
     }
 
@@ -130,7 +172,7 @@ impl PendingGroup {
 
     /// Whether anything was settled since the group was submitted.
     pub(super) fn has_moved(&self) -> bool {
-        self.state().done > self.begun
+        self.done() > self.begun
     }
 
     /// Returns what is settled so far, with the letters that no earlier call returned.
@@ -138,15 +180,17 @@ impl PendingGroup {
         let letters = self.letters();
         let state = self.state();
         let rejected = state.rejected.clone();
-        let delivered = rejected.iter().fold(state.done, |rest, (_, records)| rest.saturating_sub(*records));
-        Settled { until: self.until(), delivered, rejected, letters, received_ns: state.received_ns }
+        let delivered =
+            rejected.iter().fold(state.settled.done, |rest, (_, records)| rest.saturating_sub(*records));
+        let received_ns = state.settled.received_ns;
+        Settled { until: self.until(), delivered, rejected, letters, received_ns }
     }
 
     fn letters(&self) -> Vec<DeadLetter> {
         let mut state = self.state();
         let rejected = std::mem::take(&mut state.uncollected);
         let mut from = state.collected;
-        state.collected = state.cursor;
+        state.collected = state.settled.cursor;
         drop(state);
         let mut collector = Collector::new(&rejected, from.records());
         let _made = self.group.try_for_each(&mut from, &mut Scratch::default(), |entry| {
@@ -170,7 +214,7 @@ impl State {
 
     /// Notes that the next messages are rejected.
     fn reject(&mut self, records: u64, reason: &'static str, why: String) {
-        let first = self.done;
+        let first = self.settled.done;
         self.count_rejected(records, reason);
         match self.uncollected.last_mut() {
             Some(last) if last.why == why && last.first + last.records == first => last.records += records,
@@ -192,30 +236,10 @@ impl Delivery {
     /// settled.
     pub(super) fn next_part(&mut self, formatter: &mut Formatter, bytes_max: usize) -> Option<Part> {
         let limits = PartLimits { records: self.records_max, bytes: bytes_max };
-        let (mut cursor, done, received_ns) = {
-            let state = self.pending.state();
-            (state.cursor, state.done, state.received_ns)
-        };
-        let mut part = Part { text: Vec::new(), records: 0, behind: cursor, received_ns };
-        let mut at = cursor.records();
-        let filled = self.pending.group.try_for_each(&mut cursor, &mut self.scratch, |entry| {
-            let Entry { lane, source, envelope, .. } = *entry;
-            for batch in entry.batch.parts(RECORDS_AT_ONCE_MAX, RECORDS_BYTES_AT_ONCE_MAX) {
-                let records = u64::from(batch.header.records);
-                let skip = done.saturating_sub(at).min(records);
-                at += records;
-                if skip < records {
-                    let entry = Entry { lane, source, envelope, batch };
-                    part.append(formatter, &entry, usize::try_from(skip).unwrap_or(usize::MAX), limits)?;
-                    part.received_ns = envelope.received_ns;
-                }
-            }
-            Ok::<(), Full>(())
-        });
-        part.behind = cursor;
-        if filled.is_ok() && part.records == 0 {
+        let part = self.pending.part(self.pending.place(), limits, formatter, &mut self.scratch);
+        if part.records == 0 {
             // Nothing is left, or what is left is damaged.
-            self.pending.state().cursor = cursor;
+            self.pending.state().settled = part.behind;
         }
         (part.records > 0).then_some(part)
     }
@@ -239,9 +263,7 @@ impl Delivery {
     }
 
     fn advance(&self, state: &mut State, part: &Part) {
-        state.done += part.records;
-        state.cursor = part.behind;
-        state.received_ns = part.received_ns;
+        state.settled = part.behind;
         self.pending.progress.fetch_add(part.records, Ordering::Relaxed);
     }
 }
@@ -264,6 +286,7 @@ impl Part {
         let left = usize::try_from(limits.records - self.records).unwrap_or(usize::MAX);
         let taken = fits.min(left);
         let end = taken.checked_sub(1).map_or(begin, |last| following[last]);
+        self.ends.extend(following[..taken].iter().map(|end| start + end - begin));
         self.text.copy_within(begin..end, start);
         self.text.truncate(start + end - begin);
         self.records += taken as u64;

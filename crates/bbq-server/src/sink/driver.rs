@@ -19,6 +19,7 @@ use super::interface::{Commit, Now, Problem, Room, Settled, Sink};
 use super::ledger::{Account, SinkLedger};
 use super::step::{Goal, SinkStep};
 use super::text::OUTPUT_BYTES_TARGET;
+use crate::stored::replicas::Replica;
 use crate::stored::retention::Retention;
 
 /// The longest time from a write until the output and then the cursor are made durable. After a crash a sink writes this much
@@ -61,6 +62,8 @@ pub(super) struct DriverParts {
     pub(super) ledger: Arc<SinkLedger>,
     pub(super) store: CursorStore,
     pub(super) retention: Arc<Retention>,
+    /// Of a sink that passes on to another server.
+    pub(super) replica: Option<Replica>,
     /// The last commit; its places are those of the readers, in their order.
     pub(super) committed: Cursor,
     pub(super) readers: Vec<LaneReader>,
@@ -128,6 +131,11 @@ impl SinkDriver {
         }
     }
 
+    /// See [`Sink::gathers_for`].
+    pub(super) fn gathers_for(&self) -> Duration {
+        self.parts.sink.gathers_for()
+    }
+
     /// Waits after [`SinkStep::Idle`].
     pub(super) fn wait(&mut self, progress: &Progress, seen: u64, patience: Duration) {
         self.parts.sink.wait(progress, seen, patience);
@@ -187,12 +195,14 @@ impl SinkDriver {
     }
 
     fn try_step(&mut self, goal: Goal) -> Result<SinkStep, Problem> {
+        self.parts.sink.set_goal(goal);
         self.advance()?;
         let mut progressed = self.settle()?;
         if goal == Goal::Hold {
             let since = *self.holding_since.get_or_insert(self.now.monotonic);
             let is_over = self.now.monotonic.saturating_sub(since) >= HOLD_PATIENCE;
-            if self.in_flight.is_empty() || (is_over && self.parts.sink.may_give_up()) {
+            let has_finished = self.parts.sink.finish(self.now);
+            if has_finished && (self.in_flight.is_empty() || (is_over && self.parts.sink.may_give_up())) {
                 self.commit()?;
                 if !self.in_flight.is_empty() {
                     self.task = Task::RollBack;
@@ -216,13 +226,26 @@ impl SinkDriver {
         if progressed {
             return Ok(SinkStep::Progressed);
         }
-        if goal == Goal::Drain && self.in_flight.is_empty() {
+        if goal == Goal::Drain
+            && self.is_read_to_the_end()
+            && self.parts.sink.finish(self.now)
+            && self.in_flight.is_empty()
+        {
             self.commit()?;
             return Ok(SinkStep::Drained);
         }
         self.parts.sink.idle();
-        self.parts.retention.retire();
+        if !self.is_dirty {
+            // Nothing will be committed soon, which would have the same effect.
+            self.parts.retention.retire();
+        }
         Ok(SinkStep::Idle(if self.is_dirty { IDLE_COMMIT } else { COMMIT_INTERVAL }))
+    }
+
+    /// Whether a step that has read nothing could have read more.
+    fn is_read_to_the_end(&self) -> bool {
+        let has_room = |index| !self.in_flight.is_full(index);
+        self.room == Room::Free && (0..self.parts.readers.len()).all(has_room)
     }
 
     fn is_commit_due(&self) -> bool {
@@ -322,6 +345,9 @@ impl SinkDriver {
         let totals = self.in_flight.advance();
         let Some(totals) = totals else { return false };
         self.parts.ledger.advance(self.in_flight.places(), &totals);
+        if let Some(replica) = &self.parts.replica {
+            replica.advance(self.in_flight.places());
+        }
         self.parts.dead_letters.keep(totals.letters);
         self.is_dirty = true;
         true
@@ -423,6 +449,9 @@ impl SinkDriver {
         let cursor = Cursor { output, ..due };
         parts.store.commit(&cursor)?;
         parts.retention.commit(parts.index, cursor.places.clone());
+        if let Some(replica) = &parts.replica {
+            replica.advance(&cursor.places);
+        }
         parts.committed = cursor;
         parts.sink.committed();
         Ok(())

@@ -14,7 +14,6 @@ mod response;
 mod retry_after;
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -40,6 +39,7 @@ use super::interface::{Now, OpenError, Sink};
 use super::kind::{Kind, Target};
 use super::resolver::Resolver;
 use super::text::target::{FORMAT_WORDS, format_option};
+use super::tls_options;
 use crate::config::ConfigError;
 use crate::config::query::{Query, SpecOption};
 use crate::config::secret::Secret;
@@ -93,31 +93,11 @@ const OPTIONS: [SpecOption; 7] = [
     },
     DEAD_LETTERS_OPTION,
 ];
-/// One file.
-pub(super) const PATH: Values = Values::Text { form: "PATH", pattern: "^[^,]+$" };
-/// The options of TLS.
-pub(super) const TLS_CA: SpecOption = SpecOption {
-    key: "tls_ca",
-    values: PATH,
-    default: "the system's",
-    meaning: "the authorities (PEM) that the server's certificate must come from",
-};
-pub(super) const TLS_CERT: SpecOption = SpecOption {
-    key: "tls_cert",
-    values: PATH,
-    default: "none",
-    meaning: "the certificate (PEM) for a server that asks for one; needs `tls_key`",
-};
-pub(super) const TLS_KEY: SpecOption = SpecOption {
-    key: "tls_key",
-    values: PATH,
-    default: "none",
-    meaning: "the private key (PEM) of `tls_cert`",
-};
 /// The options of `https:`.
 const TLS_OPTIONS: [SpecOption; 10] = {
     let [preset, format, query, authorization, in_flight, compress, dead_letters] = OPTIONS;
-    [preset, format, query, authorization, in_flight, compress, dead_letters, TLS_CA, TLS_CERT, TLS_KEY]
+    let [ca, certificate, key] = tls_options::OPTIONS;
+    [preset, format, query, authorization, in_flight, compress, dead_letters, ca, certificate, key]
 };
 
 pub(super) static HTTP: Kind = Kind {
@@ -136,32 +116,11 @@ pub(super) static HTTPS: Kind = Kind {
     options: &TLS_OPTIONS,
     is_exclusive: false,
     parse: |argument, query| {
-        let tls = take_tls(argument, query)?;
+        let shown = without_user(&format!("https:{argument}"));
+        let tls = tls_options::take(&shown, query)?;
         parse("https", argument, query, Some(tls))
     },
 };
-
-fn take_tls(argument: &str, query: &mut Query<'_>) -> Result<ClientTls, ConfigError> {
-    let shown = without_user(&format!("https:{argument}"));
-    let tls = take_tls_files(&shown, query)?;
-    // Mistakes are told at the start. The files are read again when the sink is opened.
-    tls.read().map_err(|error| ConfigError::new(format!("{shown:?}: {error}")))?;
-    Ok(tls)
-}
-
-/// Takes the options of TLS. `shown` is the SPEC, for errors.
-pub(super) fn take_tls_files(shown: &str, query: &mut Query<'_>) -> Result<ClientTls, ConfigError> {
-    let wrong = |why: &str| ConfigError::new(format!("{shown:?}: {why}"));
-    let mut path = |key| query.take(key, |path| Ok(PathBuf::from(path)));
-    let (ca, certificate, key) = (path("tls_ca")?, path("tls_cert")?, path("tls_key")?);
-    let certificate = match (certificate, key) {
-        (Some(certificate), Some(key)) => Some((certificate, key)),
-        (None, None) => None,
-        (Some(_), None) => return Err(wrong("tls_cert needs its key; write tls_key=PATH, too")),
-        (None, Some(_)) => return Err(wrong("tls_key needs its certificate; write tls_cert=PATH, too")),
-    };
-    Ok(ClientTls { ca, certificate })
-}
 
 fn parse(
     scheme: &str,

@@ -16,6 +16,10 @@ use bbq_spool::{Group, LanePlace, Progress};
 use chrono::{DateTime, Utc};
 
 use super::rejected::DeadLetter;
+use super::step::Goal;
+
+/// Nobody notices it at a destination that is read by people. A disk makes several groups durable meanwhile.
+pub(super) const GATHERS_FOR: Duration = Duration::from_millis(1);
 
 /// The time of a step.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +102,11 @@ pub(super) enum OpenError {
 
 /// A destination. Only [`Sink::wait`] may wait; every other call takes no longer than the system calls that it makes.
 pub(super) trait Sink: Send {
+    /// What the calls from here on are for. Called before each step of the driver.
+    fn set_goal(&mut self, goal: Goal) {
+        let _unused = goal;
+    }
+
     /// Takes a group whose first `begun` records are settled already. Called only when there is room. The sink has the group even
     /// if it returns a problem.
     fn submit(&mut self, group: Group, begun: u64, now: Now) -> Result<Room, Problem>;
@@ -113,7 +122,7 @@ pub(super) trait Sink: Send {
         None
     }
 
-    /// A number that grows when records are settled, also in the middle of a group.
+    /// A number that grows when records are settled, also in the middle of a group, and when the destination works again without records.
     fn progress(&self) -> u64 {
         0
     }
@@ -154,9 +163,22 @@ pub(super) trait Sink: Send {
         progress.wait(seen, patience);
     }
 
+    /// A sink that has taken everything looks for more at the earliest this long after it last did. Groups that become durable
+    /// meanwhile are taken together: under load this spares wake-ups and writes.
+    fn gathers_for(&self) -> Duration {
+        GATHERS_FOR
+    }
+
     /// Whether the driver may forget unsettled groups when the server is to hold. The destination may then get them twice.
     fn may_give_up(&self) -> bool {
         false
+    }
+
+    /// Called in each step of a goal for which nothing more will be submitted: what the destination runs should end in order. Returns
+    /// whether it has.
+    fn finish(&mut self, now: Now) -> bool {
+        let _unused = now;
+        true
     }
 
     /// Gives back memory that a large group took. Called when nothing is left to submit.

@@ -30,6 +30,11 @@ pub struct Kind {
 
 /// The destination of a checked SPEC.
 pub(super) trait Target: fmt::Debug + Send + Sync {
+    /// Whether the destination is a server that has on its disk what it has taken, and passes it on as it came.
+    fn is_next_server(&self) -> bool {
+        false
+    }
+
     /// Opens the destination, and makes it agree with the state that the cursor remembers. Files are reached through `storage`.
     fn open(
         &self,

@@ -5,15 +5,18 @@
 use super::kind::Kind;
 #[cfg(feature = "nats")]
 use super::nats;
-use super::{forward, http, null, text};
+use super::{exec, forward, http, null, text};
 
 /// The kinds of this build, in the order in which help shows them.
 pub static SINK_KINDS: &[&Kind] = &[
     &text::target::FILE,
     &text::target::STDOUT,
     &forward::FORWARD,
+    &forward::FORWARD_TLS,
+    &forward::FORWARD_UNIX,
     &http::HTTP,
     &http::HTTPS,
+    &exec::EXEC,
     #[cfg(feature = "nats")]
     &nats::NATS,
     &null::NULL,

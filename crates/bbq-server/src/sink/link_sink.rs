@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::{JoinError, JoinHandle};
 
 use super::delivery::PendingGroup;
-use super::interface::{Now, Problem, Room, Settled, Sink};
+use super::interface::{GATHERS_FOR, Now, Problem, Room, Settled, Sink};
 
 /// What makes the links of a sink, and knows what they share.
 pub(super) trait Links: Send + 'static {
@@ -29,6 +29,8 @@ pub(super) trait Links: Send + 'static {
     const BYTES_MAX: usize;
     /// Whether there is a connection even while nothing is to be sent. Its end is then a problem.
     const IS_EAGER: bool;
+    /// See [`Sink::gathers_for`].
+    const GATHERS_FOR: Duration = GATHERS_FOR;
 
     type Link: Link;
 
@@ -163,6 +165,10 @@ impl<L: Links> Sink for LinkSink<L> {
             Some(finished) => self.ended(finished),
             None => Ok(self.room()),
         }
+    }
+
+    fn gathers_for(&self) -> Duration {
+        L::GATHERS_FOR
     }
 
     fn wait(&mut self, progress: &Progress, seen: u64, patience: Duration) {

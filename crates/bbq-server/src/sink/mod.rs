@@ -14,6 +14,7 @@ mod async_sink;
 mod dead_letters;
 mod delivery;
 mod driver;
+mod exec;
 mod forward;
 mod held_back;
 mod http;
@@ -34,6 +35,7 @@ mod spec;
 mod step;
 mod text;
 mod thread;
+mod tls_options;
 
 pub use driver::SinkDriver;
 pub use interface::Now;

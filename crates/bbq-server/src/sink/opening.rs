@@ -12,6 +12,7 @@ use super::in_flight::state_of_output;
 use super::interface::{Now, OpenError, Sink};
 use super::ledger::SinkLedger;
 use super::spec::SinkSpec;
+use crate::stored::replicas::Replica;
 use crate::stored::retention::Retention;
 
 /// Why a sink did not get messages that came before it was configured.
@@ -24,6 +25,8 @@ pub struct SinkOpening {
     pub(super) spool: Arc<Spool>,
     pub(super) ledger: Arc<SinkLedger>,
     retention: Arc<Retention>,
+    /// Of a sink that passes on to another server.
+    pub(super) replica: Option<Replica>,
     /// The storage that the sink's files are in.
     storage: Arc<dyn Storage>,
     store: CursorStore,
@@ -61,7 +64,8 @@ impl SinkOpening {
         let cursor = stored.unwrap_or_else(|| first_cursor(spool));
         let ledger = Arc::new(SinkLedger::of(&cursor));
         let (spec, spool) = (spec.clone(), Arc::clone(spool));
-        Ok(SinkOpening { index, spec, spool, ledger, retention, storage, store, cursor, is_new })
+        let replica = None;
+        Ok(SinkOpening { index, spec, spool, ledger, retention, replica, storage, store, cursor, is_new })
     }
 
     /// Opens the output, and makes it agree with the cursor: output beyond the cursor is taken back.
@@ -84,7 +88,7 @@ impl SinkOpening {
     }
 
     pub(super) fn begin(self, sink: Box<dyn Sink>, now: Now) -> SinkDriver {
-        let SinkOpening { index, spec, spool, ledger, retention, store, cursor, .. } = self;
+        let SinkOpening { index, spec, spool, ledger, retention, replica, store, cursor, .. } = self;
         let readers = spool.readers(&cursor);
         let places = readers.iter().map(LaneReader::place).collect();
         let committed = Cursor { places, ..cursor };
@@ -98,6 +102,7 @@ impl SinkOpening {
             ledger,
             store,
             retention,
+            replica,
             committed,
             readers,
             spool,

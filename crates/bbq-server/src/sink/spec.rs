@@ -95,6 +95,11 @@ impl SinkSpec {
         Ok(SinkSpec { text, name, head, kind, secrets, target, dead_letters_bytes })
     }
 
+    /// Whether the sink passes messages on to another bbq server.
+    pub(crate) fn is_next_server(&self) -> bool {
+        self.target.is_next_server()
+    }
+
     /// Whether both sinks would write to the same place.
     pub(crate) fn clashes_with(&self, other: &SinkSpec) -> bool {
         self.kind.is_exclusive && self.head == other.head
@@ -193,6 +198,8 @@ mod tests {
                     Values::Secret => continue,
                     // Files, which are read.
                     Values::Text { form: "PATH", .. } => continue,
+                    // Its default is a description.
+                    Values::Text { .. } if option.key == "stream" => "S".to_owned(),
                     _ => option.default.to_owned(),
                 };
                 let more = match option.key {

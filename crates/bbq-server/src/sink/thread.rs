@@ -14,6 +14,7 @@ use super::opening::SinkOpening;
 use super::spec::SinkSpec;
 use super::step::{Goal, SinkStep};
 use crate::lifecycle::sink_phases::{Interrupted, SinkLifecycle};
+use crate::stored::replicas::Replica;
 use crate::stored::retention::Retention;
 use crate::time::unix_ns;
 
@@ -34,6 +35,10 @@ struct SinkThread {
     driver: SinkDriver,
     lifecycle: SinkLifecycle,
     progress: Arc<Progress>,
+    /// Never moves: to wait with, while the lanes go on.
+    silence: Progress,
+    /// When the sink last waited for the lanes.
+    looked: Duration,
     clock: Clock,
 }
 
@@ -57,11 +62,12 @@ impl PendingSink {
         index: usize,
         spec: &SinkSpec,
         spool: &Arc<Spool>,
-        retention: Arc<Retention>,
+        (retention, replica): (Arc<Retention>, Option<Replica>),
         lifecycle: SinkLifecycle,
         is_strict: bool,
     ) -> Result<PendingSink, SpoolError> {
-        let opening = SinkOpening::new(index, spec, spool, retention, spool.storage())?;
+        let mut opening = SinkOpening::new(index, spec, spool, retention, spool.storage())?;
+        opening.replica = replica;
         Ok(PendingSink { opening, lifecycle, is_strict })
     }
 
@@ -124,7 +130,8 @@ impl PendingSink {
         }
         lifecycle.settle();
         lifecycle.wait_begin()?;
-        Ok(Some(SinkThread { driver, lifecycle, progress, clock }))
+        let (silence, looked) = (Progress::default(), Duration::ZERO);
+        Ok(Some(SinkThread { driver, lifecycle, progress, silence, looked, clock }))
     }
 }
 
@@ -136,7 +143,7 @@ impl SinkThread {
             let goal = self.goal();
             match self.driver.step(self.clock.now(), goal) {
                 SinkStep::Progressed => {}
-                SinkStep::Idle(patience) => self.driver.wait(&self.progress, seen, patience),
+                SinkStep::Idle(patience) => self.wait(seen, patience),
                 SinkStep::Retry { may_hold: true, .. } if goal == Goal::Hold => self.hold()?,
                 SinkStep::Retry { pause, may_hold: true } => self.lifecycle.pause_until_hold(pause),
                 SinkStep::Retry { pause, may_hold: false } => self.lifecycle.pause_without_hold(pause)?,
@@ -155,6 +162,18 @@ impl SinkThread {
                 }
             }
             self.lifecycle.check()?;
+        }
+    }
+
+    /// Waits until there may be more.
+    fn wait(&mut self, seen: u64, patience: Duration) {
+        let gathered = self.clock.since.elapsed().saturating_sub(self.looked);
+        match self.driver.gathers_for().checked_sub(gathered) {
+            Some(early) => self.driver.wait(&self.silence, self.silence.generation(), early.min(patience)),
+            None => {
+                self.driver.wait(&self.progress, seen, patience);
+                self.looked = self.clock.since.elapsed();
+            }
         }
     }
 

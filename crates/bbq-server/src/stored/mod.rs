@@ -1,7 +1,9 @@
-//! The state that outlives a start: the progress of streams, the counts of every listener, and which segments may be deleted.
+//! The state that outlives a start: the progress of streams, the counts of every listener, and which segments may be deleted; and
+//! how far the next servers are.
 
 pub(crate) mod checkpoint;
 pub(crate) mod ledger;
+pub(crate) mod replicas;
 pub(crate) mod retention;
 pub(crate) mod stream;
 pub(crate) mod streams;

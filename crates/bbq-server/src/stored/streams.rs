@@ -10,11 +10,11 @@
 //! Invariant: the table's lock is taken when a session begins and for checkpoints, never for a batch; a stream's own lock
 //! is taken per batch and by one connection at a time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use bbq_spool::limits::READ_TRIES_MAX;
 use bbq_spool::{Cursor, GroupRead, LanePlace, LaneReader, Spool, Storage};
@@ -37,6 +37,8 @@ const CHECKPOINT_EVERY_TIMES: u64 = 16;
 /// All streams.
 pub struct Streams {
     by_id: Mutex<HashMap<StreamId, Arc<Stream>>>,
+    /// The streams of the workers of this start, which are not in the table. One for each worker.
+    own: RwLock<HashSet<StreamId>>,
     owners: AtomicU64,
     storage: Arc<dyn Storage>,
     path: PathBuf,
@@ -94,6 +96,7 @@ impl Streams {
         }
         Ok(Streams {
             by_id: Mutex::new(by_id),
+            own: RwLock::default(),
             owners: AtomicU64::new(0),
             storage,
             path,
@@ -122,6 +125,17 @@ impl Streams {
 
     fn locked(&self) -> MutexGuard<'_, HashMap<StreamId, Arc<Stream>>> {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the stream of a worker's own batches.
+    pub(crate) fn add_own(&self, id: StreamId) {
+        self.own.write().unwrap_or_else(PoisonError::into_inner).insert(id);
+    }
+
+    /// Whether a worker of this start makes the batches of a stream: then they cannot come from another server, unless they left
+    /// from here.
+    pub(crate) fn is_own(&self, id: StreamId) -> bool {
+        self.own.read().unwrap_or_else(PoisonError::into_inner).contains(&id)
     }
 
     /// The stream with this id, known or new.

@@ -68,7 +68,7 @@ fn rfc5424(text: &str) -> Option<SyslogFields> {
         hostname: parsed.hostname.map(str::to_owned),
         appname: parsed.appname.map(str::to_owned),
         procid: parsed.procid.map(|id| match id {
-            ProcId::PID(pid) => pid.to_string(),
+            ProcId::PID(pid) => procid_as_written(text, pid),
             ProcId::Name(name) => name.to_owned(),
         }),
         msgid: parsed.msgid.map(str::to_owned),
@@ -76,6 +76,13 @@ fn rfc5424(text: &str) -> Option<SyslogFields> {
         msg: Some(parsed.msg.strip_prefix(BYTE_ORDER_MARK).unwrap_or(parsed.msg).to_owned()),
         ..SyslogFields::default()
     })
+}
+
+/// The number of a process with the zeros that its sender writes in front of it.
+fn procid_as_written(text: &str, pid: i32) -> String {
+    // Behind the priority with the version, the time, the host and the program.
+    let word = text.split_ascii_whitespace().nth(4).filter(|word| word.parse() == Ok(pid));
+    word.map_or_else(|| pid.to_string(), str::to_owned)
 }
 
 /// The fields of RFC 5424 behind the version; the rest is the message, with data that are not valid.

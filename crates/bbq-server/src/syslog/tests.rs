@@ -137,6 +137,13 @@ fn rfc_5424_and_what_is_nearly_that() {
         "msg": "[broken text",
     });
     assert_eq!(read(broken.as_bytes()), expected);
+    for procid in ["0012", "-7", "99999999999", "worker-3"] {
+        let message = format!("<165>1 2026-10-11T22:14:15Z host app {procid} - - text");
+        assert_fields(
+            &message,
+            &json!({"hostname": "host", "appname": "app", "procid": procid, "msg": "text"}),
+        );
+    }
 }
 
 #[test]

@@ -9,8 +9,10 @@ use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 
 use super::certificates::{TlsFileError, authorities, certified, problem};
+use super::files::Stamp;
+use crate::file_stamp::FileStamp;
 
-/// The files of a sink's TLS. They are read whenever the sink is opened.
+/// The files of a sink's TLS.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientTls {
     /// The authorities that the server's certificate must come from; `None` for those that the system trusts.
@@ -38,6 +40,12 @@ impl ClientTls {
         let Some((certificate, key)) = &self.certificate else { return Ok(builder.with_no_client_auth()) };
         let certified = certified(certificate, key, &default_provider())?;
         Ok(builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified))))
+    }
+
+    /// The stamp of the files as they are now; `None` for those that do not exist.
+    pub(super) fn stamp(&self) -> Stamp {
+        let pair = self.certificate.iter().flat_map(|(certificate, key)| [certificate, key]);
+        self.ca.iter().chain(pair).map(|path| FileStamp::of(path)).collect()
     }
 }
 

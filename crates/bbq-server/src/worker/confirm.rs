@@ -15,7 +15,7 @@ use super::intake::Intake;
 
 /// Serves a connection until its client or the server ends it.
 pub(super) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
-    let peer = arrival.peer();
+    let peer = arrival.peer;
     let Arrival { intake, listener_index, accepted, address, .. } = arrival;
     let (intake, open) = (Rc::clone(intake), intake.open.add(accepted.open, address));
     spawn_local(async move {

@@ -8,6 +8,7 @@ use bbq_wire::framing::{OnOversize, datagram};
 
 use crate::config::protocol::BBQ;
 use crate::stored::ledger::DropReason;
+use crate::worker::accept::arrival::process;
 use crate::worker::intake::Intake;
 
 /// Maximum turns after the stop has begun: queued datagrams are taken, an endless flow is not.
@@ -44,7 +45,10 @@ pub(crate) async fn serve(intake: Rc<Intake>, listener_index: usize, mut datagra
 }
 
 fn take(intake: &Intake, listener_index: usize, received: &Datagram<'_>) {
-    let peer = received.peer.0.map_or(Peer::Unnamed, Peer::Inet);
+    let peer = match (received.peer.0, received.process) {
+        (Some(address), _) => Peer::Inet(address),
+        (None, sender) => sender.map_or(Peer::Unnamed, process),
+    };
     let listener = &intake.listeners[listener_index];
     let spec = &listener.spec;
     if *spec.protocol == BBQ {

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use crate::config::OnFull;
 use crate::observe::rate_limited_log::RateLimitedLog;
+use crate::stored::replicas::Replicas;
 use crate::stored::retention::Retention;
 use crate::stored::streams::Streams;
 use crate::worker::accept::budget::ConnectionBudget;
@@ -49,6 +50,7 @@ pub(crate) struct Intake {
     pub(crate) listeners: Vec<LocalListener>,
     pub(crate) streams: Arc<Streams>,
     pub(crate) retention: Arc<Retention>,
+    pub(crate) replicas: Arc<Replicas>,
     pub(crate) mesh: WorkerMesh,
     /// Reports streams whose order could not be kept.
     pub(crate) order_lost: RateLimitedLog,
@@ -58,7 +60,7 @@ pub(crate) struct Intake {
     /// Connections that another worker continues after this worker has ended.
     pub(crate) paused: RefCell<Vec<PausedConnection>>,
     pub(crate) waiters: Waiters<SessionSocket>,
-    /// Notified by the lane's writer.
+    /// Notified by the lane's writer, and when a next server has more.
     pub(crate) lane_moved: Arc<Notify>,
     /// Notified when the lane may have room: tasks that wait for room check again.
     pub(crate) room: Notify,
@@ -84,9 +86,12 @@ impl Intake {
     pub(crate) fn new(worker: &Worker) -> io::Result<Intake> {
         let mut id = [0; 16];
         getrandom::fill(&mut id).map_err(io::Error::other)?;
+        worker.streams.add_own(StreamId(id));
         let lane_moved = Arc::new(Notify::new());
         let notify = Arc::clone(&lane_moved);
         worker.lane.on_progress(move || notify.notify_one());
+        let notify = Arc::clone(&lane_moved);
+        worker.replicas.on_advance(move || notify.notify_one());
         let listeners = (0u16..)
             .zip(&worker.listeners)
             .map(|(source, listener)| LocalListener::new(source, listener, &worker.view.undurable));
@@ -96,6 +101,7 @@ impl Intake {
             listeners: listeners.collect(),
             streams: Arc::clone(&worker.streams),
             retention: Arc::clone(&worker.retention),
+            replicas: Arc::clone(&worker.replicas),
             mesh: worker.mesh.clone(),
             order_lost: RateLimitedLog::default(),
             budget: Arc::clone(&worker.budget),

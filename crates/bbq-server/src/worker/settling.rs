@@ -1,5 +1,5 @@
-//! Follows the lane: when its writer has made progress, acknowledges what became durable and wakes the tasks that wait for
-//! room in the lane.
+//! Follows the lane: when its writer or a next server has made progress, acknowledges what became durable or replicated, and wakes the
+//! tasks that wait for that, or for room in the lane.
 
 use std::rc::Rc;
 
@@ -23,8 +23,12 @@ pub(crate) async fn serve(intake: Rc<Intake>) {
 
 /// Acknowledges every batch whose group is durable.
 fn settle(intake: &Intake) {
-    let accounts =
-        LaneAccounts { lane: &intake.lane, streams: &intake.streams, undurable: &intake.view.undurable };
+    let accounts = LaneAccounts {
+        lane: &intake.lane,
+        streams: &intake.streams,
+        replicas: Some(&intake.replicas),
+        undurable: &intake.view.undurable,
+    };
     let ledger = |index: u16| intake.listeners.get(usize::from(index)).map(|listener| &*listener.ledger);
     intake.waiters.notify_durable(accounts, intake.lane.durable(), unix_seconds(), ledger);
 }

@@ -15,6 +15,7 @@ use super::view::WorkerView;
 use crate::access::{AddressLimit, AddressRate, PeerLog, ServedTokens};
 use crate::config::ListenSpec;
 use crate::stored::ledger::ListenerLedger;
+use crate::stored::replicas::Replicas;
 use crate::stored::retention::Retention;
 use crate::stored::streams::Streams;
 use crate::tls::ServedTls;
@@ -42,6 +43,7 @@ pub(crate) struct Worker {
     pub(crate) listeners: Vec<ListenerSetup>,
     pub(crate) streams: Arc<Streams>,
     pub(crate) retention: Arc<Retention>,
+    pub(crate) replicas: Arc<Replicas>,
     pub(crate) mesh: WorkerMesh,
     pub(crate) inbox: SessionInbox,
     pub(crate) budget: Arc<ConnectionBudget>,

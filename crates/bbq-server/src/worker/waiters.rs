@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use bbq_spool::limits::{GROUP_BYTES_TARGET, LANE_BUFFER_BYTES_MAX};
@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use super::session::{Connection, Replies};
 use crate::stored::ledger::ListenerLedger;
+use crate::stored::replicas::Replicas;
 use crate::stored::stream::Stream;
 use crate::stored::streams::Streams;
 use crate::worker::undurable::Undurable;
@@ -52,6 +53,15 @@ pub(super) struct SessionBatch<C> {
     pub(super) replies: Rc<Replies<C>>,
 }
 
+/// Batches of a session that are durable, and wait until the next servers have everything before `position` of the lane.
+#[derive(Debug)]
+struct Replicating<C> {
+    position: u64,
+    sequence: u64,
+    /// A session that has ended needs no acknowledgement.
+    replies: Weak<Replies<C>>,
+}
+
 /// All waiters, in the order of their groups.
 #[derive(Debug)]
 pub struct Waiters<C> {
@@ -59,11 +69,13 @@ pub struct Waiters<C> {
     waiting: RefCell<VecDeque<(u64, Waiter<C>)>>,
     /// How many sessions have batches that wait.
     sessions: Cell<usize>,
+    /// In the order of the positions: at most one of each session and group, and so many of a session as `SessionContext::is_full` says.
+    replicating: RefCell<VecDeque<Replicating<C>>>,
 }
 
 impl<C> Default for Waiters<C> {
     fn default() -> Waiters<C> {
-        Waiters { waiting: RefCell::default(), sessions: Cell::new(0) }
+        Waiters { waiting: RefCell::default(), sessions: Cell::new(0), replicating: RefCell::default() }
     }
 }
 
@@ -74,6 +86,8 @@ pub struct LaneAccounts<'a> {
     pub lane: &'a Lane,
     /// The table of streams.
     pub streams: &'a Streams,
+    /// How far the next servers are; `None` if the server passes nothing on.
+    pub replicas: Option<&'a Replicas>,
     /// The worker's records that wait for the disk.
     pub undurable: &'a Undurable,
 }
@@ -124,8 +138,11 @@ impl<C: Connection> Waiters<C> {
         now_seconds: u64,
         ledger: impl Fn(u16) -> Option<&'a ListenerLedger>,
     ) {
-        let LaneAccounts { lane, streams, undurable } = accounts;
+        let LaneAccounts { lane, streams, replicas, undurable } = accounts;
         self.settle(durable, now_seconds);
+        if let Some(replicas) = replicas.filter(|_| !self.replicating.borrow().is_empty()) {
+            self.settle_replicated(replicas.position(lane.index()));
+        }
         // After `settle`: a reader that sees the position finds its batches in the table.
         streams.set_settled(lane.index(), durable.position);
         if lane.failure().is_some() {
@@ -163,13 +180,49 @@ impl<C: Connection> Waiters<C> {
             if was_last {
                 self.sessions.set(self.sessions.get() - 1);
             }
-            if replies.level() == AckLevel::Durable {
+            if replies.level() == AckLevel::Replicated {
+                self.replicate(durable.position, sequence, &replies);
+            } else if replies.level() == AckLevel::Durable {
                 replies.acknowledge(sequence);
                 if !replies.is_listed.replace(true) {
                     acknowledged.push(replies);
                 }
             } else if was_last {
                 replies.connection.wake();
+            }
+        }
+        for replies in acknowledged {
+            replies.is_listed.set(false);
+            replies.flush();
+        }
+    }
+
+    /// Lets durable batches of a session wait for the next servers.
+    fn replicate(&self, position: u64, sequence: u64, replies: &Rc<Replies<C>>) {
+        let mut replicating = self.replicating.borrow_mut();
+        // The others of this group stand at the end.
+        let of_group = replicating.iter_mut().rev().take_while(|last| last.position == position);
+        let mut of_group = of_group.filter(|last| last.replies.as_ptr() == Rc::as_ptr(replies));
+        match of_group.next() {
+            Some(same) => same.sequence = sequence,
+            None => {
+                replies.begin_replicating();
+                replicating.push_back(Replicating { position, sequence, replies: Rc::downgrade(replies) });
+            }
+        }
+    }
+
+    /// The next servers have everything before `position`.
+    fn settle_replicated(&self, position: u64) {
+        let mut replicating = self.replicating.borrow_mut();
+        let mut acknowledged: Vec<Rc<Replies<C>>> = Vec::new();
+        while replicating.front().is_some_and(|first| first.position <= position) {
+            let Some(Replicating { sequence, replies, .. }) = replicating.pop_front() else { break };
+            let Some(replies) = replies.upgrade() else { continue };
+            replies.end_replicating();
+            replies.acknowledge(sequence);
+            if !replies.is_listed.replace(true) {
+                acknowledged.push(replies);
             }
         }
         for replies in acknowledged {

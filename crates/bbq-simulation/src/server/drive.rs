@@ -134,7 +134,9 @@ impl Server {
                 session.place = Place::Task(state);
                 return NextStep::Continue;
             }
-            Step::AwaitRoom(_) | Step::AwaitStream | Step::AwaitAcks => session.place = Place::Task(state),
+            Step::AwaitRoom(_) | Step::AwaitStream | Step::AwaitReplicas | Step::AwaitAcks => {
+                session.place = Place::Task(state)
+            }
             Step::HandOver(lane) => {
                 note!(trace, "session {number} goes to worker {lane}");
                 session.worker = lane as usize;

@@ -45,6 +45,7 @@ impl Worker {
             lanes: &shared.lanes,
             streams: &shared.streams,
             retention: &shared.retention,
+            replicas: None,
             waiters: &self.waiters,
             undurable: &self.undurable,
             scratch: &self.scratch,
@@ -64,8 +65,12 @@ impl Worker {
 
     /// Learns what is durable in its lane, and acknowledges this.
     pub(super) fn follow(&self, shared: &Shared, durable: Durable, now_seconds: u64) {
-        let accounts =
-            LaneAccounts { lane: &self.lane, streams: &shared.streams, undurable: &self.undurable };
+        let accounts = LaneAccounts {
+            lane: &self.lane,
+            streams: &shared.streams,
+            replicas: None,
+            undurable: &self.undurable,
+        };
         self.waiters.notify_durable(accounts, durable, now_seconds, |_| Some(&shared.ledger));
     }
 

@@ -40,18 +40,27 @@ impl Envelope {
         out[8..12].copy_from_slice(&binding.batch_bytes.to_le_bytes());
         out[12..14].copy_from_slice(&self.source.to_le_bytes());
         out[16..24].copy_from_slice(&self.received_ns.to_le_bytes());
-        if let Peer::Inet(address) = self.peer {
-            match address.ip() {
-                IpAddr::V4(ip) => {
-                    out[14] = 4;
-                    out[24..28].copy_from_slice(&ip.octets());
-                }
-                IpAddr::V6(ip) => {
-                    out[14] = 6;
-                    out[24..40].copy_from_slice(&ip.octets());
-                }
+        match self.peer {
+            Peer::Unnamed => {}
+            Peer::Process { pid, uid, gid } => {
+                out[14] = 1;
+                out[24..28].copy_from_slice(&pid.to_le_bytes());
+                out[28..32].copy_from_slice(&uid.to_le_bytes());
+                out[32..36].copy_from_slice(&gid.to_le_bytes());
             }
-            out[40..42].copy_from_slice(&address.port().to_le_bytes());
+            Peer::Inet(address) => {
+                match address.ip() {
+                    IpAddr::V4(ip) => {
+                        out[14] = 4;
+                        out[24..28].copy_from_slice(&ip.octets());
+                    }
+                    IpAddr::V6(ip) => {
+                        out[14] = 6;
+                        out[24..40].copy_from_slice(&ip.octets());
+                    }
+                }
+                out[40..42].copy_from_slice(&address.port().to_le_bytes());
+            }
         }
         out[42..46].copy_from_slice(&binding.batch_crc.to_le_bytes());
         out[48..56].copy_from_slice(&binding.tag.to_le_bytes());
@@ -68,6 +77,7 @@ impl Envelope {
         }
         let port = u16_at(bytes, 40);
         let peer = match bytes[14] {
+            1 => Peer::Process { pid: u32_at(bytes, 24), uid: u32_at(bytes, 28), gid: u32_at(bytes, 32) },
             4 => Peer::Inet(SocketAddr::new(
                 Ipv4Addr::new(bytes[24], bytes[25], bytes[26], bytes[27]).into(),
                 port,
@@ -88,5 +98,24 @@ impl Envelope {
     #[must_use]
     pub fn magic() -> [u8; 4] {
         MAGIC
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_peer_is_read_as_it_was_written() {
+        let binding = Binding { batch_bytes: 80, batch_crc: 7, tag: 9 };
+        for peer in [
+            Peer::Unnamed,
+            Peer::Process { pid: 1, uid: 1000, gid: u32::MAX },
+            Peer::Inet(([192, 0, 2, 1], 514).into()),
+            Peer::Inet(([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1], 6514).into()),
+        ] {
+            let envelope = Envelope { source: 3, received_ns: 5, peer };
+            assert_eq!(Envelope::decode(&envelope.encode(&binding)), Some((envelope, binding)));
+        }
     }
 }

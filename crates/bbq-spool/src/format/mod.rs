@@ -28,10 +28,10 @@
 //!   4   4  crc of bytes 8 .. 56
 //!   8   4  batch_bytes
 //!  12   2  source: index into the segment's sources
-//!  14   1  peer kind: 0 none, 4 IPv4, 6 IPv6
+//!  14   1  peer kind: 0 none, 1 process, 4 IPv4, 6 IPv6
 //!  15   1  reserved, 0
 //!  16   8  received_ns: nanoseconds since 1970-01-01 UTC
-//!  24  16  peer address, IPv4 in its first 4
+//!  24  16  peer address, IPv4 in its first 4; or pid, uid and gid of the process, 4 each
 //!  40   2  peer port
 //!  42   4  batch_crc: the batch's own checksum
 //!  46   2  reserved, 0

@@ -24,17 +24,31 @@ pub struct Origin<'a> {
 /// Where a record came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// A socket without addresses (unix), or an unknown peer.
+    /// Unknown.
     Unnamed,
+    /// A process of this machine, by a unix socket: ids as the receiver's kernel tells them. A process that the receiver cannot see
+    /// has the pid 0.
+    Process {
+        /// Its process id.
+        pid: u32,
+        /// The user that it ran as.
+        uid: u32,
+        /// The group that it ran as.
+        gid: u32,
+    },
     /// An internet address and port.
     Inet(SocketAddr),
 }
 
 impl Peer {
-    /// Writes kind, address and port (the port little-endian, as every number here).
+    /// Writes the kind, and address and port, or the three ids (numbers little-endian, as everywhere here).
     pub fn encode(self, out: &mut Vec<u8>) {
         match self {
             Peer::Unnamed => out.push(0),
+            Peer::Process { pid, uid, gid } => {
+                out.push(1);
+                [pid, uid, gid].iter().for_each(|id| out.extend_from_slice(&id.to_le_bytes()));
+            }
             Peer::Inet(SocketAddr::V4(address)) => {
                 out.push(4);
                 out.extend_from_slice(&address.ip().octets());
@@ -54,6 +68,13 @@ impl Peer {
         let (kind, rest) = input.split_first()?;
         let (peer, rest) = match kind {
             0 => (Peer::Unnamed, rest),
+            1 => {
+                let (pid, rest) = rest.split_first_chunk()?;
+                let (uid, rest) = rest.split_first_chunk()?;
+                let (gid, rest) = rest.split_first_chunk()?;
+                let [pid, uid, gid] = [pid, uid, gid].map(|id| u32::from_le_bytes(*id));
+                (Peer::Process { pid, uid, gid }, rest)
+            }
             4 => {
                 let (address, rest) = rest.split_first_chunk::<4>()?;
                 let (port, rest) = rest.split_first_chunk::<2>()?;

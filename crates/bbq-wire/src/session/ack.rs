@@ -16,6 +16,8 @@ pub enum AckLevel {
     /// It is on disk.
     #[default]
     Durable = 2,
+    /// It is on disk here, and on the disks of the servers that it is passed on to.
+    Replicated = 3,
 }
 
 impl AckLevel {
@@ -24,7 +26,11 @@ impl AckLevel {
             0 => Ok(AckLevel::None),
             1 => Ok(AckLevel::Received),
             2 => Ok(AckLevel::Durable),
-            other => Err(field(kind, "ack_level", u64::from(other), "0 (none), 1 (received) or 2 (durable)")),
+            3 => Ok(AckLevel::Replicated),
+            other => {
+                let valid = "0 (none), 1 (received), 2 (durable) or 3 (replicated)";
+                Err(field(kind, "ack_level", u64::from(other), valid))
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::StreamId;
 ///
 /// ```text
 ///   0  16  stream
-///  16   1  ack_level         0 none, 1 received, 2 durable
+///  16   1  ack_level         0 none, 1 received, 2 durable, 3 replicated
 ///  17   1  flags             1 relays; a bit that is not known is refused, as it asks for what is not understood
 ///  18   2  reserved          0
 ///  20   1  name_bytes

@@ -7,7 +7,9 @@ mod certificates_replaced;
 mod client;
 #[path = "../support/curl.rs"]
 mod curl;
+mod idle_tls;
 mod open_to_the_network;
+mod peer_process;
 mod real_tls_clients;
 mod refused;
 mod slow_clients;

@@ -12,6 +12,7 @@ mod client_servers;
 mod client_stalled;
 #[path = "../support/curl.rs"]
 mod curl;
+mod curl_killed;
 mod exactly_once;
 mod http;
 mod http2;

@@ -14,24 +14,29 @@ use crate::support::random::Random;
 use crate::support::{BBQ, KilledIfThisFails, Server, Setup, assert_balanced};
 
 /// The server at the end.
-fn central() -> Setup {
+pub(super) fn central() -> Setup {
     Setup::new(&["bbq+tcp://127.0.0.1:{0}"])
 }
 
 /// A server that passes on to `next`.
-fn edge(next: &Setup) -> Setup {
+pub(super) fn edge(next: &Setup) -> Setup {
+    edge_to(&format!("bbq://{}", next.address(0)))
+}
+
+/// A server with this sink.
+pub(super) fn edge_to(sink: &str) -> Setup {
     let mut setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}", "lines+tcp://127.0.0.1:{1}?name=till"])
         .config("drain_timeout_seconds = 1\n");
-    setup.set_sinks(&[&format!("bbq://{}", next.address(0))]);
+    setup.set_sinks(&[sink]);
     setup
 }
 
-fn numbers(count: u32) -> String {
+pub(super) fn numbers(count: u32) -> String {
     (0..count).map(|number| format!("{number}\n")).collect()
 }
 
 /// `bbq send` of a file with these lines.
-fn send(setup: &Setup, lines: &str) -> Child {
+pub(super) fn send(setup: &Setup, lines: &str) -> Child {
     let file = setup.path().join("lines");
     fs::write(&file, lines).expect("a file");
     let mut command = Command::new(BBQ);
@@ -39,13 +44,13 @@ fn send(setup: &Setup, lines: &str) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
 }
 
-fn wait_problem(server: &Server<'_>, words: &str) {
+pub(super) fn wait_problem(server: &Server<'_>, words: &str) {
     let shows = |problem: &Value| problem.as_str().is_some_and(|text| text.contains(words));
     server.wait_status(words, |status| shows(&status["sinks"][0]["problem"]));
 }
 
 /// Starts with a number of workers by chance.
-fn start<'a>(setup: &'a Setup, random: &mut Random) -> Server<'a> {
+pub(super) fn start<'a>(setup: &'a Setup, random: &mut Random) -> Server<'a> {
     let log = fs::OpenOptions::new().create(true).append(true).open(setup.path().join("log"));
     let mut command = setup.command();
     command.args(["--workers", &(1 + random.below(3)).to_string()]);
@@ -56,24 +61,21 @@ fn start<'a>(setup: &'a Setup, random: &mut Random) -> Server<'a> {
 }
 
 /// Kills the two servers in turn by chance while a client sends, also with another number of workers at each start.
-#[test]
-fn each_message_arrives_once_and_in_order_whoever_is_killed() {
+pub(super) fn deliver_despite_kills(first: &Setup, last: &Setup, count: u32) {
     let mut random = Random::seeded();
-    let (last, count) = (central(), 400_000);
-    let first = edge(&last);
     let lines = numbers(count);
-    let mut at_last = start(&last, &mut random);
-    let mut at_first = start(&first, &mut random);
-    let mut sender = send(&first, &lines);
+    let mut at_last = start(last, &mut random);
+    let mut at_first = start(first, &mut random);
+    let mut sender = send(first, &lines);
     let _killed = KilledIfThisFails::of(&sender);
     let mut kills = 0;
     while sender.try_wait().expect("it was ours").is_none() || kills < 4 {
         if random.below(2) == 0 {
             at_last.kill();
-            at_last = start(&last, &mut random);
+            at_last = start(last, &mut random);
         } else {
             at_first.kill();
-            at_first = start(&first, &mut random);
+            at_first = start(first, &mut random);
         }
         kills += 1;
     }
@@ -84,6 +86,19 @@ fn each_message_arrives_once_and_in_order_whoever_is_killed() {
     assert_eq!(at_first.stop(), Some(0), "{}", first.log());
     assert_eq!(at_last.stop(), Some(0), "{}", last.log());
     assert!(last.written() == lines.as_bytes(), "after {kills} kills: {}", first.log());
+}
+
+#[test]
+fn each_message_arrives_once_and_in_order_whoever_is_killed() {
+    let last = central();
+    deliver_despite_kills(&edge(&last), &last, 400_000);
+}
+
+#[test]
+fn a_unix_socket_is_as_good() {
+    let last = Setup::new(&["bbq+unix://{dir}/socket"]);
+    let first = edge_to(&format!("bbq+unix://{}", last.path().join("socket").display()));
+    deliver_despite_kills(&first, &last, 100_000);
 }
 
 #[test]

@@ -4,10 +4,15 @@
 #[expect(dead_code, reason = "what listeners are tested with, too")]
 mod authority;
 mod damaged_spool;
+mod exec;
+mod exec_processes;
 mod failed_lane;
 mod failed_sync;
 mod file_rotation;
 mod forward;
+mod forward_circle;
+mod forward_servers;
+mod forward_tls;
 mod http;
 mod http_names;
 mod http_progress;
@@ -26,6 +31,7 @@ mod new_sink;
 mod nonblocking_output;
 mod presets;
 mod read_error;
+mod replicated;
 mod rotation_killed;
 mod spool_tools;
 mod status_addresses;

@@ -2,13 +2,18 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bbq_wire::StreamId;
 use tokio::sync::mpsc::{Receiver, Sender};
 
-use super::link::{Link, OutstandingGroups};
-use super::next_server::{NextServer, state_of};
+use super::address::Address;
+use super::connection::Connector;
+use super::link::Link;
+use super::next_servers::{LinkState, NextServers};
+use super::outstanding::OutstandingGroups;
+use super::rotation::Rotation;
 use crate::sink::delivery::PendingGroup;
 use crate::sink::interface::Settled;
 use crate::sink::link_sink::Links;
@@ -16,15 +21,27 @@ use crate::sink::resolver::Resolver;
 
 /// See the module.
 pub(super) struct ForwardLinks {
-    server: NextServer,
+    servers: Arc<NextServers>,
+    /// The number of the server in use.
+    current: Arc<AtomicUsize>,
     resolver: Resolver,
     id: StreamId,
     epoch: Arc<AtomicU64>,
 }
 
 impl ForwardLinks {
-    pub(super) fn new(server: NextServer, id: StreamId) -> io::Result<ForwardLinks> {
-        Ok(ForwardLinks { server, resolver: Resolver::start()?, id, epoch: Arc::default() })
+    /// Goes on with the server that the state names, or begins with the first one.
+    pub(super) fn new(servers: NextServers, link: &LinkState) -> io::Result<ForwardLinks> {
+        let used = link.server.as_ref();
+        let is_used = |address: &Address| used.is_some_and(|used| *used == address.to_string());
+        let current = servers.addresses.iter().position(is_used).unwrap_or(0);
+        Ok(ForwardLinks {
+            servers: Arc::new(servers),
+            current: Arc::new(AtomicUsize::new(current)),
+            resolver: Resolver::start()?,
+            id: link.id,
+            epoch: Arc::default(),
+        })
     }
 }
 
@@ -34,22 +51,29 @@ impl Links for ForwardLinks {
     const BYTES_MAX: usize = usize::MAX;
     /// The next server need not have a connection for each server that may send something.
     const IS_EAGER: bool = false;
+    /// A client may wait until the next server has its message.
+    const GATHERS_FOR: Duration = Duration::ZERO;
 
     type Link = Link;
 
     fn link(&self, groups: Receiver<PendingGroup>, settled: Sender<Settled>) -> Link {
+        let NextServers { addresses, tls, .. } = &*self.servers;
         Link {
-            server: self.server.clone(),
-            resolver: self.resolver.clone(),
+            servers: Arc::clone(&self.servers),
+            rotation: Rotation::new(addresses.len(), Arc::clone(&self.current)),
+            connector: Connector::new(self.resolver.clone(), tls.clone()),
             id: self.id,
             epoch: Arc::clone(&self.epoch),
             groups,
             settled,
             outstanding: OutstandingGroups::default(),
+            failures: Vec::new(),
         }
     }
 
     fn state(&self) -> String {
-        state_of(self.id)
+        let NextServers { addresses, .. } = &*self.servers;
+        let used = (addresses.len() > 1).then(|| addresses[self.current.load(Ordering::Relaxed)].to_string());
+        LinkState { id: self.id, server: used }.encode()
     }
 }

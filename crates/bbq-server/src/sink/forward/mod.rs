@@ -1,4 +1,4 @@
-//! `bbq://HOST:PORT` passes messages on to another bbq server: batches as they came, with the stream and the numbers that the
+//! `bbq://HOST:PORT`, `bbq+tls:` and `bbq+unix:` pass messages on to another bbq server: batches as they came, with the stream and the numbers that the
 //! first sender gave them, and with the time and the listener of the first server. So each message arrives once, over any number
 //! of servers, and the messages of one stream arrive in order.
 //!
@@ -6,15 +6,20 @@
 //! driver -> submit -> groups -> Link (a task on the sink's thread) -> settled -> settle -> driver
 //! ```
 //!
-//! `link` is the session with the next server, `outgoing` is a group of messages in it, `links` is what all sessions share, `target`
-//! is the SPEC. The other end is `worker/session/relay.rs` of the next server.
+//! `link` is the session with the next server, `connection` carries it, `outgoing` is a group of messages in it, `rotation` chooses among
+//! several servers, `links` is what all sessions share, `target` is the SPEC. The other end is `worker/session/relay.rs` of the next server.
 //!
 //! Invariant: a group is settled only when the next server has all of it on its disk, or refuses the rest for good.
 
+mod address;
+mod connection;
+mod frames;
 mod link;
 mod links;
-mod next_server;
+mod next_servers;
 mod outgoing;
+mod outstanding;
+mod rotation;
 mod target;
 
-pub(super) use target::FORWARD;
+pub(super) use target::{FORWARD, FORWARD_TLS, FORWARD_UNIX};

@@ -15,11 +15,11 @@ use crate::config::spec_text::without_user;
 use crate::config::values::Values;
 use crate::format::Format;
 use crate::sink::dead_letters::DEAD_LETTERS_OPTION;
-use crate::sink::http::{PATH, TLS_CA, TLS_CERT, TLS_KEY, take_tls_files};
 use crate::sink::interface::{Now, OpenError, Sink};
 use crate::sink::kind::{Kind, Target};
 use crate::sink::link_sink::LinkSink;
 use crate::sink::text::target::{FORMAT_WORDS, format_option};
+use crate::sink::tls_options::{self, PATH};
 use crate::tls::ClientTls;
 
 /// The port of a NATS server, unless it is configured.
@@ -110,9 +110,9 @@ pub(in crate::sink) static NATS: Kind = Kind {
             default: "off",
             meaning: "TLS, also when the server does not ask for it; `tls_ca` and `tls_cert` turn it on, too",
         },
-        TLS_CA,
-        TLS_CERT,
-        TLS_KEY,
+        tls_options::CA,
+        tls_options::CERTIFICATE,
+        tls_options::KEY,
         DEAD_LETTERS_OPTION,
     ],
     is_exclusive: false,
@@ -187,7 +187,7 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
         super::credentials::Mistake::Text(why) => wrong(why),
     })?;
     let wants_tls = word(query, "tls")?;
-    let tls = take_tls_files(&shown, query)?;
+    let tls = tls_options::take_paths(&shown, query)?;
     let has_files = tls.ca.is_some() || tls.certificate.is_some();
     let tls = (wants_tls || has_files).then_some(tls);
     if let Some(tls) = &tls {

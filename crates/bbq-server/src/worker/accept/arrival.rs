@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use bbq_listen::Accepted;
+use bbq_listen::{Accepted, PeerProcess, Transport};
 use bbq_wire::Peer;
 
 use super::connections::Connections;
@@ -25,6 +25,7 @@ pub(crate) struct Arrival<'a> {
     pub(crate) idle: &'a IdleConnections,
     pub(crate) listener_index: usize,
     pub(crate) accepted: Accepted,
+    pub(crate) peer: Peer,
     /// Its share of what its address may have open; `None` if there is no limit.
     pub(crate) address: Option<Box<AddressShare>>,
 }
@@ -42,13 +43,20 @@ impl Arrival<'_> {
     pub(crate) fn listener(&self) -> &LocalListener {
         &self.intake.listeners[self.listener_index]
     }
+}
 
-    pub(crate) fn peer(&self) -> Peer {
-        peer_of(&self.accepted)
+/// Who made a connection to a listener of this transport.
+pub(super) fn peer_of(accepted: &Accepted, transport: Transport) -> Peer {
+    match (accepted.peer.0, transport) {
+        (Some(address), _) => Peer::Inet(address),
+        // A process that cannot be told is unknown.
+        (None, Transport::Unix) => PeerProcess::of(&accepted.stream).map_or(Peer::Unnamed, process),
+        (None, _) => Peer::Unnamed,
     }
 }
 
-/// Who made a connection.
-pub(super) fn peer_of(accepted: &Accepted) -> Peer {
-    accepted.peer.0.map_or(Peer::Unnamed, Peer::Inet)
+/// The process as the peer of its messages.
+pub(crate) fn process(process: PeerProcess) -> Peer {
+    let PeerProcess { pid, uid, gid } = process;
+    Peer::Process { pid, uid, gid }
 }

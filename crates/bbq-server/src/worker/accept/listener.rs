@@ -146,11 +146,13 @@ fn is_handed_more(intake: &Intake, listener_index: usize, listener: &AsyncListen
 /// Gives a connection to the source that serves it, unless its address has too many.
 fn dispatch(intake: &Rc<Intake>, idle: &IdleConnections, begin: Begin, accepted: Accepted) -> ArrivalOutcome {
     let listener_index = idle.connections.listener_index();
-    let Ok(address) = intake.listeners[listener_index].claim_address(peer_of(&accepted)) else {
+    let listener = &intake.listeners[listener_index];
+    let peer = peer_of(&accepted, listener.spec.address.transport());
+    let Ok(address) = listener.claim_address(peer) else {
         turn_away(intake, listener_index, &accepted.stream);
         return ArrivalOutcome::Closed;
     };
-    begin(Arrival { intake, idle, listener_index, accepted, address })
+    begin(Arrival { intake, idle, listener_index, accepted, peer, address })
 }
 
 /// Tells a client, as far as it can be told at once, that its address has too many connections. During a TLS handshake it cannot.

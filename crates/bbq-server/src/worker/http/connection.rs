@@ -58,7 +58,7 @@ impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for OnWorker {
 
 /// Serves a connection until its client or the server ends it.
 pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
-    let peer = arrival.peer();
+    let peer = arrival.peer;
     let Arrival { intake, listener_index, accepted, address, .. } = arrival;
     let open = intake.open.add(accepted.open, address);
     let source = Source { intake: Rc::clone(intake), listener_index, peer };

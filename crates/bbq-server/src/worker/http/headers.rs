@@ -52,6 +52,16 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a HeaderVal
     }
 }
 
+/// Reads a request with these two headers.
+#[cfg(fuzzing)]
+pub(crate) fn fuzzed_numbers(stream: &[u8], sequence: &[u8]) -> Option<(String, u64)> {
+    let mut headers = HeaderMap::new();
+    headers.insert("bbq-stream", HeaderValue::from_bytes(stream).ok()?);
+    headers.insert("bbq-sequence", HeaderValue::from_bytes(sequence).ok()?);
+    let Numbers { stream, first } = numbers(&headers).ok()??;
+    Some((stream.to_string(), first))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

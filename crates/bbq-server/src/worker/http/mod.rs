@@ -26,4 +26,6 @@ mod store;
 #[cfg(fuzzing)]
 pub(crate) use coding::fuzzed_body;
 pub(crate) use connection::{begin, too_many};
+#[cfg(fuzzing)]
+pub(crate) use headers::fuzzed_numbers;
 pub(crate) use open::OpenHttp;

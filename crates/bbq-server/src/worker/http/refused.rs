@@ -110,10 +110,12 @@ impl Refused {
         const RESOURCE_EXHAUSTED: i32 = 8;
         const UNIMPLEMENTED: i32 = 12;
         const UNAVAILABLE: i32 = 14;
+        const UNAUTHENTICATED: i32 = 16;
         match self.status() {
             // Exporters of OpenTelemetry send again what is answered so.
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => UNAVAILABLE,
             StatusCode::GATEWAY_TIMEOUT | StatusCode::REQUEST_TIMEOUT => DEADLINE_EXCEEDED,
+            StatusCode::UNAUTHORIZED => UNAUTHENTICATED,
             StatusCode::PAYLOAD_TOO_LARGE => RESOURCE_EXHAUSTED,
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::UNSUPPORTED_MEDIA_TYPE => {
                 UNIMPLEMENTED
@@ -131,6 +133,19 @@ impl Refused {
             Refused::OverRate { seconds } => Some((RETRY_AFTER, HeaderValue::from(*seconds))),
             Refused::NoMemory | Refused::Full | Refused::Busy => Some((RETRY_AFTER, RETRY_AFTER_SECONDS)),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Denied;
+
+    #[test]
+    fn a_call_without_a_valid_token_is_unauthenticated() {
+        for denied in [Denied::Missing, Denied::Wrong] {
+            assert_eq!(Refused::Token(denied).code(), 16);
         }
     }
 }

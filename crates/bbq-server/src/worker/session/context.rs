@@ -7,12 +7,16 @@ use bbq_wire::batch::BatchLimits;
 use super::replies::{Connection, Replies};
 use crate::access::ServedTokens;
 use crate::stored::ledger::ListenerLedger;
+use crate::stored::replicas::Replicas;
 use crate::stored::retention::Retention;
 use crate::stored::stream::LaneState;
 use crate::stored::streams::Streams;
 use crate::worker::scratch::Scratch;
 use crate::worker::undurable::Undurable;
 use crate::worker::waiters::Waiters;
+
+/// Most groups of a session that are durable here and not yet at the next servers; the sink that passes them on has fewer on their way.
+const REPLICATING_MAX: usize = 1024;
 
 /// What a worker lends to one of its sessions for a step.
 pub struct SessionContext<'a, C> {
@@ -24,6 +28,8 @@ pub struct SessionContext<'a, C> {
     pub streams: &'a Streams,
     /// How far every sink has committed.
     pub retention: &'a Retention,
+    /// How far the next servers are; `None` if the server passes nothing on.
+    pub replicas: Option<&'a Replicas>,
     /// The worker's batches that wait for the disk.
     pub waiters: &'a Waiters<C>,
     /// The worker's records that wait for the disk.
@@ -50,10 +56,13 @@ impl<C: Connection> SessionContext<'_, C> {
         LaneState::of(self.lanes, lane)
     }
 
-    /// Whether a batch of `batch_bytes` has to wait, for room in the lane or because the session has used its share. `false` if
+    /// Whether a batch of `batch_bytes` has to wait, for room in the lane, because the session has used its share, or because the
+    /// next servers lack too much of it. `false` if
     /// the lane failed.
     pub(crate) fn is_full(&self, replies: &Replies<C>, batch_bytes: usize) -> bool {
-        (!self.lane.has_room_for(batch_bytes) || self.waiters.is_over_share(replies, batch_bytes))
+        (!self.lane.has_room_for(batch_bytes)
+            || self.waiters.is_over_share(replies, batch_bytes)
+            || replies.replicating() >= REPLICATING_MAX)
             && self.lane.failure().is_none()
     }
 }

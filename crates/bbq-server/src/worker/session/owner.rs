@@ -49,6 +49,18 @@ impl StreamOwner {
         self.stream.taken_over(self.owner).await;
     }
 
+    /// Whether the next servers have everything of the stream that is durable here.
+    pub(super) fn is_replicated<C>(&self, context: &SessionContext<'_, C>) -> bool {
+        let Some(replicas) = context.replicas else { return false };
+        match self.stream.durable_home() {
+            Some((lane, position)) => replicas.position(lane) >= position,
+            // Where its messages are is not known any more.
+            None => {
+                context.lanes.iter().all(|lane| replicas.position(lane.index()) >= lane.durable().position)
+            }
+        }
+    }
+
     /// Appends a batch if it is new; `false` when the lane is full.
     pub(super) fn append<C: Connection>(
         &self,
@@ -78,8 +90,11 @@ impl StreamOwner {
             }
             Ok(Appended::Duplicate) => {
                 context.ledger.add_duplicates(u64::from(header.records));
-                if level != AckLevel::None {
-                    replies.acknowledge_again(self.stream.durable());
+                match level {
+                    AckLevel::None => {}
+                    // What is durable may not be replicated yet.
+                    AckLevel::Replicated => replies.acknowledge_again(replies.ack_due.get()),
+                    _ => replies.acknowledge_again(self.stream.durable()),
                 }
                 Ok(true)
             }
@@ -98,7 +113,7 @@ pub(super) fn put<C>(
 ) -> Result<u64, LaneError> {
     let SessionContext { lane, source, peer, now_ns, .. } = *context;
     let envelope = Envelope { source, received_ns: now_ns, peer };
-    lane.append(&envelope, header, bytes, level == AckLevel::Durable)
+    lane.append(&envelope, header, bytes, level >= AckLevel::Durable)
 }
 
 /// Counts a batch that was put into a group of the lane, and makes it wait for the disk.
@@ -112,7 +127,7 @@ pub(super) fn note_appended<C: Connection>(
 ) {
     context.ledger.add_skipped(skipped);
     context.ledger.add_spooled(u64::from(header.records));
-    let fallback = if level == AckLevel::Durable { Fallback::Sender } else { Fallback::None };
+    let fallback = if level >= AckLevel::Durable { Fallback::Sender } else { Fallback::None };
     context.undurable.add(context.source, fallback, header.records);
     if level == AckLevel::Received {
         batch.replies.acknowledge(batch.sequence);

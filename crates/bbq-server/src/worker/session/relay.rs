@@ -15,12 +15,15 @@
 //!
 //! Order: all batches of a link go into one lane. If a stream has unread batches in another lane, as after a restart, the link
 //! moves to that lane. In the middle of a session the order is given up, because one link cannot follow all its streams.
+//!
+//! A circle of servers shows when a batch that a worker here has made comes back. The link is refused: the batch would be stored once
+//! more, as the table has no streams of workers. What came from bbq clients is known when it comes back, and does no harm.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bbq_wire::BatchHeader;
-use bbq_wire::session::{AckLevel, Refusal};
+use bbq_wire::session::{AckLevel, Refusal, RefusalCode};
 
 use super::context::SessionContext;
 use super::owner::{StreamOwner, note_appended, put, refusal, taken_over};
@@ -38,6 +41,11 @@ impl StreamOwner {
         header: &BatchHeader,
         bytes: &[u8],
     ) -> Result<bool, Refusal> {
+        if context.streams.is_own(header.stream) {
+            let text = "these messages began at this server and came back: servers pass messages on in a circle; remove the sink \
+                        that leads here";
+            return Err(Refusal::new(RefusalCode::NotAllowed, text));
+        }
         let level = replies.level.get();
         // The locks of two streams are never held together: the client chooses the streams.
         let relayed_batches = {

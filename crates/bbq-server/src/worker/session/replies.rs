@@ -39,6 +39,8 @@ pub struct Replies<C> {
     /// Batches in the lane that are not durable yet.
     pub(super) outstanding: Cell<usize>,
     outstanding_bytes: Cell<usize>,
+    /// Groups with durable batches that the next servers do not have yet; only with the level `replicated`.
+    replicating: Cell<usize>,
     /// The newest acknowledgement that is due, and the newest that was put in the outbox.
     pub(super) ack_due: Cell<u64>,
     pub(super) ack_sent: Cell<u64>,
@@ -58,6 +60,7 @@ impl<C: Connection> Replies<C> {
             level: Cell::new(level),
             outstanding: Cell::new(0),
             outstanding_bytes: Cell::new(0),
+            replicating: Cell::new(0),
             ack_due: Cell::new(ack_sent),
             ack_sent: Cell::new(ack_sent),
             outbox: RefCell::default(),
@@ -93,6 +96,21 @@ impl<C: Connection> Replies<C> {
         self.outstanding_bytes.get()
     }
 
+    /// Counts a group that the next servers do not have yet.
+    pub(crate) fn begin_replicating(&self) {
+        self.replicating.set(self.replicating.get() + 1);
+    }
+
+    /// Counts a group that the next servers have.
+    pub(crate) fn end_replicating(&self) {
+        self.replicating.set(self.replicating.get() - 1);
+    }
+
+    /// Groups that the next servers do not have yet.
+    pub(crate) fn replicating(&self) -> usize {
+        self.replicating.get()
+    }
+
     /// Notes that the lane failed: batches that wait will never be acknowledged.
     pub(crate) fn fail(&self) {
         self.failed.set(true);
@@ -108,7 +126,11 @@ impl<C: Connection> Replies<C> {
 
     /// Whether the session owes its client nothing.
     pub(crate) fn is_settled(&self) -> bool {
-        self.outstanding.get() == 0 && self.is_sent() && !self.has_unsent_ack() && !self.has_failed()
+        self.outstanding.get() == 0
+            && self.replicating.get() == 0
+            && self.is_sent()
+            && !self.has_unsent_ack()
+            && !self.has_failed()
     }
 
     /// Whether the connection has taken everything.

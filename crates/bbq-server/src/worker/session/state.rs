@@ -51,6 +51,8 @@ pub enum Step {
     AwaitRoom(usize),
     /// The batches of an earlier connection are on their way to the disk; see [`SessionState::owner`].
     AwaitStream,
+    /// The next servers do not have what came over earlier connections; see [`SessionState::owner`].
+    AwaitReplicas,
     /// Batches of this connection are on their way to the disk.
     AwaitAcks,
     /// The worker of this lane continues the session; see [`SessionState::hand_over`].
@@ -290,7 +292,7 @@ impl<C: Connection> SessionState<C> {
         Ok(None)
     }
 
-    /// Sends the welcome once everything from earlier connections of this stream is durable. An earlier welcome would ask the
+    /// Sends the welcome once everything from earlier connections of this stream is durable, and replicated if the client wants that. An earlier welcome would ask the
     /// client to send that again.
     fn welcome(&mut self, context: &SessionContext<'_, C>) -> Result<Option<Step>, Refusal> {
         let Phase::Settling(hello, owner) = &self.phase else { return Ok(None) };
@@ -303,9 +305,13 @@ impl<C: Connection> SessionState<C> {
             }
             Some(Settled::TakenOver) => return Err(taken_over()),
         };
+        let ack = granted(hello, context);
+        if ack == AckLevel::Replicated && !owner.is_replicated(context) {
+            return Ok(Some(Step::AwaitReplicas));
+        }
         self.replies.welcome(&Welcome {
             last_sequence,
-            ack: hello.ack,
+            ack,
             body_bytes_max: context.limits.body_bytes_max,
             message_bytes_max: context.limits.message_bytes_max,
             server: concat!("bbq ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -354,6 +360,19 @@ impl<C: Connection> SessionState<C> {
             return Err(Refusal::new(RefusalCode::SpoolFailed, why));
         }
         Ok(step)
+    }
+}
+
+/// The level that the acknowledgements of a session will have.
+fn granted<C>(hello: &Hello, context: &SessionContext<'_, C>) -> AckLevel {
+    let replicas = context.replicas.filter(|replicas| !replicas.is_empty());
+    match (hello.ack, replicas) {
+        (AckLevel::Replicated, Some(replicas)) if !hello.relays => {
+            replicas.want();
+            AckLevel::Replicated
+        }
+        // A link that relays acknowledges batches by their number, whatever their streams.
+        (level, _) => level.min(AckLevel::Durable),
     }
 }
 

@@ -25,6 +25,9 @@ const READS_PER_TURN_MAX: usize = 4;
 /// Bytes that a session may put into the lane before other tasks run: as many as one read of text brings at most. Small compared
 /// with the lane's buffer, so that each session gets its share when there is room again.
 const TURN_BYTES_MAX: usize = READ_BYTES;
+/// How long a client waits for its welcome while the next servers lack what it sent before: less than it waits for any welcome, so that
+/// it is told why there is none.
+const REPLICAS_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a session of an address that sends too much waits at a time. Then it looks again whether others need its memory.
 const RATE_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Reads after the stop has begun.
@@ -106,6 +109,7 @@ impl SessionTask {
                     self.inbox.set_evictable(true);
                 }
                 Step::AwaitStream => Box::pin(self.wait_stream(&mut state)).await,
+                Step::AwaitReplicas => Box::pin(self.wait_replicas(&mut state)).await,
                 Step::AwaitAcks => {
                     // Other sessions may need the buffer while this one waits.
                     self.inbox.release();
@@ -161,6 +165,7 @@ impl SessionTask {
             lanes: intake.mesh.lanes(),
             streams: &intake.streams,
             retention: &intake.retention,
+            replicas: Some(&intake.replicas),
             waiters: &intake.waiters,
             undurable: &intake.view.undurable,
             scratch: &intake.scratch,
@@ -217,7 +222,7 @@ impl SessionTask {
     /// client sends unacknowledged batches again.
     async fn wait_room(&mut self, state: &mut SessionState<SessionSocket>, batch_bytes: usize) {
         let Some(owner) = state.owner().cloned() else { return };
-        let is_sent_again = state.replies().level() == AckLevel::Durable;
+        let is_sent_again = state.replies().level() >= AckLevel::Durable;
         let room = async {
             while self.context().is_full(state.replies(), batch_bytes) {
                 self.intake.room.notified().await;
@@ -247,6 +252,26 @@ impl SessionTask {
             biased;
             () = self.intake.stopping.wait() => state.stop(),
             _settled = stream.settled(owner) => {}
+        }
+    }
+
+    /// Waits until the next servers have what came over earlier connections, for as long as the client waits for its welcome.
+    async fn wait_replicas(&self, state: &mut SessionState<SessionSocket>) {
+        let Some(owner) = state.owner().cloned() else { return };
+        let replicated = async {
+            while !owner.is_replicated(&self.context()) {
+                self.intake.room.notified().await;
+            }
+        };
+        let waited = tokio::select! {
+            biased;
+            () = self.intake.stopping.wait() => return state.stop(),
+            () = owner.taken_over() => return,
+            waited = tokio::time::timeout(REPLICAS_PATIENCE, replicated) => waited,
+        };
+        if waited.is_err() {
+            let why = "the next server does not have yet what this stream sent before; see this server's sink bbq: in its status";
+            state.refuse(Refusal::new(RefusalCode::Busy, why));
         }
     }
 

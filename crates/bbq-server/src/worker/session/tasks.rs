@@ -28,8 +28,8 @@ const NEAREST_TIMER: Duration = Duration::from_secs(3);
 
 /// Keeps a connection among the quiet sessions until its client says hello.
 pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
-    let peer = arrival.peer();
-    let Arrival { intake, idle, listener_index, accepted, address } = arrival;
+    let peer = arrival.peer;
+    let Arrival { intake, idle, listener_index, accepted, address, .. } = arrival;
     // Clients wait for acknowledgements, which are small: without this, the kernel holds one back until the previous one is
     // acknowledged by TCP (RFC 896). Unix sockets have no such delay, and refuse the option.
     let _not_tcp = set_tcp_nodelay(&accepted.stream, true);

@@ -10,8 +10,8 @@ use crate::worker::memory_budget::MemoryShare;
 
 /// Reads a connection, and keeps it if more may come.
 pub(crate) fn begin(arrival: Arrival<'_>) -> ArrivalOutcome {
-    let (peer, protocol) = (arrival.peer(), arrival.listener().spec.protocol);
-    let Arrival { intake, idle, listener_index, accepted, address } = arrival;
+    let (peer, protocol) = (arrival.peer, arrival.listener().spec.protocol);
+    let Arrival { intake, idle, listener_index, accepted, address, .. } = arrival;
     let Some(framer) = Framer::of(protocol) else { return ArrivalOutcome::Closed };
     let Some(stream) = intake.listeners[listener_index].stream(accepted.stream) else {
         return ArrivalOutcome::Closed;

@@ -1,0 +1,177 @@
+//! If this fails, `replicated` is said of messages that the second server does not have, and the loss of one disk loses them; or such
+//! acknowledgements stop.
+
+#![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
+
+use std::fs;
+use std::io::ErrorKind;
+use std::process::Command;
+
+use bbq_client::{AckLevel, OnFull, Sender};
+use bbq_wire::session::RefusalCode;
+
+use crate::support::random::Random;
+use crate::support::session::{Session, batch, hello_at, stream_id};
+use crate::support::{BBQ, PATIENCE, Server, Setup, refused_start};
+
+/// The second server.
+fn second() -> Setup {
+    Setup::new(&["bbq+tcp://127.0.0.1:{0}"])
+}
+
+/// A server that writes a file, and passes on to the second one.
+fn first(second: &Setup) -> Setup {
+    let mut setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"])
+        .config("drain_timeout_seconds = 1\n")
+        .with(&["--workers", "1"]);
+    let file = format!("file:{}", setup.output().display());
+    setup.set_sinks(&[&file, &format!("bbq://{}", second.address(0))]);
+    setup
+}
+
+/// Waits until the first server has written so many messages to its file: they are durable there.
+fn wait_written(server: &Server<'_>, messages: u64) {
+    server.wait_status("written", |status| status["sinks"][0]["delivered"] == messages);
+}
+
+/// Whether the server has said nothing that was not read yet.
+fn is_silent(session: &Session) -> bool {
+    session.stream.set_nonblocking(true).expect("a socket option");
+    let found = session.stream.peek(&mut [0]);
+    session.stream.set_nonblocking(false).expect("a socket option");
+    found.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+}
+
+#[test]
+fn what_the_second_server_does_not_have_is_not_acknowledged() {
+    let second = second();
+    let at_second = second.start();
+    let first = first(&second);
+    let at_first = first.start();
+    let (one, other) = (stream_id(1), stream_id(2));
+    let (mut replicated, _) = Session::open_at(first.address(0), one, AckLevel::Replicated);
+    replicated.write(&batch(one, 1, &["both have it"]));
+    replicated.acknowledged(1);
+    at_second.wait_delivered(1);
+
+    at_second.freeze();
+    replicated.write(&batch(one, 2, &["one", "two"]));
+    replicated.write(&batch(one, 4, &["three"]));
+    wait_written(&at_first, 4);
+    // This is durable later, in the same lane.
+    let (mut durable, _) = Session::open(first.address(0), other);
+    durable.write(&batch(other, 1, &["here alone"]));
+    durable.acknowledged(1);
+    assert!(is_silent(&replicated), "the second server is frozen");
+
+    // A new connection is not welcomed with what the second server does not have; it is told why.
+    let mut again = Session::connect(first.address(0));
+    again.write(&hello_at(one, AckLevel::Replicated));
+    let refusal = again.refused("the second server is frozen");
+    assert_eq!(refusal.code, RefusalCode::Busy, "{refusal:?}");
+    assert!(refusal.text.contains("the next server does not have"), "{refusal:?}");
+
+    at_second.signal(libc::SIGCONT);
+    let (mut again, known) = Session::open_at(first.address(0), one, AckLevel::Replicated);
+    assert_eq!(known, 4, "the second server has it before the welcome says so");
+    at_second.wait_delivered(5);
+    again.write(&batch(one, 5, &["four"]));
+    again.acknowledged(5);
+}
+
+/// An acknowledgement that comes while nothing else happens.
+#[test]
+fn acknowledgements_come_when_the_second_server_is_back() {
+    let second = second();
+    let at_second = second.start();
+    let first = first(&second);
+    let at_first = first.start();
+    let id = stream_id(1);
+    let (mut session, _) = Session::open_at(first.address(0), id, AckLevel::Replicated);
+    at_second.freeze();
+    for sequence in 1..=100 {
+        session.write(&batch(id, sequence, &[format!("number {sequence}")]));
+        wait_written(&at_first, sequence);
+    }
+    assert!(is_silent(&session));
+    at_second.signal(libc::SIGCONT);
+    session.acknowledged(100);
+}
+
+#[test]
+fn a_server_without_a_second_one_says_what_is_missing() {
+    let alone = second();
+    let _at_alone = alone.start();
+    let to = format!("bbq://{}", alone.address(0));
+    let file = alone.path().join("lines");
+    fs::write(&file, "a line\n").expect("a file");
+    let (code, said) =
+        refused_start(Command::new(BBQ).args(["send", "--ack", "replicated", "--to", &to]).arg(file));
+    assert!(said.contains("give the server a sink bbq: to a second server"), "{said}");
+    assert_eq!(code, Some(1), "{said}");
+}
+
+/// Sends while both servers are killed by chance. Then one of them is killed and its disk is deleted: what was acknowledged until then
+/// must be at the other.
+fn loses_a_disk(lose_first: bool) {
+    const RECORDS: u64 = 60_000;
+    let mut random = Random::seeded();
+    let second = second();
+    let first = first(&second);
+    let (mut at_second, mut at_first) = (second.start(), first.start());
+    let sender = Sender::builder()
+        .server(format!("bbq://{}", first.address(0)).parse().expect("an address"))
+        .ack(AckLevel::Replicated)
+        // Room for all that is sent while the second server is frozen.
+        .queue_bytes_max(4 * 1024 * 1024)
+        .on_full(OnFull::Block(Some(PATIENCE)))
+        .start()
+        .expect("it starts");
+    for number in 0..RECORDS {
+        if lose_first && number == RECORDS - 5_000 {
+            // From here on the first server alone has what is sent.
+            at_second.freeze();
+        }
+        sender.send(number.to_string().as_bytes()).expect("room");
+        if number % 15_000 == 7_000 + random.below(1000) as u64 {
+            if random.below(2) == 0 {
+                at_first.kill();
+                at_first = first.start();
+            } else {
+                at_second.kill();
+                at_second = second.start();
+            }
+        }
+    }
+    wait_written(&at_first, RECORDS);
+    let (lost, lost_setup, kept, kept_setup) = match lose_first {
+        true => (at_first, &first, at_second, &second),
+        false => (at_second, &second, at_first, &first),
+    };
+    lost.kill();
+    kept.signal(libc::SIGCONT);
+    let acknowledged = sender.counters().acknowledged;
+    fs::remove_dir_all(lost_setup.data()).expect("it is there");
+    let _gone = fs::remove_file(lost_setup.output());
+    drop(sender);
+    kept.wait_status("what it has is delivered", |status| status["sinks"][0]["queued"] == 0);
+    let written = String::from_utf8(kept_setup.written()).expect("text");
+    let mut seen = vec![false; RECORDS as usize];
+    for line in written.lines() {
+        let number: usize = line.parse().expect("a number");
+        assert!(!std::mem::replace(&mut seen[number], true), "{number} twice");
+    }
+    let missing = seen.iter().take(acknowledged as usize).position(|seen| !seen);
+    assert_eq!(missing, None, "of {acknowledged} that were acknowledged");
+    assert!(acknowledged > RECORDS / 4, "{acknowledged}");
+}
+
+#[test]
+fn the_loss_of_the_first_disk_loses_nothing_that_was_acknowledged() {
+    loses_a_disk(true);
+}
+
+#[test]
+fn the_loss_of_the_second_disk_loses_nothing_that_was_acknowledged() {
+    loses_a_disk(false);
+}
