@@ -141,7 +141,9 @@ impl Shared {
         let wanted = self.options.ack;
         if welcome.ack < wanted {
             let remedy = match wanted {
-                AckLevel::Replicated => "; give the server a sink bbq: to a second server",
+                AckLevel::Replicated => {
+                    "; give the server a sink bbq: to a second server, and no listener with on_full=drop-oldest"
+                }
                 _ => "",
             };
             let problem = format!(

@@ -20,7 +20,8 @@ use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::access::{AddressLimit, AddressRate};
-use crate::config::Config;
+use crate::config::{Config, OnFull};
+
 use crate::error::{StartError, with_sources};
 use crate::lifecycle::limits::connections_max;
 use crate::lifecycle::listeners::Listener;
@@ -331,7 +332,11 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
         ledger.listener(index).resume_kernel_drops(listener.kernel_seen);
     }
     let retention = Arc::new(Retention::new(Arc::clone(&spool), Arc::clone(&streams), config.sinks.len()));
-    let replicas = Replicas::of(config.sinks.iter().filter(|spec| spec.is_next_server()).count());
+    // Messages that may be deleted before a next server has them cannot be promised.
+    let deletes = config.listen.iter().any(|spec| spec.on_full == OnFull::DropOldest);
+    let servers = if deletes { 0 } else { config.sinks.iter().filter(|spec| spec.is_next_server()).count() };
+    let of_replicas = Arc::clone(&spool);
+    let replicas = Replicas::of(servers, move || of_replicas.ends());
     let mut each_replica = replicas.each();
     let sinks = config.sinks.iter().enumerate().map(|(index, spec)| {
         let replica = spec.is_next_server().then(|| each_replica.next()).flatten();

@@ -14,10 +14,13 @@ use bbq_spool::LanePlace;
 type Positions = Vec<BTreeMap<u32, u64>>;
 type Waker = Box<dyn Fn() + Send>;
 
+type Ends = Box<dyn Fn() -> Vec<LanePlace> + Send + Sync>;
+
 /// See the module.
-#[derive(Default)]
 pub struct Replicas {
     servers: usize,
+    /// Returns where each lane of the spool ends.
+    ends: Ends,
     positions: Mutex<Positions>,
     /// One for each worker.
     wakers: Mutex<Vec<Waker>>,
@@ -32,10 +35,29 @@ pub(crate) struct Replica {
 }
 
 impl Replicas {
-    /// For so many sinks that pass on to another server.
-    pub(crate) fn of(servers: usize) -> Arc<Replicas> {
-        let positions = Mutex::new(vec![BTreeMap::new(); servers]);
-        Arc::new(Replicas { servers, positions, ..Replicas::default() })
+    /// For so many sinks that pass on to another server. `ends` returns where each lane of the spool ends, also those without a
+    /// worker.
+    pub(crate) fn of(
+        servers: usize,
+        ends: impl Fn() -> Vec<LanePlace> + Send + Sync + 'static,
+    ) -> Arc<Replicas> {
+        Arc::new(Replicas {
+            servers,
+            ends: Box::new(ends),
+            positions: Mutex::new(vec![BTreeMap::new(); servers]),
+            wakers: Mutex::default(),
+            is_wanted: AtomicBool::new(false),
+        })
+    }
+
+    /// Everything that is durable here now.
+    pub(crate) fn ends(&self) -> Vec<LanePlace> {
+        (self.ends)()
+    }
+
+    /// Whether every next server has everything before these places.
+    pub(crate) fn have(&self, places: &[LanePlace]) -> bool {
+        places.iter().all(|place| self.position(place.lane) >= place.position)
     }
 
     /// Each of the next servers.
@@ -99,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_lane_is_as_far_as_the_slowest_server() {
-        let replicas = Replicas::of(2);
+        let replicas = Replicas::of(2, Vec::new);
         let servers: Vec<Replica> = replicas.each().collect();
         let place = |lane, position| LanePlace { lane, position, record: 0 };
         servers[0].advance(&[place(0, 9), place(1, 5)]);
@@ -107,12 +129,13 @@ mod tests {
         servers[1].advance(&[place(0, 7)]);
         servers[0].advance(&[place(0, 8)]);
         assert_eq!([0, 1, 2].map(|lane| replicas.position(lane)), [7, 0, 0]);
-        assert!(Replicas::of(0).is_empty() && !replicas.is_empty());
+        assert!(replicas.have(&[place(0, 7), place(1, 0)]) && !replicas.have(&[place(0, 7), place(1, 1)]));
+        assert!(Replicas::of(0, Vec::new).is_empty() && !replicas.is_empty());
     }
 
     #[test]
     fn nobody_is_woken_before_somebody_wants_to_know() {
-        let replicas = Replicas::of(1);
+        let replicas = Replicas::of(1, Vec::new);
         let woken = Arc::new(AtomicBool::new(false));
         let of_waker = Arc::clone(&woken);
         replicas.on_advance(move || of_waker.store(true, Ordering::SeqCst));

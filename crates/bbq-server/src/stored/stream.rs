@@ -76,12 +76,6 @@ impl Stream {
         self.moved.notify_waiters();
     }
 
-    /// The home lane, and a position there that is not before the last durable batch.
-    pub(crate) fn durable_home(&self) -> Option<(u32, u64)> {
-        let home = self.head().home?;
-        Some((home, self.home_position.load(Ordering::Acquire)))
-    }
-
     pub(crate) fn known(&self, id: StreamId) -> Known {
         // The sequence is read before its position: a position that is too high is also correct.
         let last = self.durable();

@@ -182,6 +182,10 @@ impl<C: Connection> Waiters<C> {
             }
             if replies.level() == AckLevel::Replicated {
                 self.replicate(durable.position, sequence, &replies);
+                if was_last {
+                    // A session that ends waits for its disk alone.
+                    replies.connection.wake();
+                }
             } else if replies.level() == AckLevel::Durable {
                 replies.acknowledge(sequence);
                 if !replies.is_listed.replace(true) {

@@ -45,7 +45,7 @@ fn each_message_names_the_process_that_sent_it() {
     let senders = [
         ("by lines", "logger --socket {dir}/lines --rfc3164 'by lines'".to_owned()),
         ("by syslog", "logger --socket {dir}/syslog 'by syslog'".to_owned()),
-        ("by http", format!("curl -sS -f --unix-socket {{dir}}/http -d 'by http' http://localhost/")),
+        ("by http", "curl -sS -f --unix-socket {dir}/http -d 'by http' http://localhost/".to_owned()),
         ("by bbq", format!("{BBQ} send --to bbq+unix://{{dir}}/bbq {{dir}}/line")),
     ];
     let mut sent = Vec::new();

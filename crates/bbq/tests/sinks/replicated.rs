@@ -5,13 +5,13 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use bbq_client::{AckLevel, OnFull, Sender};
 use bbq_wire::session::RefusalCode;
 
 use crate::support::random::Random;
-use crate::support::session::{Session, batch, hello_at, stream_id};
+use crate::support::session::{Answer, Session, batch, hello_at, stream_id};
 use crate::support::{BBQ, PATIENCE, Server, Setup, refused_start};
 
 /// The second server.
@@ -21,12 +21,21 @@ fn second() -> Setup {
 
 /// A server that writes a file, and passes on to the second one.
 fn first(second: &Setup) -> Setup {
-    let mut setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"])
-        .config("drain_timeout_seconds = 1\n")
-        .with(&["--workers", "1"]);
+    let mut setup = Setup::new(&["bbq+tcp://127.0.0.1:{0}"]).config("drain_timeout_seconds = 1\n");
     let file = format!("file:{}", setup.output().display());
     setup.set_sinks(&[&file, &format!("bbq://{}", second.address(0))]);
     setup
+}
+
+/// Starts the server with a number of workers.
+fn start(setup: &Setup, workers: usize) -> Server<'_> {
+    let mut command = setup.command();
+    command.args(["--workers", &workers.to_string()]);
+    let log = fs::OpenOptions::new().create(true).append(true).open(setup.path().join("log")).expect("a log");
+    let child = command.stdout(Stdio::null()).stderr(log).spawn().expect("it starts");
+    let server = Server { setup, child };
+    setup.wait_ready();
+    server
 }
 
 /// Waits until the first server has written so many messages to its file: they are durable there.
@@ -47,7 +56,7 @@ fn what_the_second_server_does_not_have_is_not_acknowledged() {
     let second = second();
     let at_second = second.start();
     let first = first(&second);
-    let at_first = first.start();
+    let at_first = start(&first, 1);
     let (one, other) = (stream_id(1), stream_id(2));
     let (mut replicated, _) = Session::open_at(first.address(0), one, AckLevel::Replicated);
     replicated.write(&batch(one, 1, &["both have it"]));
@@ -85,7 +94,7 @@ fn acknowledgements_come_when_the_second_server_is_back() {
     let second = second();
     let at_second = second.start();
     let first = first(&second);
-    let at_first = first.start();
+    let at_first = start(&first, 1);
     let id = stream_id(1);
     let (mut session, _) = Session::open_at(first.address(0), id, AckLevel::Replicated);
     at_second.freeze();
@@ -111,6 +120,61 @@ fn a_server_without_a_second_one_says_what_is_missing() {
     assert_eq!(code, Some(1), "{said}");
 }
 
+#[test]
+fn a_server_that_may_delete_messages_unread_does_not_promise_it() {
+    let second = second();
+    let mut first = Setup::new(&["bbq+tcp://127.0.0.1:{0}", "lines+tcp://127.0.0.1:{1}?on_full=drop-oldest"]);
+    first.set_sinks(&[&format!("bbq://{}", second.address(0))]);
+    let _at_first = first.start();
+    let mut session = Session::connect(first.address(0));
+    session.write(&hello_at(stream_id(1), AckLevel::Replicated));
+    match session.next() {
+        Answer::Welcome(welcome) => assert_eq!(welcome.ack, AckLevel::Durable),
+        other => panic!("no welcome but {other:?}"),
+    }
+}
+
+/// Streams whose messages are in lanes that have no worker any more.
+#[test]
+fn a_welcome_says_nothing_too_early_after_a_start_with_fewer_workers() {
+    const STREAMS: u8 = 16;
+    let (second, away) = (second(), "nobody listens there");
+    let first = first(&second);
+    let at_first = start(&first, 4);
+    for number in 0..STREAMS {
+        let id = stream_id(number);
+        let (mut session, _) = Session::open_at(first.address(0), id, AckLevel::Replicated);
+        session.write(&batch(id, 1, &["a message"]));
+        wait_written(&at_first, u64::from(number) + 1);
+    }
+    at_first.kill();
+    let _at_first = start(&first, 1);
+    let again = (0..STREAMS).map(|number| {
+        let mut session = Session::connect(first.address(0));
+        session.write(&hello_at(stream_id(number), AckLevel::Replicated));
+        session
+    });
+    let again: Vec<Session> = again.collect();
+    for session in again {
+        assert_eq!(session.refused(away).code, RefusalCode::Busy);
+    }
+}
+
+#[test]
+fn clients_that_go_away_leave_nothing_open_while_the_second_server_is_away() {
+    const CLIENTS: u8 = 100;
+    let second = second();
+    let first = first(&second);
+    let at_first = start(&first, 1);
+    for number in 0..CLIENTS {
+        let id = stream_id(number);
+        let (mut session, _) = Session::open_at(first.address(0), id, AckLevel::Replicated);
+        // It is closed before the batch is on the disk.
+        session.write(&batch(id, 1, &["a message"]));
+    }
+    at_first.wait_status("no session", |status| status["workers"][0]["connections"] == 0);
+}
+
 /// Sends while both servers are killed by chance. Then one of them is killed and its disk is deleted: what was acknowledged until then
 /// must be at the other.
 fn loses_a_disk(lose_first: bool) {
@@ -118,7 +182,7 @@ fn loses_a_disk(lose_first: bool) {
     let mut random = Random::seeded();
     let second = second();
     let first = first(&second);
-    let (mut at_second, mut at_first) = (second.start(), first.start());
+    let (mut at_second, mut at_first) = (second.start(), start(&first, 1));
     let sender = Sender::builder()
         .server(format!("bbq://{}", first.address(0)).parse().expect("an address"))
         .ack(AckLevel::Replicated)
@@ -130,13 +194,14 @@ fn loses_a_disk(lose_first: bool) {
     for number in 0..RECORDS {
         if lose_first && number == RECORDS - 5_000 {
             // From here on the first server alone has what is sent.
+            sender.flush(PATIENCE).expect("both servers work");
             at_second.freeze();
         }
         sender.send(number.to_string().as_bytes()).expect("room");
-        if number % 15_000 == 7_000 + random.below(1000) as u64 {
+        if number % 15_000 == 7_000 + random.below(1000) {
             if random.below(2) == 0 {
                 at_first.kill();
-                at_first = first.start();
+                at_first = start(&first, 2);
             } else {
                 at_second.kill();
                 at_second = second.start();

@@ -25,6 +25,7 @@ mod command_log;
 mod process;
 mod queue;
 mod run;
+mod settings;
 mod sink;
 mod target;
 mod unconfirmed;

@@ -17,7 +17,7 @@ use super::alarm::Alarm;
 use super::command_log::{CommandLog, Stream};
 use super::queue::Queue;
 use super::run::{Ack, Ended, Finish, Logs, Run, timespec};
-use super::target::ExecTarget;
+use super::settings::Settings;
 use crate::sink::interface::{Now, Problem, Room, Settled, Sink};
 use crate::sink::step::Goal;
 
@@ -34,7 +34,7 @@ const LOOK_MAX: Duration = Duration::from_millis(100);
 
 /// See the module.
 pub(super) struct ExecSink {
-    target: ExecTarget,
+    settings: Settings,
     queue: Queue,
     run: Option<Run>,
     logs: Logs,
@@ -62,10 +62,10 @@ pub(super) struct ExecSink {
 }
 
 impl ExecSink {
-    pub(super) fn new(target: ExecTarget) -> io::Result<ExecSink> {
-        let log = |stream| CommandLog::new(stream, &target.command);
+    pub(super) fn new(settings: Settings) -> io::Result<ExecSink> {
+        let log = |stream| CommandLog::new(stream, &settings.command);
         Ok(ExecSink {
-            queue: Queue::new(target.format),
+            queue: Queue::new(settings.format),
             run: None,
             logs: Logs { output: log(Stream::Output), error: log(Stream::Error) },
             goal: Goal::Deliver,
@@ -81,7 +81,7 @@ impl ExecSink {
             recoveries: 0,
             now: Duration::ZERO,
             alarm: Alarm::new()?,
-            target,
+            settings,
         })
     }
 
@@ -101,9 +101,9 @@ impl ExecSink {
     /// Goes on as far as possible without waiting.
     fn advance(&mut self) -> Result<(), Problem> {
         if self.run.is_none() && self.has_use() && self.now >= self.start_at {
-            let run =
-                Run::start(&self.target.shell_command, self.target.ack, self.now).map_err(Problem::Retry)?;
-            debug!(command = self.target.command, "command started");
+            let run = Run::start(&self.settings.shell_command, self.settings.ack, self.now)
+                .map_err(Problem::Retry)?;
+            debug!(command = self.settings.command, "command started");
             (self.run, self.rests) = (Some(run), false);
         }
         let Some(run) = &mut self.run else { return Ok(()) };
@@ -125,15 +125,15 @@ impl ExecSink {
             why.push_str(": ");
             why.push_str(&line);
         }
-        debug!(command = self.target.command, taken = ended.taken, why, "command ended");
+        debug!(command = self.settings.command, taken = ended.taken, why, "command ended");
         if ended.is_wanted && (self.goal == Goal::Hold || self.queue.is_empty()) {
             match ended.was_killed {
                 true => warn!(
-                    command = self.target.command,
+                    command = self.settings.command,
                     "the command did not end in time, and got a SIGTERM: {why}"
                 ),
                 false if !is_success => {
-                    warn!(command = self.target.command, "at the end of its standard input, {why}");
+                    warn!(command = self.settings.command, "at the end of its standard input, {why}");
                 }
                 false => {}
             }
@@ -175,7 +175,7 @@ impl ExecSink {
             return Ok(());
         }
         self.has_told_stall = true;
-        let does = match self.target.ack {
+        let does = match self.settings.ack {
             Ack::Read => "read",
             Ack::Line => "acknowledged",
         };

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use bbq_storage::Storage;
 
 use super::run::Ack;
+use super::settings::Settings;
 use super::sink::ExecSink;
 use crate::config::ConfigError;
 use crate::config::query::{Query, SpecOption};
 use crate::config::values::Values;
-use crate::format::Format;
 use crate::sink::interface::{Now, OpenError, Sink};
 use crate::sink::kind::{Kind, Target};
 use crate::sink::text::target::{FORMAT_WORDS, format_option};
@@ -56,20 +56,10 @@ fn parse(command: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Config
         false => Ok(text.to_owned()),
     })?;
     let shell_command = arguments.map_or_else(|| command.to_owned(), |rest| format!("{command} {rest}"));
-    Ok(Arc::new(ExecTarget { command: command.to_owned(), shell_command, format, ack }))
+    Ok(Arc::new(Settings { command: command.to_owned(), shell_command, format, ack }))
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct ExecTarget {
-    /// As in the SPEC, for the log.
-    pub(super) command: String,
-    /// The same with its arguments.
-    pub(super) shell_command: String,
-    pub(super) format: Format,
-    pub(super) ack: Ack,
-}
-
-impl Target for ExecTarget {
+impl Target for Settings {
     fn open(&self, _: &Arc<dyn Storage>, _: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
         let sink = ExecSink::new(self.clone()).map_err(OpenError::NotYet)?;
         Ok(Box::new(sink))

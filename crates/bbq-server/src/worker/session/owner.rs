@@ -49,18 +49,6 @@ impl StreamOwner {
         self.stream.taken_over(self.owner).await;
     }
 
-    /// Whether the next servers have everything of the stream that is durable here.
-    pub(super) fn is_replicated<C>(&self, context: &SessionContext<'_, C>) -> bool {
-        let Some(replicas) = context.replicas else { return false };
-        match self.stream.durable_home() {
-            Some((lane, position)) => replicas.position(lane) >= position,
-            // Where its messages are is not known any more.
-            None => {
-                context.lanes.iter().all(|lane| replicas.position(lane.index()) >= lane.durable().position)
-            }
-        }
-    }
-
     /// Appends a batch if it is new; `false` when the lane is full.
     pub(super) fn append<C: Connection>(
         &self,

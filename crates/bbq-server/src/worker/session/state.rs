@@ -9,6 +9,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bbq_spool::LanePlace;
 use bbq_wire::batch::BatchLimits;
 use bbq_wire::session::{AckLevel, Hello, Refusal, RefusalCode, ServerSession, ServerStep, Welcome};
 use bbq_wire::{StreamId, Token};
@@ -18,6 +19,7 @@ use super::context::SessionContext;
 use super::owner::{Established, StreamOwner, taken_over};
 use super::replies::{Connection, Replies};
 use crate::access::{Admission, Denied};
+use crate::stored::replicas::Replicas;
 use crate::stored::stream::{Home, Settled};
 
 /// The bytes that have arrived, and what a step did with them.
@@ -105,6 +107,8 @@ pub struct SessionState<C> {
     protocol: ServerSession,
     replies: Rc<Replies<C>>,
     phase: Phase,
+    /// What the next servers must have before the welcome, once that is known.
+    replicated_until: Option<Vec<LanePlace>>,
 }
 
 impl<C: Connection> SessionState<C> {
@@ -121,14 +125,16 @@ impl<C: Connection> SessionState<C> {
             None => (Phase::AwaitingHello, AckLevel::Durable, 0),
             Some(Established { owner, level, ack_sent }) => (Phase::Open(owner), level, ack_sent),
         };
-        SessionState { protocol, replies: Rc::new(Replies::new(connection, level, ack_sent)), phase }
+        let replies = Rc::new(Replies::new(connection, level, ack_sent));
+        SessionState { protocol, replies, phase, replicated_until: None }
     }
 
     /// Continues after a hello that another worker has read.
     pub fn handed(handed: HandedHello<C>) -> SessionState<C> {
         let HandedHello { connection, protocol, hello, admission } = handed;
         let replies = Rc::new(Replies::new(connection, AckLevel::Durable, 0));
-        SessionState { protocol, replies, phase: Phase::HelloReceived(hello, admission) }
+        let phase = Phase::HelloReceived(hello, admission);
+        SessionState { protocol, replies, phase, replicated_until: None }
     }
 
     /// The replies to the client.
@@ -173,6 +179,11 @@ impl<C: Connection> SessionState<C> {
         let Phase::HelloReceived(hello, admission) = self.phase else { return None };
         let connection = Rc::into_inner(self.replies)?.connection;
         Some(HandedHello { connection, protocol: self.protocol, hello, admission })
+    }
+
+    /// Whether the next servers have what [`Step::AwaitReplicas`] waits for.
+    pub(crate) fn is_replicated(&self, replicas: &Replicas) -> bool {
+        self.replicated_until.as_ref().is_none_or(|until| replicas.have(until))
     }
 
     /// Handles the input as far as possible, and returns what the session waits for.
@@ -306,8 +317,13 @@ impl<C: Connection> SessionState<C> {
             Some(Settled::TakenOver) => return Err(taken_over()),
         };
         let ack = granted(hello, context);
-        if ack == AckLevel::Replicated && !owner.is_replicated(context) {
-            return Ok(Some(Step::AwaitReplicas));
+        // In which lanes the stream's messages are is known only as long as nothing was unread when it moved to another lane.
+        if ack == AckLevel::Replicated && last_sequence > 0 {
+            let ends = || context.replicas.map(Replicas::ends).unwrap_or_default();
+            let until = self.replicated_until.get_or_insert_with(ends);
+            if !context.replicas.is_some_and(|replicas| replicas.have(until)) {
+                return Ok(Some(Step::AwaitReplicas));
+            }
         }
         self.replies.welcome(&Welcome {
             last_sequence,

@@ -33,6 +33,13 @@ const RATE_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Reads after the stop has begun.
 const READS_AT_STOP_MAX: usize = 64;
 
+/// How a wait for room ended.
+enum Waited {
+    Done,
+    Stopping,
+    TooLong,
+}
+
 /// How a session left its task.
 pub(crate) enum Outcome {
     Ended,
@@ -228,14 +235,23 @@ impl SessionTask {
                 self.intake.room.notified().await;
             }
         };
-        let is_stopping = tokio::select! {
+        // While the next servers are away it is not noticed that a client has gone: a session does not wait for them for ever.
+        let patience = Duration::from_secs(self.intake.limits.batch_timeout_seconds.into());
+        let is_replicating = state.replies().replicating() > 0;
+        let waited = tokio::select! {
             biased;
-            () = room => false,
-            () = owner.taken_over() => false,
-            () = self.intake.stopping.wait(), if is_sent_again => true,
+            () = room => Waited::Done,
+            () = owner.taken_over() => Waited::Done,
+            () = self.intake.stopping.wait(), if is_sent_again => Waited::Stopping,
+            () = tokio::time::sleep(patience), if is_replicating => Waited::TooLong,
         };
-        if is_stopping {
-            state.stop();
+        match waited {
+            Waited::Done => {}
+            Waited::Stopping => state.stop(),
+            Waited::TooLong => {
+                let why = "the next server lacks too much of what this session sent; see this server's sink bbq: in its status";
+                state.refuse(Refusal::new(RefusalCode::Busy, why));
+            }
         }
         // The server caused this delay: it does not count towards the client's time-out.
         self.last_active = self.intake.view.active_sessions.now();
@@ -259,20 +275,22 @@ impl SessionTask {
     async fn wait_replicas(&self, state: &mut SessionState<SessionSocket>) {
         let Some(owner) = state.owner().cloned() else { return };
         let replicated = async {
-            while !owner.is_replicated(&self.context()) {
+            while !state.is_replicated(&self.intake.replicas) {
                 self.intake.room.notified().await;
             }
         };
-        let waited = tokio::select! {
+        let is_stopping = tokio::select! {
             biased;
-            () = self.intake.stopping.wait() => return state.stop(),
+            () = self.intake.stopping.wait() => true,
             () = owner.taken_over() => return,
-            waited = tokio::time::timeout(REPLICAS_PATIENCE, replicated) => waited,
+            () = replicated => return,
+            () = tokio::time::sleep(REPLICAS_PATIENCE) => false,
         };
-        if waited.is_err() {
-            let why = "the next server does not have yet what this stream sent before; see this server's sink bbq: in its status";
-            state.refuse(Refusal::new(RefusalCode::Busy, why));
+        if is_stopping {
+            return state.stop();
         }
+        let why = "the next server does not have yet what this stream sent before; see this server's sink bbq: in its status";
+        state.refuse(Refusal::new(RefusalCode::Busy, why));
     }
 
     /// Sends all replies and the refusal, and closes.
