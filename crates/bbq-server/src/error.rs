@@ -5,10 +5,18 @@ use std::io;
 use bbq_listen::{Holder, ListenError};
 use bbq_spool::SpoolError;
 
+use crate::config::ConfigError;
+
 /// Why the server did not start. Nothing was served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The event loop that waits for signals and for the end.
+    #[error("cannot receive signals")]
+    Signals(#[source] io::Error),
     /// The data directory.
     #[error(transparent)]
     Spool(#[from] SpoolError),
@@ -87,7 +95,7 @@ impl StartError {
     #[must_use]
     pub fn is_usage(&self) -> bool {
         match self {
-            StartError::Spool(SpoolError::LimitTooSmall { .. }) => true,
+            StartError::Config(_) | StartError::Spool(SpoolError::LimitTooSmall { .. }) => true,
             StartError::Listen { source, .. } => source.is_usage(),
             _ => false,
         }

@@ -3,6 +3,8 @@
 //! [`Server::start`] opens everything a [`Config`] names, or nothing; [`Server::wait`] returns when a signal has stopped
 //! the server and every thread has ended.
 //!
+//! [`Server::builder`] makes a server inside another program, whose [`Handler`]s get the messages.
+//!
 //! - `lifecycle` starts, changes and ends the server: the sockets, the threads, signals, reload and upgrade.
 //! - `worker` receives: one thread with its own sockets, its own event loop and its own lane of the spool (bbq-spool).
 //! - `sink` delivers what the lanes hold.
@@ -31,13 +33,17 @@ mod time;
 mod tls;
 mod worker;
 
+pub use bbq_listen::Address;
+pub use bbq_wire::{Peer, StreamId};
 pub use config::{Config, ConfigError, ConfigSource, Overrides};
 pub use error::StartError;
 pub use format::{Format, Formatter};
+pub use lifecycle::builder::ServerBuilder;
 pub use lifecycle::server::Server;
 pub use lifecycle::signals::Signals;
 pub use lifecycle::upgrade::Program;
 pub use observe::status;
+pub use sink::{Handler, HandlerError, Message, Messages, ParsePositionError, Position};
 pub use sink::{SINK_KINDS, SinkKind};
 
 /// For bbq-simulation, which runs these on a simulated disk and network: they decide which messages are taken, acknowledged,

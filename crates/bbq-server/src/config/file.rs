@@ -117,6 +117,16 @@ impl Settings {
         Ok(())
     }
 
+    /// Gives a key a value unless it has one.
+    pub(super) fn set_default(&mut self, key: &'static str, text: &str) {
+        self.texts.entry(key).or_insert_with(|| (String::new(), text.to_owned()));
+    }
+
+    /// Whether SPECs of this key are given.
+    pub(super) fn has_specs(&self, key: &str) -> bool {
+        self.specs.contains_key(key)
+    }
+
     /// The text of a key, or its default, parsed by `read`.
     ///
     /// # Errors
@@ -186,7 +196,11 @@ impl Source<'_> {
     }
 }
 
-fn known(key: &str) -> Result<&'static SpecOption, ConfigError> {
+/// The option with this name.
+///
+/// # Errors
+/// There is none; the nearest one.
+pub(crate) fn known(key: &str) -> Result<&'static SpecOption, ConfigError> {
     file_key(key).map(|known| &known.option).ok_or_else(|| unknown("", key))
 }
 

@@ -31,6 +31,7 @@ use bbq_spool::limits::{SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MIN, SEGMENTS_PER_L
 pub use default_file::default_file;
 pub use error::ConfigError;
 pub use file::Overrides;
+pub(crate) use file::known as known_option;
 pub use keys::{ADMIN_DEFAULT, FILE_KEYS, FileKey};
 pub use listen::{LISTEN_OPTIONS, ListenSpec, OnFull};
 pub use protocol::{PROTOCOLS, Protocol};
@@ -51,6 +52,9 @@ pub use crate::sink::SinkSpec;
 
 /// Memory of unfinished batches and messages, of all workers: thirty of the largest batches, or a thousand of the usual size.
 const UNFINISHED_BYTES_DEFAULT: u64 = 512 * 1024 * 1024;
+
+/// No admin.
+const ADMIN_OFF: &str = "off";
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +122,22 @@ impl Config {
     /// # Errors
     /// The first mistake that was found.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigError> {
-        let settings = Settings::read(path, overrides)?;
+        Config::of(&Settings::read(path, overrides)?)
+    }
+
+    /// The same for a server in another program: the admin is off, and there are no sinks, unless the file or the overrides say so.
+    pub(crate) fn load_embedded(path: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigError> {
+        let mut settings = Settings::read(path, overrides)?;
+        settings.set_default("admin", ADMIN_OFF);
+        let has_sinks = settings.has_specs("sink");
+        let mut config = Config::of(&settings)?;
+        if !has_sinks {
+            config.sinks.clear();
+        }
+        Ok(config)
+    }
+
+    fn of(settings: &Settings) -> Result<Config, ConfigError> {
         let data: PathBuf = settings.text("data", |_, text| Ok(text.into()))?;
         let workers = settings.number_or("workers", bbq_listen::worker_count() as u64)?;
         let spool_bytes_max = settings.number("spool.bytes_max")?;
@@ -166,7 +185,8 @@ impl Config {
         spec.distribution.unwrap_or(if fits { self.distribution } else { Distribution::Auto })
     }
 
-    fn check(&self) -> Result<(), ConfigError> {
+    /// Checks what no single key can: sums, and names that are there twice.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
         if let Some(admin) = self.admin
             && !admin.ip().to_canonical().is_loopback()
             && self.admin_tokens.is_none()
@@ -239,7 +259,7 @@ fn segment_bytes_default(spool_bytes_max: u64, workers: u64) -> u64 {
 }
 
 fn admin(_: &SpecOption, text: &str) -> Result<Option<SocketAddr>, String> {
-    if text == "off" {
+    if text == ADMIN_OFF {
         return Ok(None);
     }
     text.parse().map(Some).map_err(|_| {

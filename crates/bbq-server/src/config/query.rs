@@ -95,14 +95,7 @@ impl<'a> Query<'a> {
 
     /// Takes the name; the default is the SPEC without its options.
     pub(crate) fn take_name(&mut self, spec: &SpecText) -> Result<String, ConfigError> {
-        let name = self.take(NAME_OPTION.key, |name| {
-            if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
-                return Err(format!(
-                    "{name:?} is not a name; write 1 to {NAME_BYTES_MAX} bytes without control characters"
-                ));
-            }
-            Ok(name.to_owned())
-        })?;
+        let name = self.take(NAME_OPTION.key, |name| checked_name(name).map(str::to_owned))?;
         Ok(name.unwrap_or_else(|| spec.head.clone()))
     }
 
@@ -180,6 +173,19 @@ impl<'a> Query<'a> {
             None => Ok(self.secrets),
         }
     }
+}
+
+/// Checks the name of a listener or a sink.
+///
+/// # Errors
+/// What to write.
+pub(crate) fn checked_name(name: &str) -> Result<&str, String> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
+        return Err(format!(
+            "{name:?} is not a name; write 1 to {NAME_BYTES_MAX} bytes without control characters"
+        ));
+    }
+    Ok(name)
 }
 
 /// Whether this can be the name of an environment variable.

@@ -14,16 +14,18 @@ use tokio::runtime::Runtime;
 use tokio::sync::{oneshot, watch};
 use tracing::{error, info, warn};
 
-use crate::config::{Config, ConfigSource, ListenSpec};
+use crate::config::{Config, ListenSpec};
 use crate::error::with_sources;
+use crate::lifecycle::current::CurrentParts;
+use crate::lifecycle::host::Host;
 use crate::lifecycle::listeners::{Listener, Sockets};
-use crate::lifecycle::notify::{self, notify};
+use crate::lifecycle::notify;
 use crate::lifecycle::panics;
 use crate::lifecycle::parts::Parts;
 use crate::lifecycle::reload;
 use crate::lifecycle::running::{Halt, Halted, Running, Start};
 use crate::lifecycle::signals::{Received, Signals};
-use crate::lifecycle::upgrade::{Predecessor, Program, Successor};
+use crate::lifecycle::upgrade::{Predecessor, Successor};
 use crate::observe::admin::Admin;
 use crate::observe::changes::Changes;
 use crate::observe::check_thread::CheckThread;
@@ -41,12 +43,13 @@ pub(crate) struct Control {
     pub(crate) running: Option<Running>,
     /// The parts of `running`, for the admin and `check_thread`. Dropped before the lock, as they hold sockets with files.
     pub(crate) parts: watch::Sender<Arc<Parts>>,
+    /// The same for the program of the process.
+    pub(crate) current: CurrentParts,
     /// The configuration in force.
     pub(crate) config: Config,
     /// The configuration that was read last; some of its changes may wait for an upgrade.
     pub(crate) loaded: Config,
-    pub(crate) source: ConfigSource,
-    pub(crate) program: Program,
+    pub(crate) host: Host,
     pub(crate) sockets: Sockets,
     /// Held until the end, except during an upgrade to a version that takes its own.
     pub(crate) lock: Option<DirectoryLock>,
@@ -101,7 +104,7 @@ impl Control {
             Ending::HandedOver(pid) => (true, Some(pid)),
             Ending::Lost => (false, None),
             Ending::Stop { in_order } => {
-                notify(notify::STOPPING);
+                self.host.notify(notify::STOPPING);
                 let stop = Halt::Stop { drain_timeout: self.config.drain_timeout };
                 let ended = self.running.take().is_none_or(|running| running.end(&stop).in_order);
                 (in_order && ended, None)
@@ -126,7 +129,7 @@ impl Control {
         let address = self.sockets.admin.as_ref().and_then(|listener| listener.local_addr().ok());
         let address = address.map_or_else(|| "off".to_owned(), |address| address.to_string());
         info!(pid = std::process::id(), admin = %address, "ready");
-        notify(notify::READY);
+        self.host.notify(notify::READY);
         self.check_thread.begin(&parts);
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -134,12 +137,12 @@ impl Control {
         loop {
             let Some(now) = &self.running else { return Ending::Lost };
             tokio::select! {
-                name = signals.stop.next() => {
-                    info!(signal = name, "stopping; all received messages are kept");
+                signal = signals.stop.next() => {
+                    info!(signal, "stopping; all received messages are kept");
                     return Ending::Stop { in_order: true };
                 }
-                _ = signals.hangup.recv() => self.reload(preparation.is_some()).await,
-                _ = signals.upgrade.recv() => self.prepare_upgrade(&mut preparation),
+                () = signals.hangup.next() => self.reload(preparation.is_some()).await,
+                () = signals.upgrade.next() => self.prepare_upgrade(&mut preparation),
                 thread = panics::fatal() => {
                     error!(thread, "a thread panicked; stopping the server");
                     return Ending::Stop { in_order: false };
@@ -167,19 +170,20 @@ impl Control {
 
     /// Handles SIGHUP. Meanwhile, connections wait in the kernel's queue.
     async fn reload(&mut self, is_upgrading: bool) {
-        notify(&notify::reloading());
+        self.host.notify(&notify::reloading());
         match self.try_reload(is_upgrading).await {
             Ok(()) => self.serve_files(),
             Err(why) => self.refuse("reload", &why),
         }
-        notify(notify::READY);
+        self.host.notify(notify::READY);
     }
 
     async fn try_reload(&mut self, is_upgrading: bool) -> Result<(), String> {
         if is_upgrading {
             return Err("an upgrade is in progress, and reads the configuration as well".to_owned());
         }
-        let new = self.source.load().map_err(|error| error.to_string())?;
+        let Host::Server { source, .. } = &self.host else { return Ok(()) };
+        let new = source.load().map_err(|error| error.to_string())?;
         if new == self.loaded {
             // Equal, but for what the files of certificates hold.
             self.loaded = new;
@@ -248,6 +252,7 @@ impl Control {
 
     /// Handles SIGUSR2: a thread starts the new program and waits until it is prepared.
     fn prepare_upgrade(&self, preparation: &mut Preparation) {
+        let Host::Server { program, .. } = &self.host else { return };
         if preparation.is_some() {
             warn!("an upgrade is already in progress");
             return;
@@ -256,7 +261,7 @@ impl Control {
             Ok(offered) => offered,
             Err(error) => return self.refuse("upgrade", &format!("cannot copy the sockets: {error}")),
         };
-        let (program, patience) = (self.program.clone(), self.config.upgrade_timeout);
+        let (program, patience) = (program.clone(), self.config.upgrade_timeout);
         let (tell, receiver) = oneshot::channel();
         info!(program = %program, "upgrading");
         let thread = std::thread::Builder::new().name("upgrade".to_owned()).spawn(move || {
@@ -285,7 +290,7 @@ impl Control {
                 for listener in listeners.iter().filter(|listener| successor.keeps(&listener.spec())) {
                     listener.group.set_owns_file(false);
                 }
-                notify(&notify::main_pid(successor.pid()));
+                self.host.notify(&notify::main_pid(successor.pid()));
                 info!(pid = successor.pid(), "handed over");
                 true
             }
@@ -373,6 +378,7 @@ impl Control {
         let started = Running::start(start, paused, || Ok(()));
         let started = started.map_err(|error| with_sources(&error))?;
         let _before = self.parts.send_replace(Arc::clone(&started.parts));
+        self.current.set(&started.parts);
         self.running = Some(started);
         Ok(())
     }

@@ -1,7 +1,10 @@
 //! How the server starts, runs, changes and ends.
 
 pub(crate) mod activation;
+pub(crate) mod builder;
 pub(crate) mod control;
+pub(crate) mod current;
+pub(crate) mod host;
 pub(crate) mod limits;
 pub(crate) mod listeners;
 pub(crate) mod notify;

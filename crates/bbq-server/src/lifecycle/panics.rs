@@ -3,6 +3,7 @@
 //!
 //! The panic hook notices them, rather than the end of the thread: an event loop catches the panics of its tasks and goes on.
 
+use std::cell::Cell;
 use std::panic;
 use std::sync::{Mutex, Once, PoisonError};
 use std::thread;
@@ -13,17 +14,43 @@ use tracing::error;
 /// Threads that the server can do without: with them, only a request or an upgrade fails.
 const HARMLESS: [&str; 4] = ["admin", "control-checks", "upgrade", "upgrade-log"];
 
+/// Threads of the server that other crates start.
+const OF_SERVER: [&str; 3] = ["lane-", "letters-", "handoff"];
+
+thread_local! {
+    /// Whether the server started this thread.
+    static IS_OF_SERVER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whose panics are noticed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Noticed {
+    /// Those of every thread: the process is the server's own.
+    Process,
+    /// Those of the server's threads: the process is another program's.
+    Server,
+}
+
 static FIRST: Mutex<Option<String>> = Mutex::new(None);
 static SEEN: Notify = Notify::const_new();
 
-/// Notices every panic of this process from here on.
-pub(crate) fn notice() {
+/// Notes that the server has started this thread.
+pub(crate) fn mark_thread() {
+    IS_OF_SERVER.set(true);
+}
+
+/// Notices panics from here on. The first call of the process says whose.
+pub(crate) fn notice(noticed: Noticed) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             let this = thread::current();
             let thread = this.name().unwrap_or("without a name");
+            let is_of_server = || IS_OF_SERVER.get() || OF_SERVER.iter().any(|name| thread.starts_with(name));
+            if noticed == Noticed::Server && !is_of_server() {
+                return before(info);
+            }
             let message = info.payload_as_str().unwrap_or("no message");
             let place = info.location().map(ToString::to_string).unwrap_or_default();
             error!(thread, message, place, "a thread panicked: a defect of this program");
@@ -55,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_noticed_also_where_an_event_loop_catches_it() {
-        notice();
+        notice(Noticed::Process);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let harmless =
             thread::Builder::new().name("admin".to_owned()).spawn(|| panic!("on purpose")).unwrap();

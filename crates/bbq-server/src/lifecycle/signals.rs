@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 
 /// The signals received since `catch`.
 pub struct Signals {
@@ -25,16 +26,21 @@ pub struct Signals {
 
 /// A stream of signals for each kind. Several pending signals of a kind are one.
 pub(crate) struct Received {
-    pub(crate) hangup: Signal,
-    pub(crate) upgrade: Signal,
+    pub(crate) hangup: SignalStream,
+    pub(crate) upgrade: SignalStream,
     pub(crate) stop: Stop,
 }
 
-/// The signals that ask the server to stop.
+/// The signals of a kind, unless they are left to others.
+pub(crate) struct SignalStream(Option<Signal>);
+
+/// What asks the server to stop.
 pub(crate) struct Stop {
-    terminate: Signal,
-    /// `None` when it is ignored.
-    interrupt: Option<Signal>,
+    terminate: SignalStream,
+    /// Left alone when it is ignored.
+    interrupt: SignalStream,
+    /// The program of the process.
+    asked: Arc<Notify>,
 }
 
 impl Signals {
@@ -51,14 +57,30 @@ impl Signals {
         }
         let received = {
             let _in_it = runtime.enter();
-            let interrupt = interrupts.then(|| signal(SignalKind::interrupt())).transpose()?;
             Received {
-                hangup: signal(SignalKind::hangup())?,
-                upgrade: signal(SignalKind::user_defined2())?,
-                stop: Stop { terminate: signal(SignalKind::terminate())?, interrupt },
+                hangup: SignalStream::of(SignalKind::hangup())?,
+                upgrade: SignalStream::of(SignalKind::user_defined2())?,
+                stop: Stop::caught(interrupts)?,
             }
         };
         Ok(Signals { runtime, received, is_stop_asked })
+    }
+
+    /// For a server in the process of another program, which has most signals for itself. With `stops`, SIGTERM and SIGINT stop
+    /// the server.
+    pub(crate) fn of_program(stops: bool) -> io::Result<Signals> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let stop = {
+            let _in_it = runtime.enter();
+            if stops { Stop::caught(!is_ignored(SIGINT))? } else { Stop::default() }
+        };
+        let received = Received { hangup: SignalStream(None), upgrade: SignalStream(None), stop };
+        Ok(Signals { runtime, received, is_stop_asked: Arc::default() })
+    }
+
+    /// To ask the server to stop.
+    pub(crate) fn asking(&self) -> Arc<Notify> {
+        Arc::clone(&self.received.stop.asked)
     }
 
     /// Whether a signal has asked the server to stop.
@@ -67,18 +89,44 @@ impl Signals {
     }
 }
 
-impl Stop {
-    /// Waits for the next signal, and returns its name.
-    pub(crate) async fn next(&mut self) -> &'static str {
-        let interrupt = async {
-            match &mut self.interrupt {
-                Some(interrupt) => interrupt.recv().await,
-                None => std::future::pending().await,
-            }
+impl SignalStream {
+    /// Catches this kind, on the runtime that is entered.
+    fn of(kind: SignalKind) -> io::Result<SignalStream> {
+        signal(kind).map(|signal| SignalStream(Some(signal)))
+    }
+
+    /// Waits for the next signal; for ever if they are left to others.
+    pub(crate) async fn next(&mut self) {
+        let received = match &mut self.0 {
+            Some(signal) => signal.recv().await,
+            None => None,
         };
+        if received.is_none() {
+            std::future::pending().await
+        }
+    }
+}
+
+impl Default for Stop {
+    /// Leaves the signals alone.
+    fn default() -> Stop {
+        Stop { terminate: SignalStream(None), interrupt: SignalStream(None), asked: Arc::default() }
+    }
+}
+
+impl Stop {
+    fn caught(interrupts: bool) -> io::Result<Stop> {
+        let interrupt =
+            if interrupts { SignalStream::of(SignalKind::interrupt())? } else { SignalStream(None) };
+        Ok(Stop { terminate: SignalStream::of(SignalKind::terminate())?, interrupt, asked: Arc::default() })
+    }
+
+    /// Waits until somebody asks, and returns the name of the signal, if it was one.
+    pub(crate) async fn next(&mut self) -> Option<&'static str> {
         tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = interrupt => "SIGINT",
+            () = self.terminate.next() => Some("SIGTERM"),
+            () = self.interrupt.next() => Some("SIGINT"),
+            () = self.asked.notified() => None,
         }
     }
 }

@@ -144,6 +144,50 @@ impl PendingGroup {
         part
     }
 
+    /// The messages of the lane before the group.
+    pub(super) fn first_record(&self) -> u64 {
+        self.until().record.saturating_sub(self.group.records())
+    }
+
+    /// Calls `take` for each batch behind `place`, with the number of messages of the group before the batch, and how many of its
+    /// first messages are settled. `take` returns how many of the others it takes. Returns the place behind what was taken, and
+    /// whether nothing of the group is left.
+    pub(super) fn walk(
+        &self,
+        place: Place,
+        scratch: &mut Scratch,
+        mut take: impl FnMut(&Entry<'_>, u64, u64) -> u64,
+    ) -> (Place, bool) {
+        let mut behind = place;
+        let mut cursor = place.cursor;
+        let mut at = cursor.records();
+        let walked = self.group.try_for_each(&mut cursor, scratch, |entry| {
+            let records = u64::from(entry.batch.header.records);
+            let skip = behind.done.saturating_sub(at).min(records);
+            if skip < records {
+                let taken = take(entry, at, skip);
+                if taken > 0 {
+                    behind.done += taken;
+                    behind.received_ns = entry.envelope.received_ns;
+                }
+                if skip + taken < records {
+                    return Err(Full);
+                }
+            }
+            at += records;
+            Ok(())
+        });
+        behind.cursor = cursor;
+        (behind, walked.is_ok())
+    }
+
+    /// Notes that the destination has the messages before `place`.
+    pub(super) fn confirm_until(&self, place: Place) {
+        let mut state = self.state();
+        self.progress.fetch_add(place.done.saturating_sub(state.settled.done), Ordering::Relaxed);
+        state.settled = place;
+    }
+
     /// Notes that the destination has the next messages. The last of them was received at `received_ns`.
     pub(super) fn confirm_next(&self, records: u64, received_ns: u64) {
         let mut state = self.state();
@@ -201,6 +245,13 @@ impl PendingGroup {
             Ok(())
         });
         collector.into_letters()
+    }
+}
+
+impl Place {
+    /// How many messages of the group come before.
+    pub(super) fn done(&self) -> u64 {
+        self.done
     }
 }
 

@@ -198,6 +198,9 @@ impl SinkDriver {
         self.parts.sink.set_goal(goal);
         self.advance()?;
         let mut progressed = self.settle()?;
+        if let Some(problem) = self.parts.sink.standing_problem() {
+            self.show(problem);
+        }
         if goal == Goal::Hold {
             let since = *self.holding_since.get_or_insert(self.now.monotonic);
             let is_over = self.now.monotonic.saturating_sub(since) >= HOLD_PATIENCE;
@@ -244,8 +247,13 @@ impl SinkDriver {
 
     /// Whether a step that has read nothing could have read more.
     fn is_read_to_the_end(&self) -> bool {
-        let has_room = |index| !self.in_flight.is_full(index);
-        self.room == Room::Free && (0..self.parts.readers.len()).all(has_room)
+        (0..self.parts.readers.len()).all(|index| self.has_room(index))
+    }
+
+    /// Whether a group of this reader may be submitted.
+    fn has_room(&self, index: usize) -> bool {
+        let lane = self.parts.readers[index].place().lane;
+        self.room == Room::Free && !self.in_flight.is_full(index) && self.parts.sink.has_room_for(lane)
     }
 
     fn is_commit_due(&self) -> bool {
@@ -262,8 +270,7 @@ impl SinkDriver {
     fn read(&mut self) -> Result<bool, Problem> {
         let mut progressed = false;
         for index in 0..self.parts.readers.len() {
-            let has_room = self.room == Room::Free && !self.in_flight.is_full(index);
-            if has_room && self.order.is_due(&self.parts.readers, index) {
+            if self.has_room(index) && self.order.is_due(&self.parts.readers, index) {
                 progressed |= self.read_lane(index)?;
                 if self.parts.sink.uncommitted_bytes() >= self.commit_bytes {
                     self.settle()?;
@@ -417,7 +424,7 @@ impl SinkDriver {
         self.has_begun = false;
         self.last_commit = None;
         self.commit_bytes = (self.commit_bytes * 2).min(COMMIT_BYTES);
-        if self.reading_fails || self.settling_fails {
+        if self.reading_fails || self.settling_fails || self.parts.sink.standing_problem().is_some() {
             return;
         }
         self.retry_pause = RETRY_PAUSE_MIN;
@@ -502,13 +509,17 @@ impl SinkDriver {
 
     /// Shows the problem until a commit succeeds. Returns how long to leave the output alone.
     pub(super) fn report(&mut self, error: &io::Error) -> Duration {
-        if self.parts.ledger.problem().is_none() {
-            warn!(sink = self.parts.name, %error, "sink failed; retrying until it works, messages stay spooled");
-        }
-        self.parts.ledger.set_problem(Some(error.to_string()));
+        self.show(error.to_string());
         let pause = self.retry_pause;
         self.retry_pause = (pause * 2).min(RETRY_PAUSE_MAX);
         pause
+    }
+
+    fn show(&mut self, error: String) {
+        if self.parts.ledger.problem().is_none() {
+            warn!(sink = self.parts.name, %error, "sink failed; retrying until it works, messages stay spooled");
+        }
+        self.parts.ledger.set_problem(Some(error));
     }
 
     #[cfg(test)]

@@ -111,6 +111,12 @@ pub(super) trait Sink: Send {
     /// if it returns a problem.
     fn submit(&mut self, group: Group, begun: u64, now: Now) -> Result<Room, Problem>;
 
+    /// Whether a group of this lane may be submitted, as far as only this lane is concerned.
+    fn has_room_for(&self, lane: u32) -> bool {
+        let _unused = lane;
+        true
+    }
+
     /// Goes on with the submitted groups, and adds those that are settled to `settled`, even if it returns a problem. Groups of
     /// one lane may be settled in any order.
     fn settle(&mut self, now: Now, settled: &mut Vec<Settled>) -> Result<Room, Problem>;
@@ -125,6 +131,12 @@ pub(super) trait Sink: Send {
     /// A number that grows when records are settled, also in the middle of a group, and when the destination works again without records.
     fn progress(&self) -> u64 {
         0
+    }
+
+    /// A problem that holds up some lanes and not the others, as a text for people. It is shown until there is none and a commit
+    /// succeeds.
+    fn standing_problem(&mut self) -> Option<String> {
+        None
     }
 
     /// Makes durable what is settled. Called again after each [`Commit::Remember`] until the commit is done, and after a problem.

@@ -16,6 +16,7 @@ mod delivery;
 mod driver;
 mod exec;
 mod forward;
+mod handler;
 mod held_back;
 mod http;
 mod in_flight;
@@ -38,6 +39,8 @@ mod thread;
 mod tls_options;
 
 pub use driver::SinkDriver;
+pub(crate) use handler::sink_spec as handler_spec;
+pub use handler::{Handler, HandlerError, Message, Messages, ParsePositionError, Position};
 pub use interface::Now;
 pub use kind::Kind as SinkKind;
 pub use kinds::SINK_KINDS;

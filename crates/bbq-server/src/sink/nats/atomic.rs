@@ -16,10 +16,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{error, warn};
 
 use super::link::{Ended, NatsLink};
-use super::links::Seen;
 use super::outgoing::{Limits, Outcome, Taken};
 use super::positions::Positions;
 use super::server::{RESPONSE_TIMEOUT, Server, api_error, why_ended};
+use super::shared::Seen;
 use super::stream::{Progress, Stream};
 use crate::sink::delivery::PendingGroup;
 

@@ -26,8 +26,9 @@
 //!
 //! Messages on their way are never kept in memory as they are sent: after a failure they are made again from their groups.
 //!
-//! `link` is the task, `server` a connection, `stream` what is asked about the stream; `atomic` writes batches, `window` message by
-//! message for older servers; `outgoing` are the groups, `message` what is made of them; `links` is what outlives a connection,
+//! `run` is the task, `link` what it keeps from one connection to the next, `server` a connection, `stream` what is asked about the
+//! stream; `atomic` writes batches, `window` message by message for older servers; `outgoing` are the groups, `message` what is made of
+//! them; `shared` is what outlives a connection, `settings` what the SPEC says,
 //! `target` the SPEC.
 //!
 //! Invariant: a group is settled only when the stream has acknowledged all of it, or its messages are too large for the server.
@@ -40,7 +41,10 @@ mod links;
 mod message;
 mod outgoing;
 mod positions;
+mod run;
 mod server;
+mod settings;
+mod shared;
 mod stream;
 mod subject;
 mod target;

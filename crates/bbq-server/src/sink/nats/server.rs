@@ -11,7 +11,7 @@ use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, RequestErrorKi
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::target::NatsTarget;
+use super::settings::NatsSettings;
 use crate::sink::resolver::Resolver;
 
 /// A server that does not accept a connection and greet within this time is down.
@@ -53,7 +53,7 @@ impl From<RequestError> for io::Error {
 }
 
 impl Server {
-    pub(super) async fn connect(target: &NatsTarget, resolver: &Resolver) -> io::Result<Server> {
+    pub(super) async fn connect(target: &NatsSettings, resolver: &Resolver) -> io::Result<Server> {
         let (end, ended) = watch::channel(None);
         let on_event = move |event: Event| {
             let why = match event {
@@ -168,7 +168,7 @@ pub(super) fn api_error(response: &Value) -> Option<(u64, String)> {
 }
 
 /// The addresses to try. For TLS they must be names, as certificates have names; async-nats resolves these itself.
-async fn addresses(target: &NatsTarget, resolver: &Resolver) -> io::Result<Vec<ServerAddr>> {
+async fn addresses(target: &NatsSettings, resolver: &Resolver) -> io::Result<Vec<ServerAddr>> {
     let mut addresses = Vec::new();
     let mut failed = None;
     for (host, port) in &target.servers {

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::positions::Positions;
 use super::server::{RequestError, Server};
+use super::settings::NatsSettings;
 use super::subject::covers;
-use super::target::NatsTarget;
 
 /// `err_code`s of nats-server (errors.json).
 const STREAM_NOT_FOUND: u64 = 10059;
@@ -35,7 +35,7 @@ pub(super) struct Stream {
 pub(super) struct Progress {
     /// Its place in the stream.
     pub(super) sequence: u64,
-    /// Who wrote it; see [`super::links::Shared`].
+    /// Who wrote it; see [`super::shared::Shared`].
     pub(super) writer: String,
     pub(super) positions: Positions,
 }
@@ -54,7 +54,11 @@ impl Progress {
 
 impl Stream {
     /// Finds the stream, or makes it, and checks that the messages and the progress have a place in it.
-    pub(super) async fn open(server: &mut Server, target: &NatsTarget, progress: &str) -> io::Result<Stream> {
+    pub(super) async fn open(
+        server: &mut Server,
+        target: &NatsSettings,
+        progress: &str,
+    ) -> io::Result<Stream> {
         let filter = target.encoding.template.filter();
         let name = match &target.stream {
             Some(name) => name.clone(),
@@ -143,7 +147,7 @@ async fn find(server: &mut Server, filter: &str) -> io::Result<String> {
 
 async fn create(
     server: &mut Server,
-    target: &NatsTarget,
+    target: &NatsSettings,
     name: &str,
     subjects: [&str; 2],
 ) -> io::Result<Value> {

@@ -6,8 +6,10 @@ use std::time::Duration;
 use bbq_storage::Storage;
 
 use super::credentials::Credentials;
-use super::links::{NatsLinks, Remembered};
+use super::links::NatsLinks;
 use super::message::Encoding;
+use super::settings::NatsSettings;
+use super::shared::Remembered;
 use super::subject::{Template, check_subject};
 use crate::config::ConfigError;
 use crate::config::query::{Query, SpecOption};
@@ -20,7 +22,6 @@ use crate::sink::kind::{Kind, Target};
 use crate::sink::link_sink::LinkSink;
 use crate::sink::text::target::{FORMAT_WORDS, format_option};
 use crate::sink::tls_options::{self, PATH};
-use crate::tls::ClientTls;
 
 /// The port of a NATS server, unless it is configured.
 const PORT_DEFAULT: u16 = 4222;
@@ -119,26 +120,6 @@ pub(in crate::sink) static NATS: Kind = Kind {
     parse,
 };
 
-/// A checked SPEC.
-#[derive(Debug)]
-pub(super) struct NatsTarget {
-    /// The SPEC without its options, for people.
-    pub(super) shown: String,
-    /// Hosts without brackets, and ports.
-    pub(super) servers: Vec<(String, u16)>,
-    pub(super) encoding: Encoding,
-    pub(super) stream: Option<String>,
-    pub(super) creates: bool,
-    pub(super) replicas: u64,
-    /// What is in front of the id in the subject of the progress.
-    pub(super) progress: String,
-    /// How long messages are kept after they were acknowledged.
-    pub(super) keep: Duration,
-    pub(super) credentials: Credentials,
-    /// `None` for no TLS, unless the server asks for it.
-    pub(super) tls: Option<ClientTls>,
-}
-
 fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, ConfigError> {
     let shown = without_user(&format!("nats:{argument}"));
     let wrong = |why: String| ConfigError::new(format!("{shown:?}: {why}; write nats://HOST:PORT/SUBJECT"));
@@ -194,7 +175,7 @@ fn parse(argument: &str, query: &mut Query<'_>) -> Result<Arc<dyn Target>, Confi
         // Mistakes are told at the start. The files are read again for each connection.
         tls.read().map_err(|error| ConfigError::new(format!("{shown:?}: {error}")))?;
     }
-    Ok(Arc::new(OpenNats(Arc::new(NatsTarget {
+    Ok(Arc::new(OpenNats(Arc::new(NatsSettings {
         shown: shown.clone(),
         servers,
         encoding: Encoding { template, format, has_origin },
@@ -228,7 +209,7 @@ fn server(text: &str) -> Result<(String, u16), String> {
 }
 
 #[derive(Debug)]
-struct OpenNats(Arc<NatsTarget>);
+struct OpenNats(Arc<NatsSettings>);
 
 impl Target for OpenNats {
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
