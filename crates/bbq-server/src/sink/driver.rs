@@ -446,15 +446,26 @@ impl SinkDriver {
         let parts = &mut self.parts;
         let Account { delivered, dropped, .. } = parts.ledger.account();
         let places = self.in_flight.places().to_vec();
-        let output = self.in_flight.state("");
-        let now = self.now.monotonic;
-        self.held_back.push(now, Cursor { places, delivered, dropped, output });
-        let due = self.held_back.take(now, keep).unwrap_or_else(|| parts.committed.clone());
-        // The state of the output is that of now, also if the places are older.
-        let begun = due.output.len() - state_of_output(&due.output).len();
-        let output = format!("{}{}", &due.output[..begun], parts.sink.state());
-        let cursor = Cursor { output, ..due };
-        parts.store.commit(&cursor)?;
+        let cursor = if keep.time.is_zero() {
+            // Places and state belong together.
+            self.held_back.clear();
+            let output = self.in_flight.state(&parts.sink.state());
+            Cursor { places, delivered, dropped, output }
+        } else {
+            let output = self.in_flight.state("");
+            let now = self.now.monotonic;
+            self.held_back.push(now, Cursor { places, delivered, dropped, output });
+            let due = self.held_back.take(now, keep).unwrap_or_else(|| parts.committed.clone());
+            // The state is that of now, also if the places are older.
+            let begun = due.output.len() - state_of_output(&due.output).len();
+            let output = format!("{}{}", &due.output[..begun], parts.sink.state());
+            Cursor { output, ..due }
+        };
+        if let Err(error) = parts.store.commit(&cursor) {
+            // What was taken is added again by the next try.
+            self.held_back.clear();
+            return Err(error);
+        }
         parts.retention.commit(parts.index, cursor.places.clone());
         if let Some(replica) = &parts.replica {
             replica.advance(&cursor.places);
