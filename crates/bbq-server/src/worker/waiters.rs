@@ -53,13 +53,28 @@ pub(super) struct SessionBatch<C> {
     pub(super) replies: Rc<Replies<C>>,
 }
 
-/// Batches of a session that are durable, and wait until the next servers have everything before `position` of the lane.
+/// Sessions with durable batches that the next servers do not have yet.
 #[derive(Debug)]
 struct Replicating<C> {
-    position: u64,
-    sequence: u64,
-    /// A session that has ended needs no acknowledgement.
-    replies: Weak<Replies<C>>,
+    /// Each with a position before which it waits for everything, in the order of the positions. A session that has ended needs no
+    /// acknowledgement.
+    sessions: VecDeque<(u64, Weak<Replies<C>>)>,
+    /// When there are so many, those that have ended are taken out: so there are at most twice as many as the sessions here wait for,
+    /// or [`SWEEP_MIN`].
+    sweep_at: usize,
+}
+
+/// So few that have ended take little memory.
+const SWEEP_MIN: usize = 1024;
+
+impl<C> Replicating<C> {
+    fn push(&mut self, position: u64, replies: &Rc<Replies<C>>) {
+        if self.sessions.len() >= self.sweep_at {
+            self.sessions.retain(|(_, replies)| replies.strong_count() > 0);
+            self.sweep_at = SWEEP_MIN.max(2 * self.sessions.len());
+        }
+        self.sessions.push_back((position, Rc::downgrade(replies)));
+    }
 }
 
 /// All waiters, in the order of their groups.
@@ -69,13 +84,17 @@ pub struct Waiters<C> {
     waiting: RefCell<VecDeque<(u64, Waiter<C>)>>,
     /// How many sessions have batches that wait.
     sessions: Cell<usize>,
-    /// In the order of the positions: at most one of each session and group, and so many of a session as `SessionContext::is_full` says.
-    replicating: RefCell<VecDeque<Replicating<C>>>,
+    replicating: RefCell<Replicating<C>>,
 }
 
 impl<C> Default for Waiters<C> {
     fn default() -> Waiters<C> {
-        Waiters { waiting: RefCell::default(), sessions: Cell::new(0), replicating: RefCell::default() }
+        let replicating = Replicating { sessions: VecDeque::new(), sweep_at: SWEEP_MIN };
+        Waiters {
+            waiting: RefCell::default(),
+            sessions: Cell::new(0),
+            replicating: RefCell::new(replicating),
+        }
     }
 }
 
@@ -140,7 +159,7 @@ impl<C: Connection> Waiters<C> {
     ) {
         let LaneAccounts { lane, streams, replicas, undurable } = accounts;
         self.settle(durable, now_seconds);
-        if let Some(replicas) = replicas.filter(|_| !self.replicating.borrow().is_empty()) {
+        if let Some(replicas) = replicas.filter(|_| !self.replicating.borrow().sessions.is_empty()) {
             self.settle_replicated(replicas.position(lane.index()));
         }
         // After `settle`: a reader that sees the position finds its batches in the table.
@@ -181,7 +200,9 @@ impl<C: Connection> Waiters<C> {
                 self.sessions.set(self.sessions.get() - 1);
             }
             if replies.level() == AckLevel::Replicated {
-                self.replicate(durable.position, sequence, &replies);
+                if replies.replicate(durable.position, sequence) {
+                    self.replicating.borrow_mut().push(durable.position, &replies);
+                }
                 if was_last {
                     // A session that ends waits for its disk alone.
                     replies.connection.wake();
@@ -201,37 +222,15 @@ impl<C: Connection> Waiters<C> {
         }
     }
 
-    /// Lets durable batches of a session wait for the next servers.
-    fn replicate(&self, position: u64, sequence: u64, replies: &Rc<Replies<C>>) {
-        let mut replicating = self.replicating.borrow_mut();
-        // The others of this group stand at the end.
-        let of_group = replicating.iter_mut().rev().take_while(|last| last.position == position);
-        let mut of_group = of_group.filter(|last| last.replies.as_ptr() == Rc::as_ptr(replies));
-        match of_group.next() {
-            Some(same) => same.sequence = sequence,
-            None => {
-                replies.begin_replicating();
-                replicating.push_back(Replicating { position, sequence, replies: Rc::downgrade(replies) });
-            }
-        }
-    }
-
     /// The next servers have everything before `position`.
     fn settle_replicated(&self, position: u64) {
-        let mut replicating = self.replicating.borrow_mut();
-        let mut acknowledged: Vec<Rc<Replies<C>>> = Vec::new();
-        while replicating.front().is_some_and(|first| first.position <= position) {
-            let Some(Replicating { sequence, replies, .. }) = replicating.pop_front() else { break };
-            let Some(replies) = replies.upgrade() else { continue };
-            replies.end_replicating();
-            replies.acknowledge(sequence);
-            if !replies.is_listed.replace(true) {
-                acknowledged.push(replies);
+        let sessions = &mut self.replicating.borrow_mut().sessions;
+        while let Some((_, replies)) = sessions.pop_front_if(|(waits_for, _)| *waits_for <= position) {
+            if let Some(replies) = replies.upgrade() {
+                // Of several groups the first acknowledges all.
+                replies.replicated(position);
+                replies.flush();
             }
-        }
-        for replies in acknowledged {
-            replies.is_listed.set(false);
-            replies.flush();
         }
     }
 

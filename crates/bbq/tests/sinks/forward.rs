@@ -51,13 +51,7 @@ pub(super) fn wait_problem(server: &Server<'_>, words: &str) {
 
 /// Starts with a number of workers by chance.
 pub(super) fn start<'a>(setup: &'a Setup, random: &mut Random) -> Server<'a> {
-    let log = fs::OpenOptions::new().create(true).append(true).open(setup.path().join("log"));
-    let mut command = setup.command();
-    command.args(["--workers", &(1 + random.below(3)).to_string()]);
-    let child = command.stdout(Stdio::null()).stderr(log.expect("a log")).spawn().expect("it starts");
-    let server = Server { setup, child };
-    setup.wait_ready();
-    server
+    setup.start_with_workers(1 + random.below(3) as usize)
 }
 
 /// Kills the two servers in turn by chance while a client sends, also with another number of workers at each start.

@@ -70,13 +70,7 @@ fn wait_problem(server: &Server<'_>, words: &str) -> String {
 
 /// Starts with a number of workers by chance.
 fn start<'a>(setup: &'a Setup, random: &mut Random) -> Server<'a> {
-    let log = fs::OpenOptions::new().create(true).append(true).open(setup.path().join("log"));
-    let mut command = setup.command();
-    command.args(["--workers", &(1 + random.below(3)).to_string()]);
-    let child = command.stdout(Stdio::null()).stderr(log.expect("a log")).spawn().expect("it starts");
-    let server = Server { setup, child };
-    setup.wait_ready();
-    server
+    setup.start_with_workers(1 + random.below(3) as usize)
 }
 
 /// Kills bbq and the NATS server by chance while clients send.

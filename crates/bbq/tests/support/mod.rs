@@ -168,11 +168,21 @@ impl Setup {
         self.start_writing_to(Stdio::null())
     }
 
+    /// The same, with a number of workers.
+    pub fn start_with_workers(&self, workers: usize) -> Server<'_> {
+        let mut command = self.command();
+        command.args(["--workers", &workers.to_string()]);
+        self.start_command(command, Stdio::null())
+    }
+
     /// The same, with a standard output that a `stdout:` sink writes to.
     pub fn start_writing_to(&self, stdout: impl Into<Stdio>) -> Server<'_> {
+        self.start_command(self.command(), stdout)
+    }
+
+    fn start_command(&self, mut command: Command, stdout: impl Into<Stdio>) -> Server<'_> {
         let log =
             fs::OpenOptions::new().create(true).append(true).open(self.path().join("log")).expect("a log");
-        let mut command = self.command();
         command.stdout(stdout).stderr(log);
         let child = command.spawn().expect("the server starts");
         let server = Server { setup: self, child };

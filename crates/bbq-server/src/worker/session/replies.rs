@@ -2,6 +2,7 @@
 //! yet.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 
 use bbq_wire::session::{AckLevel, Welcome, encode_ack};
 
@@ -39,8 +40,9 @@ pub struct Replies<C> {
     /// Batches in the lane that are not durable yet.
     pub(super) outstanding: Cell<usize>,
     outstanding_bytes: Cell<usize>,
-    /// Groups with durable batches that the next servers do not have yet; only with the level `replicated`.
-    replicating: Cell<usize>,
+    /// Durable batches that the next servers do not have yet; only with the level `replicated`. For each group, up to which position
+    /// the next servers must be, and the last sequence.
+    replicating: RefCell<VecDeque<(u64, u64)>>,
     /// The newest acknowledgement that is due, and the newest that was put in the outbox.
     pub(super) ack_due: Cell<u64>,
     pub(super) ack_sent: Cell<u64>,
@@ -60,7 +62,7 @@ impl<C: Connection> Replies<C> {
             level: Cell::new(level),
             outstanding: Cell::new(0),
             outstanding_bytes: Cell::new(0),
-            replicating: Cell::new(0),
+            replicating: RefCell::default(),
             ack_due: Cell::new(ack_sent),
             ack_sent: Cell::new(ack_sent),
             outbox: RefCell::default(),
@@ -96,19 +98,32 @@ impl<C: Connection> Replies<C> {
         self.outstanding_bytes.get()
     }
 
-    /// Counts a group that the next servers do not have yet.
-    pub(crate) fn begin_replicating(&self) {
-        self.replicating.set(self.replicating.get() + 1);
+    /// Lets a durable batch wait until the next servers have everything before `position`. Returns whether it is the first of its group.
+    pub(crate) fn replicate(&self, position: u64, sequence: u64) -> bool {
+        let mut replicating = self.replicating.borrow_mut();
+        match replicating.back_mut().filter(|(last, _)| *last == position) {
+            Some((_, of_group)) => {
+                *of_group = sequence;
+                false
+            }
+            None => {
+                replicating.push_back((position, sequence));
+                true
+            }
+        }
     }
 
-    /// Counts a group that the next servers have.
-    pub(crate) fn end_replicating(&self) {
-        self.replicating.set(self.replicating.get() - 1);
+    /// Acknowledges what the next servers have before `position`.
+    pub(crate) fn replicated(&self, position: u64) {
+        let mut replicating = self.replicating.borrow_mut();
+        while let Some((_, sequence)) = replicating.pop_front_if(|(waits_for, _)| *waits_for <= position) {
+            self.acknowledge(sequence);
+        }
     }
 
     /// Groups that the next servers do not have yet.
     pub(crate) fn replicating(&self) -> usize {
-        self.replicating.get()
+        self.replicating.borrow().len()
     }
 
     /// Notes that the lane failed: batches that wait will never be acknowledged.
@@ -127,7 +142,7 @@ impl<C: Connection> Replies<C> {
     /// Whether the session owes its client nothing.
     pub(crate) fn is_settled(&self) -> bool {
         self.outstanding.get() == 0
-            && self.replicating.get() == 0
+            && self.replicating.borrow().is_empty()
             && self.is_sent()
             && !self.has_unsent_ack()
             && !self.has_failed()
@@ -238,5 +253,22 @@ mod tests {
         assert!(replies.is_settled());
         replies.acknowledge(7);
         assert!(!replies.is_settled());
+    }
+
+    #[test]
+    fn what_the_next_servers_lack_is_not_acknowledged() {
+        let replies = Replies::new(FakeConnection::default(), AckLevel::Replicated, 0);
+        // Two groups, the first with two batches.
+        assert_eq!(
+            [(8, 1), (8, 2), (16, 3)].map(|(at, last)| replies.replicate(at, last)),
+            [true, false, true]
+        );
+        replies.replicated(7);
+        assert_eq!((replies.replicating(), replies.ack_due.get()), (2, 0));
+        replies.replicated(8);
+        assert_eq!((replies.replicating(), replies.ack_due.get()), (1, 2));
+        assert!(!replies.is_settled());
+        replies.replicated(20);
+        assert_eq!((replies.replicating(), replies.ack_due.get()), (0, 3));
     }
 }
