@@ -36,6 +36,7 @@ fn comes_and_goes(transport: &str) {
     stranger.leaves();
     // The two are read one after the other, and the process may end in between.
     server.wait_status("its end", |status| foreign(status).is_empty() && status["problems"] == json!([]));
+    server.wait_log("the other process no longer listens at this address");
     let log = setup.log();
     let named = |level: &str| {
         log.lines().filter(|line| line.contains(level) && line.contains(&format!("pid={pid}"))).count()
