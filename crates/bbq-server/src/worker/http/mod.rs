@@ -29,5 +29,7 @@ mod store;
 pub(crate) use coding::fuzzed_body;
 pub(crate) use connection::{begin, too_many};
 #[cfg(fuzzing)]
+pub(crate) use grpc::fuzzed_prefix;
+#[cfg(fuzzing)]
 pub(crate) use headers::fuzzed_numbers;
 pub(crate) use open::OpenHttp;
