@@ -29,6 +29,8 @@ mod link_sink;
 mod nats;
 mod null;
 mod opening;
+#[cfg(feature = "nats")]
+mod positions;
 mod rejected;
 mod resolver;
 mod simulated;
