@@ -9,23 +9,26 @@ use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 use crate::log_queue::LogQueue;
 
-/// A library whose lines are left out unless BBQ_LOG names it: the sink that uses it tells the same in its own words.
-const QUIET: &str = "async_nats";
+/// Libraries whose lines are left out unless BBQ_LOG names them: the sinks that use them tell the same in their own words.
+const QUIET: [&str; 3] = ["async_nats", "librdkafka", "rdkafka"];
 
 /// The queue of a server's log.
 static QUEUE: OnceLock<LogQueue> = OnceLock::new();
 
 /// With `is_queued`, threads that log never wait for a reader of the log; call [`finish`] at the end.
 pub(crate) fn start(is_queued: bool) {
-    let filter = EnvFilter::builder()
+    let mut filter = EnvFilter::builder()
         .with_default_directive(LevelFilter::INFO.into())
         .with_env_var("BBQ_LOG")
         .from_env_lossy();
-    let is_asked_for = std::env::var("BBQ_LOG").is_ok_and(|log| log.contains(QUIET));
-    let filter = match format!("{QUIET}=off").parse() {
-        Ok(directive) if !is_asked_for => filter.add_directive(directive),
-        _ => filter,
-    };
+    let asked_for = std::env::var("BBQ_LOG").unwrap_or_default();
+    for library in QUIET {
+        if let Ok(directive) = format!("{library}=off").parse()
+            && !asked_for.contains(library)
+        {
+            filter = filter.add_directive(directive);
+        }
+    }
     let colour =
         std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let writer = match is_queued {
