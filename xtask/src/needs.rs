@@ -1,5 +1,5 @@
 //! The programs that the tests need: real clients, tools that take resources away from a server, a counter of instructions,
-//! compilers for C and C++, and Node. Go is in `go.rs`.
+//! compilers for C and C++, Java, and Node. Go is in `go.rs`. And what it takes to build the sinks that are features.
 //!
 //! As root, this installs the missing ones from Debian's packages. Otherwise it names them, and the command that installs
 //! them. It removes no installed package and starts no service.
@@ -11,8 +11,12 @@ use std::process::{Command, Stdio};
 
 use crate::step;
 
+/// What librdkafka is built with, and OpenSSL, which it uses.
+const TO_BUILD: [(&str, &str); 3] =
+    [("/usr/include/openssl/ssl.h", "libssl-dev"), ("make", "make"), ("pkg-config", "pkg-config")];
+
 /// A program, or a file by its whole path, and the Debian package that contains it.
-const NEEDS: [(&str, &str); 22] = [
+const NEEDS: [(&str, &str); 23] = [
     ("/usr/include/spdlog/spdlog.h", "libspdlog-dev"),
     ("/usr/lib/python3/dist-packages/yaml/__init__.py", "python3-yaml"),
     ("/usr/sbin/nats-server", "nats-server"),
@@ -21,14 +25,15 @@ const NEEDS: [(&str, &str); 22] = [
     ("cmake", "cmake"),
     ("curl", "curl"),
     ("dig", "bind9-dnsutils"),
+    ("java", "default-jre-headless"),
     ("journalctl", "systemd"),
     ("logger", "bsdutils"),
     ("loggen", "syslog-ng-core"),
+    ("mvn", "maven"),
     ("nc", "netcat-openbsd"),
     ("node", "nodejs"),
     ("npm", "npm"),
     ("openssl", "openssl"),
-    ("pkg-config", "pkg-config"),
     ("prlimit", "util-linux"),
     ("python3", "python3"),
     ("ss", "iproute2"),
@@ -47,13 +52,25 @@ const POLICY_NEVER: &str = "#!/bin/sh\nexit 101\n";
 
 /// Installs missing programs as root, or returns an error that names them.
 pub(crate) fn provide() -> Result<(), String> {
-    let missing = missing(&search_path(), has_venv());
+    let found = || missing(&search_path(), has_venv());
+    install(&found)
+}
+
+/// The same for what is needed to build every sink.
+pub(crate) fn provide_to_build() -> Result<(), String> {
+    let found = || missing_of(&TO_BUILD, &search_path());
+    install(&found)
+}
+
+fn install(missing: &dyn Fn() -> Vec<(&'static str, &'static str)>) -> Result<(), String> {
+    let look_again = missing;
+    let missing = missing();
     if missing.is_empty() {
         return Ok(());
     }
     let packages = packages(&missing);
     let names: Vec<&str> = missing.iter().map(|(program, _)| *program).collect();
-    eprintln!("xtask: the tests need {}", names.join(", "));
+    eprintln!("xtask: missing: {}", names.join(", "));
     let command = format!("apt-get update && apt-get {} {}", INSTALL.join(" "), packages.join(" "));
     let by_hand = |why: &str| {
         format!(
@@ -74,7 +91,7 @@ pub(crate) fn provide() -> Result<(), String> {
         .and_then(|()| step::run(&quiet, "apt-get", &[&INSTALL[..], &packages].concat()));
     drop(policy);
     installed.map_err(|problem| by_hand(&problem))?;
-    match self::missing(&search_path(), has_venv()).first() {
+    match look_again().first() {
         None => Ok(()),
         Some((needed, package)) => Err(format!("{package} is installed, but {needed} is not found")),
     }
@@ -85,11 +102,16 @@ fn search_path() -> Vec<PathBuf> {
 }
 
 fn missing(path: &[PathBuf], has_venv: bool) -> Vec<(&'static str, &'static str)> {
+    let programs = [missing_of(&TO_BUILD, path), missing_of(&NEEDS, path)].concat();
+    programs.into_iter().chain((!has_venv).then_some(VENV)).collect()
+}
+
+fn missing_of(needs: &[(&'static str, &'static str)], path: &[PathBuf]) -> Vec<(&'static str, &'static str)> {
     let is_missing = |(needed, _): &(&str, &str)| match needed.starts_with('/') {
         true => !Path::new(needed).is_file(),
         false => !path.iter().any(|directory| is_program(&directory.join(needed))),
     };
-    NEEDS.into_iter().filter(is_missing).chain((!has_venv).then_some(VENV)).collect()
+    needs.iter().copied().filter(is_missing).collect()
 }
 
 /// Whether Python can make environments that have pip.
@@ -153,16 +175,17 @@ mod tests {
             "bsdutils",
             "cmake",
             "curl",
+            "default-jre-headless",
             "g++",
             "iproute2",
             "libspdlog-dev",
+            "maven",
             "nats-server",
             "netcat-openbsd",
             "nginx",
             "nodejs",
             "npm",
             "openssl",
-            "pkg-config",
             "python3",
             "python3-yaml",
             "strace",

@@ -11,7 +11,7 @@ use crate::log_queue::LogQueue;
 
 /// Libraries whose lines are left out unless BBQ_LOG names them: who uses them tells the same in words of ours, and not for each
 /// connection of a peer that floods.
-const QUIET: [&str; 3] = ["async_nats", "h2", "hyper"];
+const QUIET: [&str; 5] = ["async_nats", "h2", "hyper", "librdkafka", "rdkafka"];
 
 /// The queue of a server's log.
 static QUEUE: OnceLock<LogQueue> = OnceLock::new();
