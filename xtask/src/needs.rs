@@ -1,5 +1,5 @@
 //! The programs that the tests need: real clients, tools that take resources away from a server, a counter of instructions,
-//! compilers for C and C++, and Node. Go is in `go.rs`.
+//! compilers for C and C++, a browser, and Node. Go is in `go.rs`.
 //!
 //! As root, this installs the missing ones from Debian's packages. Otherwise it names them, and the command that installs
 //! them. It removes no installed package and starts no service.
@@ -12,12 +12,14 @@ use std::process::{Command, Stdio};
 use crate::step;
 
 /// A program, or a file by its whole path, and the Debian package that contains it.
-const NEEDS: [(&str, &str); 22] = [
+const NEEDS: [(&str, &str); 24] = [
     ("/usr/include/spdlog/spdlog.h", "libspdlog-dev"),
     ("/usr/lib/python3/dist-packages/yaml/__init__.py", "python3-yaml"),
     ("/usr/sbin/nats-server", "nats-server"),
     ("/usr/sbin/nginx", "nginx"),
     ("c++", "g++"),
+    ("chromedriver", "chromium-driver"),
+    ("chromium", "chromium"),
     ("cmake", "cmake"),
     ("curl", "curl"),
     ("dig", "bind9-dnsutils"),
@@ -151,6 +153,8 @@ mod tests {
         let all = [
             "bind9-dnsutils",
             "bsdutils",
+            "chromium",
+            "chromium-driver",
             "cmake",
             "curl",
             "g++",
