@@ -5,13 +5,16 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Instant;
 
 use serde_json::Value;
 
 use crate::support::program::Program;
 use crate::support::{BBQ, PATIENCE, Setup};
+
+/// Lines that a test has not read yet: more than a test reads in all.
+const LINES_MAX: usize = 100_000;
 
 /// A running `bbq tail`.
 pub(super) struct Tail {
@@ -21,7 +24,7 @@ pub(super) struct Tail {
 }
 
 fn lines_of(output: impl std::io::Read + Send + 'static) -> Receiver<String> {
-    let (tell, lines) = channel();
+    let (tell, lines) = sync_channel(LINES_MAX);
     std::thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             if tell.send(line).is_err() {

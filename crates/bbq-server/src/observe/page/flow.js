@@ -128,7 +128,9 @@ function listenerBox(listener, index, rates) {
   let detail = "queue " + unit;
   if (lost > 0) detail = "dropping " + rate(lost);
   else if (listener.foreign.length > 0) detail = "shares its address";
-  return { key: "listener-" + index, name: listener.name, rate: pace, lost: lost ?? 0, detail, level: bad ? "problem" : undefined };
+  // What was dropped does not go on.
+  const taken = pace === null ? null : Math.max(0, pace - (lost ?? 0));
+  return { key: "listener-" + index, name: listener.name, rate: taken, lost: lost ?? 0, detail, level: bad ? "problem" : undefined };
 }
 
 function workerBox(worker, lane, index, rates) {

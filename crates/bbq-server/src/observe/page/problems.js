@@ -35,6 +35,7 @@ export function problemsOf(status) {
   for (const worker of status.workers.filter(isStalled)) {
     found.push({
       level: "problem",
+      key: "worker " + worker.index,
       what: "worker " + worker.index + " is stuck: it has not come back to its event loop for " + duration(worker.heartbeat_ms),
       remedy: "Its " + count(worker.connections) + " connections wait; others serve its queue. Look at the thread worker-" + worker.index
         + " (top -H -p " + status.pid + "): at 100 % it is overloaded, in state D it waits for the disk.",
@@ -44,6 +45,7 @@ export function problemsOf(status) {
   if (used >= most * SPOOL_NEARLY_FULL) {
     found.push({
       level: "warning",
+      key: "spool",
       what: "the spool is " + percent(used / most) + " full: " + bytes(used) + " of " + bytes(most),
       remedy: "A sink is behind. When the spool is full, senders wait, or messages are dropped (on_full).",
     });
@@ -80,8 +82,8 @@ export class Problems {
     const found = problemsOf(status);
     const seen = new Set();
     for (const problem of found) {
-      // Numbers in it change; it stays the same problem.
-      const key = problem.level + problem.what.replace(/[\d.,]+/g, "#").slice(0, 120);
+      // How many and how long ago change; it stays the same problem.
+      const key = problem.key ?? problem.what.replace(/: \d+ /, ": # ").replace(/last \d+ s/, "last # s");
       if (seen.has(key)) continue;
       seen.add(key);
       let item = this.shown.get(key);
