@@ -1,5 +1,5 @@
 //! The programs that the tests need: real clients, tools that take resources away from a server, a counter of instructions,
-//! compilers for C and C++, Java, and Node. Go is in `go.rs`. And what it takes to build the sinks that are features.
+//! compilers for C and C++, Java, a browser, and Node. Go is in `go.rs`. And what it takes to build the sinks that are features.
 //!
 //! As root, this installs the missing ones from Debian's packages. Otherwise it names them, and the command that installs
 //! them. It removes no installed package and starts no service.
@@ -16,12 +16,14 @@ const TO_BUILD: [(&str, &str); 3] =
     [("/usr/include/openssl/ssl.h", "libssl-dev"), ("make", "make"), ("pkg-config", "pkg-config")];
 
 /// A program, or a file by its whole path, and the Debian package that contains it.
-const NEEDS: [(&str, &str); 23] = [
+const NEEDS: [(&str, &str); 25] = [
     ("/usr/include/spdlog/spdlog.h", "libspdlog-dev"),
     ("/usr/lib/python3/dist-packages/yaml/__init__.py", "python3-yaml"),
     ("/usr/sbin/nats-server", "nats-server"),
     ("/usr/sbin/nginx", "nginx"),
     ("c++", "g++"),
+    ("chromedriver", "chromium-driver"),
+    ("chromium", "chromium"),
     ("cmake", "cmake"),
     ("curl", "curl"),
     ("dig", "bind9-dnsutils"),
@@ -173,6 +175,8 @@ mod tests {
         let all = [
             "bind9-dnsutils",
             "bsdutils",
+            "chromium",
+            "chromium-driver",
             "cmake",
             "curl",
             "default-jre-headless",

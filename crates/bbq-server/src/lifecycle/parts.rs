@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::access::{AddressLimit, AddressRate, Floods};
+use crate::config::EffectiveKey;
 use crate::error::StartError;
 use crate::lifecycle::listeners::Listener;
 use crate::observe::changes::Changes;
@@ -40,6 +41,8 @@ pub(crate) struct Parts {
     pub(crate) budget: Arc<ConnectionBudget>,
     pub(crate) limits: IntakeLimits,
     pub(crate) changes: Arc<Changes>,
+    /// The configuration of the start, but for listeners and sinks.
+    pub(crate) effective: Vec<EffectiveKey>,
     pub(crate) ready: AtomicBool,
 }
 

@@ -377,6 +377,7 @@ fn open(start: Start<'_>, lifecycle: &Arc<Lifecycle>) -> Result<(Arc<Parts>, Vec
         budget,
         limits: IntakeLimits::of(config),
         changes: Arc::clone(start.changes),
+        effective: config.effective(),
         ready: AtomicBool::new(false),
     });
     start.changes.drops.begin(parts.drops());
