@@ -45,7 +45,7 @@ impl Config {
             "data" => self.data.display().to_string(),
             "workers" => self.workers.to_string(),
             "distribution" => self.distribution.to_string(),
-            "stall_threshold_ms" => self.stall_threshold.map_or_else(|| "never".to_owned(), milliseconds),
+            "stall_threshold_ms" => self.stall_threshold.map_or_else(|| "0".to_owned(), milliseconds),
             "steering_pins" => self.steering_pins.display().to_string(),
             "admin" => self.admin.map_or_else(|| ADMIN_OFF.to_owned(), |address| address.to_string()),
             "admin_token_file" => match &self.admin_tokens {
@@ -77,7 +77,7 @@ mod tests {
             ("data", "elsewhere"),
             ("workers", "3"),
             ("distribution", "shared"),
-            ("stall_threshold_ms", "never"),
+            ("stall_threshold_ms", "0"),
             ("admin", "off"),
             ("spool.bytes_max", "3GiB"),
             ("spool.flush_interval_ms", "7"),

@@ -187,7 +187,7 @@ mod tests {
         for kind in SINK_KINDS {
             let argument = match kind.argument {
                 "" => "",
-                url if url.ends_with("/SUBJECT") => "//host/subject",
+                url if url.ends_with("/SUBJECT") || url.ends_with("/TOPIC") => "//host/name",
                 url if url.starts_with("//") => "//host",
                 _ => "x",
             };
@@ -207,6 +207,7 @@ mod tests {
                     "create" => "&stream=S",
                     "replicas" => "&stream=S&create=on",
                     "user" => "&password_env=PATH",
+                    "sasl" => "&user=U&password_env=PATH",
                     _ => "",
                 };
                 let text = format!("{}:{argument}?{}={value}{more}", kind.word, option.key);
