@@ -5,7 +5,7 @@
 use super::kind::Kind;
 #[cfg(feature = "nats")]
 use super::nats;
-use super::{exec, forward, http, null, text};
+use super::{exec, forward, http, null, otlp, text};
 
 /// The kinds of this build, in the order in which help shows them.
 pub static SINK_KINDS: &[&Kind] = &[
@@ -16,6 +16,10 @@ pub static SINK_KINDS: &[&Kind] = &[
     &forward::FORWARD_UNIX,
     &http::HTTP,
     &http::HTTPS,
+    &otlp::HTTP,
+    &otlp::HTTPS,
+    &otlp::GRPC,
+    &otlp::GRPCS,
     &exec::EXEC,
     #[cfg(feature = "nats")]
     &nats::NATS,

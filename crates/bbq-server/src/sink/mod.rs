@@ -29,6 +29,7 @@ mod link_sink;
 mod nats;
 mod null;
 mod opening;
+mod otlp;
 mod rejected;
 mod resolver;
 mod simulated;
