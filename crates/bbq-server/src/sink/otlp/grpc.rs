@@ -7,6 +7,7 @@
 
 use std::io;
 
+use bbq_wire::otlp::join;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue, TE};
@@ -39,7 +40,7 @@ pub(super) struct GrpcCalls {
 impl Exchange for GrpcCalls {
     async fn exchange(&self, text: Vec<u8>, _records: u64) -> io::Result<Answer> {
         let coding = self.settings.coding;
-        let body = framed(&coding.encode(text)?, coding != Coding::None)?;
+        let body = framed(&coding.encode(join(&text))?, coding != Coding::None)?;
         let mut request = self.settings.request(body.into(), "application/grpc");
         request.headers_mut().insert(TE, HeaderValue::from_static("trailers"));
         if let Some(name) = coding.name() {

@@ -10,6 +10,7 @@
 
 use std::io;
 
+use bbq_wire::otlp::join;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use hyper::{Response, StatusCode};
@@ -32,7 +33,7 @@ pub(super) struct HttpPosts {
 impl Exchange for HttpPosts {
     async fn exchange(&self, text: Vec<u8>, _records: u64) -> io::Result<Answer> {
         let coding = self.settings.coding;
-        let mut request = self.settings.request(coding.encode(text)?.into(), PROTOBUF);
+        let mut request = self.settings.request(coding.encode(join(&text))?.into(), PROTOBUF);
         if let Some(name) = coding.name() {
             request.headers_mut().insert(CONTENT_ENCODING, name);
         }
