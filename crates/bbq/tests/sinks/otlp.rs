@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -12,7 +14,7 @@ use serde_json::{Value, json};
 use crate::authority::Authority;
 use crate::grpc_server::{Reply, serve};
 use crate::http::lines;
-use crate::support::{Server, Setup, assert_balanced};
+use crate::support::{Setup, assert_balanced};
 
 /// The ways of the sink, with options.
 const WAYS: [(&str, &str); 4] =
@@ -37,12 +39,16 @@ fn sender(to: &str) -> Setup {
 }
 
 /// Posts a request in JSON or Protocol Buffers.
-fn post(server: &Server<'_>, content_type: &str, body: &[u8]) {
+fn post(setup: &Setup, content_type: &str, body: &[u8]) {
     let head = format!(
         "POST /v1/logs HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: {content_type}\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
-    server.send(0, &[head.as_bytes(), body].concat());
+    let mut stream = TcpStream::connect(setup.address(0)).expect("it listens");
+    stream.write_all(&[head.as_bytes(), body].concat()).expect("it reads");
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).expect("it answers");
+    assert!(response.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&response));
 }
 
 /// The records in a file, without what each server says of its own.
@@ -98,7 +104,7 @@ fn every_field_is_kept_from_one_bbq_to_the_next() {
         let to = receiver.start();
         let setup = sender(&format!("{word}://{}{options}", receiver.address(0)));
         let server = setup.start();
-        post(&server, "application/json", request().to_string().as_bytes());
+        post(&setup, "application/json", request().to_string().as_bytes());
         server.wait_delivered_by(1, 43);
         to.wait_delivered_by(1, 43);
         assert_balanced(&server.status());
@@ -123,7 +129,7 @@ fn a_log_record_goes_out_byte_for_byte() {
     let scope = [&b"\x0a\x03\x0a\x01s"[..], &record].concat();
     let resource = [&b"\x0a\x02\x10\x05\x1a\x01u\x12"[..], &[scope.len() as u8], &scope].concat();
     let request = [&[0x0a, resource.len() as u8][..], &resource].concat();
-    post(&server, "application/x-protobuf", &request);
+    post(&setup, "application/x-protobuf", &request);
     server.wait_delivered_by(0, 1);
     assert_eq!(server.stop(), Some(0));
     assert_eq!(requests.try_iter().collect::<Vec<_>>(), [request]);

@@ -3,6 +3,8 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers panic, too")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
@@ -86,7 +88,7 @@ fn receivers(says: impl FnMut(&str) -> Says + Send + Clone + 'static) -> [(Strin
 
 /// One worker: the messages of a test come in order.
 fn sender(to: &str) -> Setup {
-    let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"])
+    let mut setup = Setup::new(&["lines+tcp://127.0.0.1:{0}?name=in"])
         .config("drain_timeout_seconds = 1\n")
         .with(&["--workers", "1"]);
     setup.set_sinks(&[to]);
@@ -197,13 +199,27 @@ fn one_record_that_is_refused_is_found_and_kept() {
 /// Everything is kept in the spool, not among the dead letters, which have a limit.
 #[test]
 fn a_receiver_that_fails_on_everything_is_not_given_everything() {
-    let says = |body: &str| if body.contains("line") { Says::Fails } else { Says::Taken };
+    let is_repaired = Arc::new(AtomicBool::new(false));
+    let says = {
+        let is_repaired = Arc::clone(&is_repaired);
+        move |body: &str| {
+            let fails = body.contains("line") && !is_repaired.load(Ordering::Relaxed);
+            if fails { Says::Fails } else { Says::Taken }
+        }
+    };
     for (to, _bodies) in receivers(says) {
+        is_repaired.store(false, Ordering::Relaxed);
         let setup = sender(&to);
         let server = start(&setup);
         server.send(0, &lines(0..100));
         wait_problem(&server, "it has failed on each of the last 16 messages");
         assert!(server.status()["ledger"]["queued"].as_u64() >= Some(84));
+        is_repaired.store(true, Ordering::Relaxed);
+        let status = server.wait_status("none queued", |status| {
+            status["ledger"]["received"] == 101 && status["ledger"]["queued"] == 0
+        });
+        assert_balanced(&status);
+        assert_eq!(status["ledger"]["dropped"], json!({"refused": 16}), "{status:#}");
         assert_eq!(server.stop(), Some(0));
         assert_eq!(wait_dead_letters(&setup).len(), 16);
     }
