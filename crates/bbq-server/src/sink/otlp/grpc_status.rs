@@ -110,8 +110,7 @@ impl GrpcStatus {
                 Verdict::Later(why)
             }
             RESOURCE_EXHAUSTED if self.retry_delay.is_some() => Verdict::Later(why),
-            // Without a time it says that the request is too large.
-            RESOURCE_EXHAUSTED | INVALID_ARGUMENT => Verdict::Refused(why),
+            INVALID_ARGUMENT => Verdict::Refused(why),
             // These are not about the messages.
             UNAUTHENTICATED | PERMISSION_DENIED => {
                 Verdict::Later(format!("{why}; check the option authorization"))
@@ -119,6 +118,7 @@ impl GrpcStatus {
             UNIMPLEMENTED | NOT_FOUND => Verdict::Later(format!(
                 "{why}; it takes no logs of OpenTelemetry here, or not in this compression"
             )),
+            // RESOURCE_EXHAUSTED without a time, too: the request is too large, or the server has too much to do.
             _ => Verdict::Failed(why),
         }
     }
@@ -189,8 +189,8 @@ mod tests {
         assert_eq!(status(RESOURCE_EXHAUSTED, Some(b"junk")).retry_delay, None);
         for (codes, expected) in [
             (&[1, 4, 5, 7, 10, 11, 12, 14, 15, 16][..], "later"),
-            (&[3, 8], "refused"),
-            (&[2, 6, 9, 13, 99, -1], "failed"),
+            (&[3], "refused"),
+            (&[2, 6, 8, 9, 13, 99, -1], "failed"),
         ] {
             for code in codes {
                 let found = match status(*code, None).verdict(|text| text) {
