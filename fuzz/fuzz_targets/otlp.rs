@@ -1,9 +1,9 @@
 //! Any bytes are a request of OTLP logs, or are none. Its records are requests of one log record each, which stay the same when they are
-//! cut again, and sinks can show them. A request in JSON becomes one in Protocol Buffers. The first byte is the limit of a record.
+//! joined or cut again, and sinks can show them. A request in JSON becomes one in Protocol Buffers. The first byte is the limit of a record.
 #![no_main]
 
 use bbq_server::fuzzing::{otlp_from_json, otlp_shown};
-use bbq_wire::otlp::{SplitError, SplitLimits, body, records, split};
+use bbq_wire::otlp::{SplitError, SplitLimits, body, join, records, split};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -24,6 +24,9 @@ fn check(request: &[u8], limits: SplitLimits) {
     let Ok(found) = split(request, limits, &mut out) else { return };
     assert_eq!(records(&out).count(), found.records as usize);
     assert_eq!(records(&out).map(<[u8]>::len).sum::<usize>(), out.len());
+    let mut joined = Vec::new();
+    assert_eq!(split(&join(&out), limits, &mut joined).map(|split| split.records), Ok(found.records));
+    assert_eq!(joined, out);
     for record in records(&out) {
         assert!(record.len() <= limits.record_bytes_max);
         let mut again = Vec::new();

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::syslog::{self, SyslogFields};
 
-use crate::otlp::{OtlpFields, put_body};
+use crate::otlp::{OtlpFields, append_log_records, put_body};
 
 /// How a message is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum Format {
     Json,
     /// One or two lines per message, as a server with an interface of its own wants them.
     Enveloped(Envelope, Content),
+    /// A log record of OTLP with its resource and scope, in Protocol Buffers; not a line.
+    Otlp,
 }
 
 /// What is around a message.
@@ -106,6 +108,7 @@ impl Formatter {
             Format::Raw => append_raw(entry, out, |_| {}),
             Format::Json => append_json(entry, out, |_| {}),
             Format::Enveloped(envelope, content) => append_enveloped(entry, (envelope, content), out, |_| {}),
+            Format::Otlp => append_log_records(entry, out, |_| {}),
         }
     }
 
@@ -117,6 +120,7 @@ impl Formatter {
             Format::Enveloped(envelope, content) => {
                 append_enveloped(entry, (envelope, content), out, |end| ends.push(end));
             }
+            Format::Otlp => append_log_records(entry, out, |end| ends.push(end)),
         }
     }
 }

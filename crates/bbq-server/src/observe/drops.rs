@@ -211,6 +211,10 @@ fn cause(what: &str) -> (Fault, &'static str) {
             Fault::Sender,
             "the sink's server refuses these messages for good: bbq spool cat --json prints them and why, from dead-letters/",
         ),
+        "partial_success" => (
+            Fault::Sender,
+            "the sink's server takes requests and rejects some of their messages, without saying which: its text is in the log",
+        ),
         EVICTED => (
             Fault::Sender,
             "connections or memory ran out, and these had made no progress for the longest time: raise the limit of open files, or \

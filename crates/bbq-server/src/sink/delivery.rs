@@ -313,6 +313,15 @@ impl Delivery {
         self.advance(&mut state, part);
     }
 
+    /// Notes that the destination has the messages of a part but for `rejected` ones, which it refuses for good. Nobody knows which.
+    pub(super) fn confirm_partly(&mut self, part: &Part, rejected: u64, reason: &'static str) {
+        let mut state = self.pending.state();
+        if rejected > 0 {
+            state.count_rejected(rejected.min(part.records), reason);
+        }
+        self.advance(&mut state, part);
+    }
+
     fn advance(&self, state: &mut State, part: &Part) {
         state.settled = part.behind;
         self.pending.progress.fetch_add(part.records, Ordering::Relaxed);

@@ -8,60 +8,55 @@
 //! Some servers respond 400 to everything when the path, the query or the format is wrong. So before the server has taken a
 //! message with the same URL and format, only a few messages are rejected; then the sink waits.
 
-mod coding;
+pub(super) mod client;
+pub(super) mod coding;
 mod preset;
-mod response;
-mod retry_after;
+pub(super) mod refusals;
+pub(super) mod requests;
+pub(super) mod response;
+pub(super) mod retry_after;
+pub(super) mod url;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use bbq_storage::Storage;
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
 use hyper::{Method, Request, Response, Uri};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 
+use client::{HttpClient, REQUEST_TIMEOUT, Version, late};
 use coding::Coding;
-use preset::{Preset, Verdict};
-use retry_after::RetryAfter;
+use preset::Preset;
+use refusals::Refusals;
+use requests::{Answer, Exchange, Requests, Verdict};
+use url::{Authorization, Written};
 
 use super::async_sink::{AsyncSink, Destination};
 use super::dead_letters::DEAD_LETTERS_OPTION;
-use super::delivery::{Delivery, Part};
+use super::delivery::Delivery;
 use super::interface::{Now, OpenError, Sink};
 use super::kind::{Kind, Target};
-use super::resolver::Resolver;
 use super::text::target::{FORMAT_WORDS, format_option};
 use super::tls_options;
 use crate::config::ConfigError;
 use crate::config::query::{Query, SpecOption};
-use crate::config::secret::Secret;
 use crate::config::spec_text::without_user;
 use crate::config::values::Values;
-use crate::format::{Format, Formatter};
+use crate::format::Format;
 use crate::tls::ClientTls;
 
-/// Bytes of a body, unless one message is larger: so many that the cost of a request does not matter; most servers allow more.
-const BODY_BYTES_TARGET: usize = 1024 * 1024;
-/// A server that does not accept a connection within this time is down.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A request whose status does not come within this time has failed, and is sent again.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Most groups that are on their way: memory is bounded by this many groups.
 const IN_FLIGHT_MAX: u64 = 16;
-/// Most messages that are rejected before the server has taken one.
-const FIRST_REFUSALS_MAX: u64 = 16;
-/// In place of the number of first refusals: the server has taken a message.
-const TAKEN: u64 = u64::MAX;
-/// Why messages are rejected.
-const REFUSED: &str = "refused";
+/// What to check if a server takes nothing.
+const CHECK: &str = "path, query, preset, format and compress";
+/// Groups on their way.
+pub(super) const IN_FLIGHT: SpecOption = SpecOption {
+    key: "in_flight",
+    values: Values::Number(1..=IN_FLIGHT_MAX),
+    default: "1",
+    meaning: "groups of messages in flight at a time; with more than 1, messages may arrive out of order",
+};
 
 /// The options of both kinds.
 const OPTIONS: [SpecOption; 7] = [
@@ -73,18 +68,8 @@ const OPTIONS: [SpecOption; 7] = [
         default: "none",
         meaning: "what follows the question mark of the URL; with an `&` only in a table",
     },
-    SpecOption {
-        key: "authorization",
-        values: Values::Secret,
-        default: "none",
-        meaning: "the header `Authorization`, such as `Bearer TOKEN`",
-    },
-    SpecOption {
-        key: "in_flight",
-        values: Values::Number(1..=IN_FLIGHT_MAX),
-        default: "1",
-        meaning: "groups of messages in flight at a time; with more than 1, messages may arrive out of order",
-    },
+    url::AUTHORIZATION,
+    IN_FLIGHT,
     SpecOption {
         key: "compress",
         values: Values::Words(&["none", "gzip", "zstd"]),
@@ -128,40 +113,25 @@ fn parse(
     query: &mut Query<'_>,
     tls: Option<ClientTls>,
 ) -> Result<Arc<dyn Target>, ConfigError> {
-    let url = format!("{scheme}:{argument}");
-    let shown = without_user(&url);
-    let wrong = |why: &str| ConfigError::new(format!("{shown:?}: {why}; write {scheme}://HOST:PORT/PATH"));
-    if !argument.strip_prefix("//").is_some_and(|rest| rest.starts_with(|first| first != '/')) {
-        return Err(wrong("no host"));
-    }
+    let written = Written::new(scheme, argument, "//HOST:PORT/PATH");
+    let wrong = |why: &str| written.wrong(why);
     let behind = query.take("query", |text| Ok(text.to_owned()))?;
-    let full = behind.map_or_else(|| url.clone(), |behind| format!("{url}?{behind}"));
-    let uri: Uri = full.parse().map_err(|error: hyper::http::uri::InvalidUri| wrong(&error.to_string()))?;
-    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err(wrong("the URL must not have a user and a password, use authorization_file"));
-    }
-    if uri.host().map(str::len) != uri.authority().map(|authority| authority.as_str().len())
-        && uri.port_u16().is_none_or(|port| port == 0)
-    {
-        return Err(wrong("the port is not a number from 1 to 65535"));
-    }
+    let uri = written.url(scheme, argument, behind.as_deref())?;
     let preset = query.take_word("preset", &preset::WORDS)?.unwrap_or_default();
     let format = query.take_word("format", &FORMAT_WORDS)?.unwrap_or(Format::Json);
     let format = preset
         .format(format)
         .ok_or_else(|| wrong("preset=elasticsearch sends JSON; leave format=raw out"))?;
-    let secret = query.take_secret("authorization")?;
-    let authorization = secret.as_ref().map(|secret| {
-        let mut value = HeaderValue::from_str(secret.expose())
-            .map_err(|_| wrong("authorization has characters that a header cannot have"))?;
-        value.set_sensitive(true);
-        Ok(value)
-    });
-    let authorization = authorization.transpose()?;
-    let in_flight = query.take_number("in_flight")?.unwrap_or(1);
-    let in_flight = usize::try_from(in_flight).unwrap_or(1);
+    let authorization = written.authorization(query)?;
+    let in_flight = take_in_flight(query)?;
     let coding = query.take_word("compress", &coding::WORDS)?.unwrap_or_default();
-    Ok(Arc::new(HttpTarget { uri, tls, preset, format, coding, authorization, secret, in_flight }))
+    Ok(Arc::new(HttpTarget { uri, tls, preset, format, coding, authorization, in_flight }))
+}
+
+/// Takes the option [`IN_FLIGHT`].
+pub(super) fn take_in_flight(query: &mut Query<'_>) -> Result<usize, ConfigError> {
+    let in_flight = query.take_number(IN_FLIGHT.key)?.unwrap_or(1);
+    Ok(usize::try_from(in_flight).unwrap_or(1))
 }
 
 #[derive(Clone, Debug)]
@@ -172,192 +142,102 @@ struct HttpTarget {
     preset: Preset,
     format: Format,
     coding: Coding,
-    authorization: Option<HeaderValue>,
-    /// The same secret, to hide it in texts from the server.
-    secret: Option<Secret>,
+    authorization: Authorization,
     in_flight: usize,
 }
 
 impl Target for HttpTarget {
     fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
-        let resolver = Resolver::start().map_err(OpenError::NotYet)?;
-        let mut connector = HttpConnector::new_with_resolver(resolver);
-        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        connector.set_nodelay(true);
-        connector.enforce_http(false);
-        let tls = match &self.tls {
-            Some(tls) => tls.read(),
-            // Not used.
-            None => ClientTls::nobody(),
-        };
-        let tls = tls.map_err(|error| OpenError::NotYet(io::Error::other(error)))?;
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(connector);
-        let client = Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector);
-        let first_refusals = state.and_then(|state| self.first_refusals(state)).unwrap_or(0);
-        let first_refusals = AtomicU64::new(first_refusals);
-        let destination = HttpDestination {
-            target: self.clone(),
-            client,
-            first_refusals,
-            retry_after: RetryAfter::default(),
-        };
+        let client = HttpClient::open(self.tls.as_ref(), Version::One)?;
+        let requests = Requests::new(self.uri.to_string(), Refusals::new(self.shown(), CHECK, state));
+        let destination = HttpDestination { target: self.clone(), client, requests };
         let sink = AsyncSink::new(destination, self.in_flight).map_err(OpenError::NotYet)?;
         Ok(Box::new(sink))
     }
 }
 
 impl HttpTarget {
-    /// What the cursor remembers: `taken <format> <URI>`, or `refused <number> <format> <URI>`; with the compression, if there is one.
-    fn state(&self, first_refusals: u64) -> String {
+    /// `<format> <URI>`; with the compression, if there is one.
+    fn shown(&self) -> String {
         let HttpTarget { uri, format, coding, .. } = self;
         let coding = if *coding == Coding::None { String::new() } else { format!(" {coding:?}") };
-        match first_refusals {
-            TAKEN => format!("taken {format:?} {uri}{coding}"),
-            refusals => format!("refused {refusals} {format:?} {uri}{coding}"),
-        }
-    }
-
-    /// The first refusals in a state; `None` if the state is that of another format or URI.
-    fn first_refusals(&self, state: &str) -> Option<u64> {
-        (0..=FIRST_REFUSALS_MAX).chain([TAKEN]).find(|refusals| state == self.state(*refusals))
+        format!("{format:?} {uri}{coding}")
     }
 }
 
 struct HttpDestination {
     target: HttpTarget,
-    client: Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>,
-    /// Messages that were rejected before the server took one, or [`TAKEN`]: from then on a refused message is itself at fault.
-    first_refusals: AtomicU64,
-    retry_after: RetryAfter,
+    client: HttpClient,
+    requests: Requests,
 }
 
 impl Destination for HttpDestination {
     async fn deliver(&self, delivery: &mut Delivery) -> io::Result<()> {
-        self.retry_after.wait().await;
-        let mut formatter = Formatter::new(self.target.format);
-        while let Some(mut part) = delivery.next_part(&mut formatter, BODY_BYTES_TARGET) {
-            let body = self.target.preset.body(std::mem::take(&mut part.text));
-            let response = self.post(body).await?;
-            let has_all = response.status().is_success() && !self.target.preset.has_verdicts();
-            if has_all {
-                self.confirm(delivery, &part);
-                response::finish(response).await;
-                continue;
-            }
-            match self.verdict(response, part.records).await? {
-                Verdict::Taken => self.confirm(delivery, &part),
-                Verdict::Later(why) => return Err(io::Error::other(why)),
-                Verdict::Refused(_) if part.records > 1 => delivery.halve(&part),
-                Verdict::Refused(why) => {
-                    self.count_refusal(&why)?;
-                    delivery.reject(&part, REFUSED, why);
-                }
-            }
-        }
-        Ok(())
+        self.requests.deliver(delivery, self.target.format, self).await
     }
 
     fn state(&self) -> String {
-        self.target.state(self.first_refusals.load(Ordering::Relaxed))
+        self.requests.refusals.state()
+    }
+}
+
+impl Exchange for HttpDestination {
+    async fn exchange(&self, text: Vec<u8>, records: u64) -> io::Result<Answer> {
+        let response = self.post(self.target.preset.body(text)).await?;
+        if response.status().is_success() && !self.target.preset.has_verdicts() {
+            return Ok(Answer { verdict: Verdict::Taken, unread: Some(response) });
+        }
+        self.verdict(response, records).await.map(Answer::from)
     }
 }
 
 impl HttpDestination {
-    fn confirm(&self, delivery: &mut Delivery, part: &Part) {
-        self.first_refusals.store(TAKEN, Ordering::Relaxed);
-        delivery.confirm(part);
-    }
-
     /// What a response says that is not just a good status.
     async fn verdict(&self, response: Response<Incoming>, records: u64) -> io::Result<Verdict> {
-        let HttpTarget { uri, preset, secret, .. } = &self.target;
+        let HttpTarget { uri, preset, authorization, .. } = &self.target;
+        let secret = authorization.secret.as_ref();
         if !response.status().is_success() {
-            let wait = self.retry_after.note(&response);
-            let refusal = response::refusal(uri, response, secret.as_ref()).await;
-            return refusal.map(Verdict::Refused).map_err(|error| match wait {
-                None => error,
-                Some(wait) => {
-                    io::Error::other(format!("{error}; it wants to be asked again in {} s", wait.as_secs()))
-                }
-            });
+            let wait = self.requests.retry_after.note(&response);
+            let status = response.status();
+            let text = response::beginning(response).await;
+            let refusal = response::refusal(uri, status, &String::from_utf8_lossy(&text), secret);
+            return refusal.map(Verdict::Refused).map_err(|error| retry_after::shown(error, wait));
         }
-        let body = tokio::time::timeout(REQUEST_TIMEOUT, response::whole(response)).await;
-        let body = body.map_err(|_| late(uri))?;
-        let body =
-            body.map_err(|error| io::Error::other(format!("{uri} responds, but not to the end: {error}")))?;
-        let shown = |why: String| format!("{uri}: {}", response::shown(&why, secret.as_ref()));
+        let body = whole_in_time(uri, response).await?;
+        let shown = |why: String| format!("{uri}: {}", response::shown(&why, secret));
         let (verdict, has_some) = preset.verdict(&body, records);
         if has_some {
-            self.first_refusals.store(TAKEN, Ordering::Relaxed);
+            self.requests.refusals.taken();
         }
         Ok(match verdict {
-            Verdict::Taken => Verdict::Taken,
             Verdict::Later(why) => Verdict::Later(shown(why)),
             Verdict::Refused(why) => Verdict::Refused(shown(why)),
+            verdict => verdict,
         })
-    }
-
-    /// Fails if the server has refused too many messages before it took one.
-    fn count_refusal(&self, why: &str) -> io::Result<()> {
-        match self.first_refusals.load(Ordering::Relaxed) {
-            TAKEN => Ok(()),
-            FIRST_REFUSALS_MAX.. => Err(io::Error::other(format!(
-                "{why}; it has taken nothing yet: check path, query, preset, format and compress"
-            ))),
-            refusals => {
-                self.first_refusals.store(refusals + 1, Ordering::Relaxed);
-                Ok(())
-            }
-        }
     }
 
     /// Posts a body. Returns the response once its head has arrived.
     async fn post(&self, body: Vec<u8>) -> io::Result<Response<Incoming>> {
         let HttpTarget { uri, preset, format, coding, authorization, .. } = &self.target;
-        let mut request = Request::new(Full::new(coding.encode(body)?.into()));
+        let mut request = Request::new(coding.encode(body)?.into());
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri.clone();
         request.headers_mut().insert(CONTENT_TYPE, preset.content_type(*format));
         if let Some(name) = coding.name() {
             request.headers_mut().insert(CONTENT_ENCODING, name);
         }
-        if let Some(value) = authorization {
+        if let Some(value) = &authorization.value {
             request.headers_mut().insert(AUTHORIZATION, value.clone());
         }
-        let asked = tokio::time::timeout(REQUEST_TIMEOUT, self.client.request(request)).await;
-        let response = asked.map_err(|_| late(uri))?;
-        response.map_err(|error| unreachable(uri, &error))
+        self.client.request(request).await
     }
 }
 
-fn late(uri: &Uri) -> io::Error {
-    let seconds = REQUEST_TIMEOUT.as_secs();
-    io::Error::new(io::ErrorKind::TimedOut, format!("{uri} did not respond within {seconds} s"))
-}
-
-/// Shows the innermost cause of the error, which says more than the error itself.
-fn unreachable(uri: &Uri, error: &hyper_util::client::legacy::Error) -> io::Error {
-    let mut deepest: &dyn std::error::Error = error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
-    }
-    let text = deepest.to_string();
-    let remedy = if text.contains("InvalidContentType") {
-        "; it does not speak TLS: write http://"
-    } else if text.contains("CaUsedAsEndEntity") {
-        "; the server shows the certificate of an authority as its own: make one that is not (CA:FALSE)"
-    } else if text.contains("invalid peer certificate") {
-        "; check tls_ca and the host's name"
-    } else if text.contains("received fatal alert") {
-        "; check tls_cert: the server does not accept what it was shown"
-    } else {
-        ""
-    };
-    io::Error::other(format!("cannot post to {uri}: {text}{remedy}"))
+/// Returns the whole body of a response.
+pub(super) async fn whole_in_time(uri: &Uri, response: Response<Incoming>) -> io::Result<Vec<u8>> {
+    let body = tokio::time::timeout(REQUEST_TIMEOUT, response::whole(response)).await;
+    let body = body.map_err(|_| late(uri))?;
+    body.map_err(|error| io::Error::other(format!("{uri} responds, but not to the end: {error}")))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::kafka;
 use super::kind::Kind;
 #[cfg(feature = "nats")]
 use super::nats;
-use super::{exec, forward, http, null, text};
+use super::{exec, forward, http, null, otlp, text};
 
 /// The kinds of this build, in the order in which help shows them.
 pub static SINK_KINDS: &[&Kind] = &[
@@ -18,6 +18,10 @@ pub static SINK_KINDS: &[&Kind] = &[
     &forward::FORWARD_UNIX,
     &http::HTTP,
     &http::HTTPS,
+    &otlp::HTTP,
+    &otlp::HTTPS,
+    &otlp::GRPC,
+    &otlp::GRPCS,
     &exec::EXEC,
     #[cfg(feature = "kafka")]
     &kafka::KAFKA,

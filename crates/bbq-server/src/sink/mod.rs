@@ -31,6 +31,7 @@ mod link_sink;
 mod nats;
 mod null;
 mod opening;
+mod otlp;
 #[cfg(any(feature = "kafka", feature = "nats"))]
 mod positions;
 mod rejected;

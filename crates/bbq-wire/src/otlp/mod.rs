@@ -1,4 +1,4 @@
-//! OTLP logs (opentelemetry.io/docs/specs/otlp): cuts a request into records without decoding it.
+//! OTLP logs (opentelemetry.io/docs/specs/otlp): cuts a request into records without decoding it, and joins them again.
 //!
 //! ```text
 //! ExportLogsServiceRequest   1 resource_logs, repeated
@@ -16,7 +16,10 @@
 //! Invariant: the work is linear in the request and the output.
 
 mod field;
+mod join;
 mod split;
+mod tags;
 
 pub use field::{Field, FieldValue, Fields, Malformed, fields};
+pub use join::join;
 pub use split::{LogBody, Split, SplitError, SplitLimits, body, records, split};

@@ -1,11 +1,8 @@
 //! Cuts a request into records, each with its resource and scope, and finds the body of a record.
 
 use super::field::{Field, FieldValue, Malformed, fields};
+use super::tags::{LOG_RECORDS, RESOURCE_LOGS, SCOPE_LOGS, nested_bytes, put_nested};
 
-/// The tag of a repeated message: number 1 of a request, number 2 of a ResourceLogs and of a ScopeLogs.
-const RESOURCE_LOGS: u32 = 1;
-const SCOPE_LOGS: u32 = 2;
-const LOG_RECORDS: u32 = 2;
 /// Of a log record.
 const BODY: u32 = 5;
 /// Of an AnyValue.
@@ -134,27 +131,6 @@ fn message<'a>(field: &Field<'a>) -> Result<&'a [u8], Malformed> {
         FieldValue::Bytes(bytes) => Ok(bytes),
         _ => Err(Malformed),
     }
-}
-
-/// Bytes of a message of so many bytes with its length and a tag of one byte.
-fn nested_bytes(bytes: usize) -> usize {
-    1 + length_bytes(bytes) + bytes
-}
-
-fn length_bytes(length: usize) -> usize {
-    (usize::BITS - (length | 1).leading_zeros()).div_ceil(7) as usize
-}
-
-/// Puts tag and length of a message.
-fn put_nested(number: u32, bytes: usize, out: &mut Vec<u8>) {
-    // Wire type 2; the numbers here need one byte.
-    out.push((number << 3 | 2) as u8);
-    let mut rest = bytes;
-    while rest >= 0x80 {
-        out.push((rest & 0x7f) as u8 | 0x80);
-        rest >>= 7;
-    }
-    out.push(rest as u8);
 }
 
 /// The records in the output of [`split`].

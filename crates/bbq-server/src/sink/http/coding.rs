@@ -8,7 +8,7 @@ use hyper::header::HeaderValue;
 
 /// How the body of a request is compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(in crate::sink) enum Coding {
     #[default]
     None,
     Gzip,
@@ -16,14 +16,14 @@ pub(super) enum Coding {
 }
 
 /// As they are configured.
-pub(super) const WORDS: [(&str, Coding); 3] =
+pub(in crate::sink) const WORDS: [(&str, Coding); 3] =
     [("none", Coding::None), ("gzip", Coding::Gzip), ("zstd", Coding::Zstd)];
 /// The fastest level that makes lines a few times shorter.
 const ZSTD_LEVEL: i32 = 1;
 
 impl Coding {
     /// Its name in `Content-Encoding`; `None` for a body as it is.
-    pub(super) fn name(self) -> Option<HeaderValue> {
+    pub(in crate::sink) fn name(self) -> Option<HeaderValue> {
         match self {
             Coding::None => None,
             Coding::Gzip => Some(HeaderValue::from_static("gzip")),
@@ -31,7 +31,7 @@ impl Coding {
         }
     }
 
-    pub(super) fn encode(self, body: Vec<u8>) -> io::Result<Vec<u8>> {
+    pub(in crate::sink) fn encode(self, body: Vec<u8>) -> io::Result<Vec<u8>> {
         match self {
             Coding::None => Ok(body),
             Coding::Gzip => {

@@ -11,6 +11,7 @@
 use hyper::header::HeaderValue;
 use serde::Deserialize;
 
+use super::requests::Verdict;
 use crate::config::query::SpecOption;
 use crate::config::values::Values;
 use crate::format::{Content, Envelope, Format};
@@ -39,17 +40,6 @@ pub(super) const OPTION: SpecOption = SpecOption {
 };
 /// The conflict of a message that is there already.
 const CONFLICT: u16 = 409;
-
-/// What a response with a good status says.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// The server has all messages of the body.
-    Taken,
-    /// It has none, or some, and may take the others later.
-    Later(String),
-    /// It refuses some for good, and says so of the first of these.
-    Refused(String),
-}
 
 impl Preset {
     /// The format of a message; `None` if the server cannot take messages in this one.

@@ -26,22 +26,27 @@ const SHOWN_CHARACTERS_MAX: usize = 200;
 const HIDDEN_BYTES_MIN: usize = 4;
 
 /// Reads what is left of a response, so that its connection can be used again.
-pub(super) async fn finish(response: Response<Incoming>) {
+pub(in crate::sink) async fn finish(response: Response<Incoming>) {
     read(response.into_body()).await;
 }
 
-/// Returns why the server refuses a body for good, as a text for people. `secret` was in the request.
+/// Returns what has arrived of the body of a response after a short time.
+pub(in crate::sink) async fn beginning(response: Response<Incoming>) -> Vec<u8> {
+    read(response.into_body()).await
+}
+
+/// Returns why the server refuses a body for good, as a text for people. `text` is the body of the response, and `secret` was in the
+/// request.
 ///
 /// # Errors
 /// The server may take the same body later.
-pub(super) async fn refusal(
+pub(in crate::sink) fn refusal(
     uri: &Uri,
-    response: Response<Incoming>,
+    status: StatusCode,
+    text: &str,
     secret: Option<&Secret>,
 ) -> io::Result<String> {
-    let status = response.status();
-    let text = read(response.into_body()).await;
-    let shown = shown(&String::from_utf8_lossy(&text), secret);
+    let shown = shown(text, secret);
     let message = format!("{uri} responds {status} {shown:?}");
     let remedy = match status {
         StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNPROCESSABLE_ENTITY => {
@@ -57,7 +62,7 @@ pub(super) async fn refusal(
 }
 
 /// The beginning of a text of the server, as it is shown.
-pub(super) fn shown(text: &str, secret: Option<&Secret>) -> String {
+pub(in crate::sink) fn shown(text: &str, secret: Option<&Secret>) -> String {
     let text = without_secret(text, secret);
     text.lines().next().unwrap_or_default().chars().take(SHOWN_CHARACTERS_MAX).collect()
 }
@@ -66,7 +71,7 @@ pub(super) fn shown(text: &str, secret: Option<&Secret>) -> String {
 ///
 /// # Errors
 /// It does not arrive, or is longer than it may be.
-pub(super) async fn whole(response: Response<Incoming>) -> io::Result<Vec<u8>> {
+pub(in crate::sink) async fn whole(response: Response<Incoming>) -> io::Result<Vec<u8>> {
     let mut body = response.into_body();
     let mut text = Vec::new();
     while let Some(frame) = body.frame().await {

@@ -1,5 +1,6 @@
 //! When a server wants to be asked again (`Retry-After`, RFC 9110, 10.2.3).
 
+use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -12,21 +13,37 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Until when nothing is sent.
 #[derive(Debug, Default)]
-pub(super) struct RetryAfter(Mutex<Option<Instant>>);
+pub(in crate::sink) struct RetryAfter(Mutex<Option<Instant>>);
 
 impl RetryAfter {
     /// Remembers what a response asks for, and returns it.
-    pub(super) fn note<B>(&self, response: &Response<B>) -> Option<Duration> {
+    pub(in crate::sink) fn note<B>(&self, response: &Response<B>) -> Option<Duration> {
         let wait = wanted(response.headers(), SystemTime::now())?;
+        Some(self.remember(wait))
+    }
+
+    /// Sends nothing for this long, or the longest time, which it returns.
+    pub(in crate::sink) fn remember(&self, wait: Duration) -> Duration {
+        let wait = wait.min(WAIT_MAX);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + wait);
-        Some(wait)
+        wait
     }
 
     /// Waits until something may be sent.
-    pub(super) async fn wait(&self) {
+    pub(in crate::sink) async fn wait(&self) {
         let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(until) = until {
             tokio::time::sleep_until(until).await;
+        }
+    }
+}
+
+/// Says in an error how long the server wants to be left alone.
+pub(in crate::sink) fn shown(error: io::Error, wait: Option<Duration>) -> io::Error {
+    match wait {
+        None => error,
+        Some(wait) => {
+            io::Error::other(format!("{error}; it wants to be asked again in {} s", wait.as_secs()))
         }
     }
 }

@@ -1,0 +1,112 @@
+//! The client of sinks that send requests: connections, times, and errors that say what to do.
+
+use std::io;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::{Request, Response, Uri};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use crate::sink::interface::OpenError;
+use crate::sink::resolver::Resolver;
+use crate::tls::ClientTls;
+
+/// A server that does not accept a connection within this time is down.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A request whose status does not come within this time has failed, and is sent again.
+pub(in crate::sink) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// A connection of HTTP/2 on which a request waits is probed when it is silent for this long; servers of gRPC allow a few probes.
+const PROBE_INTERVAL: Duration = Duration::from_secs(15);
+/// A connection whose probe is not answered in this time is closed: requests behind it get another one.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How requests are framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::sink) enum Version {
+    /// HTTP/1.1.
+    One,
+    /// HTTP/2, in plain text without an upgrade.
+    Two,
+}
+
+/// See the module.
+pub(in crate::sink) struct HttpClient {
+    client: legacy::Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>,
+}
+
+impl HttpClient {
+    /// `tls` is `None` for `http:`.
+    ///
+    /// # Errors
+    /// A file of TLS cannot be used, or a thread not be started; try again.
+    pub(in crate::sink) fn open(tls: Option<&ClientTls>, version: Version) -> Result<HttpClient, OpenError> {
+        let resolver = Resolver::start().map_err(OpenError::NotYet)?;
+        let mut connector = HttpConnector::new_with_resolver(resolver);
+        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        connector.set_nodelay(true);
+        connector.enforce_http(false);
+        let tls = match tls {
+            Some(tls) => tls.read(),
+            // Not used.
+            None => ClientTls::nobody(),
+        };
+        let tls = tls.map_err(|error| OpenError::NotYet(io::Error::other(error)))?;
+        let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+        let connector = match version {
+            Version::One => builder.enable_http1().wrap_connector(connector),
+            Version::Two => builder.enable_http2().wrap_connector(connector),
+        };
+        let mut builder = legacy::Client::builder(TokioExecutor::new());
+        builder.pool_timer(TokioTimer::new());
+        if version == Version::Two {
+            builder.http2_only(true).timer(TokioTimer::new());
+            builder.http2_keep_alive_interval(PROBE_INTERVAL).http2_keep_alive_timeout(PROBE_TIMEOUT);
+        }
+        Ok(HttpClient { client: builder.build(connector) })
+    }
+
+    /// Sends a request. Returns the response once its head has arrived.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or does not respond in time.
+    pub(in crate::sink) async fn request(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> io::Result<Response<Incoming>> {
+        let uri = request.uri().clone();
+        let asked = tokio::time::timeout(REQUEST_TIMEOUT, self.client.request(request)).await;
+        let response = asked.map_err(|_| late(&uri))?;
+        response.map_err(|error| unreachable(&uri, &error))
+    }
+}
+
+/// The error of a response that does not come.
+pub(in crate::sink) fn late(uri: &Uri) -> io::Error {
+    let seconds = REQUEST_TIMEOUT.as_secs();
+    io::Error::new(io::ErrorKind::TimedOut, format!("{uri} did not respond within {seconds} s"))
+}
+
+/// Shows the innermost cause of the error, which says more than the error itself.
+fn unreachable(uri: &Uri, error: &legacy::Error) -> io::Error {
+    let mut deepest: &dyn std::error::Error = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    let text = deepest.to_string();
+    let remedy = if text.contains("InvalidContentType") {
+        "; it does not speak TLS: write http:// (otlp+http://, otlp+grpc://)"
+    } else if text.contains("CaUsedAsEndEntity") {
+        "; the server shows the certificate of an authority as its own: make one that is not (CA:FALSE)"
+    } else if text.contains("invalid peer certificate") {
+        "; check tls_ca and the host's name"
+    } else if text.contains("received fatal alert") {
+        "; check tls_cert: the server does not accept what it was shown"
+    } else {
+        ""
+    };
+    io::Error::other(format!("cannot post to {uri}: {text}{remedy}"))
+}

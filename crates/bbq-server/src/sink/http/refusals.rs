@@ -1,0 +1,122 @@
+//! How many messages a server has refused for good before it took one.
+//!
+//! Some servers refuse everything when the path, the query or the format is wrong. So before the server has taken a message with the
+//! same URL and format, only a few messages are rejected; then the sink waits. In the same way, only a few messages in a row are rejected
+//! because the server failed on them.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Most messages that are rejected before the server has taken one.
+const FIRST_REFUSALS_MAX: u64 = 16;
+/// In place of the number of first refusals: the server has taken a message.
+const TAKEN: u64 = u64::MAX;
+/// Most messages in a row that are rejected because the server failed on them. If it fails on more, it is the server that is at fault.
+const FAILURES_MAX: u64 = 16;
+
+/// See the module.
+pub(in crate::sink) struct Refusals {
+    /// The URL and the format: what makes a server take messages or not.
+    of: String,
+    /// What to check if the server takes nothing, for people.
+    check: &'static str,
+    /// Messages that were rejected before the server took one, or [`TAKEN`]: from then on a refused message is itself at fault.
+    first: AtomicU64,
+    /// Messages on which the server failed since it last took one.
+    failures: AtomicU64,
+}
+
+impl Refusals {
+    /// `state` is what [`Refusals::state`] returned when the sink was open before. It is of no use if `of` was different then.
+    pub(in crate::sink) fn new(of: String, check: &'static str, state: Option<&str>) -> Refusals {
+        let refusals = Refusals { of, check, first: AtomicU64::new(0), failures: AtomicU64::new(0) };
+        let known = (0..=FIRST_REFUSALS_MAX).chain([TAKEN]);
+        let first = known.into_iter().find(|first| state == Some(&refusals.state_of(*first)));
+        refusals.first.store(first.unwrap_or(0), Ordering::Relaxed);
+        refusals
+    }
+
+    /// The server has taken a message.
+    pub(in crate::sink) fn taken(&self) {
+        self.first.store(TAKEN, Ordering::Relaxed);
+        self.failures.store(0, Ordering::Relaxed);
+    }
+
+    /// Counts a message that is refused.
+    ///
+    /// # Errors
+    /// The server has refused too many messages before it took one.
+    pub(in crate::sink) fn count(&self, why: &str) -> io::Result<()> {
+        match self.first.load(Ordering::Relaxed) {
+            TAKEN => Ok(()),
+            FIRST_REFUSALS_MAX.. => {
+                Err(io::Error::other(format!("{why}; it has taken nothing yet: check {}", self.check)))
+            }
+            refusals => {
+                self.first.store(refusals + 1, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    }
+
+    /// Counts a message on which the server failed.
+    ///
+    /// # Errors
+    /// The same, or it has failed on too many messages in a row.
+    pub(in crate::sink) fn count_doubtful(&self, why: &str) -> io::Result<()> {
+        let failures = self.failures.load(Ordering::Relaxed);
+        if failures >= FAILURES_MAX {
+            let text =
+                format!("{why}; it has failed on each of the last {failures} messages: repair the server");
+            return Err(io::Error::other(text));
+        }
+        self.count(why)?;
+        self.failures.store(failures + 1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What the cursor remembers: `taken URL`, or `refused NUMBER URL`.
+    pub(in crate::sink) fn state(&self) -> String {
+        self.state_of(self.first.load(Ordering::Relaxed))
+    }
+
+    fn state_of(&self, first: u64) -> String {
+        match first {
+            TAKEN => format!("taken {}", self.of),
+            refusals => format!("refused {refusals} {}", self.of),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_fails_on_everything_is_not_given_everything() {
+        let refusals = Refusals::new("x".to_owned(), "y", None);
+        refusals.taken();
+        for _ in 0..FAILURES_MAX {
+            refusals.count_doubtful("500").unwrap();
+        }
+        assert!(refusals.count_doubtful("500").unwrap_err().to_string().contains("last 16 messages"));
+        // What it refuses itself is another matter.
+        refusals.count("400").unwrap();
+        refusals.taken();
+        refusals.count_doubtful("500").unwrap();
+    }
+
+    #[test]
+    fn a_start_remembers_what_was_refused_by_the_same_server() {
+        let refusals = Refusals::new("x".to_owned(), "y", None);
+        for _ in 0..FIRST_REFUSALS_MAX {
+            refusals.count("400").unwrap();
+        }
+        let again = Refusals::new("x".to_owned(), "the path", Some(&refusals.state()));
+        assert!(again.count("400").unwrap_err().to_string().contains("check the path"));
+        Refusals::new("z".to_owned(), "y", Some(&refusals.state())).count("400").unwrap();
+        refusals.taken();
+        let taken = Refusals::new("x".to_owned(), "y", Some(&refusals.state()));
+        assert_eq!(taken.state(), "taken x");
+    }
+}

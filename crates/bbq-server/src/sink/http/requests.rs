@@ -1,0 +1,131 @@
+//! Delivers a group by requests: puts as many messages into each as fit, and does what the response says of them.
+//!
+//! Not here: what a request is, and what a response means (`Exchange`).
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use hyper::Response;
+use hyper::body::Incoming;
+use tracing::warn;
+
+use super::refusals::Refusals;
+use super::response;
+use super::retry_after::RetryAfter;
+use crate::format::{Format, Formatter};
+use crate::observe::rate_limited_log::RateLimitedLog;
+use crate::sink::delivery::{Delivery, Part};
+
+/// Bytes of a body, unless one message is larger: so many that the cost of a request does not matter; most servers allow more.
+const BODY_BYTES_TARGET: usize = 1024 * 1024;
+/// Why messages are rejected that are known.
+const REFUSED: &str = "refused";
+/// Why messages are rejected of which the server says only how many they are.
+const PARTIAL_SUCCESS: &str = "partial_success";
+
+/// What a response says of the messages of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::sink) enum Verdict {
+    /// The server has all messages of the body.
+    Taken,
+    /// It has all but so many, which it refuses for good. It does not say which.
+    Partly { rejected: u64, why: String },
+    /// It has none, or some, and may take the others later.
+    Later(String),
+    /// It refuses some for good, and says so of the first of these.
+    Refused(String),
+    /// It failed on the request, as it may on a message that it cannot handle, or on any.
+    Failed(String),
+}
+
+/// A response.
+pub(in crate::sink) struct Answer {
+    pub(in crate::sink) verdict: Verdict,
+    /// The response, if what is left of it does not matter and is to be read.
+    pub(in crate::sink) unread: Option<Response<Incoming>>,
+}
+
+impl From<Verdict> for Answer {
+    fn from(verdict: Verdict) -> Answer {
+        Answer { verdict, unread: None }
+    }
+}
+
+/// A way to send a request and to understand its response.
+pub(in crate::sink) trait Exchange: Sync {
+    /// Sends formatted messages. An error means that the same messages may be taken later.
+    fn exchange(&self, text: Vec<u8>, records: u64) -> impl Future<Output = io::Result<Answer>> + Send;
+}
+
+/// What a sink remembers from one request to the next.
+pub(in crate::sink) struct Requests {
+    pub(in crate::sink) retry_after: RetryAfter,
+    pub(in crate::sink) refusals: Refusals,
+    /// The destination, for the log.
+    pub(in crate::sink) shown: String,
+    /// Lines about partial successes.
+    pub(in crate::sink) log: Mutex<RateLimitedLog>,
+}
+
+impl Requests {
+    pub(in crate::sink) fn new(shown: String, refusals: Refusals) -> Requests {
+        Requests { retry_after: RetryAfter::default(), refusals, shown, log: Mutex::default() }
+    }
+
+    /// Delivers the rest of a group, or rejects it. After an error the function is called again for what is left then.
+    pub(in crate::sink) async fn deliver(
+        &self,
+        delivery: &mut Delivery,
+        format: Format,
+        to: &impl Exchange,
+    ) -> io::Result<()> {
+        self.retry_after.wait().await;
+        let mut formatter = Formatter::new(format);
+        while let Some(mut part) = delivery.next_part(&mut formatter, BODY_BYTES_TARGET) {
+            let Answer { verdict, unread } =
+                to.exchange(std::mem::take(&mut part.text), part.records).await?;
+            match verdict {
+                Verdict::Taken => {
+                    self.refusals.taken();
+                    delivery.confirm(&part);
+                }
+                Verdict::Partly { rejected, why } => self.confirm_partly(delivery, &part, rejected, why),
+                Verdict::Later(why) => return Err(io::Error::other(why)),
+                Verdict::Refused(_) | Verdict::Failed(_) if part.records > 1 => delivery.halve(&part),
+                Verdict::Refused(why) => {
+                    self.refusals.count(&why)?;
+                    delivery.reject(&part, REFUSED, why);
+                }
+                Verdict::Failed(why) => {
+                    self.refusals.count_doubtful(&why)?;
+                    delivery.reject(&part, REFUSED, why);
+                }
+            }
+            if let Some(response) = unread {
+                response::finish(response).await;
+            }
+        }
+        Ok(())
+    }
+
+    fn confirm_partly(&self, delivery: &mut Delivery, part: &Part, rejected: u64, why: String) {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner).report();
+        if let Some(silent) = log {
+            let sink = &self.shown;
+            warn!(
+                sink,
+                messages = part.records,
+                rejected,
+                silent,
+                "the destination took a request with a complaint: {why}"
+            );
+        }
+        if rejected < part.records {
+            self.refusals.taken();
+            delivery.confirm_partly(part, rejected, PARTIAL_SUCCESS);
+        } else {
+            // It is known which ones: all.
+            delivery.reject(part, REFUSED, why);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Reads the URL and the secret of a SPEC.
+
+use hyper::Uri;
+use hyper::header::HeaderValue;
+
+use crate::config::ConfigError;
+use crate::config::query::{Query, SpecOption};
+use crate::config::secret::Secret;
+use crate::config::spec_text::without_user;
+use crate::config::values::Values;
+
+pub(in crate::sink) const AUTHORIZATION: SpecOption = SpecOption {
+    key: "authorization",
+    values: Values::Secret,
+    default: "none",
+    meaning: "the header `Authorization`, such as `Bearer TOKEN`",
+};
+
+/// A SPEC, for errors.
+pub(in crate::sink) struct Written {
+    /// Without a user.
+    shown: String,
+    /// What to write instead.
+    form: String,
+}
+
+/// The header `Authorization`, and the secret in it, to be hidden in texts from the server.
+#[derive(Clone, Debug, Default)]
+pub(in crate::sink) struct Authorization {
+    pub(in crate::sink) value: Option<HeaderValue>,
+    pub(in crate::sink) secret: Option<Secret>,
+}
+
+impl Written {
+    /// `word` is the kind of the sink, `form` is what to write behind it.
+    pub(in crate::sink) fn new(word: &str, argument: &str, form: &str) -> Written {
+        Written { shown: without_user(&format!("{word}:{argument}")), form: format!("{word}:{form}") }
+    }
+
+    /// The SPEC without a user.
+    pub(in crate::sink) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    pub(in crate::sink) fn wrong(&self, why: &str) -> ConfigError {
+        ConfigError::new(format!("{:?}: {why}; write {}", self.shown, self.form))
+    }
+
+    /// Reads a URL whose part behind the scheme is `argument`, with `behind` a question mark.
+    pub(in crate::sink) fn url(
+        &self,
+        scheme: &str,
+        argument: &str,
+        behind: Option<&str>,
+    ) -> Result<Uri, ConfigError> {
+        if !argument.strip_prefix("//").is_some_and(|rest| rest.starts_with(|first| first != '/')) {
+            return Err(self.wrong("no host"));
+        }
+        let url = format!("{scheme}:{argument}");
+        let full = behind.map_or_else(|| url.clone(), |behind| format!("{url}?{behind}"));
+        let uri: Uri =
+            full.parse().map_err(|error: hyper::http::uri::InvalidUri| self.wrong(&error.to_string()))?;
+        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            return Err(self.wrong("the URL must not have a user and a password, use authorization_file"));
+        }
+        if uri.host().map(str::len) != uri.authority().map(|authority| authority.as_str().len())
+            && uri.port_u16().is_none_or(|port| port == 0)
+        {
+            return Err(self.wrong("the port is not a number from 1 to 65535"));
+        }
+        Ok(uri)
+    }
+
+    /// Takes the option [`AUTHORIZATION`].
+    pub(in crate::sink) fn authorization(&self, query: &mut Query<'_>) -> Result<Authorization, ConfigError> {
+        let secret = query.take_secret(AUTHORIZATION.key)?;
+        let value = secret.as_ref().map(|secret| {
+            let mut value = HeaderValue::from_str(secret.expose())
+                .map_err(|_| self.wrong("authorization has characters that a header cannot have"))?;
+            value.set_sensitive(true);
+            Ok(value)
+        });
+        Ok(Authorization { value: value.transpose()?, secret })
+    }
+}

@@ -1,0 +1,113 @@
+//! OTLP by gRPC: a unary call for each request, over HTTP/2.
+//!
+//! ```text
+//! request    headers (te: trailers), then 1 if the message is compressed, else 0 (1 byte), its length (4 bytes, big-endian), and the message
+//! response   the same, then trailers with grpc-status and grpc-message; of an error, these may be in the headers
+//! ```
+
+use std::io;
+
+use bbq_wire::otlp::join;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue, TE};
+use hyper::{Response, StatusCode};
+
+use super::grpc_status::GrpcStatus;
+use super::request::Settings;
+use crate::otlp::answer;
+use crate::sink::http::client::{HttpClient, REQUEST_TIMEOUT, late};
+use crate::sink::http::coding::Coding;
+use crate::sink::http::requests::{Answer, Exchange, Requests, Verdict};
+use crate::sink::http::{response, retry_after};
+
+/// The path of the call.
+pub(super) const EXPORT: &str = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
+
+const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+/// Bytes in front of a message.
+const PREFIX_BYTES: usize = 5;
+/// A response has a number and a text.
+const RESPONSE_BYTES_MAX: usize = 64 * 1024;
+
+/// See the module.
+pub(super) struct GrpcCalls {
+    pub(super) settings: Settings,
+    pub(super) client: HttpClient,
+    pub(super) requests: Requests,
+}
+
+impl Exchange for GrpcCalls {
+    async fn exchange(&self, text: Vec<u8>, _records: u64) -> io::Result<Answer> {
+        let coding = self.settings.coding;
+        let body = framed(&coding.encode(join(&text))?, coding != Coding::None)?;
+        let mut request = self.settings.request(body.into(), "application/grpc");
+        request.headers_mut().insert(TE, HeaderValue::from_static("trailers"));
+        if let Some(name) = coding.name() {
+            request.headers_mut().insert(ENCODING, name);
+        }
+        let response = self.client.request(request).await?;
+        self.verdict(response).await.map(Answer::from)
+    }
+}
+
+impl GrpcCalls {
+    async fn verdict(&self, response: Response<Incoming>) -> io::Result<Verdict> {
+        let Settings { uri, authorization, .. } = &self.settings;
+        let http_status = response.status();
+        if http_status != StatusCode::OK {
+            // Not from a server of gRPC, but from what is in front of it.
+            let wait = self.requests.retry_after.note(&response);
+            let text = response::beginning(response).await;
+            let text = String::from_utf8_lossy(&text);
+            let refusal = response::refusal(uri, http_status, &text, authorization.secret.as_ref());
+            return refusal.map(Verdict::Refused).map_err(|error| retry_after::shown(error, wait));
+        }
+        let (head, body) = response.into_parts();
+        let (message, trailers) = match GrpcStatus::of(&head.headers) {
+            Some(_) => (Vec::new(), head.headers),
+            None => {
+                let whole = tokio::time::timeout(REQUEST_TIMEOUT, whole(body)).await;
+                whole
+                    .map_err(|_| late(uri))?
+                    .map_err(|error| self.settings.error(&format!("responds, but not to the end: {error}")))?
+            }
+        };
+        let Some(status) = GrpcStatus::of(&trailers) else {
+            return Err(self.settings.error("responds without grpc-status; it does not speak gRPC"));
+        };
+        if status.is_ok() {
+            let response = message.get(PREFIX_BYTES..).and_then(|message| answer::response(message, false));
+            return Ok(self.settings.taken(response.and_then(|response| response.partial_success)));
+        }
+        let verdict = status.verdict(|text| format!("{uri} responds {}", self.settings.shown(&text)));
+        Ok(match (verdict, status.retry_delay) {
+            (Verdict::Later(why), Some(delay)) => {
+                let wait = self.requests.retry_after.remember(delay);
+                Verdict::Later(retry_after::shown(io::Error::other(why), Some(wait)).to_string())
+            }
+            (verdict, _) => verdict,
+        })
+    }
+}
+
+/// A message with its prefix.
+fn framed(message: &[u8], is_compressed: bool) -> io::Result<Vec<u8>> {
+    let length = u32::try_from(message.len()).map_err(io::Error::other)?.to_be_bytes();
+    Ok([&[u8::from(is_compressed)], &length[..], message].concat())
+}
+
+/// All of a body, and what is behind it.
+async fn whole(mut body: Incoming) -> io::Result<(Vec<u8>, HeaderMap)> {
+    let (mut bytes, mut trailers) = (Vec::new(), HeaderMap::new());
+    while let Some(frame) = body.frame().await {
+        match frame.map_err(io::Error::other)?.into_data() {
+            Ok(data) => bytes.extend_from_slice(&data),
+            Err(frame) => trailers = frame.into_trailers().unwrap_or_default(),
+        }
+        if bytes.len() > RESPONSE_BYTES_MAX {
+            return Err(io::Error::other(format!("a response has more than {RESPONSE_BYTES_MAX} bytes")));
+        }
+    }
+    Ok((bytes, trailers))
+}

@@ -1,0 +1,74 @@
+//! OTLP by HTTP: a post for each request, in Protocol Buffers (opentelemetry.io/docs/specs/otlp, "OTLP/HTTP").
+//!
+//! ```text
+//! 2xx                  taken; the body may say that some are rejected (a partial success)
+//! 400, 413, 422        refused for good
+//! 429, 502, 503, 504   may be taken later, after Retry-After
+//! 500                  not to be sent again; but a server that says so of everything is at fault
+//! others               a mistake in the configuration: the sink waits until it is repaired
+//! ```
+
+use std::io;
+
+use bbq_wire::otlp::join;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use hyper::{Response, StatusCode};
+
+use super::request::Settings;
+use crate::otlp::answer;
+use crate::sink::http::client::HttpClient;
+use crate::sink::http::requests::{Answer, Exchange, Requests, Verdict};
+use crate::sink::http::{response, retry_after, whole_in_time};
+
+const PROTOBUF: &str = "application/x-protobuf";
+
+/// See the module.
+pub(super) struct HttpPosts {
+    pub(super) settings: Settings,
+    pub(super) client: HttpClient,
+    pub(super) requests: Requests,
+}
+
+impl Exchange for HttpPosts {
+    async fn exchange(&self, text: Vec<u8>, _records: u64) -> io::Result<Answer> {
+        let coding = self.settings.coding;
+        let mut request = self.settings.request(coding.encode(join(&text))?.into(), PROTOBUF);
+        if let Some(name) = coding.name() {
+            request.headers_mut().insert(CONTENT_ENCODING, name);
+        }
+        let response = self.client.request(request).await?;
+        self.verdict(response).await.map(Answer::from)
+    }
+}
+
+impl HttpPosts {
+    async fn verdict(&self, response: Response<Incoming>) -> io::Result<Verdict> {
+        let Settings { uri, authorization, .. } = &self.settings;
+        let status = response.status();
+        if status.is_success() {
+            let is_json = has_type(&response, "application/json");
+            let body = whole_in_time(uri, response).await?;
+            let Some(response) = answer::response(&body, is_json) else {
+                return Err(self.settings.error("responds with something else than OTLP; check the path"));
+            };
+            return Ok(self.settings.taken(response.partial_success));
+        }
+        let wait = self.requests.retry_after.note(&response);
+        let is_protobuf = has_type(&response, PROTOBUF);
+        let text = answer::error_text(&response::beginning(response).await, is_protobuf);
+        match response::refusal(uri, status, &text, authorization.secret.as_ref()) {
+            Ok(why) => Ok(Verdict::Refused(why)),
+            Err(error) if status == StatusCode::INTERNAL_SERVER_ERROR => {
+                Ok(Verdict::Failed(error.to_string()))
+            }
+            Err(error) => Err(retry_after::shown(error, wait)),
+        }
+    }
+}
+
+fn has_type(response: &Response<Incoming>, wanted: &str) -> bool {
+    let value =
+        response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(wanted))
+}

@@ -1,0 +1,56 @@
+//! What requests by HTTP and by gRPC have in common.
+
+use std::io;
+
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, Uri};
+
+use crate::otlp::PartialSuccess;
+use crate::sink::http::coding::Coding;
+use crate::sink::http::requests::Verdict;
+use crate::sink::http::response;
+use crate::sink::http::url::Authorization;
+
+/// What a SPEC says of its requests.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) uri: Uri,
+    pub(super) coding: Coding,
+    pub(super) authorization: Authorization,
+}
+
+impl Settings {
+    /// A request with a body, to which the headers of its way are added.
+    pub(super) fn request<B>(&self, body: B, content_type: &'static str) -> Request<B> {
+        let mut request = Request::new(body);
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.uri.clone();
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        if let Some(value) = &self.authorization.value {
+            request.headers_mut().insert(AUTHORIZATION, value.clone());
+        }
+        request
+    }
+
+    /// A text of the server, for people.
+    pub(super) fn shown(&self, text: &str) -> String {
+        response::shown(text, self.authorization.secret.as_ref())
+    }
+
+    /// What a response says that has taken the request.
+    pub(super) fn taken(&self, partial_success: Option<PartialSuccess>) -> Verdict {
+        match partial_success {
+            Some(partial) if partial != PartialSuccess::default() => {
+                let rejected = u64::try_from(partial.rejected_log_records).unwrap_or(0);
+                let why =
+                    format!("{} rejects {rejected}: {:?}", self.uri, self.shown(&partial.error_message));
+                Verdict::Partly { rejected, why }
+            }
+            _ => Verdict::Taken,
+        }
+    }
+
+    pub(super) fn error(&self, why: &str) -> io::Error {
+        io::Error::other(format!("{} {why}", self.uri))
+    }
+}

@@ -1,0 +1,242 @@
+//! The four kinds, and what their SPECs say.
+
+use std::io;
+use std::sync::Arc;
+
+use bbq_storage::Storage;
+use hyper::Uri;
+use tracing::info;
+
+use super::grpc::{self, GrpcCalls};
+use super::http::HttpPosts;
+use super::request::Settings;
+use crate::config::ConfigError;
+use crate::config::query::{Query, SpecOption};
+use crate::config::values::Values;
+use crate::format::Format;
+use crate::sink::async_sink::{AsyncSink, Destination};
+use crate::sink::dead_letters::DEAD_LETTERS_OPTION;
+use crate::sink::delivery::Delivery;
+use crate::sink::http::client::{HttpClient, Version};
+use crate::sink::http::coding::Coding;
+use crate::sink::http::refusals::Refusals;
+use crate::sink::http::requests::{Exchange, Requests};
+use crate::sink::http::url::{AUTHORIZATION, Written};
+use crate::sink::http::{IN_FLIGHT, take_in_flight};
+use crate::sink::interface::{Now, OpenError, Sink};
+use crate::sink::kind::{Kind, Target};
+use crate::sink::tls_options;
+use crate::tls::ClientTls;
+
+/// Where receivers of OTLP by HTTP take logs.
+const LOGS_PATH: &str = "/v1/logs";
+/// As they are configured. Receivers need not know another one.
+const CODINGS: [(&str, Coding); 2] = [("none", Coding::None), ("gzip", Coding::Gzip)];
+
+/// The options of the kinds without TLS.
+const OPTIONS: [SpecOption; 4] = [
+    AUTHORIZATION,
+    IN_FLIGHT,
+    SpecOption {
+        key: "compress",
+        values: Values::Words(&["none", "gzip"]),
+        default: "none",
+        meaning: "compresses the requests",
+    },
+    DEAD_LETTERS_OPTION,
+];
+/// The options of the kinds with TLS.
+const TLS_OPTIONS: [SpecOption; 7] = {
+    let [authorization, in_flight, compress, dead_letters] = OPTIONS;
+    let [ca, certificate, key] = tls_options::OPTIONS;
+    [authorization, in_flight, compress, dead_letters, ca, certificate, key]
+};
+
+/// How requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Http,
+    Grpc,
+}
+
+pub(in crate::sink) static HTTP: Kind = Kind {
+    word: "otlp+http",
+    argument: "//HOST[:PORT][/PATH]",
+    summary: "sends OpenTelemetry logs to a server, by HTTP",
+    options: &OPTIONS,
+    is_exclusive: false,
+    parse: |argument, query| parse(("otlp+http", Way::Http), argument, query, false),
+};
+
+pub(in crate::sink) static HTTPS: Kind = Kind {
+    word: "otlp+https",
+    argument: "//HOST[:PORT][/PATH]",
+    summary: "sends OpenTelemetry logs to a server, by HTTP and TLS",
+    options: &TLS_OPTIONS,
+    is_exclusive: false,
+    parse: |argument, query| parse(("otlp+https", Way::Http), argument, query, true),
+};
+
+pub(in crate::sink) static GRPC: Kind = Kind {
+    word: "otlp+grpc",
+    argument: "//HOST:PORT",
+    summary: "sends OpenTelemetry logs to a server, by gRPC",
+    options: &OPTIONS,
+    is_exclusive: false,
+    parse: |argument, query| parse(("otlp+grpc", Way::Grpc), argument, query, false),
+};
+
+pub(in crate::sink) static GRPCS: Kind = Kind {
+    word: "otlp+grpcs",
+    argument: "//HOST:PORT",
+    summary: "sends OpenTelemetry logs to a server, by gRPC and TLS",
+    options: &TLS_OPTIONS,
+    is_exclusive: false,
+    parse: |argument, query| parse(("otlp+grpcs", Way::Grpc), argument, query, true),
+};
+
+fn parse(
+    (word, way): (&'static str, Way),
+    argument: &str,
+    query: &mut Query<'_>,
+    has_tls: bool,
+) -> Result<Arc<dyn Target>, ConfigError> {
+    let form = if way == Way::Http { "//HOST:PORT, or with a /PATH" } else { "//HOST:PORT" };
+    let written = Written::new(word, argument, form);
+    let scheme = if has_tls { "https" } else { "http" };
+    let given = written.url(scheme, argument, None)?;
+    if given.query().is_some() {
+        return Err(written.wrong("the URL must not have a query"));
+    }
+    let is_bare = matches!(given.path(), "" | "/");
+    let path = match way {
+        Way::Http if is_bare => LOGS_PATH,
+        Way::Http => given.path(),
+        Way::Grpc if is_bare => grpc::EXPORT,
+        Way::Grpc => return Err(written.wrong("gRPC has a path of its own")),
+    };
+    let authority = given.authority().map_or("", |authority| authority.as_str());
+    let uri: Uri = format!("{scheme}://{authority}{path}")
+        .parse()
+        .map_err(|error: hyper::http::uri::InvalidUri| written.wrong(&error.to_string()))?;
+    let tls = if has_tls { Some(tls_options::take(written.shown(), query)?) } else { None };
+    let authorization = written.authorization(query)?;
+    let in_flight = take_in_flight(query)?;
+    let coding = query.take_word("compress", &CODINGS)?.unwrap_or_default();
+    let settings = Settings { uri, coding, authorization };
+    Ok(Arc::new(OtlpTarget { shown: written.shown().to_owned(), way, settings, tls, in_flight }))
+}
+
+#[derive(Clone, Debug)]
+struct OtlpTarget {
+    /// The SPEC without its options.
+    shown: String,
+    way: Way,
+    settings: Settings,
+    /// `None` without TLS.
+    tls: Option<ClientTls>,
+    in_flight: usize,
+}
+
+impl Target for OtlpTarget {
+    fn open(&self, _: &Arc<dyn Storage>, state: Option<&str>, _: Now) -> Result<Box<dyn Sink>, OpenError> {
+        let refusals =
+            |check| Refusals::new(format!("{} {:?}", self.shown, self.settings.coding), check, state);
+        let tls = self.tls.as_ref();
+        let settings = self.settings.clone();
+        let sink = match self.way {
+            Way::Http => {
+                let client = HttpClient::open(tls, Version::One)?;
+                let requests = Requests::new(self.shown.clone(), refusals("path and compress"));
+                self.sink(HttpPosts { settings, client, requests })
+            }
+            Way::Grpc => {
+                let client = HttpClient::open(tls, Version::Two)?;
+                let requests = Requests::new(self.shown.clone(), refusals("address and compress"));
+                self.sink(GrpcCalls { settings, client, requests })
+            }
+        };
+        let sink = sink.map_err(OpenError::NotYet)?;
+        info!(
+            sink = self.shown,
+            "each message arrives at least once: OTLP has no numbers by which a receiver knows what is sent again after a kill or a \
+             lost response"
+        );
+        Ok(sink)
+    }
+}
+
+impl OtlpTarget {
+    fn sink<W: OtlpWay>(&self, way: W) -> io::Result<Box<dyn Sink>> {
+        Ok(Box::new(AsyncSink::new(OtlpDestination(way), self.in_flight)?))
+    }
+}
+
+/// A way with what it remembers.
+pub(super) trait OtlpWay: Exchange + Send + 'static {
+    fn requests(&self) -> &Requests;
+}
+
+impl OtlpWay for HttpPosts {
+    fn requests(&self) -> &Requests {
+        &self.requests
+    }
+}
+
+impl OtlpWay for GrpcCalls {
+    fn requests(&self) -> &Requests {
+        &self.requests
+    }
+}
+
+struct OtlpDestination<W>(W);
+
+impl<W: OtlpWay> Destination for OtlpDestination<W> {
+    async fn deliver(&self, delivery: &mut Delivery) -> io::Result<()> {
+        self.0.requests().deliver(delivery, Format::Otlp, &self.0).await
+    }
+
+    fn state(&self) -> String {
+        self.0.requests().refusals.state()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::sink::SinkSpec;
+
+    #[test]
+    fn the_path_is_that_of_the_specification_unless_it_is_given() {
+        for (spec, uri) in [
+            ("otlp+http://host:4318", "http://host:4318/v1/logs"),
+            ("otlp+http://host:4318/", "http://host:4318/v1/logs"),
+            ("otlp+http://host/insert/opentelemetry", "http://host/insert/opentelemetry"),
+            ("otlp+https://[::1]:4318", "https://[::1]:4318/v1/logs"),
+            (
+                "otlp+grpc://host:4317",
+                "http://host:4317/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+            ),
+        ] {
+            let spec = SinkSpec::parse(spec).unwrap();
+            let target = format!("{:?}", spec.target);
+            assert!(target.contains(&format!("uri: {uri},")), "{target}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (spec, words) in [
+            ("otlp+http:host", "no host; write otlp+http://HOST:PORT"),
+            ("otlp+grpc://host:4317/v1/logs", "gRPC has a path of its own; write otlp+grpc://HOST:PORT"),
+            ("otlp+grpc://host:port", "the port"),
+            ("otlp+grpc://user:sesame@host", "authorization_file"),
+            ("otlp+http://host?compress=zstd", "none, gzip"),
+            ("otlp+http://host?tls_ca=/x", "unknown option \"tls_ca\""),
+            ("otlp+grpcs://host?tls_cert=/nowhere", "tls_key=PATH"),
+            ("otlp://host", "did you mean otlp+"),
+        ] {
+            let error = SinkSpec::parse(spec).map(|spec| spec.text).unwrap_err().to_string();
+            assert!(error.contains(words) && !error.contains("sesame"), "{error}");
+        }
+    }
+}
