@@ -430,7 +430,8 @@ fn hang(kafka: &Kafka, setup: &Setup, send: impl Fn(&[u8])) -> Broker {
 #[test]
 fn a_broker_that_hangs_holds_up_no_stop_and_no_reload() {
     let kafka = Kafka::new("");
-    let first = edge(&kafka, TOPIC, "");
+    // Its transaction may be left open, and the second server waits for the end of that.
+    let first = edge(&kafka, TOPIC, "transaction_timeout_seconds=10");
     let at_first = first.start();
     let broker = hang(&kafka, &first, |lines| at_first.send(1, lines));
     at_first.wait_status("all received", |status| status["ledger"]["received"] == 5000);

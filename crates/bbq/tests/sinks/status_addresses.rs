@@ -88,5 +88,5 @@ fn what_is_no_address_is_a_wrong_usage_with_an_example() {
 fn the_log_names_the_admin() {
     let setup = Setup::new(&["lines+tcp://127.0.0.1:{0}"]);
     let server = setup.start();
-    server.wait_log(&format!(" admin={}\n", setup.admin()));
+    server.wait_log(&format!(" admin={} page=\"http://{}/\"\n", setup.admin(), setup.admin()));
 }

@@ -107,6 +107,7 @@ impl<'a> Reader<'a> {
     /// Waits until all transactions before `end` are over: readers of committed records see no further than the first that is not.
     fn wait_stable(&self, end: i64) -> Result<(), Ended> {
         let consumer = self.consumer.get()?;
+        let mut is_told = false;
         loop {
             self.check("other servers' transactions are open")?;
             let left = self.deadline.saturating_duration_since(Instant::now());
@@ -115,6 +116,15 @@ impl<'a> Reader<'a> {
             let (_, stable) = ends.map_err(|error| Ended::Failed(described(self.settings, &error)))?;
             if stable >= end {
                 return Ok(());
+            }
+            if !std::mem::replace(&mut is_told, true) {
+                let (topic, seconds) = (&self.settings.progress, left.as_secs());
+                tracing::warn!(
+                    topic,
+                    seconds,
+                    "another server has left a transaction open: nothing is written until the brokers end it, at the latest after its \
+                     transaction_timeout_seconds"
+                );
             }
             self.call.pause(LOOK_INTERVAL);
         }
