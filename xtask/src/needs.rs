@@ -45,15 +45,20 @@ const INSTALL: [&str; 4] = ["install", "--yes", "--no-remove", "--no-install-rec
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 const POLICY_NEVER: &str = "#!/bin/sh\nexit 101\n";
 
+/// Installs what the tests need, or returns an error that names it.
+pub(crate) fn provide_for_tests() -> Result<(), String> {
+    provide(&NEEDS)
+}
+
 /// Installs missing programs as root, or returns an error that names them.
-pub(crate) fn provide() -> Result<(), String> {
-    let missing = missing(&search_path(), has_venv());
+pub(crate) fn provide(needs: &[(&'static str, &'static str)]) -> Result<(), String> {
+    let missing = missing(needs, &search_path(), has_venv());
     if missing.is_empty() {
         return Ok(());
     }
     let packages = packages(&missing);
     let names: Vec<&str> = missing.iter().map(|(program, _)| *program).collect();
-    eprintln!("xtask: the tests need {}", names.join(", "));
+    eprintln!("xtask: this needs {}", names.join(", "));
     let command = format!("apt-get update && apt-get {} {}", INSTALL.join(" "), packages.join(" "));
     let by_hand = |why: &str| {
         format!(
@@ -74,7 +79,7 @@ pub(crate) fn provide() -> Result<(), String> {
         .and_then(|()| step::run(&quiet, "apt-get", &[&INSTALL[..], &packages].concat()));
     drop(policy);
     installed.map_err(|problem| by_hand(&problem))?;
-    match self::missing(&search_path(), has_venv()).first() {
+    match self::missing(needs, &search_path(), has_venv()).first() {
         None => Ok(()),
         Some((needed, package)) => Err(format!("{package} is installed, but {needed} is not found")),
     }
@@ -84,12 +89,16 @@ fn search_path() -> Vec<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect()
 }
 
-fn missing(path: &[PathBuf], has_venv: bool) -> Vec<(&'static str, &'static str)> {
+fn missing(
+    needs: &[(&'static str, &'static str)],
+    path: &[PathBuf],
+    has_venv: bool,
+) -> Vec<(&'static str, &'static str)> {
     let is_missing = |(needed, _): &(&str, &str)| match needed.starts_with('/') {
         true => !Path::new(needed).is_file(),
         false => !path.iter().any(|directory| is_program(&directory.join(needed))),
     };
-    NEEDS.into_iter().filter(is_missing).chain((!has_venv).then_some(VENV)).collect()
+    needs.iter().copied().filter(is_missing).chain((!has_venv).then_some(VENV)).collect()
 }
 
 /// Whether Python can make environments that have pip.
@@ -145,7 +154,7 @@ mod tests {
 
     #[test]
     fn what_is_not_on_the_path_is_missing_and_each_package_is_named_once() {
-        let nowhere = missing(&[PathBuf::from("/proc/self/nowhere")], false);
+        let nowhere = missing(&NEEDS, &[PathBuf::from("/proc/self/nowhere")], false);
         let programs = NEEDS.iter().filter(|(needed, _)| !needed.starts_with('/')).count() + 1;
         assert!(nowhere.len() >= programs, "{nowhere:?}");
         let all = [

@@ -16,7 +16,7 @@ const TEST: [&str; 7] =
     ["test", "--workspace", "--features", step::EVERY_SINK, "--release", "--locked", "--no-fail-fast"];
 
 pub(crate) fn run(root: &Path) -> Result<(), String> {
-    needs::provide()?;
+    needs::provide_for_tests()?;
     go::provide(root)?;
     nats::provide(root)?;
     unpacked::provide()?;

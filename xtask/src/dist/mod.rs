@@ -1,0 +1,91 @@
+//! What a release consists of, in target/dist: packages for Debian and Fedora, a static program, the directory of a container image, crates,
+//! a wheel, a bill of materials and checksums.
+//!
+//! One step that fails does not keep the others from being made; the task then fails at its end, and says what is missing.
+
+mod bill;
+mod libraries;
+mod linux_packages;
+mod machine;
+mod material;
+mod programs;
+pub(crate) mod published;
+mod static_program;
+mod unit;
+mod wheel;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::{needs, step};
+use material::Material;
+
+/// A program, and the Debian package that contains it.
+const NEEDS: [(&str, &str); 8] = [
+    ("gcc", "gcc"),
+    ("git", "git"),
+    ("musl-gcc", "musl-tools"),
+    ("objcopy", "binutils"),
+    ("patchelf", "patchelf"),
+    ("python3", "python3"),
+    ("rpm", "rpm"),
+    ("systemd-analyze", "systemd"),
+];
+const INSTALLATION: &str = "packaging/test/install.sh";
+
+pub(crate) fn run(root: &Path) -> Result<(), String> {
+    needs::provide(&NEEDS)?;
+    let material = Material::fresh(root)?;
+    programs::build(&material)?;
+    let mut missing = Vec::new();
+    let mut part = |name: &str, done: Result<(), String>| {
+        if let Err(problem) = done {
+            eprintln!("xtask: {name}: {problem}");
+            missing.push(format!("  {name}: {problem}"));
+        }
+    };
+    part("the unit of systemd", unit::check(&material));
+    part("packages of Debian and Fedora", linux_packages::make(&material, &material.version));
+    part("the static program", static_program::make(&material));
+    part("the wheel", wheel::make(&material));
+    part("the crates", published::make(&material));
+    part("the bill of materials", bill::make(&material));
+    checksums(&material)?;
+    if missing.is_empty() { Ok(()) } else { Err(format!("not made:\n{}", missing.join("\n"))) }
+}
+
+/// Installs what `run` has made, upgrades over it and purges it, in a view of this machine that is thrown away.
+pub(crate) fn test(root: &Path) -> Result<(), String> {
+    let material = Material::made(root)?;
+    if !needs::is_root() {
+        return Err(
+            "only root can make the view of the machine that the packages are installed into".to_owned()
+        );
+    }
+    let newer = format!("{}.1", material.version);
+    linux_packages::make_into(&material, &newer, &material.newer())?;
+    let [directory, newer_directory] = [material.directory(), &material.newer()].map(text);
+    step::run(&[], "bash", &[INSTALLATION, &directory, &newer_directory, &material.version, &newer])
+}
+
+fn checksums(material: &Material) -> Result<(), String> {
+    let sums = "cd \"$0\" && rm -f SHA256SUMS && find . -maxdepth 1 -type f -printf '%P\\n' | sort | xargs sha256sum > ../SHA256SUMS \
+                && mv ../SHA256SUMS . && ls -l --human-readable && cat SHA256SUMS";
+    step::run(&[], "sh", &["-c", sums, &text(material.directory())])
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn text_of(path: &PathBuf) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+fn write(path: &Path, bytes: &str) -> Result<(), String> {
+    fs::write(path, bytes).map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
+fn create(directory: &Path) -> Result<(), String> {
+    fs::create_dir_all(directory).map_err(|error| format!("cannot create {}: {error}", directory.display()))
+}
