@@ -19,5 +19,6 @@ pub(super) fn stage(material: &Material) -> Result<(), String> {
             ["bindings/c/install.sh", "--prefix", "/usr", "--libdir", libdir, "--libraries", &from];
         step::run(&[("DESTDIR", destination.as_str())], "sh", &arguments)?;
     }
-    Ok(())
+    // Packages take the modes from here.
+    step::run(&[], "chmod", &["--recursive", "u=rwX,go=rX", &text(&stage)])
 }
