@@ -17,7 +17,7 @@ pub(super) fn make(material: &Material) -> Result<(), String> {
         step::cargo(&[], &["install", "--quiet", "--locked", "--root", &tools, TOOL])?;
     }
     let options =
-        ["cyclonedx", "--quiet", "--format", "json", "--features", step::EVERY_SINK, "--describe", "crate"];
+        ["cyclonedx", "--quiet", "--format", "json", "--features", step::EVERY_SINK];
     let files = ["--manifest-path", "crates/bbq/Cargo.toml", "--override-filename", NAME];
     let made = step::run(
         &[("SOURCE_DATE_EPOCH", material.time.as_str())],
